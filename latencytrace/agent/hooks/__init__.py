@@ -1,0 +1,1 @@
+"""One file per library whose calls are timed."""

@@ -1,0 +1,43 @@
+"""Every error that latencytrace raises on purpose.
+
+LatencytraceError
+├── SettingsError         a setting has a value that cannot be used
+├── PluginError           a plugin is missing or cannot be loaded
+├── ServiceUnreachableError  no service answers, and no folder can be read either
+├── OtlpError             a sender's bytes are not OTLP
+└── StoreError            the store cannot do what was asked
+    ├── StoreInUseError   another process owns the data folder
+    └── PoisonedBlockError  the engine refuses a block of OTLP bytes
+"""
+
+
+class LatencytraceError(Exception):
+    """The root of the tree: catch it to catch all of ours."""
+
+
+class SettingsError(LatencytraceError):
+    """A setting has a value that cannot be used."""
+
+
+class PluginError(LatencytraceError):
+    """A plugin is missing or cannot be loaded."""
+
+
+class ServiceUnreachableError(LatencytraceError):
+    """No service answers at its address, and its folder cannot be read either."""
+
+
+class OtlpError(LatencytraceError):
+    """A sender's bytes are not OTLP."""
+
+
+class StoreError(LatencytraceError):
+    """The store cannot do what was asked."""
+
+
+class StoreInUseError(StoreError):
+    """Another process owns the data folder."""
+
+
+class PoisonedBlockError(StoreError):
+    """The engine refuses a block of OTLP bytes."""

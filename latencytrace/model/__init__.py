@@ -1,0 +1,46 @@
+"""The words of latencytrace: frozen values with their own arithmetic.
+
+Import them from here: `from latencytrace.model import Span, Stage`.
+"""
+
+from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown
+from latencytrace.model.cohort import Cohort
+from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
+from latencytrace.model.ledger import Ledger, Segment
+from latencytrace.model.request import Request, RequestStatus
+from latencytrace.model.span import (
+    AttributeValue,
+    Attributes,
+    Event,
+    Link,
+    Span,
+    SpanKind,
+    StatusCode,
+)
+from latencytrace.model.stage import Stage
+from latencytrace.model.trace import Repair, RepairKind, Trace
+
+__all__ = [
+    "AttributeValue",
+    "Attributes",
+    "Breakdown",
+    "Cohort",
+    "Event",
+    "Interval",
+    "Ledger",
+    "Link",
+    "Quantiles",
+    "Repair",
+    "RepairKind",
+    "Request",
+    "RequestStatus",
+    "Segment",
+    "Span",
+    "SpanKind",
+    "Stage",
+    "StageBreakdown",
+    "StatusCode",
+    "Trace",
+    "pack_intervals",
+    "unpack_intervals",
+]

@@ -1,0 +1,46 @@
+"""The ledgers of a cohort taken together."""
+
+from dataclasses import dataclass
+
+from latencytrace.model.stage import Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantiles:
+    """Exact quantiles and mean over the requests that have a value, in nanoseconds."""
+
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    p999: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageBreakdown:
+    """One stage's critical-path time over a cohort."""
+
+    stage: Stage
+    mean_ns: float  # over all requests of the cohort, 0 where the stage is absent
+    share_ratio: float  # of the cohort's whole duration
+    p50_ns: float  # quantiles over the `requests` that have the stage
+    p95_ns: float
+    p99_ns: float
+    requests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakdown:
+    """Time per stage of a cohort, as means, shares and quantiles."""
+
+    requests: int
+    attributed_ratio: float | None  # None: no requests
+    duration_ns: Quantiles | None
+    time_to_first_token_ns: Quantiles | None
+    time_per_output_token_ns: Quantiles | None
+    output_tokens_per_second: float | None  # of one request while it decodes, mean
+    stages: tuple[StageBreakdown, ...]  # in the order of `Stage`; absent ones left out
+    health_left_out: int
+    reduced_detail_left_out: int
+    max_concurrency: int | None  # the most requests of the cohort under way at once

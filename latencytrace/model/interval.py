@@ -1,0 +1,76 @@
+"""Work interleaved with a span, too short and too often for spans of its own.
+
+A stream's blocked sends, its detokenising and the like travel on the span they
+happened in as one attribute, `latencytrace.intervals`:
+
+    respond:1200+340,50+30;detokenize:400+25
+
+A group per stage; in it, comma-separated intervals in order of time, each
+`gap+length` in nanoseconds, where the gap is counted from the end of the interval
+before it in its group, and the first one's from the start of the span.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from latencytrace.model.stage import Stage
+
+MAX_INTERVALS = 64  # on one span; beyond, neighbours are merged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A stretch `[start_ns, end_ns)` of a span that belongs to a stage of its own."""
+
+    stage: Stage
+    start_ns: int
+    end_ns: int
+
+
+def pack_intervals(intervals: Iterable[Interval], span_start_ns: int) -> str:
+    """Write intervals as the value of `latencytrace.intervals`.
+
+    Args:
+        intervals: In any order; those of one stage do not overlap.
+        span_start_ns: The start of the span that carries them, on their clock.
+
+    Returns:
+        The text of the format above. An interval that starts before the span or
+        before the end of its predecessor keeps its end and loses what sticks out.
+    """
+    groups: dict[Stage, list[str]] = {}
+    ends: dict[Stage, int] = {}
+    for interval in sorted(intervals, key=lambda interval: interval.start_ns):
+        stage = interval.stage
+        before_ns = ends.get(stage, span_start_ns)
+        start_ns = max(interval.start_ns, before_ns)
+        length_ns = interval.end_ns - start_ns
+        if length_ns <= 0:
+            continue
+        groups.setdefault(stage, []).append(f"{start_ns - before_ns}+{length_ns}")
+        ends[stage] = start_ns + length_ns
+    return ";".join(f"{stage}:{','.join(parts)}" for stage, parts in groups.items())
+
+
+def unpack_intervals(packed: str, span_start_ns: int) -> tuple[Interval, ...]:
+    """Read the value of `latencytrace.intervals`.
+
+    Returns:
+        Intervals in order of time, absolute on the clock of `span_start_ns`.
+
+    Raises:
+        ValueError: The text is not of the format above, or names an unknown stage.
+    """
+    intervals = []
+    for group in filter(None, packed.split(";")):
+        stage_name, _, parts = group.partition(":")
+        stage = Stage(stage_name)
+        position_ns = span_start_ns
+        for part in parts.split(","):
+            gap, separator, length = part.partition("+")
+            if not (separator and gap.isascii() and gap.isdigit() and length.isdigit()):
+                raise ValueError(f"interval {part!r} of {stage} is not of the form gap+length")
+            start_ns = position_ns + int(gap)
+            position_ns = start_ns + int(length)
+            intervals.append(Interval(stage=stage, start_ns=start_ns, end_ns=position_ns))
+    return tuple(sorted(intervals, key=lambda interval: (interval.start_ns, interval.end_ns)))

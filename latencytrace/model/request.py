@@ -1,0 +1,46 @@
+"""What a caller asked of a service once, and what became of it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from latencytrace.model.ledger import Ledger, Segment
+from latencytrace.model.trace import Repair
+
+
+class RequestStatus(StrEnum):
+    """How a request ended."""
+
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request with its ledger: one row of the table `requests`."""
+
+    trace_id: str
+    span_id: str
+    outermost: bool
+    service: str
+    instance: str | None
+    route: str  # `POST /chat`; a root that is no server span: its name
+    model: str | None
+    version: str | None
+    status: RequestStatus
+    start_ns: int  # since the Unix epoch
+    duration_ns: int
+    revision: int  # 1 for the first; a late span writes the next
+    time_to_first_token_ns: int | None = None
+    time_per_output_token_ns: int | None = None
+    input_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    output_tokens: int | None = None
+    finish_reason: str | None = None
+    batch_size: int | None = None
+    health: bool = False  # a health, readiness or metrics route: left out of breakdowns
+    ledger: Ledger  # sums to `duration_ns`
+    segments: tuple[Segment, ...]  # partition [0, duration_ns) in order
+    repairs: tuple[Repair, ...] = ()

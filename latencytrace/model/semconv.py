@@ -1,0 +1,63 @@
+"""Attribute keys: OpenTelemetry's where they exist, ours in one block.
+
+The only file that spells a key. Sources: OpenTelemetry semantic conventions 1.44 and
+the GenAI conventions (`open-telemetry/semantic-conventions-genai`).
+"""
+
+# Resource
+SERVICE_NAME = "service.name"
+SERVICE_VERSION = "service.version"
+SERVICE_INSTANCE_ID = "service.instance.id"
+
+# HTTP
+HTTP_REQUEST_METHOD = "http.request.method"
+HTTP_RESPONSE_STATUS_CODE = "http.response.status_code"
+HTTP_ROUTE = "http.route"
+HTTP_METHOD_OLD = "http.method"
+HTTP_STATUS_CODE_OLD = "http.status_code"
+URL_PATH = "url.path"
+URL_SCHEME = "url.scheme"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+NETWORK_PROTOCOL_VERSION = "network.protocol.version"
+ERROR_TYPE = "error.type"
+
+# Remote procedure calls
+RPC_SYSTEM_NAME = "rpc.system.name"
+RPC_SYSTEM_OLD = "rpc.system"
+RPC_METHOD = "rpc.method"
+
+# Databases
+DB_SYSTEM_NAME = "db.system.name"
+DB_SYSTEM_OLD = "db.system"
+DB_COLLECTION_NAME = "db.collection.name"
+DB_OPERATION_NAME = "db.operation.name"
+DB_OPERATION_BATCH_SIZE = "db.operation.batch.size"
+DB_RESPONSE_RETURNED_ROWS = "db.response.returned_rows"
+
+# Generative AI
+GEN_AI_OPERATION_NAME = "gen_ai.operation.name"
+GEN_AI_PROVIDER_NAME = "gen_ai.provider.name"
+GEN_AI_REQUEST_MODEL = "gen_ai.request.model"
+GEN_AI_RESPONSE_MODEL = "gen_ai.response.model"
+GEN_AI_RESPONSE_FINISH_REASONS = "gen_ai.response.finish_reasons"
+GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
+GEN_AI_RETRIEVAL_TOP_K = "gen_ai.retrieval.top_k"
+GEN_AI_USAGE_INPUT_TOKENS = "gen_ai.usage.input_tokens"
+GEN_AI_USAGE_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+GEN_AI_USAGE_CACHED_INPUT_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+GEN_AI_USAGE_INPUT_TOKENS_OLD = "gen_ai.usage.prompt_tokens"
+GEN_AI_USAGE_OUTPUT_TOKENS_OLD = "gen_ai.usage.completion_tokens"
+
+# Exceptions (span events)
+EXCEPTION_EVENT = "exception"
+EXCEPTION_TYPE = "exception.type"
+EXCEPTION_MESSAGE = "exception.message"
+EXCEPTION_STACKTRACE = "exception.stacktrace"
+
+# Ours
+STAGE = "latencytrace.stage"  # one of `Stage`
+STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage
+INTERVALS = "latencytrace.intervals"  # see `model.interval`
+BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
+CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call

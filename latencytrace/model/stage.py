@@ -1,0 +1,49 @@
+"""The stages of serving: the fixed list that every nanosecond is charged to."""
+
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """The part of serving that a span belongs to; also a metric's label value.
+
+    The order of the members is the order in which a request usually passes them;
+    tables and bars keep it.
+    """
+
+    NETWORK = "network"
+    QUEUE = "queue"
+    PREPROCESS = "preprocess"
+    TOKENIZE = "tokenize"
+    EMBED = "embed"
+    RETRIEVE = "retrieve"
+    RERANK = "rerank"
+    CACHE = "cache"
+    GUARDRAIL = "guardrail"
+    TRANSFER = "transfer"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    FORWARD = "forward"  # a model that does not generate
+    DETOKENIZE = "detokenize"
+    POSTPROCESS = "postprocess"
+    RESPOND = "respond"
+    REMOTE_MODEL = "remote_model"  # a model API that we only see from outside
+    TOOL = "tool"  # an agent's tool call
+    LOAD = "load"  # cold start: weights, compilation, warm-up
+    DATABASE = "database"
+    RETRY = "retry"  # a failed attempt and its back-off
+    RUNTIME = "runtime"  # garbage collection, event-loop lag, thread-pool wait
+    APPLICATION = "application"  # a stage that the user named himself
+    OTHER = "other"  # a span that we cannot place
+    UNATTRIBUTED = "unattributed"  # time that no span below the request explains
+
+    @property
+    def explains(self) -> bool:
+        """Whether time in this stage counts as attributed.
+
+        Wrapping an endpoint in a stage of one's own explains nothing, so
+        `application` does not count, nor do `other` and `runtime`.
+        """
+        return self not in _UNEXPLAINING
+
+
+_UNEXPLAINING = frozenset({Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage.APPLICATION})

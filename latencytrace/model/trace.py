@@ -1,0 +1,46 @@
+"""A request's spans as a well-formed tree."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from latencytrace.model.interval import Interval
+from latencytrace.model.span import Span
+from latencytrace.model.stage import Stage
+
+
+class RepairKind(StrEnum):
+    """What was wrong with a trace before it was mended."""
+
+    DUPLICATE = "duplicate"  # the same span id came twice with different content
+    ORPHAN = "orphan"  # its parent never arrived; hung below the request
+    CYCLE = "cycle"  # it was its own ancestor; the loop was cut
+    NEGATIVE = "negative"  # it ended before it started; made empty at its start
+    CLIPPED = "clipped"  # it stuck out of its parent
+    INTERVALS = "intervals"  # its packed intervals could not be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """A change that made a malformed trace well-formed."""
+
+    kind: RepairKind
+    span_id: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One request's spans: a tree in which every child lies within its parent.
+
+    A request is a root span, or a server span whose parent belongs to another
+    service; a trace through three services holds three of these.
+    """
+
+    root: Span
+    outermost: bool  # False: a request inside another one of the same trace
+    spans: Mapping[str, Span]  # by span id, the root among them; repaired
+    children: Mapping[str, tuple[Span, ...]]  # by parent's span id; absent: none
+    stages: Mapping[str, Stage]  # by span id; framework spans are UNATTRIBUTED
+    intervals: Mapping[str, tuple[Interval, ...]]  # by span id, within their span
+    repairs: tuple[Repair, ...] = ()

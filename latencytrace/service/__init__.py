@@ -1,0 +1,1 @@
+"""The aggregator: receives OTLP, writes ledgers, answers questions."""

@@ -1,0 +1,88 @@
+"""The contract of a store: it keeps spans and requests and answers questions about them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, Self
+
+from latencytrace.model import Breakdown, Cohort, Request, Span
+
+Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → highest revision
+
+
+class Order(StrEnum):
+    """The order in which requests are listed."""
+
+    SLOWEST = "slowest"
+    NEWEST = "newest"
+
+
+class Store(Protocol):
+    """Keeps `span_arrivals`, `requests` and `spans` (DESIGN parts 2 and 7).
+
+    Every method blocks, may be called from any thread, and raises `StoreError`
+    with what to do when the engine cannot do what was asked.
+    """
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open a store, creating what is missing and setting aside what is torn.
+
+        Raises:
+            StoreInUseError: Another process owns the folder; the message names it.
+        """
+        ...
+
+    def insert_otlp(self, block: bytes) -> None:
+        """Keep every span of a block: concatenated, checked OTLP trace requests (protobuf).
+
+        When it returns, the spans survive the death of this process.
+
+        Raises:
+            PoisonedBlockError: The engine cannot read the block; nothing of it was kept.
+        """
+        ...
+
+    def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """Every span that arrived for these traces, each (trace id, span id) once."""
+        ...
+
+    def revisions(self, trace_ids: Collection[str]) -> Revisions:
+        """The highest revision written of each request of these traces."""
+        ...
+
+    def unassembled(self) -> Sequence[str]:
+        """Traces that have arrivals but no request: assembled again after a crash."""
+        ...
+
+    def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
+        """Keep requests, and copy the arrived spans of these traces to `spans`."""
+        ...
+
+    def services(self) -> Sequence[str]:
+        """The services that have requests, in order of name."""
+        ...
+
+    def routes(self, service: str | None) -> Sequence[str]:
+        """The routes that have requests, in order of name."""
+        ...
+
+    def breakdown(self, cohort: Cohort) -> Breakdown:
+        """Time per stage over a cohort; health routes are counted apart."""
+        ...
+
+    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
+        """Requests of a cohort, each with its segments."""
+        ...
+
+    def request(self, trace_id: str, span_id: str | None) -> Request | None:
+        """One request, its highest revision; no span id: the outermost of its trace."""
+        ...
+
+    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
+        """The spans of a trace, from `spans` or else from the arrivals; empty: not kept."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        ...

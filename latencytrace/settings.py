@@ -1,0 +1,172 @@
+"""The only reader of the environment: frozen values for the composition roots."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from latencytrace.errors import SettingsError
+
+DEFAULT_OTLP_ENDPOINT = "http://127.0.0.1:4318"
+DEFAULT_URL = "http://127.0.0.1:8321"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A host and a port to listen on."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read `HOST:PORT`, `:PORT` (loopback) or `[IPV6]:PORT`.
+
+        Raises:
+            SettingsError: The text is none of these.
+        """
+        host, separator, port = text.rpartition(":")
+        if not separator or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - the largest port
+            raise SettingsError(f"{text!r} is not an address: write HOST:PORT, as 127.0.0.1:8321")
+        return cls(host=host.strip("[]") or "127.0.0.1", port=int(port))
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What the agent in the traced process is told."""
+
+    disabled: bool
+    service_name: str | None
+    endpoint: str  # of OTLP/HTTP, the base address without /v1/traces
+    traces_url: str  # where traces are posted
+    headers: Mapping[str, str]
+    timeout_s: float
+    interval_s: float  # between two exports
+    queue_spans: int
+    hooks: tuple[str, ...] | None  # None: all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """What the service is told."""
+
+    folder: Path
+    listen: Address
+    otlp_http: Address
+    store: str  # a plugin's name
+    keep_spans_ratio: float
+    token: str | None
+
+
+def agent_settings(
+    *,
+    endpoint: str | None = None,
+    service_name: str | None = None,
+    hooks: tuple[str, ...] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> AgentSettings:
+    """Settings of the agent: arguments first, then the environment, then defaults.
+
+    Raises:
+        SettingsError: A value cannot be used; the message names the variable.
+    """
+    base = endpoint or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_OTLP_ENDPOINT
+    base = base.rstrip("/")
+    if urlsplit(base).scheme not in {"http", "https"}:
+        raise SettingsError(f"endpoint {base!r} must begin with http:// or https://")
+    own = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") if endpoint is None else None
+    named_hooks = environ.get("LATENCYTRACE_HOOKS")
+    if hooks is None and named_hooks:
+        hooks = tuple(name.strip() for name in named_hooks.split(",") if name.strip())
+    return AgentSettings(
+        disabled=_flag(environ, "LATENCYTRACE_DISABLED") or _flag(environ, "OTEL_SDK_DISABLED"),
+        service_name=service_name or environ.get("OTEL_SERVICE_NAME") or None,
+        endpoint=base,
+        traces_url=own or f"{base}/v1/traces",
+        headers=_headers(environ),
+        timeout_s=_number(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", 10.0),
+        interval_s=_number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500) / 1000,
+        queue_spans=int(_number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536)),
+        hooks=hooks,
+    )
+
+
+def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace serve`
+    *,
+    folder: Path | None = None,
+    listen: str | None = None,
+    otlp_http: str | None = None,
+    store: str | None = None,
+    keep_spans_ratio: float | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> ServiceSettings:
+    """Settings of the service: flags first, then the environment, then defaults.
+
+    Raises:
+        SettingsError: A value cannot be used; the message names the variable.
+    """
+    if keep_spans_ratio is None:
+        keep_spans_ratio = _number(environ, "LATENCYTRACE_KEEP_SPANS", 1.0)
+    if not 0 <= keep_spans_ratio <= 1:
+        raise SettingsError(f"--keep-spans is a ratio between 0 and 1, not {keep_spans_ratio}")
+    return ServiceSettings(
+        folder=folder or data_folder(environ),
+        listen=Address.parse(listen or environ.get("LATENCYTRACE_LISTEN") or "127.0.0.1:8321"),
+        otlp_http=Address.parse(
+            otlp_http or environ.get("LATENCYTRACE_OTLP_HTTP") or "127.0.0.1:4318"
+        ),
+        store=store or environ.get("LATENCYTRACE_STORE") or "chdb",
+        keep_spans_ratio=keep_spans_ratio,
+        token=environ.get("LATENCYTRACE_TOKEN") or None,
+    )
+
+
+def service_url(environ: Mapping[str, str] = os.environ) -> str:
+    """Where reading commands find the service."""
+    return (environ.get("LATENCYTRACE_URL") or DEFAULT_URL).rstrip("/")
+
+
+def service_token(environ: Mapping[str, str] = os.environ) -> str | None:
+    """The token that reading commands show to a service off loopback."""
+    return environ.get("LATENCYTRACE_TOKEN") or None
+
+
+def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the embedded store keeps its data: `LATENCYTRACE_DATA`, else the user's data folder."""
+    named = environ.get("LATENCYTRACE_DATA")
+    if named:
+        return Path(named)
+    home = environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(home) / "latencytrace"
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
+
+
+def _number(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        return float(text)
+    except ValueError:
+        raise SettingsError(f"{name}={text!r} is not a number") from None
+
+
+def _headers(environ: Mapping[str, str]) -> dict[str, str]:
+    text = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environ.get(
+        "OTEL_EXPORTER_OTLP_HEADERS", ""
+    )
+    headers = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise SettingsError(f"OTEL_EXPORTER_OTLP_HEADERS: {pair!r} is not NAME=VALUE")
+        headers[name.strip().lower()] = unquote(value.strip())
+    return headers
