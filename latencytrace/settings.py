@@ -137,7 +137,7 @@ def service_token(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the embedded store keeps its data: `LATENCYTRACE_DATA`, else the user's data folder."""
+    """Where the embedded store keeps its data, unless told otherwise."""
     named = environ.get("LATENCYTRACE_DATA")
     if named:
         return Path(named)

@@ -9,8 +9,8 @@ from latencytrace.model.interval import Interval, pack_intervals, unpack_interva
 from latencytrace.model.ledger import Ledger, Segment
 from latencytrace.model.request import Request, RequestStatus
 from latencytrace.model.span import (
-    AttributeValue,
     Attributes,
+    AttributeValue,
     Event,
     Link,
     Span,

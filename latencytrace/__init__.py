@@ -1,0 +1,1 @@
+"""Where did the milliseconds go? Latency observability for machine-learning inference."""

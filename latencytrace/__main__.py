@@ -1,0 +1,5 @@
+"""`python -m latencytrace`."""
+
+from latencytrace.cli import main
+
+main()
