@@ -1,8 +1,59 @@
 """The contract of a hook: which calls of one library are timed, and how."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from latencytrace.agent.recorder import Recorder
 from latencytrace.model.span import AttributeValue
+from latencytrace.model.stage import Stage
 
 Arguments = Mapping[str, object]  # of the timed call, by parameter name, defaults included
 HookAttributes = dict[str, AttributeValue]
+Timed = Callable[..., Any]  # a function of somebody else's, of whatever signature
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One call of a library that becomes a span: its name is the target's last part.
+
+    Args:
+        module: Where the target lies; the patch waits until the program imports it.
+        target: `function` or `Class.method`.
+        stage: What the call is part of.
+        describe: Attributes from the arguments, before the call.
+        describe_result: Attributes from the result, after it.
+        interleaved: Inside a stream the call is noted as an interval of the stream's
+            span, since it comes once a token; elsewhere it is a span.
+    """
+
+    module: str
+    target: str
+    stage: Stage
+    describe: Callable[[Arguments], HookAttributes] | None = None
+    describe_result: Callable[[Any], HookAttributes] | None = None
+    interleaved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One call of a library whose timing needs more than a span around it.
+
+    Args:
+        module: As in `Patch`.
+        target: As in `Patch`.
+        build: From the recorder and the original to the function in its place.
+        optional: Not every supported version of the library has the target.
+    """
+
+    module: str
+    target: str
+    build: Callable[[Recorder, Timed], Timed]
+    optional: bool = False
+
+
+class Hook:
+    """What is timed of one library: a table, applied when the program imports it."""
+
+    requires: ClassVar[tuple[str, ...]] = ()  # `distribution >= version`, any one of them
+    patches: ClassVar[tuple[Patch | Replacement, ...]] = ()

@@ -1,0 +1,296 @@
+"""Takes ended spans off the serving threads and sends them as OTLP over HTTP.
+
+A bounded queue, one background thread, a kept-alive connection, retries with
+back-off; what does not fit is dropped and counted, never waited for.
+"""
+
+import http.client
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+from urllib.parse import urlsplit
+
+from latencytrace.agent.clock import cpu_ns
+from latencytrace.agent.guard import OnFault, guarded, logger
+from latencytrace.agent.recorded_span import RecordedSpan
+
+BATCH_SPANS = 512
+_RETRIED = frozenset({408, 429, 502, 503, 504})  # the OTLP specification's, and 408
+_FIRST_BACK_OFF_S = 0.5
+_LONGEST_BACK_OFF_S = 30.0
+
+
+@dataclass(slots=True)
+class ExportCounts:
+    """What became of the spans that were handed in."""
+
+    sent: int = 0
+    dropped: int = 0
+    in_flight: int = 0
+    export_cpu_ns: int = 0
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a receiver said to one post."""
+
+    status: int
+    reason: str
+    retry_after_s: float | None
+
+
+class _Fate(Enum):
+    SENT = "sent"
+    REFUSED = "refused"  # for good: it would be refused again
+    LATER = "later"  # nobody takes it now
+
+
+class _Flush:
+    """Somebody who waits until what has ended by now is sent."""
+
+    __slots__ = ("done", "sent")
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.sent = False
+
+
+class HttpSender:
+    """Posts OTLP bytes to one address over a connection that is kept alive."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self._host = parts.hostname or "127.0.0.1"
+        self._secure = parts.scheme == "https"
+        self._port = parts.port or (443 if self._secure else 80)
+        self._path = parts.path + (f"?{parts.query}" if parts.query else "")
+        self._headers = {"content-type": "application/x-protobuf", **headers}
+        self._timeout_s = timeout_s
+        self._connection: http.client.HTTPConnection | None = None
+
+    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:
+        """Post one request; a connection that was kept too long is opened anew.
+
+        Raises:
+            OSError: Nobody answered.
+        """
+        kept = self._connection is not None
+        try:
+            return self._post(body, timeout_s)
+        except (http.client.HTTPException, ConnectionError) as error:
+            self.close()
+            if not kept:
+                raise ConnectionError(str(error) or type(error).__name__) from error
+        try:
+            return self._post(body, timeout_s)
+        except http.client.HTTPException as error:
+            self.close()
+            raise ConnectionError(str(error) or type(error).__name__) from error
+
+    def _post(self, body: bytes, timeout_s: float | None) -> Answer:
+        connection = self._connection or self._open()
+        if timeout_s is not None and connection.sock is not None:
+            connection.sock.settimeout(timeout_s)
+        try:
+            connection.request("POST", self._path, body, self._headers)
+            response = connection.getresponse()
+            response.read()
+        except TimeoutError:
+            self.close()
+            raise
+        after = response.getheader("retry-after", "")
+        if response.will_close:
+            self.close()
+        return Answer(response.status, response.reason, float(after) if after.isdigit() else None)
+
+    def _open(self) -> http.client.HTTPConnection:
+        if self._secure:
+            context = ssl.create_default_context()
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout_s, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(
+                self._host, self._port, timeout=self._timeout_s
+            )
+        connection.connect()
+        self._connection = connection
+        return connection
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class Exporter:
+    """Holds ended spans until a background thread has sent them.
+
+    Args:
+        encode: Spans to the bytes of one OTLP request.
+        sender: Where they go.
+        queue_spans: How many spans may wait; more are dropped and counted.
+        interval_s: How long spans wait for company.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[Sequence[RecordedSpan]], bytes],
+        sender: HttpSender,
+        *,
+        queue_spans: int,
+        interval_s: float,
+        on_fault: OnFault,
+    ) -> None:
+        self.counts = ExportCounts()
+        self.listeners: tuple[Callable[[RecordedSpan], None], ...] = ()  # called as spans leave
+        self._encode = encode
+        self._sender = sender
+        self._queue: deque[RecordedSpan] = deque()
+        self._bound = queue_spans
+        self._interval_s = interval_s
+        self._on_fault = on_fault
+        self._unreachable = False
+        self._start_thread()
+
+    def ended(self, span: RecordedSpan) -> None:
+        """Take an ended span; called on the serving thread, never waits."""
+        if len(self._queue) < self._bound:
+            self._queue.append(span)
+        else:
+            self.counts.dropped += 1
+
+    @property
+    def queued(self) -> int:
+        """How many spans wait to be sent."""
+        return len(self._queue)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Send what waits now.
+
+        Returns:
+            Whether everything that had ended before the call was sent in time.
+        """
+        if not self._thread.is_alive():
+            return not self._queue
+        flush = _Flush()
+        self._flushes.append(flush)
+        self._wake.set()
+        return flush.done.wait(timeout_s) and flush.sent
+
+    def stop(self, timeout_s: float) -> bool:
+        """Send what waits and end the thread."""
+        sent = self.flush(timeout_s)
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(timeout_s)
+        return sent
+
+    def reset_after_fork(self, encode: Callable[[Sequence[RecordedSpan]], bytes]) -> None:
+        """In a forked child: keep none of the parent's spans, and start a thread anew."""
+        self._encode = encode
+        self._queue.clear()
+        self.counts = ExportCounts()
+        self._sender.close()
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        self._wake = threading.Event()
+        self._flushes: deque[_Flush] = deque()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="latencytrace-export", daemon=True)
+        # The plain start: a hook that carries a request's context into threads must not
+        # carry it into ours.
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            with guarded("exporting spans", self._on_fault):
+                self._send_queue()
+        self._sender.close()
+
+    def _send_queue(self) -> None:
+        flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+        sent = True
+        for _ in range(len(self._queue) // BATCH_SPANS + 1):
+            spans = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_SPANS))]
+            if not spans:
+                break
+            self.counts.in_flight = len(spans)
+            began_ns = cpu_ns()
+            fate = self._deliver(self._encode(spans), patient=not flushes)
+            self.counts.export_cpu_ns += cpu_ns() - began_ns
+            sent = sent and fate is _Fate.SENT
+            self._account(spans, fate)
+            self.counts.in_flight = 0
+            if fate is _Fate.LATER:
+                break
+        for flush in flushes:
+            flush.sent = sent
+            flush.done.set()
+
+    def _account(self, spans: list[RecordedSpan], fate: "_Fate") -> None:
+        match fate:
+            case _Fate.SENT:
+                self.counts.sent += len(spans)
+                for listener in self.listeners:
+                    for span in spans:
+                        listener(span)
+            case _Fate.REFUSED:
+                self.counts.dropped += len(spans)
+            case _Fate.LATER:
+                self._queue.extendleft(reversed(spans))
+            case _:
+                assert_never(fate)
+
+    def _deliver(self, body: bytes, *, patient: bool) -> "_Fate":
+        """Post until somebody takes it; a flush or the end cuts the waiting short."""
+        back_off_s = _FIRST_BACK_OFF_S
+        while True:
+            try:
+                answer = self._sender.post(body)
+            except OSError as error:
+                wait_s = back_off_s
+                self._unreachable_at(str(error) or type(error).__name__)
+            else:
+                if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's successes
+                    self._reached()
+                    return _Fate.SENT
+                self.counts.last_error = f"{answer.status} {answer.reason}"
+                if answer.status not in _RETRIED:
+                    logger.warning(
+                        "%s refused spans: %s", self._sender.url, self.counts.last_error
+                    )
+                    return _Fate.REFUSED
+                wait_s = answer.retry_after_s or back_off_s
+            if self._flushes or self._stopping or not patient:
+                return _Fate.LATER
+            self._wake.wait(min(wait_s, _LONGEST_BACK_OFF_S))
+            back_off_s = min(back_off_s * 2, _LONGEST_BACK_OFF_S)
+
+    def _unreachable_at(self, error: str) -> None:
+        self.counts.last_error = error
+        if not self._unreachable:
+            self._unreachable = True
+            logger.warning(
+                "no receiver answers at %s (%s); up to %d spans are kept and sent once it does. "
+                "Start one with `latencytrace serve`, or set OTEL_EXPORTER_OTLP_ENDPOINT",
+                self._sender.url,
+                error,
+                self._bound,
+            )
+
+    def _reached(self) -> None:
+        self.counts.last_error = None
+        if self._unreachable:
+            self._unreachable = False
+            logger.warning("the receiver at %s answers again", self._sender.url)

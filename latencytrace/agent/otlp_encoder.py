@@ -1,0 +1,219 @@
+"""Spans to OTLP bytes, off the serving thread.
+
+Speed is the point here: protobuf's wire format by hand, with encoded (key, value)
+pairs cached, costs about a twentieth of the stock encoder's CPU (a 512-span batch of
+the stock one holds the interpreter for some 14 ms). The stock protobuf classes are
+the oracle: `tests/agent/test_otlp_encoder.py`.
+"""
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
+from typing import TypeVar
+
+from opentelemetry.trace import SpanContext, StatusCode
+
+from latencytrace.agent.clock import ANCHOR_NS
+from latencytrace.agent.recorded_span import Extra, RecordedSpan
+from latencytrace.agent.tracer import RecordingTracer
+
+# Field tags of opentelemetry/proto/trace/v1/trace.proto: number << 3 | wire type.
+_TRACE_ID = b"\x0a\x10"
+_SPAN_ID = b"\x12\x08"
+_PARENT_ID = b"\x22\x08"
+_TIMES = Struct("<BQBQ")
+_START, _END = 0x39, 0x41
+_ATTRIBUTE = b"\x4a"
+_FLAGS = b"\x85\x01"
+_LOCAL_FLAGS = _FLAGS + (0x100).to_bytes(4, "little")  # whether the parent is remote is known: no
+_REMOTE_FLAGS = _FLAGS + (0x300).to_bytes(4, "little")
+_STATUS_CODES = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
+
+K = TypeVar("K")
+
+_DOUBLE = Struct("<d").pack
+_CACHED_VALUES = 8192
+_CACHED_LENGTH = 96  # longer strings hardly ever repeat
+_MAX_UINT64 = (1 << 64) - 1
+
+
+def _long_varint(number: int) -> bytes:
+    out = bytearray()
+    number &= _MAX_UINT64
+    while number > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_VARINTS = [_long_varint(number) for number in range(16384)]
+
+
+def _varint(number: int) -> bytes:
+    return _VARINTS[number] if 0 <= number < 16384 else _long_varint(number)  # noqa: PLR2004
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    return tag + _varint(len(content)) + content
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "replace")  # a lone surrogate is no UTF-8
+
+
+def _any_value(value: object) -> bytes:  # noqa: C901, PLR0911 - one case a type
+    """Encode one `AnyValue`; of a bool before an int, for every bool is one."""
+    match value:
+        case str():
+            return _field(b"\x0a", _text(value))
+        case bool():
+            return b"\x10\x01" if value else b"\x10\x00"
+        case int():
+            if not -(1 << 63) <= value < 1 << 63:
+                return _field(b"\x0a", str(value).encode())
+            return b"\x18" + _varint(value)
+        case float():
+            return b"\x21" + _DOUBLE(value)
+        case bytes():
+            return _field(b"\x3a", value)
+        case tuple() | list():
+            return _field(b"\x2a", b"".join(_field(b"\x0a", _any_value(item)) for item in value))
+        case Mapping():
+            pairs = (_key_value(str(key), item) for key, item in value.items())
+            return _field(b"\x32", b"".join(_field(b"\x0a", pair) for pair in pairs))
+        case _:
+            return b""
+
+
+def _key_value(key: str, value: object) -> bytes:
+    return _field(b"\x0a", _text(key)) + _field(b"\x12", _any_value(value))
+
+
+class OtlpEncoder:
+    """Encodes batches of spans that share one resource; not thread-safe.
+
+    Args:
+        resource: Attributes of the process, `service.name` among them.
+    """
+
+    def __init__(self, resource: Mapping[str, object]) -> None:
+        attributes = b"".join(_field(b"\x0a", _key_value(*pair)) for pair in resource.items())
+        self._resource = _field(b"\x0a", attributes)
+        self._strings: dict[tuple[str, str], bytes] = {}
+        self._ints: dict[tuple[str, int], bytes] = {}
+        self._names: dict[tuple[str, int], bytes] = {}
+
+    def encode(self, spans: Iterable[RecordedSpan]) -> bytes:
+        """Encode ended spans as one `ExportTraceServiceRequest`."""
+        scopes: dict[RecordingTracer, list[bytes]] = {}
+        for span in spans:
+            out = scopes.get(span.tracer)
+            if out is None:
+                out = scopes[span.tracer] = []
+            body = self._span(span)
+            out += (b"\x12", _varint(len(body)), body)
+        scope_spans = [
+            _field(b"\x12", _scope(tracer) + b"".join(parts)) for tracer, parts in scopes.items()
+        ]
+        return _field(b"\x0a", self._resource + b"".join(scope_spans))
+
+    def _span(self, span: RecordedSpan) -> bytes:
+        parent_id, extra = span.parent_id, span.extra
+        name = self._names.get((span.name, span.kind_number)) or self._name(span)
+        return b"".join(
+            (
+                _TRACE_ID,
+                span.trace_id.to_bytes(16, "big"),
+                _SPAN_ID,
+                span.span_id.to_bytes(8, "big"),
+                _PARENT_ID + parent_id.to_bytes(8, "big") if parent_id else b"",
+                name,
+                _TIMES.pack(
+                    _START,
+                    (span.started + ANCHOR_NS) & _MAX_UINT64,
+                    _END,
+                    (span.ended + ANCHOR_NS) & _MAX_UINT64,
+                ),
+                self._attributes(span.own) if span.own else b"",
+                _LOCAL_FLAGS if extra is None else _extra(extra),
+            )
+        )
+
+    def _name(self, span: RecordedSpan) -> bytes:
+        encoded = _field(b"\x2a", _text(span.name)) + b"\x30" + _varint(span.kind_number + 1)
+        if len(self._names) < _CACHED_VALUES:
+            self._names[span.name, span.kind_number] = encoded
+        return encoded
+
+    def _attributes(self, attributes: Mapping[str, object]) -> bytes:
+        out = []
+        for key, value in attributes.items():
+            if type(value) is str:
+                encoded = self._strings.get((key, value))
+                if encoded is None:
+                    encoded = _field(_ATTRIBUTE, _key_value(key, value))
+                    if len(value) < _CACHED_LENGTH:
+                        _remember(self._strings, (key, value), encoded)
+            elif type(value) is int:
+                encoded = self._ints.get((key, value))
+                if encoded is None:
+                    encoded = _field(_ATTRIBUTE, _key_value(key, value))
+                    _remember(self._ints, (key, value), encoded)
+            else:
+                encoded = _field(_ATTRIBUTE, _key_value(key, value))
+            out.append(encoded)
+        return b"".join(out)
+
+
+def _remember(cache: dict[K, bytes], key: K, encoded: bytes) -> None:
+    if len(cache) >= _CACHED_VALUES:
+        cache.clear()
+    cache[key] = encoded
+
+
+def _scope(tracer: RecordingTracer) -> bytes:
+    scope = _field(b"\x0a", _text(tracer.name))
+    if tracer.version:
+        scope += _field(b"\x12", _text(tracer.version))
+    return _field(b"\x0a", scope)
+
+
+def _extra(extra: Extra) -> bytes:
+    """Encode what few spans have; plainer than the rest, for it is rare."""
+    out = []
+    if extra.trace_state:
+        out.append(_field(b"\x1a", _text(extra.trace_state.to_header())))
+    out += [_field(b"\x5a", _event(*event)) for event in extra.events]
+    out += [_field(b"\x6a", _link(*link)) for link in extra.links]
+    status = b""
+    if extra.description:
+        status += _field(b"\x12", _text(extra.description))
+    if extra.status is not StatusCode.UNSET:
+        status += b"\x18" + _varint(_STATUS_CODES[extra.status])
+    if status:
+        out.append(_field(b"\x7a", status))
+    out.append(_REMOTE_FLAGS if extra.remote_parent else _LOCAL_FLAGS)
+    return b"".join(out)
+
+
+def _event(name: str, time_ns: int, attributes: Mapping[str, object]) -> bytes:
+    pairs = b"".join(_field(b"\x1a", _key_value(*pair)) for pair in attributes.items())
+    time = (time_ns & _MAX_UINT64).to_bytes(8, "little")
+    return b"\x09" + time + _field(b"\x12", _text(name)) + pairs
+
+
+def _link(context: SpanContext, attributes: Mapping[str, object]) -> bytes:
+    pairs = b"".join(_field(b"\x22", _key_value(*pair)) for pair in attributes.items())
+    flags = int(context.trace_flags) | (0x300 if context.is_remote else 0x100)
+    state = context.trace_state.to_header() if context.trace_state else ""
+    return b"".join(
+        (
+            _TRACE_ID,
+            context.trace_id.to_bytes(16, "big"),
+            _SPAN_ID,
+            context.span_id.to_bytes(8, "big"),
+            _field(b"\x1a", _text(state)) if state else b"",
+            pairs,
+            b"\x35" + flags.to_bytes(4, "little"),
+        )
+    )

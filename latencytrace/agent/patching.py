@@ -1,0 +1,149 @@
+"""Puts timed functions in the place of a library's own, and the very same ones back."""
+
+import importlib.metadata
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from types import ModuleType
+from typing import Any
+
+import wrapt
+
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.hook import Hook, Patch, Replacement
+from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.wrapping import beginning, timed
+
+_REQUIREMENT = re.compile(r"^\s*([\w.-]+)\s*(?:>=\s*([\d.]+))?\s*$")
+_MISSING = object()
+
+
+class HookState(StrEnum):
+    """What became of a hook."""
+
+    WAITING = "waiting"  # for the program to import the library
+    APPLIED = "applied"
+    ABSENT = "absent"  # the library is not installed
+    REFUSED = "refused"  # an unsupported version, or a target is missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookStatus:
+    """One hook, whether it is applied, and why not."""
+
+    name: str
+    state: HookState
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an attribute was before it was patched."""
+
+    owner: Any
+    name: str
+    before: Any  # `_MISSING`: inherited, not the owner's own
+    patched: Any
+
+    def restore(self) -> None:
+        """Put the very same object back, unless somebody has patched on top of us."""
+        if vars(self.owner).get(self.name) is not self.patched:
+            return
+        if self.before is _MISSING:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, self.before)
+
+
+class AppliedHook:
+    """One hook in this process: waits for its library's modules, patches, restores."""
+
+    def __init__(self, name: str, hook: type[Hook], recorder: Recorder) -> None:
+        self._name = name
+        self._hook = hook
+        self._recorder = recorder
+        self._active = True
+        self._places: list[_Place] = []
+        self._missing: list[str] = []
+        self._refusal = _unmet(hook.requires)
+        if self._refusal is None:
+            for patch in hook.patches:
+                wrapt.register_post_import_hook(self._apply_to(patch), patch.module)
+
+    @property
+    def status(self) -> HookStatus:
+        """Whether the hook is applied, and why not."""
+        if self._refusal is not None:
+            return HookStatus(name=self._name, state=self._refusal[0], reason=self._refusal[1])
+        missing = ", ".join(self._missing)
+        if self._places:
+            reason = f"not found: {missing}" if missing else None
+            return HookStatus(name=self._name, state=HookState.APPLIED, reason=reason)
+        if missing:
+            reason = f"not found: {missing}"
+            return HookStatus(name=self._name, state=HookState.REFUSED, reason=reason)
+        modules = ", ".join(sorted({patch.module for patch in self._hook.patches}))
+        reason = f"the program has not imported {modules}"
+        return HookStatus(name=self._name, state=HookState.WAITING, reason=reason)
+
+    def restore(self) -> None:
+        """Put everything back, last patch first."""
+        self._active = False
+        while self._places:
+            self._places.pop().restore()
+
+    def _apply_to(self, patch: Patch | Replacement) -> Callable[[ModuleType], None]:
+        def apply(module: ModuleType) -> None:
+            if self._active:
+                with guarded(f"patching {patch.module}.{patch.target}", self._recorder.on_fault):
+                    self._apply(patch, module)
+
+        return apply
+
+    def _apply(self, patch: Patch | Replacement, module: ModuleType) -> None:
+        owner: Any = module
+        *path, name = patch.target.split(".")
+        for part in path:
+            owner = getattr(owner, part, None)
+        if owner is None or not hasattr(owner, name):
+            if not (isinstance(patch, Replacement) and patch.optional):
+                self._missing.append(f"{patch.module}.{patch.target}")
+            return
+        before = vars(owner).get(name, _MISSING)
+        original = getattr(owner, name) if before is _MISSING else before
+        kind = type(original) if isinstance(original, (staticmethod, classmethod)) else None
+        function = original.__func__ if kind is not None else original
+        if isinstance(patch, Replacement):
+            replaced = patch.build(self._recorder, function)
+        else:
+            replaced = timed(function, beginning(function, patch, self._recorder))
+        patched = kind(replaced) if kind is not None else replaced
+        setattr(owner, name, patched)
+        self._places.append(_Place(owner, name, before, patched))
+
+
+def _unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:
+    """Why none of these requirements is met; None: one is."""
+    reasons = []
+    state = HookState.ABSENT
+    for requirement in requirements:
+        match = _REQUIREMENT.match(requirement)
+        if match is None:
+            raise ValueError(f"{requirement!r} is not of the form `distribution >= version`")
+        name, least = match.groups()
+        try:
+            installed = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            reasons.append(f"{name} is not installed")
+            continue
+        if least is None or _numbers(installed) >= _numbers(least):
+            return None
+        state = HookState.REFUSED
+        reasons.append(f"{name} {installed} is older than {least}")
+    return (state, "; ".join(reasons)) if reasons else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match.group().split("."))) if match else ()

@@ -1,0 +1,345 @@
+"""The span object itself: OpenTelemetry's interface in `__slots__`.
+
+Speed is the point here: a span costs about a tenth of the SDK's on the serving thread
+(`tests/benchmarks/bench_span.py`). So there is no `__init__`, no lock, and whatever
+most spans never need (events, links, status, a SpanContext) is made when asked for.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import iscoroutinefunction
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, cast
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+    set_span_in_context,
+)
+
+from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.guard import logger
+from latencytrace.model import semconv
+from latencytrace.model.span import AttributeValue
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from latencytrace.agent.tracer import RecordingTracer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SCALARS = frozenset((str, int, float, bool, bytes))
+_all_scalars = SCALARS.issuperset
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_EMPTY_STATE = TraceState()
+_MAX_DEPTH = 8  # of nested attribute values
+_MAX_ITEMS = 1024  # of one sequence or mapping
+_UNUSABLE = object()
+_unusable_types: set[type] = set()
+
+
+class Extra:
+    """What few spans have: events, links, a status, a parent in another process."""
+
+    __slots__ = ("description", "events", "links", "remote_parent", "status", "trace_state")
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, int, dict[str, AttributeValue]]] = []
+        self.links: list[tuple[SpanContext, dict[str, AttributeValue]]] = []
+        self.status = StatusCode.UNSET
+        self.description: str | None = None
+        self.trace_state: TraceState | None = None
+        self.remote_parent = False
+
+
+def copied_attributes(attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
+    """Attributes as values that keep nothing of the program alive.
+
+    Scalars stay as they are, sequences become tuples, mappings dicts; a value of any
+    other type (a tensor, say) is left out, and its type is logged once.
+    """
+    if _all_scalars(map(type, attributes.values())):
+        return dict(cast("Mapping[str, AttributeValue]", attributes))
+    copied = {str(key): _copied(value, 0) for key, value in attributes.items()}
+    return {
+        key: cast("AttributeValue", value)
+        for key, value in copied.items()
+        if value is not _UNUSABLE and value is not None
+    }
+
+
+def _copied(value: object, depth: int) -> object:
+    if value is None or type(value) in SCALARS:
+        return value
+    if isinstance(value, bytes):
+        return bytes(value)
+    for scalar in (str, int, float):  # an enum, a numpy number
+        if isinstance(value, scalar):
+            return scalar(value)
+    if depth < _MAX_DEPTH and isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        return _copied_container(value, depth)
+    if type(value) not in _unusable_types:
+        _unusable_types.add(type(value))
+        logger.warning("an attribute of type %s is left out (logged once)", type(value))
+    return _UNUSABLE
+
+
+def _copied_container(value: object, depth: int) -> object:
+    if isinstance(value, Mapping):
+        pairs = [(str(key), _copied(item, depth + 1)) for key, item in value.items()]
+        return {key: item for key, item in pairs[:_MAX_ITEMS] if item is not _UNUSABLE}
+    items = list(cast("Sequence[object]", value))[:_MAX_ITEMS]
+    copied = (_copied(item, depth + 1) for item in items)
+    return tuple(item for item in copied if item is not _UNUSABLE)
+
+
+class RecordedSpan(Span):
+    """One span of ours; made by `RecordingTracer`, never by itself.
+
+    It is its own context manager and its own entry in the exporter's queue. Times
+    are monotonic nanoseconds; `start_time` and `end_time` are those of the wall.
+    """
+
+    __slots__ = (
+        "attached",
+        "ended",
+        "extra",
+        "kind_number",
+        "name",
+        "own",
+        "parent_context",
+        "parent_id",
+        "record_error",
+        "span_context",
+        "span_id",
+        "started",
+        "token",
+        "trace_id",
+        "tracer",
+    )
+    name: str
+    trace_id: int
+    span_id: int
+    parent_id: int  # 0: a root
+    kind_number: int  # SpanKind's value
+    started: int
+    ended: int  # 0: still recording
+    own: dict[str, AttributeValue] | None  # the attributes
+    extra: Extra | None
+    tracer: "RecordingTracer"
+    span_context: SpanContext | None
+    parent_context: Context | None  # of `start_as_current_span`: what to hang it into
+    token: "Token[Context] | None"
+    attached: bool
+    record_error: bool
+
+    # --- OpenTelemetry's Span
+
+    def get_span_context(self) -> SpanContext:
+        """Identify this span to its children."""
+        context = self.span_context
+        if context is None:
+            state = self.extra.trace_state if self.extra else None
+            context = self.span_context = SpanContext(
+                self.trace_id,
+                self.span_id,
+                is_remote=False,
+                trace_flags=_SAMPLED,
+                trace_state=state or _EMPTY_STATE,
+            )
+        return context
+
+    def is_recording(self) -> bool:
+        """Whether the span has not ended yet."""
+        return self.ended == 0
+
+    def set_attribute(self, key: str, value: object) -> None:
+        """Set one attribute; a value that is no scalar is copied or left out."""
+        if self.ended:
+            return
+        if type(value) not in SCALARS:
+            self.set_attributes({key: value})
+        elif self.own is None:
+            self.own = {key: cast("AttributeValue", value)}
+        else:
+            self.own[key] = cast("AttributeValue", value)
+
+    def set_attributes(self, attributes: Mapping[str, object]) -> None:
+        """Set several attributes."""
+        if self.ended:
+            return
+        copied = copied_attributes(attributes)
+        if self.own is None:
+            self.own = copied
+        else:
+            self.own.update(copied)
+
+    def add_event(
+        self,
+        name: str,
+        attributes: Mapping[str, object] | None = None,
+        timestamp: int | None = None,
+    ) -> None:
+        """Note something that happened at one instant (wall time in nanoseconds)."""
+        if self.ended:
+            return
+        at = timestamp if timestamp is not None else monotonic_ns() + ANCHOR_NS
+        self._extra().events.append((name, at, copied_attributes(attributes or {})))
+
+    def add_link(
+        self, context: SpanContext, attributes: Mapping[str, object] | None = None
+    ) -> None:
+        """Refer to a span that shared work with this one."""
+        if self.ended or not context.is_valid:
+            return
+        self._extra().links.append((context, copied_attributes(attributes or {})))
+
+    def update_name(self, name: str) -> None:
+        """Rename the span."""
+        if not self.ended:
+            self.name = name
+
+    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
+        """Set the status; as in the SDK, OK is final and UNSET is ignored."""
+        code = status.status_code if isinstance(status, Status) else status
+        if self.ended or code is StatusCode.UNSET:
+            return
+        extra = self._extra()
+        if extra.status is StatusCode.OK:
+            return
+        extra.status = code
+        extra.description = status.description if isinstance(status, Status) else description
+
+    def record_exception(
+        self,
+        exception: BaseException,
+        attributes: Mapping[str, object] | None = None,
+        timestamp: int | None = None,
+        escaped: bool = False,  # noqa: FBT001, FBT002 - OpenTelemetry's signature
+    ) -> None:
+        """Note an exception as OpenTelemetry's event of that name."""
+        kind = type(exception)
+        name = kind.__qualname__
+        if kind.__module__ != "builtins":
+            name = f"{kind.__module__}.{name}"
+        noted: dict[str, object] = {
+            semconv.EXCEPTION_TYPE: name,
+            semconv.EXCEPTION_MESSAGE: str(exception),
+            semconv.EXCEPTION_STACKTRACE: "".join(traceback.format_exception(exception)),
+            "exception.escaped": str(escaped),
+        }
+        self.add_event(semconv.EXCEPTION_EVENT, {**noted, **(attributes or {})}, timestamp)
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span and hand it to the exporter; a second call changes nothing."""
+        if self.ended:
+            return
+        self.ended = monotonic_ns() if end_time is None else end_time - ANCHOR_NS
+        self.parent_context = None
+        self.tracer.ended(self)
+
+    # --- as a context manager and as a decorator
+
+    def __enter__(self) -> Self:
+        if self.parent_context is not None:
+            self.token = attach(set_span_in_context(self, self.parent_context))
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        token = self.token
+        if token is not None:
+            self.token = None
+            detach(token)
+        if self.record_error and isinstance(exc_val, Exception) and not self.ended:
+            self.record_exception(exc_val)
+            self.set_status(StatusCode.ERROR, f"{type(exc_val).__name__}: {exc_val}")
+        if self.attached:
+            self.end()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate: each call of the function is a span of its own; this one is let go."""
+        start, name, kind = self.tracer.start_as_current_span, self.name, self.kind
+        attributes = self.own
+
+        if iscoroutinefunction(function):
+
+            @wraps(function)
+            async def traced_async(*args: P.args, **kwargs: P.kwargs) -> object:
+                with start(name, kind=kind, attributes=attributes):
+                    return await function(*args, **kwargs)
+
+            return cast("Callable[P, R]", traced_async)
+
+        @wraps(function)
+        def traced(*args: P.args, **kwargs: P.kwargs) -> R:
+            with start(name, kind=kind, attributes=attributes):
+                return function(*args, **kwargs)
+
+        return traced
+
+    # --- what code written for the SDK reads
+
+    @property
+    def context(self) -> SpanContext:
+        """The same as `get_span_context()`."""
+        return self.get_span_context()
+
+    @property
+    def parent(self) -> SpanContext | None:
+        """The parent's context, None for a root."""
+        if not self.parent_id:
+            return None
+        remote = bool(self.extra and self.extra.remote_parent)
+        return SpanContext(self.trace_id, self.parent_id, is_remote=remote, trace_flags=_SAMPLED)
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        """The attributes, read-only."""
+        return MappingProxyType(self.own or {})
+
+    @property
+    def kind(self) -> SpanKind:
+        """OpenTelemetry's span kind."""
+        return SpanKind(self.kind_number)
+
+    @property
+    def start_time(self) -> int:
+        """Nanoseconds since the Unix epoch."""
+        return self.started + ANCHOR_NS
+
+    @property
+    def end_time(self) -> int | None:
+        """Nanoseconds since the Unix epoch; None: not ended."""
+        return self.ended + ANCHOR_NS if self.ended else None
+
+    @property
+    def status(self) -> Status:
+        """The status, with its description."""
+        extra = self.extra
+        return Status(extra.status, extra.description) if extra else Status()
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The links."""
+        return tuple(Link(*link) for link in self.extra.links) if self.extra else ()
+
+    def _extra(self) -> Extra:
+        extra = self.extra
+        if extra is None:
+            extra = self.extra = Extra()
+        return extra

@@ -1,0 +1,153 @@
+"""What a hook records with: spans of a stage through OpenTelemetry's interface.
+
+The tracer behind it is ours, or the program's own where it has one; a hook cannot tell.
+"""
+
+from collections.abc import Mapping
+from contextvars import Token
+
+from opentelemetry.context import Context, attach, create_key, detach, get_current, set_value
+from opentelemetry.context import get_value as context_value
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
+
+from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.guard import OnFault
+from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.model import semconv
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.stage import Stage
+
+_INTERVALS = create_key("latencytrace.intervals")
+_SUPPRESSED = "suppress_instrumentation"  # the key that exporters of other tracers set
+
+
+class Recorder:
+    """Starts spans for hooks; one for all of them.
+
+    Args:
+        tracer: Ours, or the program's.
+        on_fault: Takes what our own code raises.
+    """
+
+    __slots__ = ("on_fault", "tracer")
+
+    def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
+        self.tracer = tracer
+        self.on_fault = on_fault
+
+    def start(  # noqa: PLR0913 - what a span may have
+        self,
+        name: str,
+        stage: Stage | None = None,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        context: Context | None = None,
+        started_ns: int | None = None,
+    ) -> "Timing":
+        """Start a span that is not current yet.
+
+        Args:
+            name: Of low cardinality.
+            stage: None for a framework span, which explains nothing by itself.
+            attributes: Scalars only.
+            kind: OpenTelemetry's.
+            context: Where its parent is; None: the current one.
+            started_ns: A monotonic time; None: now.
+        """
+        noted: dict[str, AttributeValue] = dict(attributes) if attributes else {}
+        if stage is not None:
+            noted[semconv.STAGE] = stage.value
+        began_ns = monotonic_ns() if started_ns is None else started_ns
+        span = self.tracer.start_span(
+            name,
+            context,
+            kind,
+            noted,
+            start_time=began_ns + ANCHOR_NS,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        return Timing(span, began_ns)
+
+    @staticmethod
+    def inside(stage: Stage) -> bool:
+        """Whether the current span already is of this stage, so that a call is its inner one."""
+        attributes = getattr(get_current_span(), "attributes", None)
+        return isinstance(attributes, Mapping) and attributes.get(semconv.STAGE) == stage.value
+
+    @staticmethod
+    def suppressed() -> bool:
+        """Whether somebody asked for nothing to be recorded here."""
+        return bool(context_value(_SUPPRESSED))
+
+    @staticmethod
+    def stream() -> IntervalRecorder | None:
+        """Where interleaved work is noted, inside a stream; None outside."""
+        intervals = context_value(_INTERVALS)
+        return intervals if isinstance(intervals, IntervalRecorder) else None
+
+
+class Timing:
+    """A span under way, and the work interleaved with it."""
+
+    __slots__ = ("_token", "intervals", "span", "started_ns")
+
+    def __init__(self, span: Span, started_ns: int) -> None:
+        self.span = span
+        self.started_ns = started_ns
+        self.intervals: IntervalRecorder | None = None
+        self._token: Token[Context] | None = None
+
+    def collect_intervals(self) -> IntervalRecorder:
+        """Begin to collect interleaved work on this span."""
+        self.intervals = IntervalRecorder()
+        return self.intervals
+
+    def context(self) -> Context:
+        """The current context with this span in it, and its intervals if it collects any."""
+        context = set_span_in_context(self.span, get_current())
+        if self.intervals is not None:
+            context = set_value(_INTERVALS, self.intervals, context)
+        return context
+
+    def activate(self) -> None:
+        """Make the span current until `deactivate`, in the same task and thread."""
+        self._token = attach(self.context())
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        token, self._token = self._token, None
+        if token is not None:
+            detach(token)
+
+    def note(self, attributes: Mapping[str, AttributeValue]) -> None:
+        """Set attributes."""
+        self.span.set_attributes(attributes)
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the call raised: its type only, for its text may hold a prompt."""
+        name = type(error).__qualname__
+        if isinstance(error, Exception):
+            self.span.set_attribute(semconv.ERROR_TYPE, name)
+            self.span.set_status(StatusCode.ERROR)
+        elif name in {"CancelledError", "GeneratorExit"}:
+            self.span.set_attribute(semconv.CANCELLED, value=True)
+        else:
+            self.span.set_attribute(semconv.ERROR_TYPE, name)
+
+    def end(self, ended_ns: int | None = None) -> None:
+        """End the span at a monotonic time, or now, with its intervals packed."""
+        if self.intervals is not None and self.span.is_recording():
+            packed = self.intervals.packed(self.started_ns)
+            if packed:
+                self.span.set_attribute(semconv.INTERVALS, packed)
+        at_ns = monotonic_ns() if ended_ns is None else ended_ns
+        self.span.end(at_ns + ANCHOR_NS)

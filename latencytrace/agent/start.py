@@ -1,0 +1,325 @@
+"""The agent's composition root: provider, exporter, hooks; and the public API on top."""
+
+import atexit
+import importlib.metadata
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
+from opentelemetry.trace import NoOpTracerProvider, TracerProvider
+
+from latencytrace.agent.exporter import ExportCounts, Exporter, HttpSender
+from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
+from latencytrace.agent.hook import Hook
+from latencytrace.agent.otlp_encoder import OtlpEncoder
+from latencytrace.agent.patching import AppliedHook, HookStatus
+from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
+from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.tracer import RecordingProvider
+from latencytrace.agent.user_stage import UserStage
+from latencytrace.errors import SettingsError
+from latencytrace.model.span import AttributeValue
+from latencytrace.plugins import HOOKS, plugins
+from latencytrace.settings import AgentSettings, agent_settings
+
+SCOPE = "latencytrace"
+EXIT_FLUSH_S = 3.0  # the longest that a program's exit waits for its last spans
+_APPLICATION = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_][\w.()]*")  # uvicorn's and gunicorn's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStatus:
+    """What the agent in this process does, and what became of its spans."""
+
+    running: bool
+    provider: str | None  # "ours", or "the program's"; None: not running
+    endpoint: str | None  # where traces are posted
+    spans_made: int  # ended so far
+    spans_sent: int
+    spans_dropped: int
+    spans_queued: int
+    export_cpu_ns: int  # CPU time of the background thread, encoding and sending
+    faults: int  # errors of our own that the program did not see
+    last_error: str | None  # of the last post, None once one succeeded
+    hooks: tuple[HookStatus, ...]
+
+
+_NOT_RUNNING = AgentStatus(
+    running=False,
+    provider=None,
+    endpoint=None,
+    spans_made=0,
+    spans_sent=0,
+    spans_dropped=0,
+    spans_queued=0,
+    export_cpu_ns=0,
+    faults=0,
+    last_error=None,
+    hooks=(),
+)
+
+# One for all agents of the process: proxies of OpenTelemetry keep the tracers they got.
+_provider = RecordingProvider()
+
+
+class Agent:
+    """One running agent; at most one a process at a time.
+
+    Args:
+        settings: What it is told.
+        on_fault: Takes what our own code raises; tests raise it again.
+    """
+
+    def __init__(self, settings: AgentSettings, on_fault: OnFault) -> None:
+        self.settings = settings
+        self._on_fault = on_fault
+        self._resource = dict(_resource(settings))
+        self._exporter = Exporter(
+            OtlpEncoder(self._resource).encode,
+            HttpSender(settings.traces_url, settings.headers, settings.timeout_s),
+            queue_spans=settings.queue_spans,
+            interval_s=settings.interval_s,
+            on_fault=on_fault,
+        )
+        _provider.record_to(self._exporter.ended)
+        self._global = GlobalProvider(_provider, self._join_program)
+        self._program_processor: object = None
+        self._global.install()
+        version = importlib.metadata.version("latencytrace")
+        self.recorder = Recorder(_provider.get_tracer(SCOPE, version), on_fault)
+        self._hooks = [
+            AppliedHook(name, hook, self.recorder) for name, hook in _hooks(settings.hooks)
+        ]
+
+    def status(self) -> AgentStatus:
+        """What it does now."""
+        counts: ExportCounts = self._exporter.counts
+        queued = self._exporter.queued
+        return AgentStatus(
+            running=True,
+            provider="the program's" if self._global.program else "ours",
+            endpoint=self.settings.traces_url,
+            spans_made=counts.sent + counts.dropped + counts.in_flight + queued,
+            spans_sent=counts.sent,
+            spans_dropped=counts.dropped,
+            spans_queued=queued + counts.in_flight,
+            export_cpu_ns=counts.export_cpu_ns,
+            faults=self._on_fault.faults if isinstance(self._on_fault, FaultCounter) else 0,
+            last_error=counts.last_error,
+            hooks=tuple(hook.status for hook in self._hooks),
+        )
+
+    def flush(self, timeout_s: float) -> bool:
+        """Send every span that has ended by now."""
+        sent = self._exporter.flush(timeout_s)
+        force_flush = getattr(self._program_processor, "force_flush", None)
+        if force_flush is not None:
+            sent = bool(force_flush(int(timeout_s * 1000))) and sent
+        return sent
+
+    def stop(self, timeout_s: float) -> None:
+        """Restore every patch, send what waits, end the thread."""
+        for hook in reversed(self._hooks):
+            hook.restore()
+        self._global.uninstall()
+        self._exporter.stop(timeout_s)
+        shutdown = getattr(self._program_processor, "shutdown", None)
+        if shutdown is not None:
+            shutdown()
+        if self._global.program is None:
+            _provider.yield_to(NoOpTracerProvider())
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: an identity of its own, and none of the parent's spans."""
+        self._resource[SERVICE_INSTANCE_ID] = str(uuid4())
+        self._resource["process.pid"] = os.getpid()
+        self._exporter.reset_after_fork(OtlpEncoder(self._resource).encode)
+
+    def _join_program(self, program: TracerProvider) -> None:
+        """Hand the spans of the program's own provider to our receiver as well."""
+        if not isinstance(program, TakesProcessors):
+            logger.warning("the program's tracer provider takes no processors: see its back end")
+            return
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - only where it is used
+            OTLPSpanExporter,
+        )
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+        with guarded("joining the program's tracer provider", self._on_fault):
+            exporter = OTLPSpanExporter(
+                endpoint=self.settings.traces_url, headers=dict(self.settings.headers)
+            )
+            self._program_processor = BatchSpanProcessor(
+                exporter, schedule_delay_millis=self.settings.interval_s * 1000
+            )
+            program.add_span_processor(self._program_processor)
+
+
+_lock = threading.Lock()
+_running: Agent | None = None
+
+
+def instrument(
+    service_name: str | None = None,
+    *,
+    endpoint: str | None = None,
+    hooks: Sequence[str] | None = None,
+    gpu: bool | None = None,
+) -> None:
+    """Start to trace this process: one line, before or after the libraries are imported.
+
+    A second call changes nothing. OpenTelemetry's environment variables are honoured;
+    arguments come first. Settings that cannot be used are logged, and nothing starts.
+
+    Args:
+        service_name: What breakdowns call this program; None: `OTEL_SERVICE_NAME`, else
+            the program's own name.
+        endpoint: Base address of an OTLP/HTTP receiver; None:
+            `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://127.0.0.1:4318`.
+        hooks: Names of the hooks to apply; None: all that are installed.
+        gpu: Whether to sample GPUs. This version cannot yet; True is logged.
+    """
+    if gpu:
+        logger.warning("this version of latencytrace does not sample GPUs yet")
+    try:
+        settings = agent_settings(
+            service_name=service_name,
+            endpoint=endpoint,
+            hooks=None if hooks is None else tuple(hooks),
+        )
+    except SettingsError as error:
+        logger.error("latencytrace stays off: %s", error)
+        return
+    if settings.disabled:
+        return
+    start(settings, FaultCounter())
+
+
+def start(settings: AgentSettings, on_fault: OnFault) -> None:
+    """Start the one agent of this process, unless it runs already."""
+    global _running  # noqa: PLW0603 - the one agent
+    with _lock:
+        if _running is not None:
+            if settings != _running.settings:
+                logger.warning(
+                    "latencytrace runs already, so the new settings are not used; "
+                    "call uninstrument() first"
+                )
+            return
+        _running = Agent(settings, on_fault)
+
+
+def uninstrument() -> None:
+    """Stop to trace this process; every patched function is the very same as before."""
+    global _running
+    with _lock:
+        agent, _running = _running, None
+        if agent is not None:
+            agent.stop(EXIT_FLUSH_S)
+
+
+def stage(name: str, **attributes: AttributeValue) -> UserStage:
+    """Time a block, or each call of a function, as a stage of the request.
+
+    Use it as `with latencytrace.stage("rerank"):` or `@latencytrace.stage("rerank")`;
+    sync, async and generator functions alike. Without a running agent it records
+    into the program's own tracer provider, if there is one.
+
+    Args:
+        name: One of latencytrace's stages (`retrieve`, `rerank`, …), or a name of your
+            own, which is counted as stage `application` with that name kept.
+        attributes: Scalars to keep with the span. No prompts: they are stored.
+    """
+    return UserStage(_recorder, name, attributes)
+
+
+def flush(timeout_s: float = 5.0) -> bool:
+    """Send every span that has ended by now.
+
+    Returns:
+        Whether all were taken in time; True if no agent runs.
+    """
+    agent = _running
+    return True if agent is None else agent.flush(timeout_s)
+
+
+def agent_status() -> AgentStatus:
+    """What the agent does: spans made, sent and dropped, its own cost, hooks and why not."""
+    agent = _running
+    return _NOT_RUNNING if agent is None else agent.status()
+
+
+def _recorder() -> Recorder:
+    agent = _running
+    if agent is not None:
+        return agent.recorder
+    return Recorder(trace.get_tracer(SCOPE), FaultCounter())
+
+
+def _hooks(names: Sequence[str] | None) -> list[tuple[str, type[Hook]]]:
+    """The hooks to apply; one that cannot be loaded is logged and left out."""
+    found: list[tuple[str, type[Hook]]] = []
+    installed = {plugin.name: plugin for plugin in plugins(HOOKS)}
+    for name in installed if names is None else names:
+        if name not in installed:
+            logger.warning("no hook is called %r; installed: %s", name, ", ".join(installed))
+            continue
+        try:
+            loaded = installed[name].load()
+        except ImportError as error:
+            logger.warning("hook %r cannot be loaded: %s", name, error)
+            continue
+        if isinstance(loaded, type) and issubclass(loaded, Hook):
+            found.append((name, loaded))
+        else:
+            logger.warning("hook %r is no subclass of latencytrace.agent.hook.Hook", name)
+    return found
+
+
+def _resource(settings: AgentSettings) -> Mapping[str, object]:
+    """Attributes of this process; `OTEL_RESOURCE_ATTRIBUTES` comes first."""
+    detected = dict(Resource.create({}).attributes)
+    named = str(detected.get(SERVICE_NAME, ""))
+    if settings.service_name:
+        detected[SERVICE_NAME] = settings.service_name
+    elif not named or named.startswith("unknown_service"):
+        detected[SERVICE_NAME] = program_name(sys.argv)
+    detected.setdefault(SERVICE_INSTANCE_ID, str(uuid4()))
+    detected["process.pid"] = os.getpid()
+    detected["telemetry.distro.name"] = SCOPE
+    detected["telemetry.distro.version"] = importlib.metadata.version("latencytrace")
+    return detected
+
+
+def program_name(argv: Sequence[str]) -> str:
+    """What to call a program that nobody named: `app` of `uvicorn app:main`, else its script."""
+    for argument in argv[1:]:
+        application = _APPLICATION.fullmatch(argument)
+        if application:
+            return application.group(1).rpartition(".")[2]
+    script = Path(argv[0]) if argv and argv[0] not in {"", "-c", "-m"} else Path("python")
+    return script.parent.name if script.stem == "__main__" else script.stem
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - the parent may have held it
+    _lock = threading.Lock()
+    if _running is not None:
+        _running.reset_after_fork()
+
+
+def _at_exit() -> None:
+    agent = _running
+    if agent is not None:
+        agent.flush(EXIT_FLUSH_S)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

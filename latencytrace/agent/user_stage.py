@@ -1,0 +1,79 @@
+"""`latencytrace.stage`: a stage that the user names himself."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, cast
+
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.wrapping import Call, timed
+from latencytrace.model import semconv
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.stage import Stage
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAMED = {stage.value: stage for stage in Stage if stage is not Stage.UNATTRIBUTED}
+
+
+class UserStage:
+    """Times a block or a function; made by `latencytrace.stage(name)`.
+
+    Args:
+        recorder: The recorder of the moment: a function may be decorated before the
+            agent starts.
+        name: One of DESIGN's stages, or the user's own name of an `application` stage.
+        attributes: Scalars; they travel with the span.
+    """
+
+    __slots__ = ("_attributes", "_name", "_recorder", "_stage", "_timings")
+
+    def __init__(
+        self,
+        recorder: Callable[[], Recorder],
+        name: str,
+        attributes: dict[str, AttributeValue],
+    ) -> None:
+        self._recorder = recorder
+        self._name = name
+        self._stage = _NAMED.get(name, Stage.APPLICATION)
+        self._attributes = attributes
+        if self._stage is Stage.APPLICATION:
+            self._attributes = {semconv.STAGE_NAME: name, **attributes}
+        self._timings: list[Timing] = []  # a stack: the same object may be entered again
+
+    def __enter__(self) -> Self:
+        recorder = self._recorder()
+        with guarded("starting a stage", recorder.on_fault):
+            timing = recorder.start(self._name, self._stage, self._attributes)
+            timing.activate()
+            self._timings.append(timing)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        if not self._timings:
+            return
+        timing = self._timings.pop()
+        timing.deactivate()
+        with guarded("ending a stage", self._recorder().on_fault):
+            if exc_val is not None:
+                timing.fail(exc_val)
+            timing.end()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function, a coroutine function or either kind of generator."""
+
+        def begin(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Call | None:
+            recorder = self._recorder()
+            with guarded("starting a stage", recorder.on_fault):
+                timing = recorder.start(self._name, self._stage, self._attributes)
+                return Call(self._stage, timing, recorder.on_fault)
+            return None
+
+        return cast("Callable[P, R]", timed(function, begin))

@@ -1,0 +1,301 @@
+"""Times sync, async, generator and async-generator calls, written once for all hooks.
+
+Whatever the wrapped function raises or yields passes through untouched; our own
+faults never do. A context is never held across a `yield`.
+"""
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from functools import wraps
+from typing import Any
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.hook import Arguments, HookAttributes, Patch, Timed
+from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.model.stage import Stage
+
+
+class Call:
+    """One timed call: a span, or an interval of the stream that it happens in.
+
+    Args:
+        stage: What the call is part of.
+        record: The span under way, or where the interval goes.
+        on_fault: Takes what our own code raises.
+        describe_result: Attributes from the result.
+    """
+
+    __slots__ = ("_describe_result", "_intervals", "_on_fault", "_stage", "_started_ns", "_timing")
+
+    def __init__(
+        self,
+        stage: Stage,
+        record: Timing | IntervalRecorder,
+        on_fault: OnFault,
+        describe_result: Callable[[Any], HookAttributes] | None = None,
+    ) -> None:
+        self._stage = stage
+        self._timing = record if isinstance(record, Timing) else None
+        self._intervals = record if isinstance(record, IntervalRecorder) else None
+        self._on_fault = on_fault
+        self._describe_result = describe_result
+        self._started_ns = monotonic_ns()
+
+    def activate(self) -> None:
+        """Make the call's span current."""
+        if self._timing is not None:
+            self._timing.activate()
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        if self._timing is not None:
+            self._timing.deactivate()
+
+    def finish(self, result: object) -> None:
+        """End the call that returned."""
+        ended_ns = monotonic_ns()
+        if self._timing is not None and self._describe_result is not None:
+            with guarded("describing a result", self._on_fault):
+                self._timing.note(self._describe_result(result))
+        self.end(ended_ns)
+
+    def fail(self, error: BaseException) -> None:
+        """End the call that raised."""
+        with guarded("noting an exception", self._on_fault):
+            if self._timing is not None:
+                self._timing.fail(error)
+        self.end(monotonic_ns())
+
+    def end(self, ended_ns: int) -> None:
+        """End the span, or note the interval."""
+        with guarded("ending a span", self._on_fault):
+            if self._timing is not None:
+                self._timing.end(ended_ns)
+            elif self._intervals is not None:
+                self._intervals.add(self._stage, self._started_ns, ended_ns)
+
+
+Begin = Callable[[tuple[Any, ...], dict[str, Any]], Call | None]
+
+
+def timed(original: Timed, begin: Begin) -> Timed:
+    """The function to put in the place of `original`: the same call, timed.
+
+    Args:
+        original: Of any of the four kinds.
+        begin: Begins to time one call, or says by None that it is not to be timed.
+    """
+    if inspect.iscoroutinefunction(original):
+        return _timed_coroutine(original, begin)
+    if inspect.isasyncgenfunction(original):
+        return _timed_async_generator(original, begin)
+    if inspect.isgeneratorfunction(original):
+        return _timed_generator(original, begin)
+    return _timed_function(original, begin)
+
+
+def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
+    """From a call's arguments to a mapping by parameter name, defaults included.
+
+    Cheaper than `Signature.bind`, and as tolerant as a call that may be wrong must be.
+    """
+    try:
+        parameters = inspect.signature(original).parameters.values()
+    except (TypeError, ValueError):  # a function in C without a signature
+        return lambda _, kwargs: kwargs
+    names = [p.name for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    return lambda args, kwargs: {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+
+
+def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
+    """How calls that a patch names begin to be timed.
+
+    A call inside another one of the same stage is its inner half and not timed again.
+    """
+    name = patch.target.rpartition(".")[2]
+    doing = f"timing {patch.module}.{patch.target}"
+    arguments_of = named_arguments(original)
+    stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result
+    on_fault = recorder.on_fault
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        with guarded(doing, on_fault):
+            if recorder.suppressed() or recorder.inside(stage):
+                return None
+            intervals = recorder.stream() if patch.interleaved else None
+            if intervals is not None:
+                return Call(stage, intervals, on_fault)
+            attributes = describe(arguments_of(args, kwargs)) if describe else None
+            timing = recorder.start(name, stage, attributes)
+            return Call(stage, timing, on_fault, describe_result)
+        return None
+
+    return begin
+
+
+def _timed_function(original: Timed, begin: Begin) -> Timed:
+    @wraps(original)
+    def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
+        call = begin(args, kwargs)
+        if call is None:
+            return original(*args, **kwargs)
+        call.activate()
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            call.deactivate()
+            call.fail(error)
+            raise
+        call.deactivate()
+        call.finish(result)
+        return result
+
+    return traced
+
+
+def _timed_coroutine(original: Timed, begin: Begin) -> Timed:
+    @wraps(original)
+    async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        call = begin(args, kwargs)
+        if call is None:
+            return await original(*args, **kwargs)
+        call.activate()
+        try:
+            result = await original(*args, **kwargs)
+        except BaseException as error:
+            call.deactivate()
+            call.fail(error)
+            raise
+        call.deactivate()
+        call.finish(result)
+        return result
+
+    return traced
+
+
+class TimedGenerator(Generator[Any, Any, Any]):
+    """A generator whose span is current only while it runs, and ends however it ends."""
+
+    def __init__(self, generator: Generator[Any, Any, Any], call: Call) -> None:
+        self._generator = generator
+        self._call: Call | None = call
+
+    def _step(self, advance: Callable[..., Any], *values: Any) -> Any:  # noqa: ANN401
+        call = self._call
+        if call is None:
+            return advance(*values)
+        call.activate()
+        try:
+            item = advance(*values)
+        except BaseException as error:
+            call.deactivate()
+            self._call = None
+            if isinstance(error, StopIteration):
+                call.finish(None)
+            else:
+                call.fail(error)
+            raise
+        call.deactivate()
+        return item
+
+    def __next__(self) -> Any:  # noqa: ANN401
+        return self._step(self._generator.__next__)
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401
+        """As a generator's own."""
+        return self._step(self._generator.send, value)
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401
+        """As a generator's own."""
+        return self._step(self._generator.throw, *error)
+
+    def close(self) -> None:
+        """As a generator's own: the span of a stream left half-way ends here."""
+        try:
+            self._generator.close()
+        finally:
+            call, self._call = self._call, None
+            if call is not None:
+                call.fail(GeneratorExit())
+
+    def __del__(self) -> None:
+        if self._call is not None:
+            self.close()
+
+
+class TimedAsyncGenerator(AsyncGenerator[Any, Any]):
+    """The same for an async generator."""
+
+    def __init__(self, generator: AsyncGenerator[Any, Any], call: Call) -> None:
+        self._generator = generator
+        self._call: Call | None = call
+
+    async def _step(self, advance: Callable[..., Any], *values: Any) -> Any:  # noqa: ANN401
+        call = self._call
+        if call is None:
+            return await advance(*values)
+        call.activate()
+        try:
+            item = await advance(*values)
+        except BaseException as error:
+            call.deactivate()
+            self._call = None
+            if isinstance(error, StopAsyncIteration):
+                call.finish(None)
+            else:
+                call.fail(error)
+            raise
+        call.deactivate()
+        return item
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:  # noqa: ANN401
+        return await self._step(self._generator.__anext__)
+
+    async def asend(self, value: Any) -> Any:  # noqa: ANN401
+        """As an async generator's own."""
+        return await self._step(self._generator.asend, value)
+
+    async def athrow(self, *error: Any) -> Any:  # noqa: ANN401
+        """As an async generator's own."""
+        return await self._step(self._generator.athrow, *error)
+
+    async def aclose(self) -> None:
+        """As an async generator's own: the span of a stream left half-way ends here."""
+        try:
+            await self._generator.aclose()
+        finally:
+            self._left()
+
+    def _left(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call.fail(GeneratorExit())
+
+    def __del__(self) -> None:
+        self._left()  # the event loop's hooks close the generator itself
+
+
+def _timed_generator(original: Timed, begin: Begin) -> Timed:
+    @wraps(original)
+    def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        call = begin(args, kwargs)
+        generator = original(*args, **kwargs)
+        return generator if call is None else TimedGenerator(generator, call)
+
+    return traced
+
+
+def _timed_async_generator(original: Timed, begin: Begin) -> Timed:
+    @wraps(original)
+    def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        call = begin(args, kwargs)
+        generator = original(*args, **kwargs)
+        return generator if call is None else TimedAsyncGenerator(generator, call)
+
+    return traced
