@@ -5,6 +5,7 @@ LatencytraceError
 ├── PluginError           a plugin is missing or cannot be loaded
 ├── ServiceUnreachableError  no service answers, and no folder can be read either
 ├── OtlpError             a sender's bytes are not OTLP
+├── OverloadedError       no more can be taken for now
 └── StoreError            the store cannot do what was asked
     ├── StoreInUseError   another process owns the data folder
     └── PoisonedBlockError  the engine refuses a block of OTLP bytes
@@ -29,6 +30,10 @@ class ServiceUnreachableError(LatencytraceError):
 
 class OtlpError(LatencytraceError):
     """A sender's bytes are not OTLP."""
+
+
+class OverloadedError(LatencytraceError):
+    """No more can be taken for now: the sender shall try again later."""
 
 
 class StoreError(LatencytraceError):

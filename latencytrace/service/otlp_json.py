@@ -1,0 +1,65 @@
+"""OTLP's JSON: protobuf's, but that ids are hex digits."""
+
+from base64 import b64encode
+
+import orjson
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from latencytrace.errors import OtlpError
+
+_ID_KEYS = frozenset(
+    {"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"}
+)
+
+
+def message_from_json(body: bytes) -> ExportTraceServiceRequest:
+    """Read a trace request in OTLP/JSON; fields it does not define are passed over.
+
+    An id that is not hex becomes empty, so that the span is rejected and not the request.
+
+    Raises:
+        OtlpError: The body is no JSON, or not of the form.
+    """
+    try:
+        tree = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise OtlpError(f"the body is not JSON: {error}") from None
+    if not isinstance(tree, dict):
+        raise OtlpError("the body is not an OTLP trace request: it is no JSON object")
+    for span in _spans(tree):
+        _ids_to_base64(span)
+        for link in _dicts(span.get("links")):
+            _ids_to_base64(link)
+    message = ExportTraceServiceRequest()
+    try:
+        json_format.ParseDict(tree, message, ignore_unknown_fields=True)
+    except json_format.ParseError as error:
+        raise OtlpError(f"the body is not an OTLP trace request in JSON: {error}") from None
+    return message
+
+
+def _spans(tree: dict[str, object]) -> list[dict[str, object]]:
+    return [
+        span
+        for resource in _dicts(tree.get("resourceSpans", tree.get("resource_spans")))
+        for scope in _dicts(resource.get("scopeSpans", resource.get("scope_spans")))
+        for span in _dicts(scope.get("spans"))
+    ]
+
+
+def _dicts(values: object) -> list[dict[str, object]]:
+    """The objects of a list; what is none is left for the parser to name."""
+    if not isinstance(values, list):
+        return []
+    return [value for value in values if isinstance(value, dict)]
+
+
+def _ids_to_base64(message: dict[str, object]) -> None:
+    for key in _ID_KEYS & message.keys():
+        digits = message[key]
+        try:
+            identifier = bytes.fromhex(digits) if isinstance(digits, str) else b""
+        except ValueError:
+            identifier = b""
+        message[key] = b64encode(identifier).decode()
