@@ -15,7 +15,9 @@ Timed = Callable[..., Any]  # a function of somebody else's, of whatever signatu
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One call of a library that becomes a span: its name is the target's last part.
+    """One call of a library that becomes a span.
+
+    The span is called after the target's last part, or its stage where that says nothing.
 
     Args:
         module: Where the target lies; the patch waits until the program imports it.

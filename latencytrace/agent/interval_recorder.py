@@ -10,13 +10,22 @@ _HELD = 2 * MAX_INTERVALS  # intervals of one stage before neighbours are merged
 class IntervalRecorder:
     """Intervals of one span, by stage; each stage's are added by one thread in order of time."""
 
-    __slots__ = ("_stages",)
+    __slots__ = ("_open", "_stages")
 
     def __init__(self) -> None:
         self._stages: dict[Stage, list[tuple[int, int]]] = {}
+        self._open: set[Stage] = set()
+
+    def begin(self, stage: Stage) -> bool:
+        """Whether work of a stage begins here; False: it is the inner half of what has begun."""
+        if stage in self._open:
+            return False
+        self._open.add(stage)
+        return True
 
     def add(self, stage: Stage, start_ns: int, end_ns: int | None = None) -> None:
         """Note work of a stage, from a monotonic time until another, or until now."""
+        self._open.discard(stage)
         intervals = self._stages.get(stage)
         if intervals is None:
             intervals = self._stages[stage] = []

@@ -115,7 +115,8 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
 
     A call inside another one of the same stage is its inner half and not timed again.
     """
-    name = patch.target.rpartition(".")[2]
+    method = patch.target.rpartition(".")[2]
+    name = patch.stage.value if method.startswith("_") else method
     doing = f"timing {patch.module}.{patch.target}"
     arguments_of = named_arguments(original)
     stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result
@@ -127,7 +128,7 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
                 return None
             intervals = recorder.stream() if patch.interleaved else None
             if intervals is not None:
-                return Call(stage, intervals, on_fault)
+                return Call(stage, intervals, on_fault) if intervals.begin(stage) else None
             attributes = describe(arguments_of(args, kwargs)) if describe else None
             timing = recorder.start(name, stage, attributes)
             return Call(stage, timing, on_fault, describe_result)

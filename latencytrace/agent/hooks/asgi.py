@@ -1,0 +1,268 @@
+"""Requests served by an ASGI application: FastAPI, Starlette, or any under uvicorn."""
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from opentelemetry import propagate
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.trace import SpanKind, get_current_span
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.model import semconv
+from latencytrace.model.stage import Stage
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+_TIMED = "latencytrace.timed"  # in a scope: the request has its span already
+_CONTRIB = "opentelemetry.instrumentation.asgi"
+
+
+class _ScopeHeaders(Getter[Scope]):
+    """Reads propagation headers out of an ASGI scope."""
+
+    def get(self, carrier: Scope, key: str) -> list[str] | None:
+        """The values of one header; None: it is not there."""
+        wanted = key.lower().encode("latin-1")
+        values = [
+            value.decode("latin-1")
+            for name, value in carrier.get("headers", ())
+            if name.lower() == wanted
+        ]
+        return values or None
+
+    def keys(self, carrier: Scope) -> list[str]:
+        """The names of all headers."""
+        return [name.decode("latin-1") for name, _ in carrier.get("headers", ())]
+
+
+_SCOPE_HEADERS = _ScopeHeaders()
+
+
+class RequestTiming:
+    """One request from the first byte of its headers to the last byte of its answer.
+
+    There is no span for a chunk: the time blocked in sends travels as intervals of
+    stage `respond`, that spent waiting for the request's body as `network`.
+    """
+
+    def __init__(self, recorder: Recorder, scope: Scope) -> None:
+        self._recorder = recorder
+        self._scope = scope
+        self._timing: Timing = recorder.start(
+            scope.get("method", "HTTP"),
+            kind=SpanKind.SERVER,
+            attributes=_request_attributes(scope),
+            context=propagate.extract(scope, getter=_SCOPE_HEADERS),
+        )
+        self._intervals: IntervalRecorder = self._timing.collect_intervals()
+        self._body_wanted = True
+        self._answered = False
+        scope[_TIMED] = True
+
+    def activate(self) -> None:
+        """Make the request's span current; its intervals are its own, not a stream's below."""
+        intervals, self._timing.intervals = self._timing.intervals, None
+        self._timing.activate()
+        self._timing.intervals = intervals
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        self._timing.deactivate()
+
+    def received(self, receive: Receive) -> Receive:
+        """Time the wait for the request's body, and see the caller leave."""
+
+        async def timed_receive() -> Message:
+            started_ns = monotonic_ns()
+            message = await receive()
+            with guarded("timing a receive", self._recorder.on_fault):
+                if message["type"] == "http.disconnect":
+                    if not self._answered:
+                        self._timing.note({semconv.CANCELLED: True})
+                elif self._body_wanted:
+                    self._body_wanted = bool(message.get("more_body", False))
+                    self._intervals.add(Stage.NETWORK, started_ns)
+            return message
+
+        return timed_receive
+
+    def sent(self, send: Send) -> Send:
+        """Time the sends, and end the span with the last one."""
+
+        async def timed_send(message: Message) -> None:
+            started_ns = monotonic_ns()
+            try:
+                await send(message)
+            finally:
+                self._intervals.add(Stage.RESPOND, started_ns)
+            if message["type"] == "http.response.start":
+                self._body_wanted = False
+                self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: message["status"]})
+            elif message["type"] == "http.response.body" and not message.get("more_body"):
+                self._answered = True
+                self.end()
+
+        return timed_send
+
+    def fail(self, error: BaseException) -> None:
+        """Note what the application raised."""
+        with guarded("noting an exception", self._recorder.on_fault):
+            self._timing.fail(error)
+
+    def end(self) -> None:
+        """End the span; the route is known by now."""
+        with guarded("ending a request", self._recorder.on_fault):
+            span = self._timing.span
+            route = _route(self._scope)
+            if route is not None and span.is_recording():
+                span.set_attribute(semconv.HTTP_ROUTE, route)
+                span.update_name(f"{self._scope.get('method', 'HTTP')} {route}")
+            self._timing.end()
+
+
+def _request_attributes(scope: Scope) -> HookAttributes:
+    attributes: HookAttributes = {
+        semconv.HTTP_REQUEST_METHOD: scope.get("method", "_OTHER"),
+        semconv.URL_SCHEME: scope.get("scheme", "http"),
+        semconv.URL_PATH: scope.get("path", ""),
+        semconv.NETWORK_PROTOCOL_VERSION: scope.get("http_version", ""),
+    }
+    server = scope.get("server")
+    if server:
+        attributes[semconv.SERVER_ADDRESS] = server[0]
+        if server[1] is not None:
+            attributes[semconv.SERVER_PORT] = server[1]
+    return attributes
+
+
+def _route(scope: Scope) -> str | None:
+    """The route's template with the prefix of its mounts; None: no route matched."""
+    route = scope.get("route")
+    path = getattr(route, "path_format", None) or getattr(route, "path", None)
+    if path is None:
+        return None
+    outer = str(scope.get("app_root_path", scope.get("root_path", "")))
+    return str(scope.get("root_path", "")).removeprefix(outer) + str(path)
+
+
+def _layers(application: object) -> Iterable[object]:
+    """An application and the middlewares within it, from the outside in."""
+    seen: set[int] = set()
+    while application is not None and id(application) not in seen:
+        seen.add(id(application))
+        yield application
+        stack = getattr(application, "middleware_stack", None)
+        application = stack if stack is not None else getattr(application, "app", None)
+
+
+def _already_timed(application: Any, scope: Scope) -> bool:  # noqa: ANN401 - somebody else's
+    """Whether the request has a server span, or will get one from contrib's middleware."""
+    if _TIMED in scope:
+        return True
+    current = get_current_span()
+    if current.is_recording() and getattr(current, "kind", None) is SpanKind.SERVER:
+        return True
+    build = getattr(application, "build_middleware_stack", None)
+    if build is not None and application.middleware_stack is None:
+        application.middleware_stack = build()  # as its own first request would
+    return any(type(layer).__module__ == _CONTRIB for layer in _layers(application))
+
+
+def _begun(recorder: Recorder, application: object, scope: Scope) -> RequestTiming | None:
+    """A request that begins to be timed; None: not ours to time."""
+    if scope["type"] != "http":
+        return None
+    with guarded("starting a request", recorder.on_fault):
+        if not recorder.suppressed() and not _already_timed(application, scope):
+            return RequestTiming(recorder, scope)
+    return None
+
+
+def time_application(recorder: Recorder, original: Timed) -> Timed:
+    """Time each request of an application's `__call__`."""
+
+    async def __call__(  # noqa: N807 - stands in its place
+        self: object, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        request = _begun(recorder, self, scope)
+        if request is None:
+            await original(self, scope, receive, send)
+            return
+        request.activate()
+        try:
+            await original(self, scope, request.received(receive), request.sent(send))
+        except BaseException as error:
+            request.fail(error)
+            raise
+        finally:
+            request.deactivate()
+            request.end()
+
+    return __call__
+
+
+class _TimedApplication:
+    """An application of no framework that we know, as uvicorn calls it."""
+
+    def __init__(self, application: Timed, recorder: Recorder) -> None:
+        self.app = application
+        self._call = time_application(recorder, _TimedApplication._original)
+
+    async def _original(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._call(self, scope, receive, send)
+
+
+def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what uvicorn loads, unless a framework that times itself is in it."""
+
+    def load(self: Any) -> None:  # noqa: ANN401 - uvicorn's Config
+        original(self)
+        with guarded("wrapping uvicorn's application", recorder.on_fault):
+            if not any(hasattr(layer, "middleware_stack") for layer in _layers(self.loaded_app)):
+                self.loaded_app = _TimedApplication(self.loaded_app, recorder)
+
+    return load
+
+
+def silence_native_tracing(recorder: Recorder, original: Timed) -> Timed:
+    """Keep FastAPI's own server span from doubling ours; its metrics and logs go on."""
+    silenced: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    async def __call__(self: Any, **request: Any) -> None:  # noqa: ANN401, N807 - FastAPI's NativeTelemetry
+        quiet = self
+        with guarded("silencing FastAPI's own tracing", recorder.on_fault):
+            if self.config["tracer_provider"] is None and _TIMED in request["scope"]:
+                quiet = silenced.get(self)
+                if quiet is None:
+                    quiet = silenced[self] = type(self)({**self.config, "tracing": False})
+        await original(quiet, **request)
+
+    return __call__
+
+
+class AsgiHook(Hook):
+    """Times requests at the outermost place that knows the application."""
+
+    requires = ("starlette >= 0.27", "uvicorn >= 0.20")
+    patches = (
+        Replacement("starlette.applications", "Starlette.__call__", time_application),
+        Replacement("fastapi.applications", "FastAPI.__call__", time_application),
+        Replacement(
+            "fastapi.telemetry._asgi",
+            "NativeTelemetry.__call__",
+            silence_native_tracing,
+            optional=True,
+        ),
+        Replacement("uvicorn.config", "Config.load", time_loaded_application),
+    )
