@@ -1,12 +1,28 @@
 """Where did the milliseconds go? Latency observability for machine-learning inference."""
 
-from latencytrace.agent.start import (
-    AgentStatus,
-    agent_status,
-    flush,
-    instrument,
-    stage,
-    uninstrument,
-)
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from latencytrace.agent.start import (
+        AgentStatus,
+        agent_status,
+        flush,
+        instrument,
+        stage,
+        uninstrument,
+    )
 
 __all__ = ["AgentStatus", "agent_status", "flush", "instrument", "stage", "uninstrument"]
+
+
+def __getattr__(name: str) -> object:
+    """Load the agent when it is first used: the service and the command line never need it."""
+    if name not in __all__:
+        raise AttributeError(f"module 'latencytrace' has no attribute {name!r}")
+    from latencytrace.agent import start  # noqa: PLC0415
+
+    return getattr(start, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -150,7 +150,6 @@ class Exporter:
         on_fault: OnFault,
     ) -> None:
         self.counts = ExportCounts()
-        self.listeners: tuple[Callable[[RecordedSpan], None], ...] = ()  # called as spans leave
         self._encode = encode
         self._sender = sender
         self._queue: deque[RecordedSpan] = deque()
@@ -242,9 +241,6 @@ class Exporter:
         match fate:
             case _Fate.SENT:
                 self.counts.sent += len(spans)
-                for listener in self.listeners:
-                    for span in spans:
-                        listener(span)
             case _Fate.REFUSED:
                 self.counts.dropped += len(spans)
             case _Fate.LATER:

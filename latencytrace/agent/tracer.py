@@ -24,6 +24,8 @@ from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.recorded_span import Extra, RecordedSpan, copied_attributes
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import Span as SdkSpan
+    from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.util.types import AnyValue
 
 _new = object.__new__
@@ -47,14 +49,19 @@ def _forget(_span: RecordedSpan) -> None:
 class RecordingTracer(Tracer):
     """Makes `RecordedSpan`s for one instrumentation scope."""
 
-    __slots__ = ("delegate", "ended", "name", "version")
+    __slots__ = ("delegate", "ended", "name", "processors", "version")
 
     def __init__(
-        self, name: str, version: str | None, ended: Callable[[RecordedSpan], None]
+        self,
+        name: str,
+        version: str | None,
+        ended: Callable[[RecordedSpan], None],
+        processors: "ProgramProcessors",
     ) -> None:
         self.name = name
         self.version = version
         self.ended = ended  # takes each span that ends
+        self.processors = processors
         self.delegate: Tracer | None = None  # the program's own, once it has set a provider
 
     def start_span(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
@@ -109,6 +116,8 @@ class RecordingTracer(Tracer):
         for link in links or ():
             span.add_link(link.context, link.attributes)
         span.started = monotonic_ns() if start_time is None else start_time - ANCHOR_NS
+        if self.processors.started is not None:
+            self.processors.started(span, context)
         return span
 
     def start_as_current_span(  # type: ignore[override] # noqa: PLR0913, PLR0917 - OpenTelemetry's signature; ours is its own context manager
@@ -172,11 +181,72 @@ class RecordingTracer(Tracer):
         return None
 
 
+class ProgramProcessors:
+    """The span processors that the program adds to our provider, as it would to the SDK's.
+
+    They are called where the span starts and ends, as the SDK calls them, and cost what
+    they cost; without any, a span costs one look at `started`.
+    """
+
+    __slots__ = ("_processors", "started")
+
+    def __init__(self) -> None:
+        self._processors: tuple[SpanProcessor, ...] = ()
+        self.started: Callable[[RecordedSpan, Context | None], None] | None = None
+
+    def add(self, processor: "SpanProcessor") -> None:
+        """Call one more processor."""
+        self._processors += (processor,)
+        self.started = self._started
+
+    def ended(self, span: RecordedSpan) -> None:
+        """Show the processors an ended span, as the SDK's own type."""
+        if not self._processors:
+            return
+        from opentelemetry.sdk.trace import Event, ReadableSpan  # noqa: PLC0415 - only where a program uses it
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
+
+        readable = ReadableSpan(
+            name=span.name,
+            context=span.get_span_context(),
+            parent=span.parent,
+            attributes=cast("Mapping[str, AnyValue]", span.attributes),
+            events=[
+                Event(name, cast("Mapping[str, AnyValue]", attributes), at)
+                for name, at, attributes in (span.extra.events if span.extra else ())
+            ],
+            links=span.links,
+            kind=span.kind,
+            status=span.status,
+            start_time=span.start_time,
+            end_time=span.end_time,
+            instrumentation_scope=InstrumentationScope(span.tracer.name, span.tracer.version),
+        )
+        for processor in self._processors:
+            processor.on_end(readable)
+
+    def force_flush(self, timeout_millis: int) -> bool:
+        """Flush every processor."""
+        return all([processor.force_flush(timeout_millis) for processor in self._processors])
+
+    def shutdown(self) -> None:
+        """Shut every processor down and forget them."""
+        processors, self._processors, self.started = self._processors, (), None
+        for processor in processors:
+            processor.shutdown()
+
+    def _started(self, span: RecordedSpan, context: Context | None) -> None:
+        for processor in self._processors:
+            processor.on_start(cast("SdkSpan", span), context)
+
+
 class RecordingProvider(TracerProvider):
     """Our tracer provider; steps behind the program's own as soon as there is one."""
 
     def __init__(self) -> None:
-        self._ended: Callable[[RecordedSpan], None] = _forget
+        self._export: Callable[[RecordedSpan], None] = _forget
+        self._ended = self._export
+        self._processors = ProgramProcessors()
         self._tracers: dict[tuple[str, str | None], RecordingTracer] = {}
         self._program: TracerProvider | None = None
 
@@ -191,17 +261,39 @@ class RecordingProvider(TracerProvider):
         key = (instrumenting_module_name, instrumenting_library_version)
         tracer = self._tracers.get(key)
         if tracer is None:
-            tracer = self._tracers[key] = RecordingTracer(*key, self._ended)
+            tracer = self._tracers[key] = RecordingTracer(*key, self._ended, self._processors)
             if self._program is not None:
                 tracer.delegate = self._program.get_tracer(*key)
         return tracer
 
     def record_to(self, ended: Callable[[RecordedSpan], None]) -> None:
         """Make the spans ourselves, and hand each that ends to `ended`."""
-        self._ended = ended
-        for tracer in list(self._tracers.values()):
-            tracer.ended = ended
+        self._export = ended
+        self._choose_end()
         self.yield_to(None)
+
+    def add_span_processor(self, span_processor: "SpanProcessor") -> None:
+        """Show every span to one more processor, as the SDK's provider does."""
+        self._processors.add(span_processor)
+        self._choose_end()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Flush the processors that the program added."""
+        return self._processors.force_flush(timeout_millis)
+
+    def shutdown(self) -> None:
+        """Shut down the processors that the program added; our own agent goes on."""
+        self._processors.shutdown()
+        self._choose_end()
+
+    def _choose_end(self) -> None:
+        self._ended = self._export if self._processors.started is None else self._end_for_all
+        for tracer in list(self._tracers.values()):
+            tracer.ended = self._ended
+
+    def _end_for_all(self, span: RecordedSpan) -> None:
+        self._export(span)
+        self._processors.ended(span)
 
     def yield_to(self, program: TracerProvider | None) -> None:
         """Let another provider make every span from now on; None: ours again."""
