@@ -227,7 +227,8 @@ class ProgramProcessors:
 
     def force_flush(self, timeout_millis: int) -> bool:
         """Flush every processor."""
-        return all([processor.force_flush(timeout_millis) for processor in self._processors])
+        flushed = [processor.force_flush(timeout_millis) for processor in self._processors]
+        return all(flushed)
 
     def shutdown(self) -> None:
         """Shut every processor down and forget them."""
@@ -245,7 +246,7 @@ class RecordingProvider(TracerProvider):
 
     def __init__(self) -> None:
         self._export: Callable[[RecordedSpan], None] = _forget
-        self._ended = self._export
+        self._ended: Callable[[RecordedSpan], None] = _forget
         self._processors = ProgramProcessors()
         self._tracers: dict[tuple[str, str | None], RecordingTracer] = {}
         self._program: TracerProvider | None = None
