@@ -1,0 +1,105 @@
+"""The passages to answer from: the docstrings of Python's standard library, and their vectors."""
+
+import ast
+import json
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from qdrant_client import QdrantClient
+from qdrant_client.models import Distance, VectorParams
+from sentence_transformers import SentenceTransformer
+
+COLLECTION = "standard_library"
+SHORTEST_CHARACTERS = 200
+LONGEST_CHARACTERS = 240
+NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "turtledemo"}
+EMBEDDED_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    source: str
+    text: str
+
+
+class PassageIndex:
+    """Finds the passages nearest in meaning to a question."""
+
+    def __init__(self, embedder: SentenceTransformer, client: QdrantClient) -> None:
+        self._embedder = embedder
+        self._client = client
+
+    def search(self, question: str, limit: int) -> list[Passage]:
+        vector = self._embedder.encode(question, show_progress_bar=False)
+        found = self._client.query_points(COLLECTION, query=vector, limit=limit)
+        return [Passage(**point.payload) for point in found.points if point.payload]
+
+
+def open_index(embedder: SentenceTransformer, cache: Path) -> PassageIndex:
+    """Index every passage; the vectors are computed once and then kept in the cache."""
+    passages, vectors = _cached_vectors(cache) or _computed_vectors(embedder, cache)
+    client = QdrantClient(":memory:")
+    client.create_collection(
+        COLLECTION, vectors_config=VectorParams(size=vectors.shape[1], distance=Distance.COSINE)
+    )
+    client.upload_collection(
+        COLLECTION,
+        vectors=vectors,
+        payload=[{"source": passage.source, "text": passage.text} for passage in passages],
+    )
+    print(f"rag_chat: {len(passages)} passages indexed", flush=True)
+    return PassageIndex(embedder, client)
+
+
+def library_sources() -> Iterator[Path]:
+    """The standard library's modules, in a fixed order."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    for path in sorted(folder.rglob("*.py")):
+        if not NOT_LIBRARY.intersection(path.relative_to(folder).parts):
+            yield path
+
+
+def _cached_vectors(cache: Path) -> tuple[list[Passage], np.ndarray] | None:
+    vectors_file, passages_file = cache / "vectors.npy", cache / "passages.json"
+    if not (vectors_file.exists() and passages_file.exists()):
+        return None
+    passages = [Passage(**passage) for passage in json.loads(passages_file.read_text("utf-8"))]
+    return passages, np.load(vectors_file)
+
+
+def _computed_vectors(
+    embedder: SentenceTransformer, cache: Path
+) -> tuple[list[Passage], np.ndarray]:
+    print("rag_chat: reading the standard library's docstrings (first start only)", flush=True)
+    passages = sorted(_docstrings(), key=lambda passage: len(passage.text))
+    parts = []
+    for start in range(0, len(passages), EMBEDDED_AT_ONCE):
+        texts = [passage.text for passage in passages[start : start + EMBEDDED_AT_ONCE]]
+        parts.append(embedder.encode(texts, batch_size=8, show_progress_bar=False))
+        done = start + len(texts)
+        print(f"rag_chat: embedded {done} of {len(passages)} passages", flush=True)
+    vectors = np.concatenate(parts)
+    _save(passages, vectors, cache)
+    return passages, vectors
+
+
+def _save(passages: list[Passage], vectors: np.ndarray, cache: Path) -> None:
+    cache.mkdir(parents=True, exist_ok=True)
+    np.save(cache / "vectors.npy", vectors)
+    listed = [{"source": passage.source, "text": passage.text} for passage in passages]
+    (cache / "passages.json").write_text(json.dumps(listed), "utf-8")
+
+
+def _docstrings() -> Iterator[Passage]:
+    root = Path(sysconfig.get_path("stdlib"))
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for path in library_sources():
+        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            text = ast.get_docstring(node) if isinstance(node, documented) else None
+            if text and len(text) >= SHORTEST_CHARACTERS:
+                name = "" if isinstance(node, ast.Module) else f".{node.name}"
+                yield Passage(f"{module}{name}", text[:LONGEST_CHARACTERS])
