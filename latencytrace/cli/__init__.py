@@ -1,10 +1,36 @@
 """The command line: one file per command."""
 
+import os
+import sys
+
 import typer
 
-app = typer.Typer(name="latencytrace", no_args_is_help=True, add_completion=False)
+from latencytrace.cli import breakdown, requests, run, trace
+from latencytrace.errors import LatencytraceError
+
+app = typer.Typer(
+    name="latencytrace",
+    help="Where did the milliseconds go? Latency observability for machine-learning inference.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+# Everything after the program's name is its own, flags too.
+app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
+    run.run
+)
+app.command()(breakdown.breakdown)
+app.command()(requests.requests)
+app.command()(trace.trace)
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; our own errors are one line, not a traceback."""
+    try:
+        app()
+    except LatencytraceError as error:
+        print(f"latencytrace: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,162 @@
+"""`latencytrace breakdown`: where the time of a cohort of requests went."""
+
+from collections.abc import Sequence
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from latencytrace.cli import options, reading
+from latencytrace.cli.documents import BreakdownDocument
+from latencytrace.cli.pictures import bar, json_text, screen, show, stacked_bar, stage_style, table
+from latencytrace.cli.units import count, duration, share, shares
+
+BAR_SHORTEST, BAR_LONGEST = 8, 48
+COLUMNS_BUT_BAR = 72  # cells that the other columns of the table take
+ROUNDING_NS = 1.0  # means are floating-point numbers
+
+
+def breakdown(  # noqa: PLR0913 - one argument a flag
+    *,
+    service: options.Service = None,
+    route: options.Route = None,
+    model: options.Model = None,
+    version: options.Version = None,
+    instance: options.Instance = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+    data: options.Data = None,
+) -> None:
+    """Show where the milliseconds went: time per stage, for each route.
+
+    Example: latencytrace breakdown --route "POST /chat" --since 15m
+    """
+    wanted = reading.filters(
+        service=service,
+        route=route,
+        model=model,
+        version=version,
+        instance=instance,
+        since=since,
+        until=until,
+    )
+    with reading.source(url, data) as source:
+        if as_json:
+            print(json_text(reading.breakdown(source, wanted)))
+            return
+        console = screen()
+        for title, document in by_route(source, wanted):
+            show(console, *picture(title, document, console))
+
+
+def by_route(
+    source: reading.Source, wanted: reading.Filters
+) -> list[tuple[str, BreakdownDocument]]:
+    """The breakdown asked for; of every route that has requests, where none was named."""
+    if "route" in wanted:
+        return [(wanted["route"], reading.breakdown(source, wanted))]
+    documents = []
+    for service in reading.services(source):
+        if wanted.get("service", service["service"]) != service["service"]:
+            continue
+        for route in service["routes"]:
+            title = f"{route} · {service['service']}"
+            asked = {**wanted, "service": service["service"], "route": route}
+            documents.append((title, reading.breakdown(source, asked)))
+    with_requests = [item for item in documents if item[1]["requests"]]
+    return with_requests or [("all routes", reading.breakdown(source, wanted))]
+
+
+def picture(title: str, document: BreakdownDocument, console: Console) -> list[RenderableType]:
+    """One cohort: its numbers, its stages as bars, and what is worth knowing about them."""
+    heading = Text(title, "bold")
+    if not document["requests"]:
+        return [heading, *_nothing(document), ""]
+    parts: list[RenderableType] = [heading, *_numbers(document), ""]
+    if console.color_system is not None:
+        whole = {row["stage"]: round(row["mean_ns"]) for row in document["stages"]}
+        parts += [stacked_bar(whole, min(console.width, COLUMNS_BUT_BAR + BAR_LONGEST)), ""]
+    parts += [_stages(document, console.width), *_notes(document), ""]
+    return parts
+
+
+def _numbers(document: BreakdownDocument) -> list[RenderableType]:
+    total = document["duration_ns"]
+    first = document["time_to_first_token_ns"]
+    each = document["time_per_output_token_ns"]
+    facts = [count(document["requests"], "request")]
+    if total is not None:
+        facts += [f"{name} {duration(total[name])}" for name in ("p50", "p90", "p99")]
+    facts.append(f"attributed {share(document['attributed_ratio'])}")
+    lines = [" · ".join(facts)]
+    if first is not None:
+        facts = [f"first token p50 {duration(first['p50'])} p99 {duration(first['p99'])}"]
+        if each is not None:
+            facts.append(f"per token p50 {duration(each['p50'])} p99 {duration(each['p99'])}")
+        if document["output_tokens_per_second"] is not None:
+            facts.append(f"{document['output_tokens_per_second']:.0f} tokens/s a request")
+        lines.append(" · ".join(facts))
+    return [Text(line) for line in lines]
+
+
+def _stages(document: BreakdownDocument, width: int) -> RenderableType:
+    rows = document["stages"]
+    longest = max((row["share_ratio"] for row in rows), default=0.0) or 1.0
+    bar_width = max(BAR_SHORTEST, min(BAR_LONGEST, width - COLUMNS_BUT_BAR))
+    drawn = table(
+        "stage", "", "mean", "share", "p50", "p95", "p99", "requests", left=("stage", "")
+    )
+    printed_shares = shares([row["mean_ns"] for row in rows])
+    for row, printed in zip(rows, printed_shares, strict=True):
+        drawn.add_row(
+            row["stage"],
+            Text(bar(row["share_ratio"] / longest, bar_width), stage_style(row["stage"])),
+            duration(row["mean_ns"]),
+            printed,
+            *(duration(value) for value in (row["p50_ns"], row["p95_ns"], row["p99_ns"])),
+            f"{row['requests']:,}",
+        )
+    return drawn
+
+
+def _notes(document: BreakdownDocument) -> list[RenderableType]:
+    notes = [_sum(document), *_left_out(document)]
+    if document.get("max_concurrency") == 1:
+        notes.append(
+            "Never more than one request at a time: queues and contention cannot show. "
+            "Send several at once."
+        )
+    return [Text(note, "dim") for note in notes]
+
+
+def _sum(document: BreakdownDocument) -> str:
+    total = document["duration_ns"]
+    rows_ns = sum(row["mean_ns"] for row in document["stages"])
+    if total is None or abs(total["mean"] - rows_ns) <= ROUNDING_NS:
+        return f"The rows add up to the mean duration, {duration(rows_ns)}: nothing is hidden."
+    return (
+        f"The rows add up to {duration(rows_ns)}, not to the mean duration of "
+        f"{duration(total['mean'])}: please report it."
+    )
+
+
+def _left_out(document: BreakdownDocument) -> Sequence[str]:
+    left_out = document["left_out"]
+    named = [
+        count(number, noun)
+        for number, noun in (
+            (left_out["health"], "health or metrics request"),
+            (left_out["reduced_detail"], "request traced in less detail"),
+        )
+        if number
+    ]
+    return [f"Left out: {', '.join(named)}."] if named else []
+
+
+def _nothing(document: BreakdownDocument) -> list[RenderableType]:
+    nothing = (
+        "No request. Is the program traced (`latencytrace run -- COMMAND`), and has it been "
+        "asked anything? Without --since, this shows the last hour."
+    )
+    return [Text(line) for line in (nothing, *_left_out(document))]

@@ -1,0 +1,109 @@
+"""The documents of the JSON API, as far as pictures are drawn from them (DESIGN part 4)."""
+
+from typing import NotRequired, TypedDict
+
+
+class QuantilesDocument(TypedDict):
+    """Mean and quantiles in nanoseconds."""
+
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    p999: float
+
+
+class StageDocument(TypedDict):
+    """One row of a breakdown."""
+
+    stage: str
+    mean_ns: float
+    share_ratio: float
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+    requests: int
+
+
+class LeftOutDocument(TypedDict):
+    """Requests that a breakdown does not count."""
+
+    health: int
+    reduced_detail: int
+
+
+class BreakdownDocument(TypedDict):
+    """`GET /breakdown`."""
+
+    requests: int
+    attributed_ratio: float | None
+    duration_ns: QuantilesDocument | None
+    time_to_first_token_ns: QuantilesDocument | None
+    time_per_output_token_ns: QuantilesDocument | None
+    output_tokens_per_second: float | None
+    stages: list[StageDocument]
+    left_out: LeftOutDocument
+    max_concurrency: NotRequired[int | None]
+
+
+class SegmentDocument(TypedDict):
+    """A stretch of the critical path."""
+
+    start_ns: int
+    end_ns: int
+    stage: str
+    span_id: str
+    name: str
+
+
+class SpanDocument(TypedDict):
+    """One timed operation, relative to its request's start."""
+
+    span_id: str
+    parent_id: str | None
+    name: str
+    stage: str
+    service: str
+    start_ns: int
+    end_ns: int
+    status: str
+
+
+class RepairDocument(TypedDict):
+    """What was mended in a trace."""
+
+    kind: str
+    span_id: str
+    detail: str
+
+
+class RequestDocument(TypedDict):
+    """`GET /requests/{trace_id}`; in lists without its spans."""
+
+    trace_id: str
+    span_id: str
+    service: str
+    route: str
+    model: str | None
+    version: str | None
+    status: str
+    start: str
+    duration_ns: int
+    revision: int
+    time_to_first_token_ns: int | None
+    time_per_output_token_ns: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+    ledger: dict[str, int]
+    segments: list[SegmentDocument]
+    spans: NotRequired[list[SpanDocument]]
+    spans_kept: NotRequired[bool]
+    repairs: list[RepairDocument]
+
+
+class ServiceDocument(TypedDict):
+    """One service of `GET /services`."""
+
+    service: str
+    routes: list[str]

@@ -1,0 +1,119 @@
+"""What every picture in the terminal shares: colours of stages, bars, the way out."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console, RenderableType
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from latencytrace.model import Stage
+
+PIPED_WIDTH = 140  # nothing is cut off where nobody watches
+EIGHTHS = " ▏▎▍▌▋▊▉"
+BLOCK = "█"
+
+# Work of the model is warm, finding things is green, waiting is red, text is blue.
+COLOURS: Mapping[Stage, str] = {
+    Stage.NETWORK: "#8c6d46",
+    Stage.QUEUE: "#e5484d",
+    Stage.PREPROCESS: "#6c8ebf",
+    Stage.TOKENIZE: "#3e9fe6",
+    Stage.EMBED: "#12a594",
+    Stage.RETRIEVE: "#46b450",
+    Stage.RERANK: "#9bc53d",
+    Stage.CACHE: "#5f7a3f",
+    Stage.GUARDRAIL: "#b5838d",
+    Stage.TRANSFER: "#a18072",
+    Stage.PREFILL: "#f59e0b",
+    Stage.DECODE: "#f2d14b",
+    Stage.FORWARD: "#e8833a",
+    Stage.DETOKENIZE: "#7cd4fd",
+    Stage.POSTPROCESS: "#8ea6c9",
+    Stage.RESPOND: "#c061cb",
+    Stage.REMOTE_MODEL: "#d6409f",
+    Stage.TOOL: "#8e4ec6",
+    Stage.LOAD: "#b45309",
+    Stage.DATABASE: "#2f7d5b",
+    Stage.RETRY: "#b3261e",
+    Stage.RUNTIME: "#ff8a80",
+    Stage.APPLICATION: "#d8d8d8",
+    Stage.OTHER: "#9a9a9a",
+    Stage.UNATTRIBUTED: "#6f6f6f",
+}
+ORDER = {stage: place for place, stage in enumerate(Stage)}
+
+
+def stage_style(stage: str) -> Style:
+    """The one colour of a stage, the same in every picture."""
+    known = Stage(stage) if stage in COLOURS else Stage.OTHER
+    return Style(color=COLOURS[known])
+
+
+def in_order(stages: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Stages in the order in which a request passes them, unknown ones last."""
+    known = {str(stage): place for stage, place in ORDER.items()}
+    return sorted(stages.items(), key=lambda item: (known.get(item[0], len(known)), item[0]))
+
+
+def bar(ratio: float, width: int) -> str:
+    """A bar of eighths of a cell; whatever is there at all shows."""
+    eighths = round(max(0.0, min(1.0, ratio)) * width * 8)
+    if eighths == 0:
+        return EIGHTHS[1] if ratio > 0 else ""
+    return BLOCK * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+
+
+def stacked_bar(stages: Mapping[str, int], width: int) -> Text:
+    """All stages in one bar that is exactly `width` cells long."""
+    whole = sum(stages.values())
+    text = Text()
+    if whole <= 0:
+        return text
+    before = 0
+    done = 0
+    for stage, length in in_order(stages):
+        done += length
+        end = round(width * done / whole)
+        text.append(BLOCK * (end - before), stage_style(stage))
+        before = end
+    return text
+
+
+def legend(stages: Sequence[str]) -> Text:
+    """Which colour is which stage."""
+    text = Text()
+    for stage, _ in in_order(dict.fromkeys(stages, 0)):
+        text.append("■ ", stage_style(stage))
+        text.append(f"{stage}   ")
+    return text
+
+
+def table(*headings: str, left: Sequence[str] = ()) -> Table:
+    """A table without lines; numbers to the right, the columns named `left` to the left."""
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in headings:
+        drawn.add_column(heading, justify="left" if heading in left else "right", no_wrap=True)
+    return drawn
+
+
+def screen() -> Console:
+    """Where pictures go: as wide as the terminal, plain and wide enough when piped."""
+    width = None if sys.stdout.isatty() else PIPED_WIDTH
+    return Console(width=width, highlight=False, emoji=False, markup=False)
+
+
+def show(console: Console, *parts: RenderableType) -> None:
+    """Print parts one below the other, with nothing at the ends of lines."""
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    print("\n".join(lines))
+
+
+def json_text(document: object) -> str:
+    """The API's document, unchanged but for its white space."""
+    return json.dumps(document, indent=2, ensure_ascii=False)

@@ -1,0 +1,149 @@
+"""Where reading commands get their answers: the service, or the data folder itself."""
+
+import json
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from latencytrace.cli.documents import BreakdownDocument, RequestDocument, ServiceDocument
+from latencytrace.cli.local_service import (
+    EXTRA_HINT,
+    answers,
+    is_loopback,
+    open_url,
+    service_is_installed,
+)
+from latencytrace.errors import LatencytraceError, ServiceUnreachableError
+from latencytrace.settings import data_folder, service_token, service_url
+
+Filters = Mapping[str, str]  # as the API's query parameters spell them
+
+
+class Source(Protocol):
+    """Answers a GET of the JSON API, wherever the answer comes from."""
+
+    def document(self, path: str, parameters: Filters) -> object:
+        """The API's document for a path below `/api/v1`.
+
+        Raises:
+            LatencytraceError: There is none; the message says what to do.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSource:
+    """A service that runs."""
+
+    url: str
+    token: str | None = None
+    timeout_s: float = 60.0
+
+    def document(self, path: str, parameters: Filters) -> object:
+        """See `Source.document`."""
+        query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
+        request = urllib.request.Request(f"{self.url}/api/v1{path}{query}")  # noqa: S310 - the user's own address
+        if self.token is not None:
+            request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            with open_url(request, self.timeout_s) as response:
+                document: object = json.load(response)
+                return document
+        except urllib.error.HTTPError as error:
+            raise LatencytraceError(_problem(error)) from None
+        except OSError as error:
+            raise ServiceUnreachableError(
+                f"the service at {self.url} fell silent: {error}"
+            ) from None
+
+
+@contextmanager
+def source(url: str | None, data: Path | None) -> Iterator[Source]:
+    """Find who can answer: the folder named, else the service, else the usual folder.
+
+    Raises:
+        ServiceUnreachableError: Nobody; the message says what to do.
+    """
+    address = (url or service_url()).rstrip("/")
+    if data is None and answers(f"{address}/healthz"):
+        yield ServiceSource(url=address, token=service_token())
+        return
+    if data is None and (url is not None or not is_loopback(address)):
+        raise ServiceUnreachableError(
+            f"no service answers at {address}: start one with `latencytrace serve`, "
+            "or read its folder with --data"
+        )
+    with _folder(data or data_folder(), address, named=data is not None) as folder:
+        yield folder
+
+
+@contextmanager
+def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
+    missing = f"there is no data folder at {folder}"
+    if not folder.is_dir():
+        raise ServiceUnreachableError(
+            missing
+            if named
+            else f"no service answers at {address} and {missing}: "
+            "trace a program first, with `latencytrace run -- COMMAND`"
+        )
+    if not service_is_installed():
+        raise ServiceUnreachableError(
+            f"no service answers at {address}, and reading {folder} directly needs the "
+            f"service's parts: {EXTRA_HINT}"
+        )
+    from latencytrace.cli.folder_source import open_folder  # noqa: PLC0415 - an extra, and heavy
+
+    if not named:
+        print(f"latencytrace: no service runs, reading {folder}", file=sys.stderr)
+    with open_folder(folder) as opened:
+        yield opened
+
+
+def filters(**values: str | None) -> Filters:
+    """The query parameters of what was asked for."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def breakdown(source: Source, wanted: Filters) -> BreakdownDocument:
+    """Time per stage of a cohort."""
+    return cast(BreakdownDocument, source.document("/breakdown", wanted))
+
+
+def requests_document(source: Source, wanted: Filters, order: str, limit: int) -> object:
+    """`GET /requests`, as it is."""
+    return source.document("/requests", {**wanted, "order": order, "limit": str(limit)})
+
+
+def requests(source: Source, wanted: Filters, order: str, limit: int) -> list[RequestDocument]:
+    """Requests of a cohort, without their spans."""
+    document = requests_document(source, wanted, order, limit)
+    return cast("dict[str, list[RequestDocument]]", document)["requests"]
+
+
+def request(source: Source, trace_id: str) -> RequestDocument:
+    """One request with its spans."""
+    path = f"/requests/{urllib.parse.quote(trace_id, safe='')}"
+    return cast(RequestDocument, source.document(path, {}))
+
+
+def services(source: Source) -> list[ServiceDocument]:
+    """The services and their routes."""
+    document = source.document("/services", {})
+    return cast("dict[str, list[ServiceDocument]]", document)["services"]
+
+
+def _problem(error: urllib.error.HTTPError) -> str:
+    """What an RFC 9457 problem document says."""
+    try:
+        problem = json.load(error)
+    except ValueError:
+        problem = {}
+    detail = problem.get("detail") or problem.get("title") if isinstance(problem, dict) else None
+    return str(detail or f"{error.url} answered {error.code} {error.reason}")

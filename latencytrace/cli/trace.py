@@ -1,0 +1,162 @@
+"""`latencytrace trace`: one request as a waterfall, and its ledger."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from latencytrace.cli import options, reading
+from latencytrace.cli.documents import RequestDocument
+from latencytrace.cli.pictures import bar, in_order, json_text, screen, show, stage_style, table
+from latencytrace.cli.units import count, duration, exact, shares
+from latencytrace.cli.waterfall import waterfall
+from latencytrace.errors import LatencytraceError
+
+SLOWEST = "slowest"
+ID_DIGITS = 32
+MOST_SEARCHED = 1000
+BAR_CELLS = 32
+SHORT_ID = 12
+
+
+def trace(  # noqa: PLR0913 - one argument a flag
+    trace_id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="A trace id, the beginning of one, or `slowest`."),
+    ],
+    *,
+    service: options.Service = None,
+    route: options.Route = None,
+    model: options.Model = None,
+    version: options.Version = None,
+    instance: options.Instance = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+    data: options.Data = None,
+) -> None:
+    """Show one request as a waterfall, with the path that held it up, and its ledger.
+
+    Example: latencytrace trace slowest --route "POST /chat"
+    """
+    wanted = reading.filters(
+        service=service,
+        route=route,
+        model=model,
+        version=version,
+        instance=instance,
+        since=since,
+        until=until,
+    )
+    with reading.source(url, data) as source:
+        document = reading.request(source, full_id(source, trace_id, wanted))
+        if as_json:
+            print(json_text(document))
+            return
+        console = screen()
+        show(console, *picture(document, console))
+
+
+def full_id(source: reading.Source, trace_id: str, wanted: reading.Filters) -> str:
+    """The trace that is meant.
+
+    Raises:
+        LatencytraceError: There is none, or more than one.
+    """
+    if trace_id == SLOWEST:
+        slowest = reading.requests(source, wanted, SLOWEST, 1)
+        if not slowest:
+            raise LatencytraceError("no request is there yet; without --since: in the last hour")
+        return slowest[0]["trace_id"]
+    wanted_id = trace_id.strip().lower()
+    if len(wanted_id) >= ID_DIGITS:
+        return wanted_id
+    newest = reading.requests(source, wanted, "newest", MOST_SEARCHED)
+    found = {item["trace_id"] for item in newest if item["trace_id"].startswith(wanted_id)}
+    if len(found) == 1:
+        return found.pop()
+    if found:
+        some = ", ".join(sorted(found)[:3])
+        raise LatencytraceError(
+            f"{trace_id!r} begins {len(found)} traces: {some}; write more of it"
+        )
+    raise LatencytraceError(
+        f"no trace begins with {trace_id!r} among the newest {MOST_SEARCHED:,} of the last hour; "
+        "`latencytrace requests` lists them, --since reaches further back"
+    )
+
+
+def picture(request: RequestDocument, console: Console) -> list[RenderableType]:
+    """The request, its spans over time, its ledger, and what was mended."""
+    parts: list[RenderableType] = [*_heading(request), ""]
+    if not request.get("spans"):
+        parts += ["Its spans were not kept: this is its critical path alone.", ""]
+    return [*parts, *waterfall(request, console), "", *ledger(request), *_repairs(request), ""]
+
+
+def ledger(request: RequestDocument) -> list[RenderableType]:
+    """Time per stage; the last line says whether it adds up, to the nanosecond."""
+    stages = in_order(request["ledger"])
+    lengths = [length for _, length in stages]
+    longest = max(lengths, default=0) or 1
+    drawn = table("ledger", "", "time", "share", "exactly", left=("ledger", ""))
+    for (stage, length), printed in zip(stages, shares(lengths), strict=True):
+        drawn.add_row(
+            stage,
+            Text(bar(length / longest, BAR_CELLS), stage_style(stage)),
+            duration(length),
+            printed,
+            exact(length),
+        )
+    whole = sum(lengths)
+    drawn.add_row("sum", "", duration(whole), "", exact(whole), style="bold")
+    if whole == request["duration_ns"]:
+        verdict = Text("The sum is the request's duration, exactly.", "dim")
+    else:
+        verdict = Text(
+            f"The request took {exact(request['duration_ns'])}: this ledger does not balance. "
+            "Please report it.",
+            "bold red",
+        )
+    return [drawn, verdict]
+
+
+def _heading(request: RequestDocument) -> list[RenderableType]:
+    started = datetime.fromtimestamp(int(request["start"]) / 1e9, tz=UTC).astimezone()
+    facts = [
+        f"{started:%Y-%m-%d %H:%M:%S}",
+        f"took {duration(request['duration_ns'])}",
+        *(
+            f"{name} {duration(value)}"
+            for name, value in (
+                ("first token", request["time_to_first_token_ns"]),
+                ("per token", request["time_per_output_token_ns"]),
+            )
+            if value is not None
+        ),
+        *(
+            count(number, noun)
+            for number, noun in (
+                (request["input_tokens"], "input token"),
+                (request["output_tokens"], "output token"),
+            )
+            if number is not None
+        ),
+        *([f"model {request['model']}"] if request["model"] else []),
+    ]
+    title = f"{request['route']} · {request['service']} · {request['status']}"
+    return [Text(title, "bold"), Text(" · ".join(facts)), Text(request["trace_id"], "dim")]
+
+
+def _repairs(request: RequestDocument) -> list[RenderableType]:
+    repairs = request["repairs"]
+    if not repairs:
+        return []
+    lines = [f"{count(len(repairs), 'repair')} of what arrived:"]
+    lines += [
+        f"  {repair['kind']}, span {repair['span_id']}: {repair['detail']}" for repair in repairs
+    ]
+    return ["", *(Text(line, "yellow") for line in lines)]

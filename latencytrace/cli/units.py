@@ -1,0 +1,58 @@
+"""Numbers as people read them: rounding and percent exist only here."""
+
+from collections.abc import Sequence
+
+UNKNOWN = "-"
+UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
+MINUTE_NS = 60e9
+TENTHS_OF_A_PERCENT = 1000
+
+
+def duration(value_ns: float | None) -> str:
+    """A duration in three digits and the unit that suits it: `8.31 ms`."""
+    if value_ns is None:
+        return UNKNOWN
+    if value_ns >= MINUTE_NS * 0.99995:
+        minutes, rest_s = divmod(round(value_ns / 1e9), 60)
+        return f"{minutes} min {rest_s:02d} s"
+    for unit, size in UNITS:
+        if value_ns >= 0.9995 * size:
+            return f"{_three_digits(value_ns / size)} {unit}"
+    return f"{value_ns:.0f} ns"
+
+
+def exact(value_ns: int) -> str:
+    """Every nanosecond, in groups of three: `8,310,042 ns`."""
+    return f"{value_ns:,} ns"
+
+
+def share(ratio: float | None) -> str:
+    """A ratio in percent: `71.2 %`."""
+    return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def shares(parts: Sequence[float]) -> list[str]:
+    """Parts of a whole in percent, rounded so that the printed column adds up to 100.0 %.
+
+    Source: the largest-remainder method; each is off by less than 0.1.
+    """
+    whole = sum(parts)
+    if whole <= 0:
+        return [UNKNOWN for _ in parts]
+    wanted = [TENTHS_OF_A_PERCENT * part / whole for part in parts]
+    rounded = [int(value) for value in wanted]
+    missing = TENTHS_OF_A_PERCENT - sum(rounded)
+    by_remainder = sorted(range(len(parts)), key=lambda index: rounded[index] - wanted[index])
+    for index in by_remainder[:missing]:
+        rounded[index] += 1
+    return [f"{value / 10:.1f} %" for value in rounded]
+
+
+def count(number: int, singular: str, plural: str | None = None) -> str:
+    """A number and its noun: `1 request`, `1,204 requests`."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def _three_digits(value: float) -> str:
+    decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0  # noqa: PLR2004 - where rounding carries
+    return f"{value:.{decimals}f}"
