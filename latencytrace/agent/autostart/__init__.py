@@ -1,0 +1,1 @@
+"""The folder that `latencytrace run` puts on a program's PYTHONPATH."""

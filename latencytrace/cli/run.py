@@ -1,0 +1,145 @@
+"""`latencytrace run`: any Python program, traced without touching its code."""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import latencytrace.agent.autostart as autostart_folder
+from latencytrace.cli.foreground import run_in_foreground
+from latencytrace.cli.local_service import (
+    EXTRA_HINT,
+    BackgroundProgram,
+    answers,
+    is_loopback,
+    listens,
+    service_is_installed,
+    service_program,
+)
+from latencytrace.errors import ServiceUnreachableError
+from latencytrace.settings import agent_settings, data_folder, service_url
+
+NOT_FOUND = 127  # what shells answer for a command that does not exist
+NOT_EXECUTABLE = 126
+LAST_SPANS_S = 2.5  # an agent sends within half a second; a trace closes after one more
+
+
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND…", help="The program and its arguments.")
+    ],
+    service: Annotated[
+        str | None, typer.Option(help="What to call the program in breakdowns.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="Base address of the OTLP/HTTP receiver.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Data folder, where a service must be started first.")
+    ] = None,
+) -> None:
+    """Run a Python program with tracing on, and its child processes too.
+
+    If no service answers at the endpoint, one is started for as long as the program runs.
+
+    Example: latencytrace run --service rag -- uvicorn app:app --port 8000
+    """
+    executable = shutil.which(command[0])
+    if executable is None:
+        raise typer.Exit(_cannot_run(command[0]))
+    settings = agent_settings(endpoint=endpoint)
+    if settings.disabled:
+        _say("tracing is switched off in the environment: running without it")
+        os.execvp(command[0], command)  # noqa: S606 - running it is the point
+    environment = traced_environment(service=service, endpoint=endpoint)
+    if not _service_is_needed(settings.endpoint):
+        os.execvpe(command[0], command, environment)  # noqa: S606 - likewise
+    raise typer.Exit(
+        _run_beside_service(command, environment, settings.endpoint, data or data_folder())
+    )
+
+
+def traced_environment(
+    *,
+    service: str | None,
+    endpoint: str | None,
+    environ: Mapping[str, str] = os.environ,  # noqa: TID251 - handed on, not read
+) -> dict[str, str]:
+    """The environment in which every Python program starts the agent."""
+    environment = dict(environ)
+    folder = next(iter(autostart_folder.__path__))
+    before = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{folder}{os.pathsep}{before}" if before else folder
+    if service is not None:
+        environment["OTEL_SERVICE_NAME"] = service
+    if endpoint is not None:
+        environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
+    return environment
+
+
+def _service_is_needed(endpoint: str) -> bool:
+    """Whether to start a service; says what stands in the way of one."""
+    url = service_url()
+    if listens(endpoint):
+        if is_loopback(endpoint) and not answers(f"{url}/healthz"):
+            _say(f"spans go to {endpoint}, which is no service that answers at {url}")
+        return False
+    if not (is_loopback(endpoint) and is_loopback(url)):
+        _say(f"nothing listens at {endpoint}: running, but spans are lost until something does")
+        return False
+    if answers(f"{url}/healthz"):
+        _say(f"the service at {url} does not receive at {endpoint}: see --endpoint")
+        return False
+    if not service_is_installed():
+        _say(f"no service at {endpoint}, and none to start: spans are lost. Run: {EXTRA_HINT}")
+        return False
+    return True
+
+
+def _run_beside_service(
+    command: list[str], environment: dict[str, str], endpoint: str, folder: Path
+) -> int:
+    url = service_url()
+    with tempfile.TemporaryDirectory(prefix="latencytrace-") as logs:
+        log = Path(logs) / "serve.log"
+        with service_program(folder=folder, url=url, endpoint=endpoint, log=log) as background:
+            started = _started(background, url)
+            if started:
+                _say(f"collecting into {folder}; look at it with: latencytrace breakdown")
+            code = run_in_foreground(command, environment)
+            if started:
+                time.sleep(LAST_SPANS_S)
+        if started:
+            where = "" if folder == data_folder() else f" --data {folder}"
+            _say(f"the service has ended; its data stay: latencytrace breakdown{where}")
+    return code
+
+
+def _started(background: BackgroundProgram, url: str) -> bool:
+    background.start()
+    try:
+        background.wait_until_answers(f"{url}/readyz")
+    except ServiceUnreachableError as error:
+        _say(f"running without a service, spans are lost: {error}")
+        return False
+    return True
+
+
+def _cannot_run(name: str) -> int:
+    path = Path(name)
+    if not path.is_file():
+        _say(f"command not found: {name}")
+        return NOT_FOUND
+    _say(f"not an executable program: {name}. Try: latencytrace run -- python {name}")
+    return NOT_EXECUTABLE
+
+
+def _say(line: str) -> None:
+    """Tell the user one thing, apart from the program's own output."""
+    print(f"latencytrace: {line}", file=sys.stderr, flush=True)
