@@ -1,0 +1,264 @@
+"""The embedded engine: who owns its folder, its connections, and what its faults mean."""
+
+import fcntl
+import os
+import queue
+import re
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final, Protocol, Self, cast
+
+import chdb
+
+from latencytrace.errors import PoisonedBlockError, StoreError, StoreInUseError
+from latencytrace.service.sql import otlp_view
+from latencytrace.service.sql.tables import (
+    DATABASE,
+    UUIDS,
+    missing_columns,
+    table_definitions,
+)
+
+READERS: Final = 2  # at once: more would starve the writer
+READ_SECONDS: Final = 30
+
+# The engine's codes for input that is not of its format.
+_UNREADABLE = frozenset(
+    {
+        6,  # CANNOT_PARSE_TEXT
+        27,  # CANNOT_PARSE_INPUT_ASSERTION_FAILED
+        32,  # ATTEMPT_TO_READ_AFTER_EOF
+        33,  # CANNOT_READ_ALL_DATA
+        117,  # INCORRECT_DATA
+        128,  # TOO_LARGE_ARRAY_SIZE
+        131,  # TOO_LARGE_STRING_SIZE
+        444,  # UNKNOWN_PROTOBUF_FORMAT
+    }
+)
+_CODE = re.compile(r"Code: (\d+)\. DB::Exception: ")
+
+
+class Engine:
+    """The engine on its folder, which no other process may touch meanwhile.
+
+    Args:
+        folder: The data folder; locked by the caller.
+        lock: The open lock file.
+    """
+
+    def __init__(self, folder: Path, lock: IO[str]) -> None:
+        self._path = folder / "clickhouse"
+        self._lock = lock
+        self._connections: list[Connection] = []
+        self.otlp_schema = folder / "otlp.proto"
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Lock a folder and bring its tables to today's form.
+
+        Raises:
+            StoreInUseError: Another process, or another store of this one, owns it.
+            StoreError: The folder cannot be used.
+        """
+        folder = folder.absolute()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            engine = cls(folder, _locked(folder / "lock"))
+            engine.otlp_schema.write_text(otlp_view.PROTOBUF_SCHEMA)
+        except OSError as error:
+            raise StoreError(f"the data folder {folder} cannot be used: {error}") from error
+        try:
+            engine._prepare()
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    def connect(self, **settings: int) -> "Connection":
+        """A connection with settings of its own."""
+        try:
+            connection = Connection(chdb.connect(str(self._path)))
+        except RuntimeError as error:
+            raise _connection_error(self._path, error) from error
+        self._connections.append(connection)
+        for name, value in ({"max_threads": 1} | settings).items():
+            connection.query(f"SET {name} = {value}", "Null")
+        return connection
+
+    def close(self) -> None:
+        """End all connections, then let go of the folder."""
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._lock.close()
+
+    def _prepare(self) -> None:
+        connection = self.connect()
+        connection.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic", "Null")
+        for table, definition in table_definitions():
+            connection.query(
+                f"CREATE TABLE IF NOT EXISTS {table} UUID '{UUIDS[table]}' {definition}", "Null"
+            )
+        for statement in (*missing_columns(), *otlp_view.view_definitions()):
+            connection.query(statement, "Null")
+
+
+class Connection:
+    """One connection; it does one thing at a time."""
+
+    def __init__(self, connection: "_ChdbConnection") -> None:
+        self._connection = connection
+        self._free = threading.Lock()
+
+    def query(
+        self, sql: str, answer_format: str, parameters: Mapping[str, object] | None = None
+    ) -> bytes:
+        """The answer to a question, in one of the engine's formats.
+
+        Raises:
+            StoreError: The engine cannot answer it.
+        """
+        bound = {name: bound_text(value) for name, value in (parameters or {}).items()}
+        with self._free:
+            try:
+                result = self._connection.query(sql, answer_format, params=bound)
+            except RuntimeError as error:
+                raise _store_error(error) from error
+            return cast(bytes, result.bytes())
+
+    def insert(self, statement: str, data_format: str, block: bytes) -> None:
+        """Insert a block; it is kept when this returns.
+
+        Raises:
+            PoisonedBlockError: The block is not of its format.
+            StoreError: The engine cannot keep it.
+        """
+        with self._free:
+            try:
+                with self._connection.send_insert(statement, data_format) as inserter:
+                    inserter.append(block)
+                    inserter.finish()
+            except RuntimeError as error:
+                raise _store_error(error) from error
+
+    def close(self) -> None:
+        """End the connection once it is free."""
+        with self._free:
+            self._connection.close()
+
+
+class Readers:
+    """The few connections that questions of people are answered over."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        for _ in range(READERS):
+            self._free.put(engine.connect(max_execution_time=READ_SECONDS, readonly=2))
+
+    def query(
+        self, sql: str, answer_format: str, parameters: Mapping[str, object] | None = None
+    ) -> bytes:
+        """See `Connection.query`; waits for its turn."""
+        with self._turn() as connection:
+            return connection.query(sql, answer_format, parameters)
+
+    @contextmanager
+    def _turn(self) -> Iterator[Connection]:
+        try:
+            connection = self._free.get(timeout=READ_SECONDS)
+        except queue.Empty:
+            raise StoreError(
+                f"{READERS} questions have been under way for {READ_SECONDS} s: ask again later, "
+                "or for a shorter time"
+            ) from None
+        try:
+            yield connection
+        finally:
+            self._free.put(connection)
+
+
+class _ChdbResult(Protocol):
+    def bytes(self) -> object: ...
+
+
+class _ChdbConnection(Protocol):
+    """What we use of chdb's connection, which has no types."""
+
+    def query(self, sql: str, fmt: str, params: Mapping[str, str]) -> _ChdbResult: ...
+    def send_insert(self, query: str, fmt: str) -> "_ChdbInserter": ...
+    def close(self) -> None: ...
+
+
+class _ChdbInserter(Protocol):
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
+    def append(self, data: bytes) -> None: ...
+    def finish(self) -> object: ...
+
+
+def bound_text(value: object) -> str:
+    """A value as the engine reads it for a parameter of a query.
+
+    Args:
+        value: None, a number, a text, or texts for an array.
+    """
+    if value is None:
+        return "\\N"
+    if isinstance(value, str):
+        return _escaped(value)
+    if isinstance(value, Collection):
+        quoted = (_escaped(cast(str, text)).replace("'", "\\'") for text in value)
+        return "['" + "','".join(quoted) + "']" if value else "[]"
+    return str(value)
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock file of a folder, locked until it is closed or this process dies."""
+    lock = path.open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        owner = lock.read().strip() or "unknown"
+        lock.close()
+        raise StoreInUseError(
+            f"the data folder {path.parent} belongs to process {owner}: ask that service "
+            "(--url), stop it, or name another folder (--data)"
+        ) from None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
+
+
+def _store_error(error: RuntimeError) -> StoreError:
+    code = _CODE.search(str(error))
+    if code and int(code[1]) in _UNREADABLE:
+        return PoisonedBlockError(f"the store cannot read the block: {_shortened(error)}")
+    return StoreError(f"the store failed: {_shortened(error)}")
+
+
+def _connection_error(path: Path, error: RuntimeError) -> StoreError:
+    if "already initialized with path" in str(error):
+        return StoreError(
+            f"the data folder {path.parent} cannot be opened: this process has another one open, "
+            "and the embedded engine takes one at a time; close that store first"
+        )
+    return StoreError(f"the data folder {path.parent} cannot be opened: {_shortened(error)}")
+
+
+def _shortened(error: RuntimeError) -> str:
+    text = str(error)
+    return text if len(text) <= _MESSAGE_CHARS else text[:_MESSAGE_CHARS] + "…"
+
+
+_MESSAGE_CHARS = 500

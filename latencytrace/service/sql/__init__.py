@@ -1,0 +1,1 @@
+"""ClickHouse's SQL: tables, ingestion and questions, the same embedded and on a cluster."""

@@ -1,0 +1,228 @@
+"""How the engine itself reads OTLP's protobuf into `span_arrivals`.
+
+From bytes to stored rows in about 4 µs a span (`tests/benchmarks/bench_ingest.py`): the
+bytes go into a table that keeps nothing, a view of it makes rows of them.
+
+An attribute's value becomes text, as the Collector writes it, and a letter for its type:
+`s` string, `b` bool, `i` int, `d` double, `y` bytes (base64), `a` array and `m` map
+(JSON), `n` none. Within JSON, what it cannot say is an object of letter and base64:
+`{"y":"…"}` bytes, `{"a":"…"}` and `{"m":"…"}` the protobuf of what is nested deeper.
+Arrays and maps of resources, events and links are that base64 alone.
+"""
+
+from pathlib import Path
+
+from latencytrace.model import SpanKind, StatusCode, semconv
+from latencytrace.service.sql.tables import ARRIVALS, DATABASE, SPAN_COLUMNS
+
+RAW = f"{DATABASE}.otlp"
+VIEW = f"{DATABASE}.otlp_into_arrivals"
+
+# OTLP's own schema is recursive, which columns cannot be: here it is cut at two levels,
+# and without the fields that are not kept.
+PROTOBUF_SCHEMA = """
+syntax = "proto3";
+message Leaf { oneof type {
+  string string_value = 1; bool bool_value = 2; int64 int_value = 3; double double_value = 4;
+  bytes array_value = 5; bytes kvlist_value = 6; bytes bytes_value = 7; } }
+message Leaves { repeated Leaf values = 1; }
+message Pair { string key = 1; Leaf value = 2; }
+message Pairs { repeated Pair values = 1; }
+message Value { oneof type {
+  string string_value = 1; bool bool_value = 2; int64 int_value = 3; double double_value = 4;
+  Leaves array_value = 5; Pairs kvlist_value = 6; bytes bytes_value = 7; } }
+message Attribute { string key = 1; Value value = 2; }
+message LeafAttribute { string key = 1; Leaf value = 2; }
+message Resource { repeated LeafAttribute attributes = 1; }
+message Scope { string name = 1; string version = 2; }
+message Event {
+  fixed64 time_unix_nano = 1; string name = 2; repeated LeafAttribute attributes = 3; }
+message Link {
+  bytes trace_id = 1; bytes span_id = 2; string trace_state = 3;
+  repeated LeafAttribute attributes = 4; }
+message Status { string message = 2; int32 code = 3; }
+message Span {
+  bytes trace_id = 1; bytes span_id = 2; string trace_state = 3; bytes parent_span_id = 4;
+  string name = 5; int32 kind = 6;
+  fixed64 start_time_unix_nano = 7; fixed64 end_time_unix_nano = 8;
+  repeated Attribute attributes = 9; repeated Event events = 11; repeated Link links = 13;
+  Status status = 15; }
+message ScopeSpans { Scope scope = 1; repeated Span spans = 2; }
+message ResourceSpans { Resource resource = 1; repeated ScopeSpans scope_spans = 2; }
+message Request { repeated ResourceSpans resource_spans = 1; }
+"""
+
+# The numbers are those of the fields in the oneof.
+_TYPE = "type Enum8('n' = 0, 's' = 1, 'b' = 2, 'i' = 3, 'd' = 4, 'a' = 5, 'm' = 6, 'y' = 7)"
+_SCALARS = f"{_TYPE}, string_value String, bool_value Bool, int_value Int64, double_value Float64"
+_LEAF = f"Tuple({_SCALARS}, array_value String, kvlist_value String, bytes_value String)"
+_VALUE = (
+    f"Tuple({_SCALARS}, array_value Tuple(values Array({_LEAF})), "
+    f"kvlist_value Tuple(values Array(Tuple(key String, value {_LEAF}))), bytes_value String)"
+)
+_ATTRIBUTES = f"attributes Array(Tuple(key String, value {_VALUE}))"
+_LEAVES = f"attributes Array(Tuple(key String, value {_LEAF}))"
+_SPAN = (
+    "Tuple(trace_id String, span_id String, trace_state String, parent_span_id String, "
+    "name String, kind Int32, start_time_unix_nano UInt64, end_time_unix_nano UInt64, "
+    f"{_ATTRIBUTES}, "
+    f"events Array(Tuple(time_unix_nano UInt64, name String, {_LEAVES})), "
+    "links Array(Tuple(trace_id String, span_id String, trace_state String, "
+    f"{_LEAVES})), "
+    "status Tuple(message String, code Int32))"
+)
+_RESOURCE_SPANS = (
+    f"Array(Tuple(resource Tuple({_LEAVES}), scope_spans Array(Tuple("
+    f"scope Tuple(name String, version String), spans Array({_SPAN})))))"
+)
+
+INSERT_FORMAT = "ProtobufSingle"  # concatenated requests are one message
+
+
+def insert_statement(schema: Path) -> str:
+    """The INSERT that takes blocks of requests.
+
+    Args:
+        schema: A file with `PROTOBUF_SCHEMA`. (Given as text, the engine would write
+            it to a folder `__cache__` wherever the process was started.)
+    """
+    name = str(schema).replace("\\", "\\\\").replace("'", "\\'")
+    return (
+        f"INSERT INTO {RAW} (resource_spans) SETTINGS "
+        f"input_format_protobuf_oneof_presence = 1, format_schema = '{name}:Request'"
+    )
+
+
+def view_definitions() -> tuple[str, ...]:
+    """Statements that make the view anew; they touch no data."""
+    return (
+        f"DROP VIEW IF EXISTS {VIEW}",
+        f"DROP TABLE IF EXISTS {RAW}",
+        f"CREATE TABLE {RAW} (resource_spans {_RESOURCE_SPANS}) ENGINE = Null",
+        f"CREATE MATERIALIZED VIEW {VIEW} TO {ARRIVALS} AS {_ROWS}",
+    )
+
+
+def _json_of_leaf(leaf: str) -> str:
+    # A float is written so that JSON's readers take it for one; so are NaN and Infinity.
+    double = (
+        f"transform(toString({leaf}.double_value), "
+        "['nan', 'inf', '-inf'], ['NaN', 'Infinity', '-Infinity'])"
+    )
+    return (
+        f"multiIf({leaf}.type = 's', toJSONString({leaf}.string_value), "
+        f"{leaf}.type = 'i', toString({leaf}.int_value), "
+        f"{leaf}.type = 'd', if(match({double}, '[^-0-9]'), {double}, concat({double}, '.0')), "
+        f"{leaf}.type = 'b', if({leaf}.bool_value, 'true', 'false'), "
+        f"{leaf}.type = 'n', 'null', "
+        f"concat('{{\"', toString({leaf}.type), '\":\"', base64Encode(concat("
+        f"{leaf}.array_value, {leaf}.kvlist_value, {leaf}.bytes_value)), '\"}}'))"
+    )
+
+
+def _text_of_scalar(value: str, others: str) -> str:
+    return (
+        f"multiIf({value}.type = 's', {value}.string_value, "
+        f"{value}.type = 'i', toString({value}.int_value), "
+        f"{value}.type = 'd', toString({value}.double_value), "
+        f"{value}.type = 'b', if({value}.bool_value, 'true', 'false'), "
+        f"{others})"
+    )
+
+
+def _map(attributes: str) -> str:
+    packed = "base64Encode(concat(v.bytes_value, v.array_value, v.kvlist_value))"
+    return (
+        f"mapFromArrays({attributes}.key, "
+        f"arrayMap(v -> {_text_of_scalar('v', packed)}, {attributes}.value))"
+    )
+
+
+def _deep_map(attributes: str) -> str:
+    items = f"arrayMap(w -> {_json_of_leaf('w')}, v.array_value.values)"
+    pairs = (
+        "arrayMap(w -> concat(toJSONString(w.key), ':', "
+        f"{_json_of_leaf('w.value')}), v.kvlist_value.values)"
+    )
+    others = (
+        f"v.type = 'a', concat('[', arrayStringConcat({items}, ','), ']'), "
+        f"v.type = 'm', concat('{{', arrayStringConcat({pairs}, ','), '}}'), "
+        "base64Encode(v.bytes_value)"
+    )
+    return (
+        f"mapFromArrays({attributes}.key, "
+        f"arrayMap(v -> {_text_of_scalar('v', others)}, {attributes}.value))"
+    )
+
+
+def _types(attributes: str) -> str:
+    letters = f"arrayStringConcat(CAST({attributes}.value.type, 'Array(String)'))"
+    return f"if(match({letters}, '[^s]'), {letters}, '')"
+
+
+def _time(nanoseconds: str) -> str:
+    """A time whose 64 bits are kept, even where they lie beyond the year 2262."""
+    return f"fromUnixTimestamp64Nano(reinterpretAsInt64({nanoseconds}))"
+
+
+def _word(words: type[SpanKind] | type[StatusCode], number: str) -> str:
+    """The name of an enum's number, the first for a number without name."""
+    names = [str(word) for word in words]
+    return f"transform({number}, {list(range(len(names)))}, {names}, '{names[0]}')"
+
+
+_COLUMNS = {
+    "Timestamp": _time("`span.start_time_unix_nano`"),
+    "TraceId": "lower(hex(`span.trace_id`))",
+    "SpanId": "lower(hex(`span.span_id`))",
+    # Some senders write a root's parent as zeros.
+    "ParentSpanId": (
+        "if(`span.parent_span_id` = unhex('0000000000000000'), '', "
+        "lower(hex(`span.parent_span_id`)))"
+    ),
+    "TraceState": "`span.trace_state`",
+    "SpanName": "`span.name`",
+    "SpanKind": _word(SpanKind, "`span.kind`"),
+    "ServiceName": (
+        f"if(resource['{semconv.SERVICE_NAME}'] = '', 'unknown_service', "
+        f"resource['{semconv.SERVICE_NAME}'])"
+    ),
+    "ResourceAttributes": "resource",
+    "ScopeName": "scope_name",
+    "ScopeVersion": "scope_version",
+    "SpanAttributes": _deep_map("`span.attributes`"),
+    "Duration": "reinterpretAsInt64(`span.end_time_unix_nano` - `span.start_time_unix_nano`)",
+    "StatusCode": _word(StatusCode, "`span.status`.code"),
+    "StatusMessage": "`span.status`.message",
+    "Events.Timestamp": f"arrayMap(time -> {_time('time')}, `span.events`.time_unix_nano)",
+    "Events.Name": "`span.events`.name",
+    "Events.Attributes": (
+        f"arrayMap(attributes -> {_map('attributes')}, `span.events`.attributes)"
+    ),
+    "Links.TraceId": "arrayMap(link -> lower(hex(link)), `span.links`.trace_id)",
+    "Links.SpanId": "arrayMap(link -> lower(hex(link)), `span.links`.span_id)",
+    "Links.TraceState": "`span.links`.trace_state",
+    "Links.Attributes": f"arrayMap(attributes -> {_map('attributes')}, `span.links`.attributes)",
+    "SpanAttributeTypes": _types("`span.attributes`"),
+    "Events.AttributeTypes": (
+        f"arrayMap(attributes -> {_types('attributes')}, `span.events`.attributes)"
+    ),
+    "Links.AttributeTypes": (
+        f"arrayMap(attributes -> {_types('attributes')}, `span.links`.attributes)"
+    ),
+    "ServiceInstance": f"resource['{semconv.SERVICE_INSTANCE_ID}']",
+    "ServiceVersion": f"resource['{semconv.SERVICE_VERSION}']",
+}
+assert _COLUMNS.keys() == SPAN_COLUMNS.keys()  # noqa: S101 - a column left out would be empty
+
+# Each level passes on only what the rows need, or whole resources would be copied per span.
+_ROWS = (
+    f"SELECT {', '.join(f'{rows} AS `{column}`' for column, rows in _COLUMNS.items())} "
+    "FROM (SELECT resource, scope_name, scope_version, untuple(one) AS span "
+    "FROM (SELECT resource, scope.scope.name AS scope_name, "
+    "scope.scope.version AS scope_version, arrayJoin(scope.spans) AS one "
+    "FROM (SELECT resource, arrayJoin(scopes) AS scope "
+    f"FROM (SELECT CAST({_map('spans.resource.attributes')}, "
+    "'Map(LowCardinality(String), String)') AS resource, spans.scope_spans AS scopes "
+    f"FROM (SELECT arrayJoin(resource_spans) AS spans FROM {RAW})))))"
+)

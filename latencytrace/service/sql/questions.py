@@ -1,0 +1,176 @@
+"""The questions about requests: their SQL, bound parameters and how answers are read."""
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+import orjson
+
+from latencytrace.model import Breakdown, Cohort, Quantiles, Stage, StageBreakdown
+from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, stage_column
+from latencytrace.service.store import Order
+
+Parameters = Mapping[str, object]
+
+SERVICES: Final = (
+    f"SELECT DISTINCT ServiceName FROM {REQUESTS} WHERE NOT Moved ORDER BY ServiceName"
+)
+ROUTES: Final = (
+    f"SELECT DISTINCT Route FROM {REQUESTS} "
+    "WHERE NOT Moved AND ({service:Nullable(String)} IS NULL "
+    "OR ServiceName = {service:Nullable(String)}) ORDER BY Route"
+)
+REVISIONS: Final = (
+    f"SELECT TraceId, SpanId, max(Revision) FROM {REQUESTS} "
+    "WHERE TraceId IN {trace_ids:Array(String)} GROUP BY TraceId, SpanId"
+)
+STARTS: Final = (  # where revised requests stand, to be voided if they moved
+    "SELECT TraceId, SpanId, reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) "
+    f"FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
+)
+UNASSEMBLED: Final = (
+    f"SELECT DISTINCT TraceId FROM {ARRIVALS} WHERE TraceId NOT IN "
+    # A request is written after its spans arrived, and those are kept for two hours.
+    f"(SELECT TraceId FROM {REQUESTS} WHERE Written >= now() - INTERVAL 3 HOUR)"
+)
+
+_LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
+_STAGE_LEVELS = (0.5, 0.95, 0.99)
+
+
+def where(cohort: Cohort) -> tuple[str, Parameters]:
+    """The condition that a request belongs to a cohort, and what it binds."""
+    wanted = {
+        "ServiceName": cohort.service,
+        "Route": cohort.route,
+        "Model": cohort.model,
+        "ServiceVersion": cohort.version,
+        "ServiceInstance": cohort.instance,
+    }
+    parameters: dict[str, object] = {
+        column: value for column, value in wanted.items() if value is not None
+    }
+    conditions = [f"{column} = {{{column}:String}}" for column in parameters]
+    if cohort.service is None:
+        conditions.append("Outermost")
+    if cohort.since_ns is not None:
+        conditions.append("Start >= fromUnixTimestamp64Nano({since:Int64})")
+        parameters["since"] = cohort.since_ns
+    if cohort.until_ns is not None:
+        conditions.append("Start < fromUnixTimestamp64Nano({until:Int64})")
+        parameters["until"] = cohort.until_ns
+    return " AND ".join(conditions) or "true", parameters
+
+
+def _counted(cohort: Cohort) -> str:
+    """Which requests of a cohort count: health routes only if they were asked for."""
+    return "NOT Health" if cohort.route is None else "true"
+
+
+def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
+    """One row with everything `breakdown_from` reads."""
+    condition, parameters = where(cohort)
+    counted = _counted(cohort)
+    levels = ", ".join(map(str, _LEVELS))
+    stage_levels = ", ".join(map(str, _STAGE_LEVELS))
+    selected = [
+        f"countIf({counted}) AS requests",
+        "count() AS all_requests",
+        f"sumIf(toFloat64(DurationNs), {counted}) AS duration",
+        f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {counted}) AS tokens_per_second",
+        (
+            "maxIntersectionsIf(toUnixTimestamp64Nano(Start), "
+            f"toUnixTimestamp64Nano(Start) + toInt64(DurationNs), {counted}) AS concurrency"
+        ),
+    ]
+    for name in ("DurationNs", "TimeToFirstTokenNs", "TimePerOutputTokenNs"):
+        selected += [
+            f"avgIf({name}, {counted}) AS {name}Mean",
+            f"quantilesExactInclusiveIf({levels})({name}, {counted}) AS {name}Quantiles",
+        ]
+    for column in map(stage_column, Stage):
+        has = f"{counted} AND {column} > 0"
+        selected += [
+            f"sumIf(toFloat64({column}), {counted}) AS {column}Sum",
+            f"countIf({has}) AS {column}Count",
+            f"quantilesExactInclusiveIf({stage_levels})({column}, {has}) AS {column}Quantiles",
+        ]
+    return f"SELECT {', '.join(selected)} FROM {REQUESTS} FINAL WHERE {condition}", parameters
+
+
+def breakdown_from(line: bytes) -> Breakdown:
+    """The breakdown from the answer to its question in the format JSONEachRow."""
+    row = cast(dict[str, object], orjson.loads(line))
+    requests = cast(int, row["requests"])
+    duration = cast(float, row["duration"])
+    stages = tuple(
+        _stage(row, stage, requests, duration)
+        for stage in Stage
+        if row[f"{stage_column(stage)}Count"]
+    )
+    attributed = sum(stage.share_ratio for stage in stages if stage.stage.explains)
+    return Breakdown(
+        requests=requests,
+        attributed_ratio=attributed if requests else None,
+        duration_ns=_quantiles(row, "DurationNs"),
+        time_to_first_token_ns=_quantiles(row, "TimeToFirstTokenNs"),
+        time_per_output_token_ns=_quantiles(row, "TimePerOutputTokenNs"),
+        output_tokens_per_second=cast(float | None, row["tokens_per_second"]),
+        stages=stages,
+        health_left_out=cast(int, row["all_requests"]) - requests,
+        reduced_detail_left_out=0,
+        max_concurrency=cast(int, row["concurrency"]) if requests else None,
+    )
+
+
+def _quantiles(row: Mapping[str, object], name: str) -> Quantiles | None:
+    mean = cast(float | None, row[f"{name}Mean"])
+    if mean is None:
+        return None
+    p50, p90, p95, p99, p999 = cast(list[float], row[f"{name}Quantiles"])
+    return Quantiles(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, p999=p999)
+
+
+def _stage(
+    row: Mapping[str, object], stage: Stage, requests: int, duration: float
+) -> StageBreakdown:
+    column = stage_column(stage)
+    total = cast(float, row[f"{column}Sum"])
+    p50, p95, p99 = cast(list[float], row[f"{column}Quantiles"])
+    return StageBreakdown(
+        stage=stage,
+        mean_ns=total / requests,
+        share_ratio=total / duration,
+        p50_ns=p50,
+        p95_ns=p95,
+        p99_ns=p99,
+        requests=cast(int, row[f"{column}Count"]),
+    )
+
+
+def requests_question(cohort: Cohort, order: Order, columns: str) -> tuple[str, Parameters]:
+    """The first `{limit:UInt32}` requests of a cohort."""
+    condition, parameters = where(cohort)
+    by = "DurationNs DESC" if order is Order.SLOWEST else "Start DESC"
+    # The few first are found by narrow columns, then read whole.
+    keys = (
+        f"SELECT toStartOfFiveMinutes(Start), TraceId, SpanId FROM {REQUESTS} FINAL "
+        f"WHERE {condition} AND {_counted(cohort)} "
+        f"ORDER BY {by}, TraceId, SpanId LIMIT {{limit:UInt32}}"
+    )
+    return (
+        (
+            f"SELECT {columns} FROM {REQUESTS} FINAL "
+            f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN ({keys}) "
+            f"ORDER BY {by}, TraceId, SpanId"
+        ),
+        parameters,
+    )
+
+
+def request_question(columns: str, *, outermost: bool) -> str:
+    """One request of `{trace_id:String}`: the outermost, or that of `{span_id:String}`."""
+    which = "Outermost" if outermost else "SpanId = {span_id:String}"
+    return (
+        f"SELECT {columns} FROM {REQUESTS} FINAL WHERE TraceId = {{trace_id:String}} AND {which} "
+        "ORDER BY Start, SpanId LIMIT 1"
+    )

@@ -1,0 +1,186 @@
+"""Spans read back from `span_arrivals` and `spans`."""
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+
+import orjson
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValueList
+
+from latencytrace.model import (
+    Attributes,
+    AttributeValue,
+    Event,
+    Link,
+    Span,
+    SpanKind,
+    StatusCode,
+)
+from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, SPANS
+
+_U64 = (1 << 64) - 1
+
+_COLUMNS = (
+    "TraceId, SpanId, ParentSpanId, SpanName, SpanKind, ServiceName, ServiceInstance, "
+    "ServiceVersion, ScopeName, toUnixTimestamp64Nano(Timestamp), Duration, StatusCode, "
+    "mapKeys(SpanAttributes), mapValues(SpanAttributes), SpanAttributeTypes, "
+    "arrayMap(time -> toUnixTimestamp64Nano(time), Events.Timestamp), Events.Name, "
+    "arrayMap(map -> (mapKeys(map), mapValues(map)), Events.Attributes), Events.AttributeTypes, "
+    "Links.TraceId, Links.SpanId, "
+    "arrayMap(map -> (mapKeys(map), mapValues(map)), Links.Attributes), Links.AttributeTypes"
+)
+
+# What came twice is one span; where the two differ, the one that lasts longer stands.
+ONCE = "ORDER BY TraceId, SpanId, Duration DESC, Timestamp LIMIT 1 BY TraceId, SpanId"
+
+_NAMES = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
+KEEP = (  # copies what arrived of the traces `{trace_ids:Array(String)}`
+    f"INSERT INTO {SPANS} ({_NAMES}) SELECT {_NAMES} FROM {ARRIVALS} "
+    f"WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
+)
+
+_Texts = list[str]
+_Maps = list[tuple[_Texts, _Texts]]
+_Row = tuple[
+    str, str, str, str, str, str, str, str, str, int, int, str, _Texts, _Texts, str,
+    list[int], _Texts, _Maps, _Texts, _Texts, _Texts, _Maps, _Texts,
+]  # fmt: skip
+
+
+def spans_of(table: str) -> str:
+    """The question for the spans of the traces `{trace_ids:Array(String)}`, each once."""
+    return f"SELECT {_COLUMNS} FROM {table} WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
+
+
+def spans_from(lines: bytes) -> Iterator[Span]:
+    """Spans from the answer to `spans_of` in the format JSONCompactEachRow."""
+    for line in lines.splitlines():
+        yield _span(cast(_Row, orjson.loads(line)))
+
+
+def _span(row: _Row) -> Span:
+    (
+        trace_id, span_id, parent_id, name, kind, service, instance, version, scope,
+        signed_start_ns, duration_ns, status, keys, values, types,
+        event_times, event_names, event_maps, event_types,
+        link_traces, link_spans, link_maps, link_types,
+    ) = row  # fmt: skip
+    start_ns = signed_start_ns & _U64  # 64 bits of OTLP, kept in a signed column
+    return Span(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=parent_id or None,
+        name=name,
+        kind=_KINDS.get(kind, SpanKind.UNSPECIFIED),
+        service=service,
+        instance=instance or None,
+        version=version or None,
+        scope=scope,
+        start_ns=start_ns,
+        # A difference beyond 63 bits has wrapped, and wraps back.
+        end_ns=(start_ns + duration_ns) & _U64,
+        status=_STATUSES.get(status, StatusCode.UNSET),
+        attributes=attributes_from(keys, values, types),
+        events=tuple(
+            Event(time_ns=time & _U64, name=event, attributes=attributes_from(*map_, letters))
+            for time, event, map_, letters in zip(
+                event_times, event_names, event_maps, event_types, strict=True
+            )
+        )
+        if event_names
+        else (),
+        links=tuple(
+            Link(trace_id=trace, span_id=span, attributes=attributes_from(*map_, letters))
+            for trace, span, map_, letters in zip(
+                link_traces, link_spans, link_maps, link_types, strict=True
+            )
+        )
+        if link_spans
+        else (),
+    )
+
+
+_KINDS: Mapping[str, SpanKind] = {str(kind): kind for kind in SpanKind}
+_STATUSES: Mapping[str, StatusCode] = {str(status): status for status in StatusCode}
+
+
+def attributes_from(keys: _Texts, values: _Texts, types: str) -> Attributes:
+    """Attributes with the types they were sent with.
+
+    Args:
+        keys: In the map's order.
+        values: Texts, one per key.
+        types: A letter per key (see `otlp_view`); empty: all are strings.
+
+    Returns:
+        Arrays as tuples, maps as JSON text.
+    """
+    if not types:
+        return dict(zip(keys, values, strict=True))
+    return {
+        key: value if letter == "s" else _READERS[letter](value)
+        for key, value, letter in zip(keys, values, types, strict=True)
+    }
+
+
+def _array(text: str) -> AttributeValue:
+    if text.startswith("["):  # no base64 does
+        return tuple(_item(item) for item in cast(list[object], json.loads(text)))
+    return _from_array(ArrayValue.FromString(b64decode(text)))
+
+
+def _map(text: str) -> AttributeValue:
+    if text.startswith("{"):
+        items = cast(dict[str, object], json.loads(text))
+        return _json({key: _item(item) for key, item in items.items()})
+    return _from_map(KeyValueList.FromString(b64decode(text)))
+
+
+def _item(item: object) -> AttributeValue:
+    """A value within a JSON text; what JSON cannot say is an object of letter and base64."""
+    if isinstance(item, dict):
+        ((letter, packed),) = item.items()
+        return _READERS[letter](packed)
+    return cast(AttributeValue, item)
+
+
+def _json(items: Mapping[str, AttributeValue]) -> str:
+    return json.dumps(items, ensure_ascii=False, separators=(",", ":"), default=_base64)
+
+
+def _base64(value: object) -> str:
+    return cast(bytes, value).hex()
+
+
+def _from_array(array: ArrayValue) -> tuple[AttributeValue, ...]:
+    return tuple(value_from(value) for value in array.values)
+
+
+def _from_map(pairs: KeyValueList) -> str:
+    return _json({pair.key: value_from(pair.value) for pair in pairs.values})
+
+
+def value_from(value: AnyValue) -> AttributeValue:
+    """The value that a protobuf AnyValue holds; a map as JSON text."""
+    match value.WhichOneof("value"):
+        case None:
+            return None
+        case "array_value":
+            return _from_array(value.array_value)
+        case "kvlist_value":
+            return _from_map(value.kvlist_value)
+        case name:
+            return cast(AttributeValue, getattr(value, name))
+
+
+_READERS: Mapping[str, Callable[[str], AttributeValue]] = {
+    "s": str,
+    "i": int,
+    "d": float,
+    "b": "true".__eq__,
+    "y": b64decode,
+    "a": _array,
+    "m": _map,
+    "n": lambda _: None,
+}

@@ -1,0 +1,142 @@
+"""The embedded store: ClickHouse's engine in this process, one folder, no server."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Self, cast
+
+import orjson
+
+from latencytrace.model import Breakdown, Cohort, Request, Span
+from latencytrace.service.chdb_engine import Engine, Readers
+from latencytrace.service.sql import otlp_view, questions, request_rows, span_rows
+from latencytrace.service.sql.tables import ARRIVALS, SPANS
+from latencytrace.service.store import Order, Revisions
+
+_SPAN_LINES = "JSONCompactEachRow"
+_LINES = "JSONEachRow"
+
+
+class ChdbStore:
+    """Implements `Store`. Make one with `open`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._inserter = engine.connect()
+        self._assembler = engine.connect()  # its reads wait for no reader's
+        self._readers = Readers(engine)
+        self._insert_otlp = otlp_view.insert_statement(engine.otlp_schema)
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """See `Store.open`."""
+        return cls(Engine.open(folder))
+
+    def insert_otlp(self, block: bytes) -> None:
+        """See `Store.insert_otlp`."""
+        self._inserter.insert(self._insert_otlp, otlp_view.INSERT_FORMAT, block)
+
+    def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """See `Store.arrived`."""
+        lines = self._assembler.query(
+            span_rows.spans_of(ARRIVALS), _SPAN_LINES, {"trace_ids": trace_ids}
+        )
+        return _by_trace(span_rows.spans_from(lines))
+
+    def revisions(self, trace_ids: Collection[str]) -> Revisions:
+        """See `Store.revisions`."""
+        rows = _rows(
+            self._assembler.query(questions.REVISIONS, _SPAN_LINES, {"trace_ids": trace_ids})
+        )
+        return {
+            (trace_id, span_id): revision
+            for trace_id, span_id, revision in cast(list[tuple[str, str, int]], rows)
+        }
+
+    def unassembled(self) -> Sequence[str]:
+        """See `Store.unassembled`."""
+        return _firsts(self._assembler.query(questions.UNASSEMBLED, _SPAN_LINES))
+
+    def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
+        """See `Store.write`."""
+        if requests:
+            rows = request_rows.rows_of(requests)
+            moved = self._moved([request for request in requests if request.revision > 1])
+            lines = rows + b"\n" + request_rows.void_rows(moved)
+            self._assembler.insert(request_rows.INSERT, request_rows.INSERT_FORMAT, lines)
+        if keep_spans_of:
+            self._assembler.query(span_rows.KEEP, _LINES, {"trace_ids": keep_spans_of})
+
+    def services(self) -> Sequence[str]:
+        """See `Store.services`."""
+        return _firsts(self._readers.query(questions.SERVICES, _SPAN_LINES))
+
+    def routes(self, service: str | None) -> Sequence[str]:
+        """See `Store.routes`."""
+        return _firsts(self._readers.query(questions.ROUTES, _SPAN_LINES, {"service": service}))
+
+    def breakdown(self, cohort: Cohort) -> Breakdown:
+        """See `Store.breakdown`."""
+        question, parameters = questions.breakdown_question(cohort)
+        return questions.breakdown_from(self._readers.query(question, _LINES, parameters))
+
+    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
+        """See `Store.requests`."""
+        question, parameters = questions.requests_question(cohort, order, request_rows.COLUMNS)
+        lines = self._readers.query(question, _LINES, {**parameters, "limit": limit})
+        return list(request_rows.requests_from(lines))
+
+    def request(self, trace_id: str, span_id: str | None) -> Request | None:
+        """See `Store.request`."""
+        lines = self._readers.query(
+            questions.request_question(request_rows.COLUMNS, outermost=span_id is None),
+            _LINES,
+            {"trace_id": trace_id} | ({} if span_id is None else {"span_id": span_id}),
+        )
+        return next(request_rows.requests_from(lines), None)
+
+    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
+        """See `Store.kept_spans`."""
+        for table in (SPANS, ARRIVALS):
+            lines = self._readers.query(
+                span_rows.spans_of(table), _SPAN_LINES, {"trace_ids": [trace_id]}
+            )
+            if lines:
+                return tuple(span_rows.spans_from(lines))
+        return ()
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._engine.close()
+
+    def _moved(self, revised: Sequence[Request]) -> list[tuple[str, str, int, int]]:
+        """Where earlier revisions stand that start at another time than these."""
+        if not revised:
+            return []
+        now = {(request.trace_id, request.span_id): request for request in revised}
+        rows = _rows(
+            self._assembler.query(
+                questions.STARTS, _SPAN_LINES, {"trace_ids": {trace_id for trace_id, _ in now}}
+            )
+        )
+        return [
+            (trace_id, span_id, start_ns, request.revision)
+            for trace_id, span_id, start_ns in cast(list[tuple[str, str, int]], rows)
+            if (request := now.get((trace_id, span_id))) and request.start_ns != start_ns
+        ]
+
+
+def _rows(lines: bytes) -> list[list[object]]:
+    return [cast(list[object], orjson.loads(line)) for line in lines.splitlines()]
+
+
+def _firsts(lines: bytes) -> list[str]:
+    return [cast(str, row[0]) for row in _rows(lines)]
+
+
+def _by_trace(spans: Iterable[Span]) -> dict[str, tuple[Span, ...]]:
+    """Spans that come in order of their trace, taken together."""
+    return {
+        trace_id: tuple(group)
+        for trace_id, group in groupby(spans, key=lambda span: span.trace_id)
+    }
