@@ -1,0 +1,32 @@
+"""Keeps one of the spans that share an id: senders retry, and some reuse ids."""
+
+from collections.abc import Iterable
+
+from latencytrace.model import Repair, RepairKind, Span
+
+
+def without_duplicates(spans: Iterable[Span]) -> tuple[dict[str, Span], list[Repair]]:
+    """One span for each span id, the same whatever the order of arrival.
+
+    Returns:
+        The spans by id, the one that ends last of each. Only differing copies are
+        a repair; the same span sent twice is none.
+    """
+    kept: dict[str, Span] = {}
+    repairs: dict[str, Repair] = {}
+    for span in spans:
+        other = kept.setdefault(span.span_id, span)
+        if other == span:
+            continue
+        kept[span.span_id] = max(other, span, key=_rank)
+        repairs[span.span_id] = Repair(
+            kind=RepairKind.DUPLICATE,
+            span_id=span.span_id,
+            detail="spans of different content share this id; the one that ends last is kept",
+        )
+    ordered = dict(sorted(kept.items()))
+    return ordered, [repairs[span_id] for span_id in sorted(repairs)]
+
+
+def _rank(span: Span) -> tuple[int, int, str, str]:
+    return (span.end_ns, span.start_ns, span.name, repr(span))
