@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from latencytrace.cli import breakdown, requests, run, trace
+from latencytrace.cli import breakdown, demo, requests, run, trace
 from latencytrace.errors import LatencytraceError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)
 app.command()(trace.trace)
+app.command()(demo.demo)
 
 
 def main() -> None:

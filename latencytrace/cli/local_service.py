@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Mapping
 from http.client import HTTPResponse
 from pathlib import Path
 from types import TracebackType
@@ -87,15 +88,29 @@ def service_is_installed() -> bool:
 
 
 class BackgroundProgram:
-    """A program of ours that runs beside us, writes to a log, and never outlives us."""
+    """A program of ours that runs beside us, writes to a log, and never outlives us.
 
-    def __init__(self, title: str, command: list[str], log: Path) -> None:
+    Args:
+        title: What messages call it.
+        command: The program and its arguments.
+        log: Where its output goes.
+        environment: Added to ours.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        command: list[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.title = title
         self.command = command
         self.log = log
+        self._environment = {**os.environ, **(environment or {})}  # noqa: TID251 - handed on, not read
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, environment: dict[str, str] | None = None) -> None:
+    def start(self) -> None:
         """Start it in a session of its own, so that Ctrl-C is ours to pass on."""
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - a program of ours
@@ -104,11 +119,16 @@ class BackgroundProgram:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=environment,
+                env=self._environment,
             )
 
-    def wait_until_answers(self, url: str, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Return once it answers at `url`.
+    def wait_until_answers(
+        self,
+        url: str,
+        timeout_s: float = READY_TIMEOUT_S,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Return once it answers at `url`; `meanwhile` is called again and again.
 
         Raises:
             ServiceUnreachableError: It ended or took too long; the message has its log.
@@ -119,6 +139,7 @@ class BackgroundProgram:
                 raise ServiceUnreachableError(self._failure("ended before it was ready"))
             if time.monotonic() > deadline_s:
                 raise ServiceUnreachableError(self._failure(f"not ready after {timeout_s:g} s"))
+            meanwhile()
             time.sleep(0.05)
 
     def last_line(self) -> str:

