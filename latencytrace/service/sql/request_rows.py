@@ -131,7 +131,8 @@ def _time_text(ns: int) -> str:
     """A time as the engine reads it without loss: it takes ten digits of seconds for that."""
     if ns < _I63:
         return f"{ns // 1_000_000_000:010}.{ns % 1_000_000_000:09}"
-    seconds, rest_ns = divmod(ns - _U64 - 1, 1_000_000_000)  # beyond 2262 columns wrap
+    # Beyond the year 2262 columns wrap; the very edge, a second wide, the engine cannot read.
+    seconds, rest_ns = divmod(max(ns - _U64 - 1, 1_000_000_000 - _I63), 1_000_000_000)
     return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}.{rest_ns:09}"
 
 

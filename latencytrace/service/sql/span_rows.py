@@ -1,7 +1,7 @@
 """Spans read back from `span_arrivals` and `spans`."""
 
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
@@ -150,7 +150,7 @@ def _json(items: Mapping[str, AttributeValue]) -> str:
 
 
 def _base64(value: object) -> str:
-    return cast(bytes, value).hex()
+    return b64encode(cast(bytes, value)).decode()
 
 
 def _from_array(array: ArrayValue) -> tuple[AttributeValue, ...]:

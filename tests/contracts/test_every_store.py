@@ -1,0 +1,492 @@
+"""What every store promises, whatever keeps it."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from latencytrace.errors import PoisonedBlockError
+from latencytrace.model import (
+    Attributes,
+    AttributeValue,
+    Breakdown,
+    Cohort,
+    Event,
+    Link,
+    Repair,
+    RepairKind,
+    Request,
+    RequestStatus,
+    Segment,
+    Span,
+    SpanKind,
+    Stage,
+    StatusCode,
+)
+from latencytrace.plugins import STORES, load_plugin, plugins
+from latencytrace.service.store import Order, Store
+from tests.otlp_messages import START_NS, key_values, message, one_span, otlp
+
+MINUTE_NS = 60 * 10**9
+
+
+@pytest.fixture(scope="module", params=[plugin.name for plugin in plugins(STORES)])
+def opened(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Store]:
+    """One store for all tests of this file: each uses traces and services of its own."""
+    store = _open(request.param, tmp_path_factory.mktemp(request.param))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(opened: Store) -> Store:
+    return opened
+
+
+def _open(name: str, folder: Path) -> Store:
+    return cast(type[Store], load_plugin(STORES, name)).open(folder)
+
+
+def trace_of(name: str) -> str:
+    """A trace id of a test's own."""
+    return name.encode().hex().ljust(32, "0")[:32]
+
+
+def one_request(  # noqa: PLR0913 - one argument per thing that a test varies
+    name: str,
+    *,
+    span_id: str = "1" * 16,
+    service: str = "",
+    route: str = "POST /chat",
+    start_ns: int = START_NS,
+    ledger: dict[Stage, int] | None = None,
+    revision: int = 1,
+    outermost: bool = True,
+    health: bool = False,
+) -> Request:
+    ledger = ledger or {Stage.DECODE: 60, Stage.UNATTRIBUTED: 40}
+    segments = []
+    position_ns = 0
+    for stage, length_ns in ledger.items():
+        segments.append(
+            Segment(
+                start_ns=position_ns,
+                end_ns=position_ns + length_ns,
+                stage=stage,
+                span_id=span_id,
+                name=f"the {stage}",
+            )
+        )
+        position_ns += length_ns
+    return Request(
+        trace_id=trace_of(name),
+        span_id=span_id,
+        outermost=outermost,
+        service=service or name,
+        instance=None,
+        route=route,
+        model=None,
+        version=None,
+        status=RequestStatus.OK,
+        start_ns=start_ns,
+        duration_ns=position_ns,
+        revision=revision,
+        health=health,
+        ledger=ledger,
+        segments=tuple(segments),
+    )
+
+
+# What arrived
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+fresh = itertools.count(1)  # one store sees all examples
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.binary(max_size=6)
+    | texts
+)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=6)
+attributes = st.dictionaries(texts, values, max_size=6)
+nanoseconds = st.integers(0, 2**64 - 1)
+span_ids = st.integers(1, 2**64 - 1).map("{:016x}".format)
+trace_ids = st.integers(1, 2**128 - 1).map("{:032x}".format)
+events = st.builds(Event, time_ns=nanoseconds, name=texts, attributes=attributes)
+links = st.builds(Link, trace_id=trace_ids, span_id=span_ids, attributes=attributes)
+spans = st.builds(
+    Span,
+    trace_id=st.just(""),
+    span_id=span_ids,
+    parent_id=st.none() | span_ids,
+    name=texts,
+    kind=st.sampled_from(SpanKind),
+    service=texts.filter(bool),
+    instance=st.none() | texts.filter(bool),
+    version=st.none() | texts.filter(bool),
+    scope=texts,
+    start_ns=nanoseconds,
+    end_ns=nanoseconds,
+    status=st.sampled_from(StatusCode),
+    attributes=attributes,
+    events=st.lists(events, max_size=2).map(tuple),
+    links=st.lists(links, max_size=2).map(tuple),
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(drawn=st.lists(spans, max_size=4))
+def test_what_otlp_encodes_comes_back_equal(store: Store, drawn: list[Span]) -> None:
+    sent = [replace(span, trace_id=f"{next(fresh):032x}") for span in drawn]
+    store.insert_otlp(otlp(*sent))
+
+    arrived = store.arrived([span.trace_id for span in sent])
+
+    # As text: True is no 1 in it, 1.0 is no 1, and -0.0 is no 0.0.
+    assert {trace: repr(spans) for trace, spans in arrived.items()} == {
+        span.trace_id: repr((span,)) for span in sent
+    }
+
+
+def test_an_empty_block_is_kept_without_complaint(store: Store) -> None:
+    store.insert_otlp(b"")
+
+
+@pytest.mark.parametrize("value", [math.nan, (math.nan, math.inf, -math.inf)], ids=str)
+def test_floats_that_are_no_numbers_come_back(store: Store, value: AttributeValue) -> None:
+    span = one_span(trace_of(str(value)), attributes={"x": value})
+    store.insert_otlp(otlp(span))
+
+    assert repr(store.arrived([span.trace_id])[span.trace_id]) == repr((span,))
+
+
+def test_maps_come_back_as_json_however_deep(store: Store) -> None:
+    trace_id = trace_of("maps")
+    request = message([one_span(trace_id)])
+    proto = request.resource_spans[0].scope_spans[0].spans[0]
+    inner: Attributes = {"ö": ("a", 1, 1.0, True, None, b"\0"), "n": 2}
+    outer = proto.attributes.add(key="map").value.kvlist_value.values
+    outer.extend(key_values(inner))
+    outer.add(key="deep").value.kvlist_value.values.extend(key_values(inner))
+    store.insert_otlp(request.SerializeToString())
+
+    (span,) = store.arrived([trace_id])[trace_id]
+
+    text = '"ö":["a",1,1.0,true,null,"AA=="],"n":2'
+    deep = "{" + text.replace('"', r"\"") + "}"
+    assert span.attributes == {"map": "{" + text + f',"deep":"{deep}"' + "}"}
+
+
+def test_a_resource_without_service_name_is_an_unknown_service(store: Store) -> None:
+    trace_id = trace_of("nameless")
+    request = message([one_span(trace_id)])
+    request.resource_spans[0].ClearField("resource")
+    store.insert_otlp(request.SerializeToString())
+
+    (span,) = store.arrived([trace_id])[trace_id]
+
+    assert (span.service, span.instance, span.version) == ("unknown_service", None, None)
+
+
+def test_a_parent_of_zeros_is_no_parent(store: Store) -> None:
+    trace_id = trace_of("zeros")
+    store.insert_otlp(otlp(one_span(trace_id, parent_id="0" * 16)))
+
+    assert store.arrived([trace_id])[trace_id][0].parent_id is None
+
+
+def test_kinds_and_statuses_without_name_are_the_unspecified_ones(store: Store) -> None:
+    trace_id = trace_of("kinds")
+    request = message([one_span(trace_id)])
+    proto = request.resource_spans[0].scope_spans[0].spans[0]
+    proto.kind, proto.status.code = 99, -7
+    store.insert_otlp(request.SerializeToString())
+
+    (span,) = store.arrived([trace_id])[trace_id]
+
+    assert (span.kind, span.status) == (SpanKind.UNSPECIFIED, StatusCode.UNSET)
+
+
+def test_requests_laid_end_to_end_are_one_block(store: Store) -> None:
+    first, second = one_span(trace_of("block 1")), one_span(trace_of("block 2"))
+    store.insert_otlp(otlp(first) + otlp(second))
+
+    arrived = store.arrived([first.trace_id, second.trace_id])
+
+    assert arrived == {first.trace_id: (first,), second.trace_id: (second,)}
+
+
+def test_a_block_sent_again_does_not_double(store: Store) -> None:
+    span = one_span(trace_of("again"))
+    store.insert_otlp(otlp(span))
+    store.insert_otlp(otlp(span, span))
+
+    assert store.arrived([span.trace_id]) == {span.trace_id: (span,)}
+
+
+def test_a_poisoned_block_is_named_and_leaves_nothing(store: Store) -> None:
+    span = one_span(trace_of("poison"))
+
+    with pytest.raises(PoisonedBlockError):
+        store.insert_otlp(otlp(span) + b"\x0a\xff\xff")
+
+    assert store.arrived([span.trace_id]) == {}
+
+
+def test_unknown_traces_have_not_arrived(store: Store) -> None:
+    assert store.arrived([trace_of("unknown")]) == {}
+    assert store.arrived([]) == {}
+
+
+# Requests
+
+
+def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
+    request = replace(
+        one_request("whole", ledger=dict.fromkeys(Stage, 2**40 + 7)),
+        service='it\'s \\ a "ünïcode"\tservice\n',
+        instance="pod-1",
+        model="llama",
+        version="",
+        status=RequestStatus.CANCELLED,
+        time_to_first_token_ns=1,
+        time_per_output_token_ns=2**63 - 1,
+        input_tokens=-1,  # whatever a sender says
+        cached_input_tokens=3,
+        output_tokens=4,
+        finish_reason="stop",
+        batch_size=5,
+        repairs=(
+            Repair(kind=RepairKind.ORPHAN, span_id="2" * 16, detail="its parent never came"),
+        ),
+    )
+    store.write([request], [])
+
+    assert store.request(request.trace_id, None) == request
+    assert store.request(request.trace_id, request.span_id) == request
+    assert list(store.requests(Cohort(service=request.service), Order.NEWEST, 9)) == [request]
+
+
+@pytest.mark.parametrize("start_ns", [0, 5_000_000_001, 2**63 - 1, 2**63 + 2**30, 2**64 - 1])
+def test_any_start_comes_back(store: Store, start_ns: int) -> None:
+    request = one_request(f"t{start_ns}", start_ns=start_ns)
+    store.write([request], [])
+
+    assert store.request(request.trace_id, None) == request
+
+
+def test_a_start_at_the_edge_of_what_columns_hold_is_kept(store: Store) -> None:
+    request = one_request("edge", start_ns=2**63)
+    store.write([request], [])
+
+    assert store.revisions([request.trace_id]) == {(request.trace_id, request.span_id): 1}
+
+
+def test_the_outermost_request_answers_for_its_trace(store: Store) -> None:
+    outer = one_request("inner", span_id="a" * 16, service="inner")
+    inner = one_request("inner", span_id="0" * 16, service="inner", outermost=False)
+    store.write([inner, outer], [])
+
+    assert store.request(outer.trace_id, None) == outer
+    assert store.request(outer.trace_id, inner.span_id) == inner
+    assert store.request(trace_of("nobody"), None) is None
+
+
+@pytest.mark.parametrize("moved_ns", [0, 7 * 24 * 60 * MINUTE_NS], ids=["in place", "moved"])
+def test_the_highest_revision_is_read(store: Store, moved_ns: int) -> None:
+    name = f"revised {moved_ns}"
+    first = one_request(name)
+    second = one_request(
+        name, revision=2, start_ns=START_NS + moved_ns, ledger={Stage.PREFILL: 50}
+    )
+    store.write([first], [])
+    store.write([second], [])
+
+    assert store.request(first.trace_id, None) == second
+    assert store.breakdown(Cohort(service=name)).requests == 1
+    assert store.revisions([first.trace_id]) == {(first.trace_id, first.span_id): 2}
+
+
+def test_requests_come_slowest_or_newest_first(store: Store) -> None:
+    slow = one_request("slow", service="order", ledger={Stage.DECODE: 900})
+    new = one_request("new", service="order", start_ns=START_NS + 60 * MINUTE_NS)
+    store.write([new, slow], [])
+
+    assert list(store.requests(Cohort(service="order"), Order.SLOWEST, 1)) == [slow]
+    assert list(store.requests(Cohort(service="order"), Order.NEWEST, 9)) == [new, slow]
+
+
+@pytest.mark.parametrize(
+    ("cohort", "found"),
+    [
+        (Cohort(service="cohort"), "abc"),
+        (Cohort(service="cohort", route="GET /a"), "a"),
+        (Cohort(service="cohort", since_ns=START_NS + 10), "bc"),
+        (Cohort(service="cohort", until_ns=START_NS + 10), "a"),
+        (Cohort(service="cohort", model="llama"), ""),
+        (Cohort(service="cohort' OR '1'='1"), ""),
+    ],
+    ids=["service", "route", "since", "until", "model", "quotes"],
+)
+def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: str) -> None:
+    store.write(
+        [
+            one_request("a", service="cohort", route="GET /a"),
+            one_request("b", service="cohort", start_ns=START_NS + 10),
+            one_request("c", service="cohort", start_ns=START_NS + 20, outermost=False),
+        ],
+        [],
+    )
+
+    requests = store.requests(cohort, Order.NEWEST, 9)
+
+    assert {request.trace_id for request in requests} == set(map(trace_of, found))
+    assert store.breakdown(cohort).requests == len(found)
+
+
+def test_services_and_routes_are_named_once_in_order(store: Store) -> None:
+    other = one_request("z1", span_id="2" * 16, route="GET /z")
+    store.write([one_request("z2"), one_request("z1"), other, replace(other, revision=2)], [])
+
+    assert [name for name in store.services() if name.startswith("z")] == ["z1", "z2"]
+    assert list(store.routes("z1")) == ["GET /z", "POST /chat"]
+    assert "GET /z" in store.routes(None)
+
+
+# The breakdown
+
+
+def breakdown_of(store: Store, *requests: Request) -> Breakdown:
+    store.write(requests, [])
+    return store.breakdown(Cohort(service=requests[0].service))
+
+
+def test_means_add_up_and_quantiles_are_over_those_that_have_the_stage(store: Store) -> None:
+    breakdown = breakdown_of(
+        store,
+        one_request("q1", service="means", ledger={Stage.DECODE: 100}),
+        one_request("q2", service="means", ledger={Stage.DECODE: 200, Stage.RUNTIME: 100}),
+    )
+
+    decode, runtime = breakdown.stages[0], breakdown.stages[1]
+    assert breakdown.duration_ns is not None
+    assert breakdown.duration_ns.mean == decode.mean_ns + runtime.mean_ns == 200
+    assert (decode.p50_ns, decode.share_ratio, decode.requests) == (150, 0.75, 2)
+    assert (runtime.mean_ns, runtime.p50_ns, runtime.requests) == (50, 100, 1)
+
+
+def test_only_stages_that_explain_count_as_attributed(store: Store) -> None:
+    explained = {Stage.DECODE: 60}
+    unexplained = {stage: 10 for stage in Stage if not stage.explains}
+
+    breakdown = breakdown_of(store, one_request("honest", ledger=explained | unexplained))
+
+    assert breakdown.attributed_ratio == pytest.approx(0.6)
+    assert sum(stage.share_ratio for stage in breakdown.stages) == pytest.approx(1)
+
+
+def test_no_request_is_unknown_rather_than_zero(store: Store) -> None:
+    assert store.breakdown(Cohort(service="nobody")) == Breakdown(
+        requests=0,
+        attributed_ratio=None,
+        duration_ns=None,
+        time_to_first_token_ns=None,
+        time_per_output_token_ns=None,
+        output_tokens_per_second=None,
+        stages=(),
+        health_left_out=0,
+        reduced_detail_left_out=0,
+        max_concurrency=None,
+    )
+
+
+def test_health_routes_are_counted_apart_unless_asked_for(store: Store) -> None:
+    health = one_request("healthy", service="health", route="GET /healthz", health=True)
+    breakdown = breakdown_of(store, one_request("ill", service="health"), health)
+
+    asked = store.breakdown(Cohort(service="health", route="GET /healthz"))
+
+    assert (breakdown.requests, breakdown.health_left_out) == (1, 1)
+    assert (asked.requests, asked.health_left_out) == (1, 0)
+
+
+def test_a_breakdown_of_all_services_counts_the_outermost_only(store: Store) -> None:
+    since_ns = START_NS + 10**15
+    outer = one_request("outermost", start_ns=since_ns)
+    inner = replace(outer, span_id="2" * 16, service="inner", outermost=False)
+    store.write([outer, inner], [])
+
+    assert store.breakdown(Cohort(since_ns=since_ns, until_ns=since_ns + 1)).requests == 1
+
+
+def test_tokens_per_second_is_the_mean_over_requests(store: Store) -> None:
+    breakdown = breakdown_of(
+        store,
+        replace(one_request("fast", service="tps"), time_per_output_token_ns=10**7),
+        replace(one_request("slower", service="tps"), time_per_output_token_ns=2 * 10**7),
+        one_request("none", service="tps"),
+    )
+
+    assert breakdown.output_tokens_per_second == pytest.approx(75)
+
+
+def test_requests_that_touch_are_not_under_way_together(store: Store) -> None:
+    breakdown = breakdown_of(
+        store,
+        *(
+            one_request(f"c{offset}", service="touch", start_ns=START_NS + offset)
+            for offset in (0, 50, 100, 150)  # of 100 ns each
+        ),
+    )
+
+    assert breakdown.max_concurrency == 2
+
+
+# Both together
+
+
+def test_spans_of_kept_traces_are_copied_once(store: Store) -> None:
+    span = one_span(trace_of("kept"))
+    store.insert_otlp(otlp(span, span))
+
+    store.write([], [span.trace_id])
+    store.write([], [span.trace_id])
+
+    assert store.kept_spans(span.trace_id) == (span,)
+    assert store.kept_spans(trace_of("not kept")) == ()
+
+
+def test_a_span_that_came_after_its_trace_was_kept_is_shown(store: Store) -> None:
+    span = one_span(trace_of("late"))
+    late = one_span(trace_of("late"), "c" * 16)
+    store.insert_otlp(otlp(span))
+    store.write([], [span.trace_id])
+    store.insert_otlp(otlp(late))
+    store.write([], [span.trace_id])
+
+    assert set(map(repr, store.kept_spans(span.trace_id))) == {repr(span), repr(late)}
+
+
+def test_traces_with_arrivals_but_no_request_are_unassembled(store: Store) -> None:
+    open_span, done = one_span(trace_of("open")), one_span(trace_of("done"))
+    store.insert_otlp(otlp(open_span, done))
+    store.write([one_request("done")], [])
+
+    unassembled = store.unassembled()
+
+    assert open_span.trace_id in unassembled
+    assert done.trace_id not in unassembled

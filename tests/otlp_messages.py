@@ -1,0 +1,117 @@
+"""OTLP trace requests made of our own spans: what a sender would encode."""
+
+from collections.abc import Iterable
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
+
+from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, StatusCode, semconv
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+SPAN = "b7ad6b7169203331"
+START_NS = 1_763_690_000_000_000_000
+
+
+def one_span(  # noqa: PLR0913 - one argument per thing that a test varies
+    trace_id: str = TRACE,
+    span_id: str = SPAN,
+    *,
+    parent_id: str | None = None,
+    name: str = "POST /chat",
+    kind: SpanKind = SpanKind.SERVER,
+    start_ns: int = START_NS,
+    end_ns: int = START_NS + 1000,
+    attributes: Attributes | None = None,
+) -> Span:
+    return Span(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=parent_id,
+        name=name,
+        kind=kind,
+        service="rag",
+        instance="rag-1",
+        version="1.0",
+        scope="test",
+        start_ns=start_ns,
+        end_ns=end_ns,
+        attributes=attributes or {},
+    )
+
+
+def otlp(*spans: Span) -> bytes:
+    """A request with these spans, each in a resource of its own."""
+    return message(spans).SerializeToString()
+
+
+def message(spans: Iterable[Span]) -> ExportTraceServiceRequest:
+    """The same, still to be changed."""
+    return ExportTraceServiceRequest(resource_spans=map(_resource_spans, spans))
+
+
+def _resource_spans(span: Span) -> ResourceSpans:
+    resource = {
+        semconv.SERVICE_NAME: span.service,
+        semconv.SERVICE_INSTANCE_ID: span.instance,
+        semconv.SERVICE_VERSION: span.version,
+    }
+    spans = ResourceSpans()
+    spans.resource.attributes.extend(
+        key_values({key: value for key, value in resource.items() if value is not None})
+    )
+    scope = spans.scope_spans.add()
+    scope.scope.name = span.scope
+    scope.spans.append(proto_span(span))
+    return spans
+
+
+def proto_span(span: Span) -> ProtoSpan:
+    proto = ProtoSpan(
+        trace_id=bytes.fromhex(span.trace_id),
+        span_id=bytes.fromhex(span.span_id),
+        parent_span_id=bytes.fromhex(span.parent_id or ""),
+        name=span.name,
+        kind=list(SpanKind).index(span.kind),
+        start_time_unix_nano=span.start_ns,
+        end_time_unix_nano=span.end_ns,
+        attributes=key_values(span.attributes),
+    )
+    proto.status.code = list(StatusCode).index(span.status)
+    for event in span.events:
+        proto.events.add(
+            time_unix_nano=event.time_ns, name=event.name, attributes=key_values(event.attributes)
+        )
+    for link in span.links:
+        proto.links.add(
+            trace_id=bytes.fromhex(link.trace_id),
+            span_id=bytes.fromhex(link.span_id),
+            attributes=key_values(link.attributes),
+        )
+    return proto
+
+
+def key_values(attributes: Attributes) -> list[KeyValue]:
+    return [KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()]
+
+
+def any_value(value: AttributeValue) -> AnyValue:
+    encoded = AnyValue()
+    match value:
+        case None:
+            pass
+        case bool():
+            encoded.bool_value = value
+        case int():
+            encoded.int_value = value
+        case float():
+            encoded.double_value = value
+        case str():
+            encoded.string_value = value
+        case bytes():
+            encoded.bytes_value = value
+        case tuple():
+            encoded.array_value.values.extend(map(any_value, value))
+            encoded.array_value.SetInParent()
+    return encoded
