@@ -6,6 +6,8 @@ LatencytraceError
 ├── ServiceUnreachableError  no service answers, and no folder can be read either
 ├── OtlpError             a sender's bytes are not OTLP
 ├── OverloadedError       no more can be taken for now
+├── QuestionError         a question to the service cannot be understood
+├── NotFoundError         what was asked for is not there
 └── StoreError            the store cannot do what was asked
     ├── StoreInUseError   another process owns the data folder
     └── PoisonedBlockError  the engine refuses a block of OTLP bytes
@@ -34,6 +36,14 @@ class OtlpError(LatencytraceError):
 
 class OverloadedError(LatencytraceError):
     """No more can be taken for now: the sender shall try again later."""
+
+
+class QuestionError(LatencytraceError):
+    """A question to the service cannot be understood."""
+
+
+class NotFoundError(LatencytraceError):
+    """What was asked for is not there."""
 
 
 class StoreError(LatencytraceError):

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from latencytrace.cli import breakdown, demo, requests, run, trace
+from latencytrace.cli import breakdown, demo, requests, run, serve, trace
 from latencytrace.errors import LatencytraceError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
     run.run
 )
+app.command()(serve.serve)
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)
 app.command()(trace.trace)

@@ -1,0 +1,69 @@
+"""`latencytrace serve`: receive spans, divide requests, answer questions."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.errors import LatencytraceError
+from latencytrace.settings import Address, service_settings
+
+
+def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the embedded store.", show_default=False)
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Address of the API [127.0.0.1:8321].", show_default=False)
+    ] = None,
+    otlp_http: Annotated[
+        str | None,
+        typer.Option(
+            "--otlp-http",
+            help="Address of the receiver [127.0.0.1:4318].",
+            show_default=False,
+        ),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Storage engine [chdb].", show_default=False)
+    ] = None,
+    keep_spans: Annotated[
+        float | None,
+        typer.Option(
+            "--keep-spans",
+            help="Share of ordinary requests whose spans are kept [1.0].",
+            show_default=False,
+        ),
+    ] = None,
+    insecure: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--insecure", help="Listen off loopback without a token.")
+    ] = False,
+) -> None:
+    """Receive spans over OTLP, divide every request into stages, answer questions.
+
+    Every flag has an environment variable: LATENCYTRACE_DATA, _LISTEN, _OTLP_HTTP, _STORE,
+    _KEEP_SPANS. Stop it with Ctrl-C; nothing that was acknowledged is lost.
+
+    Example: latencytrace serve --data ./traces
+    """
+    if not service_is_installed():
+        raise LatencytraceError(f"the service is not installed: {EXTRA_HINT}")
+    from latencytrace.service.app import serve as run_service  # noqa: PLC0415 - an extra, and heavy
+
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    settings = service_settings(
+        folder=data,
+        listen=listen,
+        otlp_http=otlp_http,
+        store=store,
+        keep_spans_ratio=keep_spans,
+    )
+
+    def ready(api: Address, otlp: Address) -> None:
+        print(f"latencytrace takes spans at http://{otlp} and answers at http://{api}")
+        print(f"its data are in {settings.folder}")
+        print("next: latencytrace run -- COMMAND, then latencytrace breakdown", flush=True)
+
+    run_service(settings, ready, insecure=insecure)

@@ -1,0 +1,276 @@
+"""What the JSON API says: from a store's answers to its documents (DESIGN part 4).
+
+The views serve these; the command line asks for the same ones where it reads a folder.
+Durations are integer nanoseconds, absolute times decimal strings of Unix nanoseconds,
+ids lower-case hex, unknown is null.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from latencytrace.analysis.build_trace import build_traces
+from latencytrace.errors import NotFoundError, QuestionError
+from latencytrace.model import (
+    AttributeValue,
+    Breakdown,
+    Cohort,
+    Link,
+    Quantiles,
+    Request,
+    Span,
+    Stage,
+    StatusCode,
+)
+from latencytrace.service.store import Order, Store
+
+Document = dict[str, object]
+
+HOUR_NS = 3_600_000_000_000
+MAX_LIMIT = 10_000
+_UNITS_NS = {"s": 10**9, "m": 60 * 10**9, "h": HOUR_NS, "d": 24 * HOUR_NS}
+_BACK = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+_SPAN_ID = re.compile(r"[0-9a-f]{16}")
+
+
+def instant_ns(text: str, now_ns: int) -> int:
+    """Read `since` or `until`: RFC 3339, or a duration back from now such as `15m`.
+
+    Returns:
+        Nanoseconds since the Unix epoch.
+
+    Raises:
+        QuestionError: The text is neither.
+    """
+    back = _BACK.fullmatch(text.strip())
+    if back is not None:
+        return now_ns - round(float(back.group(1)) * _UNITS_NS[back.group(2)])
+    try:
+        moment = datetime.fromisoformat(text.strip().replace(" ", "+"))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise QuestionError(
+            f"{text!r} is no time: write RFC 3339 with a zone, as 2026-01-31T15:04:05Z, "
+            "or a duration back from now, as 15m"
+        )
+    return round(moment.timestamp() * 1_000_000) * 1000
+
+
+def cohort_of(parameters: Mapping[str, str | None], now_ns: int) -> Cohort:
+    """The cohort that query parameters name; without `since`, the last hour.
+
+    Raises:
+        QuestionError: A time cannot be read.
+    """
+    since, until = parameters.get("since"), parameters.get("until")
+    return Cohort(
+        service=parameters.get("service"),
+        route=parameters.get("route"),
+        model=parameters.get("model"),
+        version=parameters.get("version"),
+        instance=parameters.get("instance"),
+        since_ns=instant_ns(since, now_ns) if since else now_ns - HOUR_NS,
+        until_ns=instant_ns(until, now_ns) if until else None,
+    )
+
+
+def services(store: Store) -> Document:
+    """`GET /services`."""
+    return {
+        "services": [
+            {"service": service, "routes": list(store.routes(service))}
+            for service in store.services()
+        ]
+    }
+
+
+def breakdown(store: Store, cohort: Cohort) -> Document:
+    """`GET /breakdown`."""
+    return breakdown_document(store.breakdown(cohort))
+
+
+def requests(store: Store, cohort: Cohort, order: str, limit: int) -> Document:
+    """`GET /requests`: requests with their segments, without their spans.
+
+    Raises:
+        QuestionError: `order` or `limit` is not to be had.
+    """
+    if order not in set(Order):
+        raise QuestionError(f"order {order!r} is not known: use {' or '.join(Order)}")
+    if not 1 <= limit <= MAX_LIMIT:
+        raise QuestionError(f"limit must lie between 1 and {MAX_LIMIT}, not be {limit}")
+    found = store.requests(cohort, Order(order), limit)
+    return {"requests": [request_document(request) for request in found]}
+
+
+def request(
+    store: Store, trace_id: str, span_id: str | None, is_open: Callable[[str], bool]
+) -> Document:
+    """`GET /requests/{trace_id}`: one request with its spans.
+
+    Args:
+        store: Where it is kept.
+        trace_id: 32 hex digits.
+        span_id: Of the request; None: the outermost of its trace.
+        is_open: Whether spans of a trace have arrived that are not divided yet.
+
+    Raises:
+        QuestionError: An id is no id.
+        NotFoundError: There is none; the message says why.
+    """
+    trace_id = trace_id.lower()
+    if not _TRACE_ID.fullmatch(trace_id):
+        raise QuestionError(f"{trace_id!r} is no trace id: it has 32 hex digits")
+    if span_id is not None and not _SPAN_ID.fullmatch(span_id.lower()):
+        raise QuestionError(f"{span_id!r} is no span id: it has 16 hex digits")
+    found = store.request(trace_id, span_id.lower() if span_id else None)
+    if found is None:
+        if is_open(trace_id):
+            raise NotFoundError(
+                f"trace {trace_id} is still open: it is divided one second after it has gone "
+                "quiet, once the span of its request has arrived"
+            )
+        raise NotFoundError(f"no request has the trace id {trace_id}; it may be too old")
+    spans = store.kept_spans(trace_id)
+    tree = next(
+        (trace for trace in build_traces(spans) if trace.root.span_id == found.span_id), None
+    )
+    sent = {span.span_id: span for span in spans}
+    document = request_document(found)
+    document["spans"] = (
+        [
+            span_document(sent[span_id], tree.stages[span_id], found.start_ns)
+            for span_id in sorted(
+                tree.spans, key=lambda span_id: (sent[span_id].start_ns, span_id)
+            )
+        ]
+        if tree
+        else []
+    )
+    document["spans_kept"] = tree is not None
+    return document
+
+
+def breakdown_document(found: Breakdown) -> Document:
+    """A breakdown as its document."""
+    return {
+        "requests": found.requests,
+        "attributed_ratio": found.attributed_ratio,
+        "duration_ns": _quantiles(found.duration_ns),
+        "time_to_first_token_ns": _quantiles(found.time_to_first_token_ns),
+        "time_per_output_token_ns": _quantiles(found.time_per_output_token_ns),
+        "output_tokens_per_second": found.output_tokens_per_second,
+        "max_concurrency": found.max_concurrency,
+        "stages": [
+            {
+                "stage": row.stage.value,
+                "mean_ns": round(row.mean_ns),
+                "share_ratio": row.share_ratio,
+                "p50_ns": round(row.p50_ns),
+                "p95_ns": round(row.p95_ns),
+                "p99_ns": round(row.p99_ns),
+                "requests": row.requests,
+            }
+            for row in found.stages
+        ],
+        "left_out": {
+            "health": found.health_left_out,
+            "reduced_detail": found.reduced_detail_left_out,
+        },
+    }
+
+
+def request_document(found: Request) -> Document:
+    """A request as its document, without spans."""
+    return {
+        "trace_id": found.trace_id,
+        "span_id": found.span_id,
+        "service": found.service,
+        "instance": found.instance,
+        "route": found.route,
+        "model": found.model,
+        "version": found.version,
+        "status": found.status.value,
+        "start": str(found.start_ns),
+        "duration_ns": found.duration_ns,
+        "revision": found.revision,
+        "time_to_first_token_ns": found.time_to_first_token_ns,
+        "time_per_output_token_ns": found.time_per_output_token_ns,
+        "input_tokens": found.input_tokens,
+        "cached_input_tokens": found.cached_input_tokens,
+        "output_tokens": found.output_tokens,
+        "finish_reason": found.finish_reason,
+        "batch_size": found.batch_size,
+        "queue_depth": None,
+        "concurrency": None,
+        "retries": 0,
+        "preemptions": None,
+        "cold_start": False,
+        "ledger": {stage.value: length_ns for stage, length_ns in found.ledger.items()},
+        "segments": [
+            {
+                "start_ns": segment.start_ns,
+                "end_ns": segment.end_ns,
+                "stage": segment.stage.value,
+                "span_id": segment.span_id,
+                "name": segment.name,
+            }
+            for segment in found.segments
+        ],
+        "repairs": [
+            {"kind": repair.kind.value, "span_id": repair.span_id, "detail": repair.detail}
+            for repair in found.repairs
+        ],
+    }
+
+
+def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:
+    """A span as it was sent, its times relative to the request's start."""
+    return {
+        "span_id": span.span_id,
+        "parent_id": span.parent_id,
+        "name": span.name,
+        "stage": stage.value,
+        "service": span.service,
+        "start_ns": span.start_ns - request_start_ns,
+        "end_ns": span.end_ns - request_start_ns,
+        "status": "error" if span.status is StatusCode.ERROR else "ok",
+        "attributes": {key: _plain(value) for key, value in span.attributes.items()},
+        "links": [_link(link) for link in span.links],
+        "device": None,
+    }
+
+
+def _link(link: Link) -> Document:
+    return {
+        "trace_id": link.trace_id,
+        "span_id": link.span_id,
+        "attributes": {key: _plain(value) for key, value in link.attributes.items()},
+    }
+
+
+def _plain(value: AttributeValue) -> object:
+    """An attribute as JSON can hold it."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no word for it
+    return value
+
+
+def _quantiles(found: Quantiles | None) -> Document | None:
+    if found is None:
+        return None
+    return {
+        "mean": round(found.mean),
+        "p50": round(found.p50),
+        "p90": round(found.p90),
+        "p95": round(found.p95),
+        "p99": round(found.p99),
+        "p999": round(found.p999),
+    }

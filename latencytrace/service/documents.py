@@ -1,0 +1,150 @@
+"""The documents of the JSON API, typed for its OpenAPI description (DESIGN part 4)."""
+
+from typing_extensions import TypedDict
+
+from latencytrace.model import RequestStatus, Stage
+
+
+class QuantilesDocument(TypedDict):
+    """Mean and quantiles, integer nanoseconds."""
+
+    mean: int
+    p50: int
+    p90: int
+    p95: int
+    p99: int
+    p999: int
+
+
+class StageDocument(TypedDict):
+    """One row of a breakdown; quantiles over the `requests` that have the stage."""
+
+    stage: Stage
+    mean_ns: int
+    share_ratio: float
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    requests: int
+
+
+class LeftOutDocument(TypedDict):
+    """Requests that a breakdown does not count."""
+
+    health: int
+    reduced_detail: int
+
+
+class BreakdownDocument(TypedDict):
+    """Time per stage of a cohort; the means add up to the mean duration."""
+
+    requests: int
+    attributed_ratio: float | None
+    duration_ns: QuantilesDocument | None
+    time_to_first_token_ns: QuantilesDocument | None
+    time_per_output_token_ns: QuantilesDocument | None
+    output_tokens_per_second: float | None
+    max_concurrency: int | None
+    stages: list[StageDocument]
+    left_out: LeftOutDocument
+
+
+class SegmentDocument(TypedDict):
+    """A stretch of the critical path, relative to the request's start."""
+
+    start_ns: int
+    end_ns: int
+    stage: Stage
+    span_id: str
+    name: str
+
+
+class RepairDocument(TypedDict):
+    """What was mended in a trace."""
+
+    kind: str
+    span_id: str
+    detail: str
+
+
+class LinkDocument(TypedDict):
+    """A span that shared work, possibly of another trace."""
+
+    trace_id: str
+    span_id: str
+    attributes: dict[str, object]
+
+
+class SpanDocument(TypedDict):
+    """One timed operation as it was sent, relative to the request's start."""
+
+    span_id: str
+    parent_id: str | None
+    name: str
+    stage: Stage
+    service: str
+    start_ns: int
+    end_ns: int
+    status: str
+    attributes: dict[str, object]
+    links: list[LinkDocument]
+    device: None
+
+
+class _RequestFields(TypedDict):
+    trace_id: str
+    span_id: str
+    service: str
+    instance: str | None
+    route: str
+    model: str | None
+    version: str | None
+    status: RequestStatus
+    start: str
+    duration_ns: int
+    revision: int
+    time_to_first_token_ns: int | None
+    time_per_output_token_ns: int | None
+    input_tokens: int | None
+    cached_input_tokens: int | None
+    output_tokens: int | None
+    finish_reason: str | None
+    batch_size: int | None
+    queue_depth: int | None
+    concurrency: int | None
+    retries: int
+    preemptions: int | None
+    cold_start: bool
+    ledger: dict[Stage, int]
+    segments: list[SegmentDocument]
+    repairs: list[RepairDocument]
+
+
+class ListedRequestDocument(_RequestFields):
+    """A request in a list: its ledger sums to `duration_ns`."""
+
+
+class RequestDocument(_RequestFields):
+    """A request with its spans: its ledger sums to `duration_ns`."""
+
+    spans: list[SpanDocument]
+    spans_kept: bool
+
+
+class RequestsDocument(TypedDict):
+    """Requests of a cohort."""
+
+    requests: list[ListedRequestDocument]
+
+
+class ServiceDocument(TypedDict):
+    """One service and its routes."""
+
+    service: str
+    routes: list[str]
+
+
+class ServicesDocument(TypedDict):
+    """The services that have requests."""
+
+    services: list[ServiceDocument]

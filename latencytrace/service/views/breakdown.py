@@ -1,0 +1,23 @@
+"""`GET /api/v1/breakdown`."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from latencytrace.service import answers
+from latencytrace.service.cohort_query import cohort_query
+from latencytrace.service.documents import BreakdownDocument
+from latencytrace.service.store import Store
+
+
+def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
+    """Time per stage of a cohort."""
+    router = APIRouter(tags=["breakdown"])
+
+    @router.get("/breakdown", response_model=BreakdownDocument)
+    def breakdown(cohort: Annotated[dict[str, str | None], Depends(cohort_query)]) -> object:
+        """Time per stage of a cohort, as means, shares and quantiles."""
+        return answers.breakdown(store, answers.cohort_of(cohort, now_ns()))
+
+    return router

@@ -1,0 +1,37 @@
+"""`GET /api/v1/requests` and `/requests/{trace_id}`."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from latencytrace.service import answers
+from latencytrace.service.cohort_query import cohort_query
+from latencytrace.service.documents import RequestDocument, RequestsDocument
+from latencytrace.service.store import Order, Store
+
+
+def requests_router(
+    store: Store, now_ns: Callable[[], int], is_open: Callable[[str], bool]
+) -> APIRouter:
+    """Requests of a cohort, and one with its spans."""
+    router = APIRouter(tags=["requests"])
+
+    @router.get("/requests", response_model=RequestsDocument)
+    def requests(
+        cohort: Annotated[dict[str, str | None], Depends(cohort_query)],
+        order: Annotated[Order, Query(description="slowest or newest first")] = Order.SLOWEST,
+        limit: Annotated[int, Query(ge=1, le=answers.MAX_LIMIT)] = 20,
+    ) -> object:
+        """Requests of a cohort with their ledgers and segments, without spans."""
+        return answers.requests(store, answers.cohort_of(cohort, now_ns()), order, limit)
+
+    @router.get("/requests/{trace_id}", response_model=RequestDocument)
+    def request(
+        trace_id: str,
+        span_id: Annotated[str | None, Query(description="of an inner request")] = None,
+    ) -> object:
+        """The outermost request of a trace, or an inner one, with its spans."""
+        return answers.request(store, trace_id, span_id, is_open)
+
+    return router

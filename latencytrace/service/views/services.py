@@ -1,0 +1,19 @@
+"""`GET /api/v1/services`."""
+
+from fastapi import APIRouter
+
+from latencytrace.service import answers
+from latencytrace.service.documents import ServicesDocument
+from latencytrace.service.store import Store
+
+
+def services_router(store: Store) -> APIRouter:
+    """The services that have requests, and their routes."""
+    router = APIRouter(tags=["services"])
+
+    @router.get("/services", response_model=ServicesDocument)
+    def services() -> object:
+        """The services that have requests, and their routes."""
+        return answers.services(store)
+
+    return router
