@@ -1,0 +1,120 @@
+"""Documents of the API's shape, small enough to add up by hand."""
+
+from latencytrace.cli.documents import (
+    BreakdownDocument,
+    QuantilesDocument,
+    RequestDocument,
+    SegmentDocument,
+    SpanDocument,
+)
+
+MS = 1_000_000
+
+
+def quantiles(mean_ns: float) -> QuantilesDocument:
+    return QuantilesDocument(
+        mean=mean_ns, p50=mean_ns, p90=mean_ns, p95=mean_ns, p99=mean_ns, p999=mean_ns
+    )
+
+
+def breakdown_document(**stages_ns: int) -> BreakdownDocument:
+    whole_ns = sum(stages_ns.values())
+    return BreakdownDocument(
+        requests=4,
+        attributed_ratio=0.95,
+        duration_ns=quantiles(whole_ns),
+        time_to_first_token_ns=quantiles(20 * MS),
+        time_per_output_token_ns=quantiles(3 * MS),
+        output_tokens_per_second=333.0,
+        stages=[
+            {
+                "stage": stage,
+                "mean_ns": mean_ns,
+                "share_ratio": mean_ns / whole_ns,
+                "p50_ns": mean_ns,
+                "p95_ns": mean_ns,
+                "p99_ns": mean_ns,
+                "requests": 4,
+            }
+            for stage, mean_ns in stages_ns.items()
+        ],
+        left_out={"health": 3, "reduced_detail": 0},
+        max_concurrency=2,
+    )
+
+
+def no_requests() -> BreakdownDocument:
+    return BreakdownDocument(
+        requests=0,
+        attributed_ratio=None,
+        duration_ns=None,
+        time_to_first_token_ns=None,
+        time_per_output_token_ns=None,
+        output_tokens_per_second=None,
+        stages=[],
+        left_out={"health": 0, "reduced_detail": 0},
+        max_concurrency=None,
+    )
+
+
+def segment(span_id: str, stage: str, start_ms: int, end_ms: int) -> SegmentDocument:
+    return SegmentDocument(
+        start_ns=start_ms * MS, end_ns=end_ms * MS, stage=stage, span_id=span_id, name=stage
+    )
+
+
+def span(  # noqa: PLR0913, PLR0917 - a table of spans reads best without names
+    span_id: str, parent_id: str | None, name: str, stage: str, start_ms: int, end_ms: int
+) -> SpanDocument:
+    return SpanDocument(
+        span_id=span_id,
+        parent_id=parent_id,
+        name=name,
+        stage=stage,
+        service="rag",
+        start_ns=start_ms * MS,
+        end_ns=end_ms * MS,
+        status="ok",
+    )
+
+
+def request_document() -> RequestDocument:
+    """A server span, an embedding below it, and a decode with detokenising inside."""
+    return RequestDocument(
+        trace_id="1f3c9a" + "0" * 26,
+        span_id="aa",
+        service="rag",
+        route="POST /chat",
+        model="tiny",
+        version=None,
+        status="ok",
+        start="1763690000000000000",
+        duration_ns=100 * MS,
+        revision=1,
+        time_to_first_token_ns=30 * MS,
+        time_per_output_token_ns=7 * MS,
+        input_tokens=400,
+        output_tokens=10,
+        ledger={
+            "unattributed": 10 * MS,
+            "embed": 20 * MS,
+            "decode": 60 * MS,
+            "detokenize": 10 * MS,
+        },
+        segments=[
+            segment("aa", "unattributed", 0, 5),
+            segment("bb", "embed", 5, 25),
+            segment("cc", "decode", 25, 55),
+            segment("cc", "detokenize", 55, 60),
+            segment("cc", "decode", 60, 90),
+            segment("cc", "detokenize", 90, 95),
+            segment("aa", "unattributed", 95, 100),
+        ],
+        spans=[
+            span("aa", None, "POST /chat", "unattributed", 0, 100),
+            span("bb", "aa", "encode", "embed", 5, 25),
+            span("cc", "aa", "generate", "decode", 25, 95),
+        ],
+        spans_kept=True,
+        repairs=[{"kind": "clipped", "span_id": "cc", "detail": "ended 2 ms after its parent"}],
+    )

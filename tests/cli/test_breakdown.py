@@ -1,0 +1,75 @@
+"""The picture of a breakdown."""
+
+from rich.console import Console
+
+from latencytrace.cli.breakdown import picture
+from latencytrace.cli.documents import BreakdownDocument
+from tests.cli.documents import MS, breakdown_document, no_requests
+
+PLAIN = Console(width=100, color_system=None)
+
+
+def drawn(document: BreakdownDocument, console: Console = PLAIN) -> str:
+    with console.capture() as captured:
+        for part in picture("POST /chat", document, console):
+            console.print(part)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def test_the_picture_of_a_known_breakdown_is_exactly_this() -> None:
+    document = breakdown_document(retrieve=10 * MS, decode=85 * MS, unattributed=5 * MS)
+
+    assert (
+        drawn(document)
+        == """\
+POST /chat
+4 requests · p50 100 ms · p90 100 ms · p99 100 ms · attributed 95.0 %
+first token p50 20.0 ms p99 20.0 ms · per token p50 3.00 ms p99 3.00 ms · 333 tokens/s a request
+
+stage                                          mean   share      p50      p95      p99  requests
+retrieve      ███▎                          10.0 ms  10.0 %  10.0 ms  10.0 ms  10.0 ms         4
+decode        ████████████████████████████  85.0 ms  85.0 %  85.0 ms  85.0 ms  85.0 ms         4
+unattributed  █▋                            5.00 ms   5.0 %  5.00 ms  5.00 ms  5.00 ms         4
+The rows add up to the mean duration, 100 ms: nothing is hidden.
+Left out: 3 health or metrics requests.
+"""
+    )
+
+
+def test_rows_that_do_not_add_up_are_said_so() -> None:
+    document = breakdown_document(decode=100 * MS)
+    document["stages"][0]["mean_ns"] -= 2 * MS
+
+    assert "The rows add up to 98.0 ms, not to the mean duration of 100 ms" in drawn(document)
+
+
+def test_requests_that_never_overlapped_are_warned_about() -> None:
+    document = breakdown_document(decode=MS)
+    document["max_concurrency"] = 1
+
+    assert "Never more than one request at a time" in drawn(document)
+
+
+def test_overlapping_requests_are_not_warned_about() -> None:
+    assert "Never more" not in drawn(breakdown_document(decode=MS))
+
+
+def test_no_requests_are_an_answer_with_what_to_do() -> None:
+    assert "latencytrace run -- COMMAND" in drawn(no_requests())
+
+
+def test_a_terminal_of_eighty_columns_is_wide_enough() -> None:
+    document = breakdown_document(unattributed=123 * MS, decode=456 * MS)
+
+    lines = drawn(document, Console(width=80, color_system=None)).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+
+
+def test_colours_appear_only_on_a_terminal() -> None:
+    coloured = Console(width=100, force_terminal=True, color_system="truecolor")
+    document = breakdown_document(decode=MS)
+
+    assert "\x1b[" in drawn(document, coloured)
+    assert "\x1b[" not in drawn(document)

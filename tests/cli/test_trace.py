@@ -1,0 +1,79 @@
+"""The picture of one request."""
+
+from rich.console import Console
+
+from latencytrace.cli.documents import RequestDocument
+from latencytrace.cli.trace import ledger, picture
+from latencytrace.cli.waterfall import rows
+from tests.cli.documents import MS, request_document, span
+
+PLAIN = Console(width=88, color_system=None)
+
+
+def drawn(request: RequestDocument) -> str:
+    with PLAIN.capture() as captured:
+        for part in picture(request, PLAIN):
+            PLAIN.print(part)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def test_the_waterfall_of_a_known_request_is_exactly_this() -> None:
+    lines = drawn(request_document()).splitlines()
+
+    assert lines[5:10] == [
+        "span                   stage            took  held up  0 ──────── 50.0 ms ─── 100 ms",
+        "POST /chat             unattributed   100 ms  10.0 ms  █░░░░░░░░░░░░░░░░░░░░░░░░░░░█",
+        "├─ encode              embed         20.0 ms  20.0 ms   ███████",
+        "└─ generate            decode        70.0 ms  60.0 ms         █████████░█████████░░",
+        "      · detokenize x2  detokenize    10.0 ms  10.0 ms                 ███        ██",
+    ]
+
+
+def test_every_segment_of_the_critical_path_is_on_one_row() -> None:
+    request = request_document()
+
+    assert sum(row.path_ns for row in rows(request)) == request["duration_ns"]
+
+
+def test_the_ledger_shows_every_nanosecond_and_that_they_add_up() -> None:
+    text = drawn(request_document())
+
+    assert "60,000,000 ns" in text
+    assert "100,000,000 ns" in text
+    assert "The sum is the request's duration, exactly." in text
+
+
+def test_a_ledger_that_does_not_balance_is_said_so() -> None:
+    request = request_document()
+    request["ledger"]["decode"] -= 1
+
+    assert "this ledger does not balance" in str(ledger(request)[-1])
+
+
+def test_what_was_mended_is_listed() -> None:
+    text = drawn(request_document())
+
+    assert "1 repair of what arrived:" in text
+    assert "clipped, span cc: ended 2 ms after its parent" in text
+
+
+def test_without_its_spans_a_request_shows_its_critical_path() -> None:
+    request = request_document()
+    request["spans"] = []
+    request["spans_kept"] = False
+
+    assert "Its spans were not kept" in drawn(request)
+    assert sum(row.path_ns for row in rows(request)) == 100 * MS
+
+
+def test_spans_without_a_known_parent_are_drawn_too() -> None:
+    request = request_document()
+    request["spans"] = [*(request["spans"]), span("dd", "lost", "rerank", "rerank", 10, 20)]
+
+    assert [row.name for row in rows(request)][-1] == "rerank"
+
+
+def test_the_tree_is_drawn_in_order_of_time() -> None:
+    names = [row.name for row in rows(request_document())]
+
+    assert names == ["POST /chat", "encode", "generate", "detokenize x2"]
