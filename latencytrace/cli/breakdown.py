@@ -12,7 +12,7 @@ from latencytrace.cli.units import count, duration, share, shares
 
 BAR_SHORTEST, BAR_LONGEST = 8, 48
 COLUMNS_BUT_BAR = 72  # cells that the other columns of the table take
-ROUNDING_NS = 1.0  # means are floating-point numbers
+ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
 def breakdown(  # noqa: PLR0913 - one argument a flag
@@ -133,7 +133,7 @@ def _notes(document: BreakdownDocument) -> list[RenderableType]:
 def _sum(document: BreakdownDocument) -> str:
     total = document["duration_ns"]
     rows_ns = sum(row["mean_ns"] for row in document["stages"])
-    if total is None or abs(total["mean"] - rows_ns) <= ROUNDING_NS:
+    if total is None or abs(total["mean"] - rows_ns) <= ROUNDING_NS * len(document["stages"]):
         return f"The rows add up to the mean duration, {duration(rows_ns)}: nothing is hidden."
     return (
         f"The rows add up to {duration(rows_ns)}, not to the mean duration of "

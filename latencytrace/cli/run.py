@@ -27,7 +27,7 @@ from latencytrace.settings import agent_settings, data_folder, service_url
 
 NOT_FOUND = 127  # what shells answer for a command that does not exist
 NOT_EXECUTABLE = 126
-LAST_SPANS_S = 2.5  # an agent sends within half a second; a trace closes after one more
+LAST_SPANS_S = 0.5  # for child processes that outlive the program; it sends its own at its end
 
 
 def run(

@@ -15,7 +15,7 @@ OFF_PATH = "░"
 AXIS = "─"
 BARS_LEAST, BARS_MOST = 16, 80
 NAME_LONGEST = 44
-OTHER_COLUMNS = 42  # cells of stage, duration and share of the path, with their gaps
+OTHER_COLUMNS = 38  # cells of stage, duration and share of the path, with their gaps
 MOST_ROWS = 300
 
 Stretch = tuple[int, int]
