@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, StatusCode, semconv
@@ -73,12 +73,12 @@ def proto_span(span: Span) -> ProtoSpan:
         span_id=bytes.fromhex(span.span_id),
         parent_span_id=bytes.fromhex(span.parent_id or ""),
         name=span.name,
-        kind=list(SpanKind).index(span.kind),
+        kind=ProtoSpan.SpanKind.ValueType(list(SpanKind).index(span.kind)),
         start_time_unix_nano=span.start_ns,
         end_time_unix_nano=span.end_ns,
         attributes=key_values(span.attributes),
     )
-    proto.status.code = list(StatusCode).index(span.status)
+    proto.status.code = Status.StatusCode.ValueType(list(StatusCode).index(span.status))
     for event in span.events:
         proto.events.add(
             time_unix_nano=event.time_ns, name=event.name, attributes=key_values(event.attributes)

@@ -5,10 +5,10 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from latencytrace.errors import OtlpError, OverloadedError, PoisonedBlockError, StoreError
 from latencytrace.service.otlp import CheckedRequest, without_unknown_fields
-from latencytrace.service.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -20,9 +20,19 @@ MAX_BYTES = 256 * 1024 * 1024  # waiting and being committed, all together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
+class Waiting:
+    """A request and the sender's claim to hear what became of it."""
+
     request: CheckedRequest
     future: Future[None] = field(default_factory=Future)
+
+
+class BlockTaker(Protocol):
+    """What a committer needs of a `Store`."""
+
+    def insert_otlp(self, block: bytes) -> None:
+        """See `Store.insert_otlp`."""
+        ...
 
 
 class CommitQueue:
@@ -31,11 +41,11 @@ class CommitQueue:
     def __init__(self, *, interval_ns: int = INTERVAL_NS, max_spans: int = MAX_SPANS) -> None:
         self._interval_ns = interval_ns
         self._max_spans = max_spans
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
         self._span_count = 0
         self._last_ns: int | None = None  # when the last commit began
 
-    def add(self, waiting: _Waiting) -> None:
+    def add(self, waiting: Waiting) -> None:
         """Put a request at the end."""
         self._waiting.append(waiting)
         self._span_count += waiting.request.span_count
@@ -55,7 +65,7 @@ class CommitQueue:
         since_ns = max(now_ns - self._last_ns, 0)
         return max(self._interval_ns - since_ns, 0)
 
-    def take(self, now_ns: int) -> list[_Waiting]:
+    def take(self, now_ns: int) -> list[Waiting]:
         """Remove what goes into one commit that begins now, at least one request."""
         spans = 0
         count = 0
@@ -86,7 +96,7 @@ class Committer:
 
     def __init__(
         self,
-        store: Store,
+        store: BlockTaker,
         *,
         on_commit: OnCommit,
         now_ns: Callable[[], int],
@@ -118,7 +128,7 @@ class Committer:
             OverloadedError: Too much waits already.
             StoreError: The committer is closed.
         """
-        waiting = _Waiting(request=request)
+        waiting = Waiting(request=request)
         if not request.span_count:
             waiting.future.set_result(None)
             return waiting.future
@@ -156,7 +166,7 @@ class Committer:
         finally:
             self._abandon()
 
-    def _next(self) -> list[_Waiting]:
+    def _next(self) -> list[Waiting]:
         """Wait until a commit is due; empty: closed and nothing left."""
         with self._changed:
             while True:
@@ -174,7 +184,7 @@ class Committer:
             while left := self._queue.take(self._now_ns()):
                 _fail(left, StoreError("the service is shutting down: send the spans again"))
 
-    def _commit(self, taken: Sequence[_Waiting]) -> None:
+    def _commit(self, taken: Sequence[Waiting]) -> None:
         # A sender that hung up has cancelled its future; its spans are kept all the same.
         answered = [waiting for waiting in taken if waiting.future.set_running_or_notify_cancel()]
         try:
@@ -193,7 +203,7 @@ class Committer:
             else:
                 waiting.future.set_exception(fault)
 
-    def _insert(self, taken: Sequence[_Waiting]) -> dict[int, OtlpError]:
+    def _insert(self, taken: Sequence[Waiting]) -> dict[int, OtlpError]:
         """Insert requests as one block; halve it where the engine refuses it.
 
         Returns:
@@ -209,20 +219,17 @@ class Committer:
         return {}
 
     def _insert_reencoded(
-        self, waiting: _Waiting, error: PoisonedBlockError
+        self, waiting: Waiting, error: PoisonedBlockError
     ) -> dict[int, OtlpError]:
-        block = without_unknown_fields(waiting.request.block)
         try:
-            if block == waiting.request.block:
-                raise error
-            self._store.insert_otlp(block)
-        except PoisonedBlockError as final:
-            _log.warning("a request of %d spans is refused: %s", waiting.request.span_count, final)
-            return {id(waiting): OtlpError(f"the request cannot be read: {final}")}
+            self._store.insert_otlp(without_unknown_fields(waiting.request.block))
+        except (PoisonedBlockError, OtlpError):
+            _log.warning("a request of %d spans is refused: %s", waiting.request.span_count, error)
+            return {id(waiting): OtlpError(f"the request cannot be read: {error}")}
         return {}
 
 
-def _fail(waiting: Sequence[_Waiting], error: StoreError) -> None:
+def _fail(waiting: Sequence[Waiting], error: StoreError) -> None:
     for one in waiting:
         if not one.future.done():
             one.future.set_exception(error)

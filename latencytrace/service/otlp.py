@@ -75,12 +75,7 @@ def check(body: bytes, content_type: str | None, content_encoding: str | None) -
     plain = _decompressed(body, content_encoding)
     if media_type(content_type) == JSON:
         return _checked(message_from_json(plain), None)
-    message = ExportTraceServiceRequest()
-    try:
-        message.ParseFromString(plain)
-    except DecodeError as error:
-        raise OtlpError(f"the body is not an OTLP trace request in protobuf: {error}") from None
-    return _checked(message, plain)
+    return _checked(_message(plain), plain)
 
 
 def media_type(content_type: str | None) -> str:
@@ -96,8 +91,12 @@ def media_type(content_type: str | None) -> str:
 
 
 def without_unknown_fields(block: bytes) -> bytes:
-    """A checked block, encoded anew with nothing but the fields that OTLP defines."""
-    message = ExportTraceServiceRequest.FromString(block)
+    """A block, encoded anew with nothing but the fields that OTLP defines.
+
+    Raises:
+        OtlpError: It is no protobuf.
+    """
+    message = _message(block)
     message.DiscardUnknownFields()
     return message.SerializeToString()
 
@@ -126,6 +125,13 @@ def _answer(message: Message, content_type: str | None) -> OtlpAnswer:
     if (content_type or "").partition(";")[0].strip().lower() == JSON:
         return OtlpAnswer(body=orjson.dumps(json_format.MessageToDict(message)), content_type=JSON)
     return OtlpAnswer(body=message.SerializeToString(), content_type=PROTOBUF)
+
+
+def _message(plain: bytes) -> ExportTraceServiceRequest:
+    try:
+        return ExportTraceServiceRequest.FromString(plain)
+    except DecodeError as error:
+        raise OtlpError(f"the body is not an OTLP trace request in protobuf: {error}") from None
 
 
 def _checked(message: ExportTraceServiceRequest, plain: bytes | None) -> CheckedRequest:

@@ -10,6 +10,8 @@ from typing import cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from latencytrace.errors import PoisonedBlockError
 from latencytrace.model import (
@@ -213,7 +215,8 @@ def test_kinds_and_statuses_without_name_are_the_unspecified_ones(store: Store) 
     trace_id = trace_of("kinds")
     request = message([one_span(trace_id)])
     proto = request.resource_spans[0].scope_spans[0].spans[0]
-    proto.kind, proto.status.code = 99, -7
+    proto.kind = ProtoSpan.SpanKind.ValueType(99)
+    proto.status.code = Status.StatusCode.ValueType(-7)
     store.insert_otlp(request.SerializeToString())
 
     (span,) = store.arrived([trace_id])[trace_id]
