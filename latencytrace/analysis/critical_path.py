@@ -1,149 +1,198 @@
 """Which span, and which stage, each instant of a request belongs to."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from typing import NamedTuple
 
-from latencytrace.model import Interval, Segment, Span, Stage, Trace
+from latencytrace.model import Segment, Span, Stage, Trace
 
-_STAGE_ORDER = {stage: f"{place:02d}" for place, stage in enumerate(Stage)}
+_STAGE_ORDER = {stage: place for place, stage in enumerate(Stage)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """A child of a span, or an interval on it, that may hold some of its instants."""
+class _Stretch(NamedTuple):
+    """A stretch of time that is charged to one stage of one span."""
 
     start_ns: int
     end_ns: int
-    holder: Span | Stage
-    rank: tuple[int, int, int, str]  # the smallest of those running holds the instant
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """A stretch of the request that one span holds, to be divided among what runs in it."""
-
+    stage: Stage
     span: Span
+
+
+class _Claim(NamedTuple):
+    """An interval packed on a span, cut to the time that this span is charged for."""
+
     start_ns: int
-    end_ns: int
+    rank: tuple[int, int, int, int]  # of the claims that run, the smallest holds the instant
+    stretch: _Stretch
 
 
 def critical_path(trace: Trace) -> tuple[Segment, ...]:
     """Charge each nanosecond of a request to the span that held it up.
 
     At each instant that a span holds, the time belongs to the child that was
-    running and finished last, recursively; to the span itself only while none of
+    running and finishes last, recursively; to the span itself only while none of
     its children runs. Ties go to the later end, then the later start, then the
-    smaller span id. The intervals packed on a span win over its children.
+    smaller span id. The intervals packed on a span win over the span and all that
+    lies below it; where intervals of one span overlap, the later end, the later
+    start and the order of stages decide.
 
     Args:
         trace: Every child lies within its parent (see `analysis.build_trace`).
 
     Returns:
         Segments relative to the request's start, in order of time, without gap or
-        overlap. Their lengths add up to exactly the length of `trace.root`.
+        overlap, neighbours of one span and stage joined. Their lengths add up to
+        exactly the length of `trace.root`.
 
     Source: Zhang et al., "CRISP: Critical Path Analysis of Large-Scale
     Microservice Architectures", USENIX ATC 2022, and Jaeger's critical path.
     Unlike both we also follow a child that was still running when a later one
-    started (its time is not its parent's), and one that ends exactly when its
-    sibling starts.
+    started (its time is not its parent's), and, unlike Jaeger, one that ends
+    exactly when its sibling starts.
     """
-    root = trace.root
-    segments: list[Segment] = []
-    pending: list[_Window | Segment] = [_Window(root, root.start_ns, root.end_ns)]
-    while pending:
-        piece = pending.pop()
-        if isinstance(piece, Segment):
-            _append(segments, piece)
-        else:
-            pending.extend(reversed(list(_divided(trace, piece))))
-    return tuple(segments)
-
-
-def _divided(trace: Trace, window: _Window) -> Iterator[_Window | Segment]:
-    """What a window of a span consists of, in order of time."""
-    span, origin_ns = window.span, trace.root.start_ns
-    claims = _claims(
-        trace.children.get(span.span_id, ()), trace.intervals.get(span.span_id, ()), window
+    origin_ns = trace.root.start_ns
+    stretches, claims = _descent(trace)
+    if claims:
+        stretches = _overlaid(stretches, list(_won(claims)))
+    return tuple(
+        Segment(
+            start_ns=stretch.start_ns - origin_ns,
+            end_ns=stretch.end_ns - origin_ns,
+            stage=stretch.stage,
+            span_id=stretch.span.span_id,
+            name=stretch.span.name,
+        )
+        for stretch in _joined(stretches)
     )
-    for start_ns, end_ns, holder in _held(claims, window.start_ns, window.end_ns):
-        if isinstance(holder, Span):
-            yield _Window(holder, start_ns, end_ns)
-        else:
-            yield Segment(
-                start_ns=start_ns - origin_ns,
-                end_ns=end_ns - origin_ns,
-                stage=trace.stages[span.span_id] if holder is None else holder,
-                span_id=span.span_id,
-                name=span.name,
-            )
 
 
-def _claims(
-    children: Iterable[Span], intervals: Iterable[Interval], window: _Window
-) -> list[_Claim]:
-    claims = [
-        _Claim(
-            child.start_ns,
-            child.end_ns,
-            child,
-            (1, -child.end_ns, -child.start_ns, child.span_id),
-        )
-        for child in children
-        if child.start_ns < window.end_ns and child.end_ns > window.start_ns
+def _descent(trace: Trace) -> tuple[list[_Stretch], list[_Claim]]:
+    """The path as if there were no intervals, and the claims of the intervals on it.
+
+    A span holds one stretch at most, and holds it from its very start: what outranks it
+    ends no earlier, so what has lost an instant never gets a later one.
+    """
+    stretches: list[_Stretch] = []
+    claims: list[_Claim] = []
+    root = trace.root
+    pending: list[tuple[int, _Stretch]] = [
+        (0, _Stretch(root.start_ns, root.end_ns, trace.stages[root.span_id], root))
     ]
-    claims += [
-        _Claim(
-            interval.start_ns,
-            interval.end_ns,
-            interval.stage,
-            (0, -interval.end_ns, -interval.start_ns, _STAGE_ORDER[interval.stage]),
-        )
-        for interval in intervals
-        if interval.start_ns < window.end_ns and interval.end_ns > window.start_ns
-    ]
-    claims.sort(key=lambda claim: claim.start_ns)
-    return claims
+    while pending:
+        depth, held = pending.pop()
+        children = trace.children.get(held.span.span_id, ()) if depth >= 0 else ()
+        if depth >= 0:
+            claims.extend(_claims(trace, held, depth))
+        if not children:
+            stretches.append(held)
+            continue
+        divided = [
+            (-1, _Stretch(start_ns, end_ns, held.stage, held.span))
+            if child is None
+            else (depth + 1, _Stretch(start_ns, end_ns, trace.stages[child.span_id], child))
+            for start_ns, end_ns, child in _divided(children, held.start_ns, held.end_ns)
+        ]
+        pending.extend(reversed(divided))
+    return stretches, claims
 
 
-def _held(
-    claims: list[_Claim], start_ns: int, end_ns: int
-) -> Iterator[tuple[int, int, Span | Stage | None]]:
-    """Cut `[start_ns, end_ns)` into stretches by who holds them; None: nobody runs."""
-    running: list[tuple[tuple[int, int, int, str], int, _Claim]] = []
-    holder: _Claim | None = None
-    held_from_ns = at_ns = start_ns
-    following = 0
-    while at_ns < end_ns:
-        while following < len(claims) and claims[following].start_ns <= at_ns:
-            heappush(running, (claims[following].rank, following, claims[following]))
-            following += 1
-        while running and running[0][2].end_ns <= at_ns:
-            heappop(running)
-        next_holder = running[0][2] if running else None
-        if next_holder is not holder:
-            if at_ns > held_from_ns:
-                yield held_from_ns, at_ns, None if holder is None else holder.holder
-            holder, held_from_ns = next_holder, at_ns
-        until_ns = claims[following].start_ns if following < len(claims) else end_ns
+def _divided(
+    children: Iterable[Span], start_ns: int, end_ns: int
+) -> Iterator[tuple[int, int, Span | None]]:
+    """Cut `[start_ns, end_ns)` into stretches by the child that holds them; None: none runs."""
+    holder: Span | None = None
+    at_ns = start_ns
+    for child in sorted(children, key=lambda child: (child.start_ns, child.span_id)):
+        if child.end_ns == child.start_ns or child.start_ns >= end_ns:
+            continue
         if holder is not None:
-            until_ns = min(until_ns, holder.end_ns)
-        at_ns = min(until_ns, end_ns)
-    yield held_from_ns, end_ns, None if holder is None else holder.holder
+            if holder.end_ns > child.start_ns and not _outranks(child, holder):
+                continue
+            until_ns = min(holder.end_ns, child.start_ns)
+            if until_ns > at_ns:
+                yield at_ns, until_ns, holder
+            at_ns = until_ns
+        if child.start_ns > at_ns:
+            yield at_ns, child.start_ns, None
+        holder, at_ns = child, child.start_ns
+    if holder is not None:
+        until_ns = min(holder.end_ns, end_ns)
+        yield at_ns, until_ns, holder
+        at_ns = until_ns
+    if end_ns > at_ns:
+        yield at_ns, end_ns, None
 
 
-def _append(segments: list[Segment], segment: Segment) -> None:
-    """Add a segment at the end, joined with the one before where both are the same's."""
-    if segments:
-        last = segments[-1]
-        if last.span_id == segment.span_id and last.stage == segment.stage:
-            segments[-1] = Segment(
-                start_ns=last.start_ns,
-                end_ns=segment.end_ns,
-                stage=last.stage,
-                span_id=last.span_id,
-                name=last.name,
+def _outranks(later: Span, earlier: Span) -> bool:
+    """Whether a span wins over another; of equal ones the earlier has the smaller id."""
+    return (later.end_ns, later.start_ns) > (earlier.end_ns, earlier.start_ns)
+
+
+def _claims(trace: Trace, held: _Stretch, depth: int) -> Iterator[_Claim]:
+    for interval in trace.intervals.get(held.span.span_id, ()):
+        start_ns = max(interval.start_ns, held.start_ns)
+        end_ns = min(interval.end_ns, held.end_ns)
+        if start_ns < end_ns:
+            yield _Claim(
+                start_ns,
+                (depth, -interval.end_ns, -interval.start_ns, _STAGE_ORDER[interval.stage]),
+                _Stretch(start_ns, end_ns, interval.stage, held.span),
             )
-            return
-    segments.append(segment)
+
+
+def _won(claims: list[_Claim]) -> Iterator[_Stretch]:
+    """What the intervals get, in order of time: those of the span nearest the root win."""
+    claims.sort(key=lambda claim: claim.start_ns)
+    running: list[tuple[tuple[int, int, int, int], int, _Stretch]] = []
+    following, at_ns = 0, 0
+    while following < len(claims) or running:
+        if not running:
+            at_ns = claims[following].start_ns
+        while following < len(claims) and claims[following].start_ns <= at_ns:
+            heappush(running, (claims[following].rank, following, claims[following].stretch))
+            following += 1
+        stretch = running[0][2]
+        if stretch.end_ns <= at_ns:
+            heappop(running)
+            continue
+        until_ns = stretch.end_ns
+        if following < len(claims):
+            until_ns = min(until_ns, claims[following].start_ns)
+        yield stretch._replace(start_ns=at_ns, end_ns=until_ns)
+        at_ns = until_ns
+
+
+def _overlaid(below: Sequence[_Stretch], above: Sequence[_Stretch]) -> list[_Stretch]:
+    """The stretches below, but for the time that those above cover."""
+    overlaid = []
+    following = 0
+    for stretch in below:
+        at_ns = stretch.start_ns
+        while following < len(above) and above[following].start_ns < stretch.end_ns:
+            winner = above[following]
+            if winner.start_ns > at_ns:
+                overlaid.append(stretch._replace(start_ns=at_ns, end_ns=winner.start_ns))
+            until_ns = min(winner.end_ns, stretch.end_ns)
+            overlaid.append(
+                winner._replace(start_ns=max(winner.start_ns, at_ns), end_ns=until_ns)
+            )
+            at_ns = until_ns
+            if winner.end_ns > stretch.end_ns:
+                break  # it goes on into the next stretch
+            following += 1
+        if at_ns < stretch.end_ns:
+            overlaid.append(stretch._replace(start_ns=at_ns))
+    return overlaid
+
+
+def _joined(stretches: Iterable[_Stretch]) -> list[_Stretch]:
+    joined: list[_Stretch] = []
+    for stretch in stretches:
+        if stretch.start_ns == stretch.end_ns:
+            continue  # a request that took no time
+        last = joined[-1] if joined else None
+        if last is not None and last.span is stretch.span and last.stage is stretch.stage:
+            joined[-1] = stretch._replace(start_ns=last.start_ns)
+        else:
+            joined.append(stretch)
+    return joined
