@@ -20,6 +20,7 @@ app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_
     run.run
 )
 app.command()(serve.serve)
+app.command()(serve.serve)
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)
 app.command()(trace.trace)
