@@ -16,7 +16,7 @@ SERVICES: Final = (
 )
 ROUTES: Final = (
     f"SELECT DISTINCT Route FROM {REQUESTS} "
-    "WHERE NOT Moved AND ({service:Nullable(String)} IS NULL "
+    "WHERE NOT Moved AND NOT Health AND ({service:Nullable(String)} IS NULL "
     "OR ServiceName = {service:Nullable(String)}) ORDER BY Route"
 )
 REVISIONS: Final = (
