@@ -1,6 +1,7 @@
 """The embedded engine: who owns its folder, its connections, and what its faults mean."""
 
 import fcntl
+import logging
 import os
 import queue
 import re
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import IO, Final, Protocol, Self, cast
 
 import chdb
+import orjson
 
 from latencytrace.errors import PoisonedBlockError, StoreError, StoreInUseError
+from latencytrace.service import chdb_repair
 from latencytrace.service.sql import otlp_view
 from latencytrace.service.sql.tables import (
     DATABASE,
@@ -20,6 +23,8 @@ from latencytrace.service.sql.tables import (
     missing_columns,
     table_definitions,
 )
+
+_log = logging.getLogger(__name__)
 
 READERS: Final = 2  # at once: more would starve the writer
 READ_SECONDS: Final = 30
@@ -37,6 +42,7 @@ _UNREADABLE = frozenset(
         444,  # UNKNOWN_PROTOBUF_FORMAT
     }
 )
+_START_FAILED = "Error initializing"  # the engine prints the reason itself
 _CODE = re.compile(r"Code: (\d+)\. DB::Exception: ")
 
 
@@ -74,6 +80,7 @@ class Engine:
         except BaseException:
             engine.close()
             raise
+        engine._name_what_was_set_aside()
         return engine
 
     def connect(self, **settings: int) -> "Connection":
@@ -95,14 +102,48 @@ class Engine:
         self._lock.close()
 
     def _prepare(self) -> None:
-        connection = self.connect()
+        try:
+            connection = self.connect()
+        except StoreError as error:
+            torn = _START_FAILED in str(error)
+            aside = chdb_repair.set_definitions_aside(self._path) if torn else None
+            if aside is None:
+                raise
+            connection = self._connect_repaired(aside)
+            _log.warning("%s; its definitions were torn: made anew, the old in %s", error, aside)
         connection.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic", "Null")
         for table, definition in table_definitions():
-            connection.query(
-                f"CREATE TABLE IF NOT EXISTS {table} UUID '{UUIDS[table]}' {definition}", "Null"
-            )
+            # A table whose definition is lost still has its data under its UUID.
+            missing = connection.query(f"EXISTS TABLE {table}", "TSV").strip() == b"0"
+            found = missing and chdb_repair.has_data(self._path, UUIDS[table])
+            verb = "ATTACH TABLE" if found else "CREATE TABLE IF NOT EXISTS"
+            connection.query(f"{verb} {table} UUID '{UUIDS[table]}' {definition}", "Null")
         for statement in (*missing_columns(), *otlp_view.view_definitions()):
             connection.query(statement, "Null")
+
+    def _connect_repaired(self, aside: Path) -> "Connection":
+        try:
+            return self.connect()
+        except StoreError:
+            chdb_repair.put_back(self._path, aside)
+            raise
+
+    def _name_what_was_set_aside(self) -> None:
+        lines = self._connections[0].query(
+            "SELECT table, name, reason, path FROM system.detached_parts "
+            "WHERE database = {database:String}",
+            "JSONCompactEachRow",
+            {"database": DATABASE},
+        )
+        for line in lines.splitlines():
+            table, name, reason, path = orjson.loads(line)
+            _log.warning(
+                "a part of %s could not be read (%s) and was set aside as %s; nothing else is "
+                "missing. Delete it, or keep it for a repair by hand",
+                table,
+                reason or name,
+                path,
+            )
 
 
 class Connection:

@@ -68,11 +68,14 @@ class Store(Protocol):
         ...
 
     def breakdown(self, cohort: Cohort) -> Breakdown:
-        """Time per stage over a cohort; health routes are counted apart."""
+        """Time per stage over a cohort; health routes are counted apart.
+
+        Where the cohort names a route, that route counts, health or not.
+        """
         ...
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
-        """Requests of a cohort, each with its segments."""
+        """Requests of a cohort, each with its segments; health routes only if named."""
         ...
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
