@@ -27,7 +27,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         ),
     ] = None,
     store: Annotated[
-        str | None, typer.Option(help="Storage engine [chdb].", show_default=False)
+        str | None, typer.Option(help="Storage engine; chdb by default.", show_default=False)
     ] = None,
     keep_spans: Annotated[
         float | None,
