@@ -46,14 +46,25 @@ def breakdown(  # noqa: PLR0913 - one argument a flag
             print(json_text(reading.breakdown(source, wanted)))
             return
         console = screen()
-        for title, document in by_route(source, wanted):
-            show(console, *picture(title, document, console))
+        show(console, *pictures(source, wanted, console))
 
 
-def by_route(
+def pictures(
+    source: reading.Source, wanted: reading.Filters, console: Console
+) -> list[RenderableType]:
+    """The breakdown asked for; one of every route that has requests, where none was named."""
+    parts: list[RenderableType] = []
+    for title, document in _by_route(source, wanted):
+        parts += picture(title, document, console)
+    if "route" not in wanted:
+        left_out = _left_out(reading.breakdown(source, wanted))
+        parts += [Text(line, "dim") for line in left_out]
+    return parts
+
+
+def _by_route(
     source: reading.Source, wanted: reading.Filters
 ) -> list[tuple[str, BreakdownDocument]]:
-    """The breakdown asked for; of every route that has requests, where none was named."""
     if "route" in wanted:
         return [(wanted["route"], reading.breakdown(source, wanted))]
     documents = []

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from latencytrace.cli import breakdown, reading, trace
-from latencytrace.cli.demo_programs import start_application, start_service
+from latencytrace.cli.demo_programs import SERVICE, start_application, start_service
 from latencytrace.cli.documents import RequestDocument
 from latencytrace.cli.pictures import screen, show
 from latencytrace.cli.units import count, duration
@@ -47,7 +47,7 @@ def demo(
     *,
     once: Annotated[bool, typer.Option("--once", help="End when all is shown.")] = False,
     seconds: Annotated[float, typer.Option(min=1, help="How long to send requests.")] = 15.0,
-    rate: Annotated[float, typer.Option(min=0.1, help="Requests per second, on average.")] = 2.0,
+    rate: Annotated[float, typer.Option(min=0.1, help="Requests per second, on average.")] = 1.5,
     data: Annotated[Path | None, typer.Option(help="Keep the data in this folder.")] = None,
 ) -> None:
     """Trace an example chat application under load, and show where its time goes.
@@ -134,9 +134,9 @@ def _results(source: reading.Source, outcomes: Sequence["Outcome"], console: Con
     if not found:
         console.print("Nothing was traced: the application's requests never arrived.")
         return False
-    for title, document in breakdown.by_route(source, {}):
-        show(console, *breakdown.picture(title, document, console))
+    show(console, *breakdown.pictures(source, {"service": SERVICE}, console))
     slowest = max(found, key=lambda request: request["duration_ns"])
+    console.print()
     console.rule(Text("The slowest request", "bold"), align="left")
     show(console, "", *trace.picture(reading.request(source, slowest["trace_id"]), console))
     return _check(found, outcomes, console)
@@ -146,7 +146,7 @@ def _arrived(source: reading.Source, routes: set[str], expected: int) -> list[Re
     """The traced requests of the load, once all are there or no more come."""
     deadline_s = time.monotonic() + ARRIVAL_TIMEOUT_S
     while True:
-        listed = reading.requests(source, {}, "newest", MOST_CHECKED)
+        listed = reading.requests(source, {"service": SERVICE}, "newest", MOST_CHECKED)
         found = [request for request in listed if request["route"] in routes]
         if len(found) >= expected or time.monotonic() > deadline_s:
             return found
