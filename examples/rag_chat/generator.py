@@ -22,6 +22,7 @@ from transformers import (
     TextIteratorStreamer,
 )
 
+MODEL_NAME = "tiny-random-llama"
 VOCABULARY = 2048
 ROLE_TOKENS = ["<|system|>", "<|user|>", "<|assistant|>"]
 SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # ids 0, 1, 2
@@ -88,11 +89,13 @@ class StopWhen(StoppingCriteria):
 
 def open_generator(cache: Path) -> Generator:
     """Load the model from the cache, where the first start puts it."""
-    folder = cache / "model"
-    if not (folder / "config.json").exists():
+    folder = cache / MODEL_NAME
+    if not folder.exists():
         print("rag_chat: making the chat model (first start only)", flush=True)
-        _make_tokenizer().save_pretrained(folder)
-        _make_model().save_pretrained(folder)
+        unfinished = cache / f"{MODEL_NAME}.unfinished"
+        _make_tokenizer().save_pretrained(unfinished)
+        _make_model().save_pretrained(unfinished)
+        unfinished.rename(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     print(f"rag_chat: chat model loaded, {model.num_parameters():,} parameters", flush=True)

@@ -63,11 +63,11 @@ def library_sources() -> Iterator[Path]:
 
 
 def _cached_vectors(cache: Path) -> tuple[list[Passage], np.ndarray] | None:
-    vectors_file, passages_file = cache / "vectors.npy", cache / "passages.json"
-    if not (vectors_file.exists() and passages_file.exists()):
+    folder = cache / COLLECTION
+    if not folder.exists():
         return None
-    passages = [Passage(**passage) for passage in json.loads(passages_file.read_text("utf-8"))]
-    return passages, np.load(vectors_file)
+    listed = json.loads((folder / "passages.json").read_text("utf-8"))
+    return [Passage(**passage) for passage in listed], np.load(folder / "vectors.npy")
 
 
 def _computed_vectors(
@@ -87,10 +87,12 @@ def _computed_vectors(
 
 
 def _save(passages: list[Passage], vectors: np.ndarray, cache: Path) -> None:
-    cache.mkdir(parents=True, exist_ok=True)
-    np.save(cache / "vectors.npy", vectors)
+    unfinished = cache / f"{COLLECTION}.unfinished"
+    unfinished.mkdir(parents=True, exist_ok=True)
+    np.save(unfinished / "vectors.npy", vectors)
     listed = [{"source": passage.source, "text": passage.text} for passage in passages]
-    (cache / "passages.json").write_text(json.dumps(listed), "utf-8")
+    (unfinished / "passages.json").write_text(json.dumps(listed), "utf-8")
+    unfinished.rename(cache / COLLECTION)
 
 
 def _docstrings() -> Iterator[Passage]:
