@@ -1,44 +1,54 @@
 """From a heap of spans to one well-formed tree a request."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
+from latencytrace.analysis.is_request import is_request
+from latencytrace.analysis.purposes import with_purposes
+from latencytrace.analysis.repairs.clipping import clipped
 from latencytrace.analysis.repairs.cycles import cut_cycles
 from latencytrace.analysis.repairs.duplicates import without_duplicates
-from latencytrace.analysis.repairs.intervals import intervals_within
+from latencytrace.analysis.repairs.intervals import (
+    Intervals,
+    clipped_intervals,
+    read_intervals,
+)
 from latencytrace.analysis.repairs.negative import without_negative
 from latencytrace.analysis.repairs.orphans import adopt_orphans
-from latencytrace.analysis.repairs.outside import clipped
 from latencytrace.analysis.stage_of import stage_of
-from latencytrace.model import Interval, Repair, Span, SpanKind, Stage, Trace
+from latencytrace.model import Repair, Span, Stage, Trace
+
+# A request inside another costs its whole subtree again; a service graph is never deeper
+# than this, but what a stranger sends may be.
+MAX_NESTED_REQUESTS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Forest:
+    """All trees of one trace id, in which no child is clipped to its parent yet."""
+
+    spans: Mapping[str, Span]  # by span id, each parent before its children
+    children: Mapping[str, list[Span]]
+    stages: Mapping[str, Stage]
+    intervals: Mapping[str, Intervals]  # as they were sent
+    repairs: Mapping[str, list[Repair]]  # by span id
 
 
 def build_traces(spans: Iterable[Span]) -> tuple[Trace, ...]:
-    """Build a tree for each request of one trace.
+    """Build a tree for each request of one trace id.
 
     Args:
         spans: Any heap of spans of one trace id, in any order.
 
     Returns:
-        One `Trace` a request, in order of start: each root span, and each server span
-        whose parent belongs to another service or is not there. None, if no request
-        has arrived. Repaired, so that every child lies within its parent.
+        One `Trace` a request (see `is_request`), the outermost ones first, in order of
+        start. None, if no request has arrived. Repaired, so that every child lies
+        within its parent; an inner request is clipped by no span above it. Requests
+        inside more than `MAX_NESTED_REQUESTS` others are left to those.
     """
-    heap, duplicates = without_duplicates(spans)
-    heap, negative = without_negative(heap)
-    cut, cycles = cut_cycles(heap)
-    parents, orphans = adopt_orphans(heap, cut)
-    children: dict[str, list[str]] = defaultdict(list)
-    for span_id, parent_id in parents.items():
-        if parent_id is not None:
-            children[parent_id].append(span_id)
-    mended = [*duplicates, *negative, *cycles, *orphans]
-    stages = _stages(heap, parents, children)
-    roots = [span_id for span_id in parents if _is_request(heap, parents, span_id)]
-    traces = [
-        _request_tree(heap[root], parents[root] is None, heap, children, stages, mended)
-        for root in roots
-    ]
+    forest = _forest(spans)
+    traces = [_tree(forest, root, outermost=root.parent_id is None) for root in _requests(forest)]
     return tuple(
         sorted(
             traces,
@@ -47,74 +57,77 @@ def build_traces(spans: Iterable[Span]) -> tuple[Trace, ...]:
     )
 
 
-def _is_request(heap: Mapping[str, Span], parents: Mapping[str, str | None], span_id: str) -> bool:
-    parent_id = parents[span_id]
-    if parent_id is None:
-        return True
-    span = heap[span_id]
-    return span.kind is SpanKind.SERVER and heap[parent_id].service != span.service
+def _forest(heap: Iterable[Span]) -> _Forest:
+    """Mend what can be mended without clipping, in the order in which it must be."""
+    spans, duplicates = without_duplicates(heap)
+    spans, negative = without_negative(spans)
+    spans, intervals, unreadable = read_intervals(spans)
+    cut, cycles = cut_cycles(spans)
+    spans, orphans = adopt_orphans(spans, cut)
+    repairs = defaultdict(list)
+    for repair in (*duplicates, *negative, *unreadable, *cycles, *orphans):
+        repairs[repair.span_id].append(repair)
+    children = defaultdict(list)
+    for span in spans.values():
+        if span.parent_id is not None:
+            children[span.parent_id].append(span)
+    return _Forest(
+        spans=spans,
+        children=children,
+        stages=with_purposes(spans, {id_: stage_of(span) for id_, span in spans.items()}),
+        intervals=intervals,
+        repairs=repairs,
+    )
 
 
-def _stages(
-    heap: Mapping[str, Span],
-    parents: Mapping[str, str | None],
-    children: Mapping[str, list[str]],
-) -> dict[str, Stage]:
-    """The stage of each span by its id.
-
-    A client span whose server we cannot see is part of what it was called for: a
-    vector search made over HTTP is `retrieve`, not `network`.
-    """
-    stages = {span_id: stage_of(heap[span_id]) for span_id in parents}
-    for span_id, stage in list(stages.items()):
-        if stage is not Stage.NETWORK or heap[span_id].kind is not SpanKind.CLIENT:
-            continue
-        if any(heap[child].kind is SpanKind.SERVER for child in children.get(span_id, ())):
-            continue
-        parent_id = parents[span_id]
-        if parent_id is not None and stages[parent_id].explains:
-            stages[span_id] = stages[parent_id]
-    return stages
+def _requests(forest: _Forest) -> Iterator[Span]:
+    around: dict[str, int] = {}  # how many requests a span lies in, by span id
+    for span_id, span in forest.spans.items():
+        parent = None if span.parent_id is None else forest.spans[span.parent_id]
+        around[span_id] = 0 if parent is None else around[parent.span_id]
+        if is_request(span, parent):
+            if around[span_id] <= MAX_NESTED_REQUESTS:
+                yield span
+            around[span_id] += 1
 
 
-def _request_tree(  # noqa: PLR0913, PLR0917 - the heap and what was found out about it
-    root: Span,
-    outermost: bool,  # noqa: FBT001
-    heap: Mapping[str, Span],
-    children: Mapping[str, list[str]],
-    stages: Mapping[str, Stage],
-    mended: list[Repair],
-) -> Trace:
+def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
     """The subtree below one request, clipped from the top down."""
-    within: dict[str, Span] = {}
-    tree: dict[str, tuple[Span, ...]] = {}
-    intervals: dict[str, tuple[Interval, ...]] = {}
+    spans: dict[str, Span] = {}
+    children: dict[str, tuple[Span, ...]] = {}
+    intervals: dict[str, Intervals] = {}
     repairs: list[Repair] = []
-    pending = [root]
-    while pending:
-        span = pending.pop()
-        within[span.span_id] = span
-        found, unreadable = intervals_within(span, heap[span.span_id].start_ns)
-        if found:
-            intervals[span.span_id] = found
-        if unreadable is not None:
-            repairs.append(unreadable)
-        below = []
-        for child_id in children.get(span.span_id, ()):
-            child, repair = clipped(heap[child_id], span)
-            below.append(child)
+
+    def within(span: Span, parent: Span | None) -> Span:
+        sent = span
+        repairs.extend(forest.repairs.get(span.span_id, ()))
+        if parent is not None:
+            span, repair = clipped(span, parent)
             if repair is not None:
                 repairs.append(repair)
-        if below:
-            tree[span.span_id] = tuple(below)
-            pending.extend(below)
-    repairs += [repair for repair in mended if repair.span_id in within]
+        if span.span_id in forest.intervals:
+            span, packed = clipped_intervals(sent, span, forest.intervals[span.span_id])
+            if packed:
+                intervals[span.span_id] = packed
+        spans[span.span_id] = span
+        return span
+
+    root = within(root, None)
+    pending = [root]
+    while pending:
+        parent = pending.pop()
+        if parent.span_id not in forest.children:
+            continue
+        below = [within(child, parent) for child in forest.children[parent.span_id]]
+        below.sort(key=lambda child: (child.start_ns, child.end_ns, child.span_id))
+        children[parent.span_id] = tuple(below)
+        pending.extend(below)
     return Trace(
         root=root,
         outermost=outermost,
-        spans=within,
-        children=tree,
-        stages={span_id: stages[span_id] for span_id in within},
+        spans=spans,
+        children=children,
+        stages={span_id: forest.stages[span_id] for span_id in spans},
         intervals=intervals,
         repairs=tuple(sorted(repairs, key=lambda repair: (repair.kind, repair.span_id))),
     )

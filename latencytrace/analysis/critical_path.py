@@ -100,27 +100,28 @@ def _divided(
     children: Iterable[Span], start_ns: int, end_ns: int
 ) -> Iterator[tuple[int, int, Span | None]]:
     """Cut `[start_ns, end_ns)` into stretches by the child that holds them; None: none runs."""
-    holder: Span | None = None
+    holders = list(_holders(children, end_ns))
+    takeovers_ns = [*(holder.start_ns for holder in holders), end_ns][1:]
     at_ns = start_ns
-    for child in sorted(children, key=lambda child: (child.start_ns, child.span_id)):
-        if child.end_ns == child.start_ns or child.start_ns >= end_ns:
-            continue
-        if holder is not None:
-            if holder.end_ns > child.start_ns and not _outranks(child, holder):
-                continue
-            until_ns = min(holder.end_ns, child.start_ns)
-            if until_ns > at_ns:
-                yield at_ns, until_ns, holder
-            at_ns = until_ns
-        if child.start_ns > at_ns:
-            yield at_ns, child.start_ns, None
-        holder, at_ns = child, child.start_ns
-    if holder is not None:
-        until_ns = min(holder.end_ns, end_ns)
-        yield at_ns, until_ns, holder
-        at_ns = until_ns
+    for holder, takeover_ns in zip(holders, takeovers_ns, strict=True):
+        if holder.start_ns > at_ns:
+            yield at_ns, holder.start_ns, None
+        at_ns = min(holder.end_ns, takeover_ns)
+        if at_ns > holder.start_ns:
+            yield holder.start_ns, at_ns, holder
     if end_ns > at_ns:
         yield at_ns, end_ns, None
+
+
+def _holders(children: Iterable[Span], end_ns: int) -> Iterator[Span]:
+    """The children that take over from each other, or from nobody, before `end_ns`."""
+    holder: Span | None = None
+    for child in sorted(children, key=lambda child: (child.start_ns, child.span_id)):
+        if child.start_ns >= min(child.end_ns, end_ns):
+            continue
+        if holder is None or holder.end_ns <= child.start_ns or _outranks(child, holder):
+            holder = child
+            yield child
 
 
 def _outranks(later: Span, earlier: Span) -> bool:
@@ -173,9 +174,7 @@ def _overlaid(below: Sequence[_Stretch], above: Sequence[_Stretch]) -> list[_Str
             if winner.start_ns > at_ns:
                 overlaid.append(stretch._replace(start_ns=at_ns, end_ns=winner.start_ns))
             until_ns = min(winner.end_ns, stretch.end_ns)
-            overlaid.append(
-                winner._replace(start_ns=max(winner.start_ns, at_ns), end_ns=until_ns)
-            )
+            overlaid.append(winner._replace(start_ns=max(winner.start_ns, at_ns), end_ns=until_ns))
             at_ns = until_ns
             if winner.end_ns > stretch.end_ns:
                 break  # it goes on into the next stretch

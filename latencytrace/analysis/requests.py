@@ -5,14 +5,24 @@ from collections.abc import Iterable, Mapping
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.token_latency import token_latency
-from latencytrace.model import Request, RequestStatus, Span, StatusCode, Trace, semconv
+from latencytrace.model import (
+    AttributeValue,
+    Request,
+    RequestStatus,
+    Span,
+    SpanKind,
+    StatusCode,
+    Trace,
+    semconv,
+)
 from latencytrace.model.ledger import ledger_of
 
-_HEALTH = frozenset(
+_HEALTH_ROUTES = frozenset(
     {
-        "/health", "/healthz", "/healthcheck", "/livez", "/live", "/liveness", "/readyz",
-        "/ready", "/readiness", "/ping", "/metrics", "/v1/health", "/v2/health/live",
-        "/v2/health/ready", "/_health", "/api/health", "/status",
+        "/_health", "/api/health", "/health", "/healthcheck", "/healthz", "/live", "/liveness",
+        "/livez", "/metrics", "/ping", "/readiness", "/ready", "/readyz", "/v1/health",
+        "/v1/health/live", "/v1/health/ready", "/v2/health/live", "/v2/health/ready",
+        "/grpc.health.v1.health/check", "grpc.health.v1.health/check",
     }
 )  # fmt: skip
 _STATUSES = {
@@ -55,7 +65,7 @@ def _request(trace: Trace, revision: int) -> Request:
         service=root.service,
         instance=root.instance,
         route=_route(root),
-        model=_text(trace, (semconv.GEN_AI_RESPONSE_MODEL, semconv.GEN_AI_REQUEST_MODEL)),
+        model=tokens.model,
         version=root.version,
         status=_status(root),
         start_ns=root.start_ns,
@@ -66,8 +76,8 @@ def _request(trace: Trace, revision: int) -> Request:
         input_tokens=tokens.input_tokens,
         cached_input_tokens=tokens.cached_input_tokens,
         output_tokens=tokens.output_tokens,
-        finish_reason=_text(trace, (semconv.GEN_AI_RESPONSE_FINISH_REASONS,)),
-        batch_size=None,
+        finish_reason=tokens.finish_reason,
+        batch_size=tokens.batch_size,
         health=_is_health(root),
         ledger=ledger_of(segments),
         segments=segments,
@@ -78,42 +88,35 @@ def _request(trace: Trace, revision: int) -> Request:
 def _route(root: Span) -> str:
     """`POST /chat` from the template of the route; else the span's own name."""
     route = root.attributes.get(semconv.HTTP_ROUTE)
-    method = root.attributes.get(semconv.HTTP_REQUEST_METHOD) or root.attributes.get(
-        semconv.HTTP_METHOD_OLD
-    )
+    method = _either(root, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD)
     return f"{method!s} {route!s}" if route and method else root.name
 
 
 def _is_health(root: Span) -> bool:
-    path = root.attributes.get(semconv.HTTP_ROUTE) or root.attributes.get(semconv.URL_PATH)
-    return str(path or "").rstrip("/").lower() in _HEALTH
+    if root.kind is not SpanKind.SERVER:
+        return False
+    path = root.attributes.get(semconv.HTTP_ROUTE) or _either(
+        root, semconv.URL_PATH, semconv.HTTP_TARGET_OLD
+    )
+    path, _, _ = str(path or root.name).partition("?")
+    return path.rstrip("/").lower() in _HEALTH_ROUTES
 
 
 def _status(root: Span) -> RequestStatus:
-    attributes = root.attributes
-    if attributes.get(semconv.CANCELLED) is True:
+    if root.attributes.get(semconv.CANCELLED) is True:
         return RequestStatus.CANCELLED
-    code = attributes.get(semconv.HTTP_RESPONSE_STATUS_CODE) or attributes.get(
-        semconv.HTTP_STATUS_CODE_OLD
-    )
-    if isinstance(code, int) and code in _STATUSES:
+    code = _either(root, semconv.HTTP_RESPONSE_STATUS_CODE, semconv.HTTP_STATUS_CODE_OLD)
+    if not isinstance(code, int):
+        code = 0
+    if code in _STATUSES:
         return _STATUSES[code]
-    if "timeout" in str(attributes.get(semconv.ERROR_TYPE, "")).lower():
+    if "timeout" in str(root.attributes.get(semconv.ERROR_TYPE, "")).lower():
         return RequestStatus.TIMEOUT
-    failed = isinstance(code, int) and code >= _FIRST_SERVER_ERROR
-    if failed or root.status is StatusCode.ERROR:
+    if code >= _FIRST_SERVER_ERROR or root.status is StatusCode.ERROR:
         return RequestStatus.ERROR
     return RequestStatus.OK
 
 
-def _text(trace: Trace, keys: tuple[str, ...]) -> str | None:
-    """The first of these attributes on the spans of a request, the earliest span first."""
-    spans = sorted(trace.spans.values(), key=lambda span: (span.start_ns, span.span_id))
-    for key in keys:
-        for span in spans:
-            value = span.attributes.get(key)
-            if isinstance(value, tuple):
-                value = value[0] if value else None
-            if value:
-                return str(value)
-    return None
+def _either(span: Span, key: str, old_key: str) -> AttributeValue:
+    value = span.attributes.get(key)
+    return span.attributes.get(old_key) if value is None else value

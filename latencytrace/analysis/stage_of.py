@@ -1,20 +1,55 @@
 """The tables that find the stage of any span, whoever sent it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from latencytrace.analysis.is_request import ENTRY_KINDS
 from latencytrace.model import Span, SpanKind, Stage, semconv
 
-_BY_NAME = {stage.value: stage for stage in Stage}
+_OURS = {stage.value: stage for stage in Stage}
 
-_OPERATIONS = {  # gen_ai.operation.name
-    "chat": Stage.REMOTE_MODEL,
-    "text_completion": Stage.REMOTE_MODEL,
-    "generate_content": Stage.REMOTE_MODEL,
-    "embeddings": Stage.EMBED,
-    "retrieval": Stage.RETRIEVE,
-    "execute_tool": Stage.TOOL,
-}
+# Tables by attribute, the first that knows its value wins. Framework spans (an agent's
+# loop, a chain) explain nothing: what only they cover is unattributed.
+_BY_ATTRIBUTE: tuple[tuple[str, Mapping[str, Stage]], ...] = (
+    (
+        semconv.GEN_AI_OPERATION_NAME,
+        {
+            "chat": Stage.REMOTE_MODEL,
+            "text_completion": Stage.REMOTE_MODEL,
+            "generate_content": Stage.REMOTE_MODEL,
+            "embeddings": Stage.EMBED,
+            "retrieval": Stage.RETRIEVE,
+            "execute_tool": Stage.TOOL,
+            "invoke_agent": Stage.UNATTRIBUTED,
+            "create_agent": Stage.UNATTRIBUTED,
+            "invoke_workflow": Stage.UNATTRIBUTED,
+            "plan": Stage.UNATTRIBUTED,
+        },
+    ),
+    (
+        semconv.OPENINFERENCE_SPAN_KIND,
+        {
+            "LLM": Stage.REMOTE_MODEL,
+            "EMBEDDING": Stage.EMBED,
+            "RETRIEVER": Stage.RETRIEVE,
+            "RERANKER": Stage.RERANK,
+            "TOOL": Stage.TOOL,
+            "GUARDRAIL": Stage.GUARDRAIL,
+            "CHAIN": Stage.UNATTRIBUTED,
+            "AGENT": Stage.UNATTRIBUTED,
+        },
+    ),
+    (
+        semconv.TRACELOOP_SPAN_KIND,
+        {
+            "tool": Stage.TOOL,
+            "workflow": Stage.UNATTRIBUTED,
+            "task": Stage.UNATTRIBUTED,
+            "agent": Stage.UNATTRIBUTED,
+        },
+    ),
+)
 
+_DATABASE_SYSTEMS = (semconv.DB_SYSTEM_NAME, semconv.DB_SYSTEM_OLD)
 _VECTOR_DATABASES = frozenset(
     {
         "chroma", "chromadb", "faiss", "hnswlib", "lancedb", "marqo", "milvus", "pgvector",
@@ -22,15 +57,29 @@ _VECTOR_DATABASES = frozenset(
     }
 )  # fmt: skip
 
+_CALLS = (
+    semconv.HTTP_REQUEST_METHOD,
+    semconv.HTTP_METHOD_OLD,
+    semconv.RPC_SYSTEM_NAME,
+    semconv.RPC_SYSTEM_OLD,
+)
+
+_ASGI_MESSAGES = {  # how contrib's ASGI middleware ends the names of its spans, one a message
+    " http send": Stage.RESPOND,
+    " http receive": Stage.NETWORK,
+    " websocket send": Stage.RESPOND,
+    " websocket receive": Stage.NETWORK,
+}
+
 _FRAMEWORK_SCOPES = ("fastapi", "starlette", "opentelemetry.instrumentation.asgi")
-_FRAMEWORK_KINDS = frozenset({"CHAIN", "AGENT", "workflow", "task"})  # OpenInference, Traceloop
 
 
 def stage_of(span: Span) -> Stage:
     """The stage that a span's own time belongs to.
 
     Our attribute comes first, then the semantic conventions, old names and new ones.
-    Framework spans (server, endpoint, chain) have none: UNATTRIBUTED.
+    Framework spans (server, endpoint, chain, a root that names no stage) have none:
+    UNATTRIBUTED. OTHER is what no table knows.
     """
     for rule in _RULES:
         stage = rule(span)
@@ -39,59 +88,57 @@ def stage_of(span: Span) -> Stage:
     return Stage.OTHER
 
 
-def _named(span: Span) -> Stage | None:
+def _ours(span: Span) -> Stage | None:
     name = span.attributes.get(semconv.STAGE)
-    return _BY_NAME.get(name) if isinstance(name, str) else None
+    return _OURS.get(name) if isinstance(name, str) else None
 
 
-def _generative(span: Span) -> Stage | None:
-    operation = span.attributes.get(semconv.GEN_AI_OPERATION_NAME)
-    return _OPERATIONS.get(operation) if isinstance(operation, str) else None
+def _entry(span: Span) -> Stage | None:
+    return Stage.UNATTRIBUTED if span.kind in ENTRY_KINDS else None
+
+
+def _by_attribute(span: Span) -> Stage | None:
+    for key, table in _BY_ATTRIBUTE:
+        value = span.attributes.get(key)
+        if isinstance(value, str) and value in table:
+            return table[value]
+    return None
 
 
 def _database(span: Span) -> Stage | None:
-    attributes = span.attributes
-    system = attributes.get(semconv.DB_SYSTEM_NAME) or attributes.get(semconv.DB_SYSTEM_OLD)
-    if system is None:
-        return None
-    return Stage.RETRIEVE if str(system).lower() in _VECTOR_DATABASES else Stage.DATABASE
-
-
-def _client(span: Span) -> Stage | None:
-    if span.kind is not SpanKind.CLIENT:
-        return None
-    calls = (
-        semconv.HTTP_REQUEST_METHOD,
-        semconv.HTTP_METHOD_OLD,
-        semconv.RPC_SYSTEM_NAME,
-        semconv.RPC_SYSTEM_OLD,
-    )
-    return Stage.NETWORK if any(key in span.attributes for key in calls) else None
+    for key in _DATABASE_SYSTEMS:
+        system = span.attributes.get(key)
+        if isinstance(system, str):
+            is_vector = system.lower() in _VECTOR_DATABASES
+            return Stage.RETRIEVE if is_vector else Stage.DATABASE
+    return None
 
 
 def _asgi_message(span: Span) -> Stage | None:
-    if span.name.endswith(" http send"):  # one a chunk, of contrib's ASGI middleware
-        return Stage.RESPOND
-    return Stage.NETWORK if span.name.endswith(" http receive") else None
+    if span.kind is SpanKind.INTERNAL:
+        for ending, stage in _ASGI_MESSAGES.items():
+            if span.name.endswith(ending):
+                return stage
+    return None
+
+
+def _call(span: Span) -> Stage | None:
+    if span.kind is SpanKind.CLIENT and any(key in span.attributes for key in _CALLS):
+        return Stage.NETWORK
+    return None
 
 
 def _framework(span: Span) -> Stage | None:
-    attributes = span.attributes
-    kinds = {attributes.get("openinference.span.kind"), attributes.get("traceloop.span.kind")}
-    is_framework = (
-        span.parent_id is None
-        or span.kind in {SpanKind.SERVER, SpanKind.CONSUMER}
-        or span.scope.startswith(_FRAMEWORK_SCOPES)
-        or not kinds.isdisjoint(_FRAMEWORK_KINDS)
-    )
+    is_framework = span.parent_id is None or span.scope.startswith(_FRAMEWORK_SCOPES)
     return Stage.UNATTRIBUTED if is_framework else None
 
 
 _RULES: tuple[Callable[[Span], Stage | None], ...] = (
-    _named,
-    _generative,
+    _ours,
+    _entry,
+    _by_attribute,
     _database,
     _asgi_message,
-    _client,
+    _call,
     _framework,
 )

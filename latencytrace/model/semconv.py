@@ -15,6 +15,7 @@ HTTP_RESPONSE_STATUS_CODE = "http.response.status_code"
 HTTP_ROUTE = "http.route"
 HTTP_METHOD_OLD = "http.method"
 HTTP_STATUS_CODE_OLD = "http.status_code"
+HTTP_TARGET_OLD = "http.target"  # path and query
 URL_PATH = "url.path"
 URL_SCHEME = "url.scheme"
 SERVER_ADDRESS = "server.address"
@@ -48,6 +49,14 @@ GEN_AI_USAGE_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 GEN_AI_USAGE_CACHED_INPUT_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 GEN_AI_USAGE_INPUT_TOKENS_OLD = "gen_ai.usage.prompt_tokens"
 GEN_AI_USAGE_OUTPUT_TOKENS_OLD = "gen_ai.usage.completion_tokens"
+
+# Other conventions for generative AI
+OPENINFERENCE_SPAN_KIND = "openinference.span.kind"
+OPENINFERENCE_MODEL = "llm.model_name"
+OPENINFERENCE_INPUT_TOKENS = "llm.token_count.prompt"
+OPENINFERENCE_OUTPUT_TOKENS = "llm.token_count.completion"
+OPENINFERENCE_CACHED_INPUT_TOKENS = "llm.token_count.prompt_details.cache_read"
+TRACELOOP_SPAN_KIND = "traceloop.span.kind"
 
 # Exceptions (span events)
 EXCEPTION_EVENT = "exception"

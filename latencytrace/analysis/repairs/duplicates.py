@@ -9,8 +9,8 @@ def without_duplicates(spans: Iterable[Span]) -> tuple[dict[str, Span], list[Rep
     """One span for each span id, the same whatever the order of arrival.
 
     Returns:
-        The spans by id, the one that ends last of each. Only differing copies are
-        a repair; the same span sent twice is none.
+        The spans by id, in the order of ids: of differing copies the one that ends
+        last. Only differing copies are a repair; a span sent twice is none.
     """
     kept: dict[str, Span] = {}
     repairs: dict[str, Repair] = {}
@@ -24,8 +24,7 @@ def without_duplicates(spans: Iterable[Span]) -> tuple[dict[str, Span], list[Rep
             span_id=span.span_id,
             detail="spans of different content share this id; the one that ends last is kept",
         )
-    ordered = dict(sorted(kept.items()))
-    return ordered, [repairs[span_id] for span_id in sorted(repairs)]
+    return dict(sorted(kept.items())), [repairs[span_id] for span_id in sorted(repairs)]
 
 
 def _rank(span: Span) -> tuple[int, int, str, str]:

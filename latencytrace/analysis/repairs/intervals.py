@@ -1,30 +1,76 @@
-"""Reads the intervals packed on a span, and leaves out what cannot be read."""
+"""Reads the intervals packed on spans, and leaves out what cannot be read."""
 
-from latencytrace.model import Interval, Repair, RepairKind, Span, semconv, unpack_intervals
+from collections.abc import Mapping
+from dataclasses import replace
+
+from latencytrace.model import (
+    Interval,
+    Repair,
+    RepairKind,
+    Span,
+    pack_intervals,
+    semconv,
+    unpack_intervals,
+)
+
+Intervals = tuple[Interval, ...]
 
 
-def intervals_within(span: Span, sent_start_ns: int) -> tuple[tuple[Interval, ...], Repair | None]:
-    """The intervals on a span, clipped to it.
+def read_intervals(
+    spans: Mapping[str, Span],
+) -> tuple[dict[str, Span], dict[str, Intervals], list[Repair]]:
+    """The intervals packed on spans, by span id.
+
+    Returns:
+        The spans, without the attribute where it cannot be read; the intervals as
+        sent, absolute, not clipped to their span.
+    """
+    readable = dict(spans)
+    found: dict[str, Intervals] = {}
+    repairs = []
+    for span_id, span in spans.items():
+        packed = span.attributes.get(semconv.INTERVALS)
+        if packed is None:
+            continue
+        try:
+            found[span_id] = unpack_intervals(str(packed), span.start_ns)
+        except ValueError as error:
+            readable[span_id] = _carrying(span, ())
+            repairs.append(Repair(kind=RepairKind.INTERVALS, span_id=span_id, detail=str(error)))
+    return readable, found, repairs
+
+
+def clipped_intervals(sent: Span, span: Span, intervals: Intervals) -> tuple[Span, Intervals]:
+    """What of its intervals lies within a span that was clipped.
 
     Args:
-        span: As repaired.
-        sent_start_ns: Where the span started before it was clipped, for the intervals
-            count from there.
+        sent: The span before it was clipped.
+        span: The same after it.
+        intervals: As they were sent.
+
+    Returns:
+        The span, its attribute as if it had been sent so; and the intervals, in order.
     """
-    packed = span.attributes.get(semconv.INTERVALS)
-    if packed is None:
-        return (), None
-    try:
-        intervals = unpack_intervals(str(packed), sent_start_ns)
-    except ValueError as error:
-        repair = Repair(kind=RepairKind.INTERVALS, span_id=span.span_id, detail=str(error))
-        return (), repair
-    within = (
-        Interval(
-            stage=interval.stage,
-            start_ns=max(interval.start_ns, span.start_ns),
-            end_ns=min(interval.end_ns, span.end_ns),
-        )
-        for interval in intervals
+    within = sorted(
+        (
+            Interval(
+                stage=interval.stage,
+                start_ns=max(interval.start_ns, span.start_ns),
+                end_ns=min(interval.end_ns, span.end_ns),
+            )
+            for interval in intervals
+            if min(interval.end_ns, span.end_ns) > max(interval.start_ns, span.start_ns)
+        ),
+        key=lambda interval: (interval.start_ns, interval.end_ns, interval.stage),
     )
-    return tuple(interval for interval in within if interval.end_ns > interval.start_ns), None
+    if span.start_ns != sent.start_ns or set(within) != set(intervals):
+        span = _carrying(span, tuple(within))
+    return span, tuple(within)
+
+
+def _carrying(span: Span, intervals: Intervals) -> Span:
+    attributes = dict(span.attributes)
+    attributes.pop(semconv.INTERVALS, None)
+    if intervals:
+        attributes[semconv.INTERVALS] = pack_intervals(intervals, span.start_ns)
+    return replace(span, attributes=attributes)

@@ -11,10 +11,15 @@ def clipped(span: Span, parent: Span) -> tuple[Span, Repair | None]:
     end_ns = min(max(span.end_ns, parent.start_ns), parent.end_ns)
     if (start_ns, end_ns) == (span.start_ns, span.end_ns):
         return span, None
-    before_ns, after_ns = start_ns - span.start_ns, span.end_ns - end_ns
-    return replace(span, start_ns=start_ns, end_ns=end_ns), Repair(
+    if span.end_ns <= parent.start_ns:
+        where = f"wholly before, by {parent.start_ns - span.end_ns} ns"
+    elif span.start_ns >= parent.end_ns:
+        where = f"wholly after, by {span.start_ns - parent.end_ns} ns"
+    else:
+        where = f"by {start_ns - span.start_ns} ns before it, {span.end_ns - end_ns} ns after it"
+    repair = Repair(
         kind=RepairKind.CLIPPED,
         span_id=span.span_id,
-        detail=f"{span.name} stuck out of {parent.name}: "
-        f"{max(before_ns, 0)} ns before it, {max(after_ns, 0)} ns after it",
+        detail=f"{span.name} stuck out of {parent.name}: {where}",
     )
+    return replace(span, start_ns=start_ns, end_ns=end_ns), repair
