@@ -1,0 +1,149 @@
+"""Where reading commands get their answers, and what they say when there are none."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.cli.documents import MS, breakdown_document, no_requests, request_document
+from tests.cli.programs import NOWHERE, environment, latencytrace
+
+OTHER_ID = "1f3c9b" + "0" * 26
+
+
+class _FakeApi(BaseHTTPRequestHandler):
+    """Answers as the service does, from fixed documents."""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        request = request_document()
+        listed = [request, {**request, "trace_id": OTHER_ID}]
+        chat = breakdown_document(retrieve=10 * MS, decode=90 * MS)
+        documents: dict[str, object] = {
+            "/healthz": "ok",
+            "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
+            "/api/v1/breakdown": chat if "nothing" not in query else no_requests(),
+            "/api/v1/requests": {"requests": listed},
+            f"/api/v1/requests/{request['trace_id']}": request,
+        }
+        problem = {
+            "title": "Not found",
+            "detail": "no request has this trace id; it may be too old",
+        }
+        self.send_response(200 if path in documents else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(documents.get(path, problem)).encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the library
+        pass
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _FakeApi) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_breakdown_asks_the_service_for_each_route(url: str) -> None:
+    shown = latencytrace("breakdown", "--url", url)
+
+    assert shown.stdout.startswith("POST /chat · rag\n4 requests")
+    assert shown.returncode == 0
+
+
+def test_the_service_is_found_by_its_environment_variable(url: str) -> None:
+    shown = latencytrace("requests", env=environment(LATENCYTRACE_URL=url))
+
+    assert shown.stdout.startswith("2 requests, slowest first")
+
+
+def test_piped_output_is_plain_and_whole(url: str) -> None:
+    shown = latencytrace("trace", "slowest", "--url", url)
+
+    assert "\x1b" not in shown.stdout
+    assert "…" not in shown.stdout
+    assert not any(line.endswith(" ") for line in shown.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "document"),
+    [
+        (("breakdown",), breakdown_document(retrieve=10 * MS, decode=90 * MS)),
+        (("trace", "slowest"), request_document()),
+        (("trace", "1f3c9a"), request_document()),
+    ],
+    ids=["breakdown", "slowest", "beginning of an id"],
+)
+def test_json_is_exactly_the_apis_document(
+    arguments: tuple[str, ...], document: object, url: str
+) -> None:
+    shown = latencytrace(*arguments, "--json", "--url", url)
+
+    assert json.loads(shown.stdout) == document
+
+
+@pytest.mark.parametrize(
+    ("trace_id", "message"),
+    [
+        ("1f3c", "'1f3c' begins 2 traces: 1f3c9a"),
+        ("abcd", "no trace begins with 'abcd'"),
+        ("f" * 32, "no request has this trace id; it may be too old"),
+    ],
+    ids=["ambiguous", "unknown beginning", "unknown id"],
+)
+def test_a_trace_that_is_not_there_is_one_clear_line(
+    trace_id: str, message: str, url: str
+) -> None:
+    shown = latencytrace("trace", trace_id, "--url", url)
+
+    assert shown.returncode == 1
+    assert shown.stderr.startswith(f"latencytrace: {message}")
+    assert shown.stderr.count("\n") == 1
+
+
+def test_no_service_and_no_folder_says_how_to_begin(tmp_path: Path) -> None:
+    folder = tmp_path / "nothing"
+
+    shown = latencytrace("breakdown", env=environment(LATENCYTRACE_DATA=str(folder)))
+
+    assert shown.returncode == 1
+    assert shown.stderr == (
+        f"latencytrace: no service answers at {NOWHERE} and there is no data folder at {folder}: "
+        "trace a program first, with `latencytrace run -- COMMAND`\n"
+    )
+
+
+def test_a_named_service_that_does_not_answer_is_not_replaced_by_a_folder(tmp_path: Path) -> None:
+    shown = latencytrace(
+        "breakdown", "--url", NOWHERE, env=environment(LATENCYTRACE_DATA=str(tmp_path))
+    )
+
+    assert shown.returncode == 1
+    assert f"no service answers at {NOWHERE}: start one with" in shown.stderr
+
+
+def test_an_unknown_order_is_a_usage_error(url: str) -> None:
+    shown = latencytrace("requests", "--order", "fastest", "--url", url)
+
+    assert shown.returncode == 2
+    assert "write slowest or newest" in shown.stderr
+
+
+def test_help_is_there_without_the_service(tmp_path: Path) -> None:
+    for extra in ("fastapi", "chdb", "torch", "httpx"):
+        (tmp_path / f"{extra}.py").write_text("raise ImportError('not installed')\n")
+
+    shown = latencytrace("--help", env=environment(PYTHONPATH=str(tmp_path)))
+
+    assert shown.returncode == 0
+    assert "breakdown" in shown.stdout
+
+
+@pytest.mark.parametrize("command", ["serve", "run", "demo", "breakdown", "requests", "trace"])
+def test_the_help_of_every_command_has_an_example(command: str) -> None:
+    assert f"Example: latencytrace {command}" in latencytrace(command, "--help").stdout
