@@ -7,8 +7,8 @@ ids lower-case hex, unknown is null.
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.errors import NotFoundError, QuestionError
@@ -29,8 +29,11 @@ Document = dict[str, object]
 
 HOUR_NS = 3_600_000_000_000
 MAX_LIMIT = 10_000
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _UNITS_NS = {"s": 10**9, "m": 60 * 10**9, "h": HOUR_NS, "d": 24 * HOUR_NS}
-_BACK = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_BACK = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
+_SPACED_OFFSET = re.compile(r" (?=\d\d:?\d\d$)")  # a `+` that a query string made a space
+_LAST_NS = 2**63 - 1  # what columns hold
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -46,9 +49,9 @@ def instant_ns(text: str, now_ns: int) -> int:
     """
     back = _BACK.fullmatch(text.strip())
     if back is not None:
-        return now_ns - round(float(back.group(1)) * _UNITS_NS[back.group(2)])
+        return max(now_ns - round(float(back.group(1)) * _UNITS_NS[back.group(2)]), 0)
     try:
-        moment = datetime.fromisoformat(text.strip().replace(" ", "+"))
+        moment = datetime.fromisoformat(_SPACED_OFFSET.sub("+", text.strip(), count=1))
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
@@ -56,7 +59,9 @@ def instant_ns(text: str, now_ns: int) -> int:
             f"{text!r} is no time: write RFC 3339 with a zone, as 2026-01-31T15:04:05Z, "
             "or a duration back from now, as 15m"
         )
-    return round(moment.timestamp() * 1_000_000) * 1000
+    since_epoch = moment - _EPOCH
+    whole_s = since_epoch.days * 86_400 + since_epoch.seconds
+    return min(max(whole_s * 10**9 + since_epoch.microseconds * 1000, 0), _LAST_NS)
 
 
 def cohort_of(parameters: Mapping[str, str | None], now_ns: int) -> Cohort:
@@ -127,14 +132,9 @@ def request(
     if span_id is not None and not _SPAN_ID.fullmatch(span_id.lower()):
         raise QuestionError(f"{span_id!r} is no span id: it has 16 hex digits")
     found = store.request(trace_id, span_id.lower() if span_id else None)
-    if found is None:
-        if is_open(trace_id):
-            raise NotFoundError(
-                f"trace {trace_id} is still open: it is divided one second after it has gone "
-                "quiet, once the span of its request has arrived"
-            )
-        raise NotFoundError(f"no request has the trace id {trace_id}; it may be too old")
     spans = store.kept_spans(trace_id)
+    if found is None:
+        raise NotFoundError(_why_not_found(trace_id, span_id, spans, is_open))
     tree = next(
         (trace for trace in build_traces(spans) if trace.root.span_id == found.span_id), None
     )
@@ -152,6 +152,24 @@ def request(
     )
     document["spans_kept"] = tree is not None
     return document
+
+
+def _why_not_found(
+    trace_id: str, span_id: str | None, spans: Sequence[Span], is_open: Callable[[str], bool]
+) -> str:
+    if is_open(trace_id):
+        return (
+            f"trace {trace_id} is still open: it is divided one second after it has gone quiet, "
+            "once the span of its request has arrived; ask again then"
+        )
+    if spans and span_id is None:
+        return (
+            f"of trace {trace_id} {len(spans)} spans have arrived, but not the one of its "
+            "request: see whether its sender still runs, and ends and exports its spans"
+        )
+    if spans:
+        return f"no request of trace {trace_id} has the span id {span_id}; ask without span_id"
+    return f"no request has the trace id {trace_id}: it never arrived, or is no longer kept"
 
 
 def breakdown_document(found: Breakdown) -> Document:
@@ -206,9 +224,9 @@ def request_document(found: Request) -> Document:
         "batch_size": found.batch_size,
         "queue_depth": None,
         "concurrency": None,
-        "retries": 0,
+        "retries": _retries(found),
         "preemptions": None,
-        "cold_start": False,
+        "cold_start": Stage.LOAD in found.ledger,
         "ledger": {stage.value: length_ns for stage, length_ns in found.ledger.items()},
         "segments": [
             {
@@ -225,6 +243,11 @@ def request_document(found: Request) -> Document:
             for repair in found.repairs
         ],
     }
+
+
+def _retries(found: Request) -> int:
+    """How many failed attempts held the request up."""
+    return len({segment.span_id for segment in found.segments if segment.stage is Stage.RETRY})
 
 
 def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:

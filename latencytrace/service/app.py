@@ -1,20 +1,18 @@
 """The service's composition root: settings in, two listening applications out."""
 
-import asyncio
-import contextlib
-import logging
-import signal
-import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from importlib.metadata import version
+from socket import socket
 
-import uvicorn
 from fastapi import FastAPI
 
-from latencytrace.errors import PluginError, SettingsError
+from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.clock import now_ns
 from latencytrace.service.edge import Edge, is_loopback
+from latencytrace.service.listeners import Listener, Servers, listening
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.problems import answer_with_problems
 from latencytrace.service.receiver import receiver
@@ -26,12 +24,48 @@ from latencytrace.service.views.requests import requests_router
 from latencytrace.service.views.services import services_router
 from latencytrace.settings import Address, ServiceSettings
 
-_log = logging.getLogger(__name__)
-
-GRACE_S = 5  # how long answers under way may take at the end
+_NO_TRACE = "0" * 32
 
 
-def api(store: Store, pipeline: Pipeline, telemetry: Telemetry) -> FastAPI:
+def serve(
+    settings: ServiceSettings, ready: Callable[[Address, Address], None], *, insecure: bool
+) -> None:
+    """Run the service until it is told to stop by SIGINT or SIGTERM.
+
+    Args:
+        settings: What it is told.
+        ready: Called with the addresses of the API and of the OTLP receiver.
+        insecure: Listen off loopback without asking for a token.
+
+    Raises:
+        SettingsError: An address cannot be used; the message says what to do.
+        StoreInUseError: Another process owns the data folder.
+    """
+    _refuse_open_doors(settings, insecure=insecure)
+    with (
+        listening(settings.listen.host, settings.listen.port, "--listen") as api_socket,
+        listening(settings.otlp_http.host, settings.otlp_http.port, "--otlp-http") as otlp_socket,
+        closing(open_store(settings)) as store,
+    ):
+        telemetry = Telemetry()
+        pipeline = Pipeline(store, telemetry, time.monotonic_ns, settings.keep_spans_ratio)
+        servers = Servers()
+        answering = api(store, pipeline, telemetry, servers)
+        receiving = receiver(pipeline.submit, telemetry)
+        token = None if insecure else settings.token
+        with _running(pipeline):
+            ready(_address(api_socket), _address(otlp_socket))
+            servers.run(
+                Listener(
+                    application=Edge(answering, settings.listen.host, token), socket=api_socket
+                ),
+                Listener(
+                    application=Edge(receiving, settings.otlp_http.host, token), socket=otlp_socket
+                ),
+            )
+
+
+def api(store: Store, pipeline: Pipeline, telemetry: Telemetry, servers: Servers) -> FastAPI:
     """The JSON API with its health checks and metrics."""
     app = FastAPI(
         title="latencytrace",
@@ -43,7 +77,15 @@ def api(store: Store, pipeline: Pipeline, telemetry: Telemetry) -> FastAPI:
     answer_with_problems(app)
 
     def unready() -> str | None:
-        return None if pipeline.running else "spans are not being divided"
+        if not servers.are_started:
+            return "the receiver of spans has not started yet"
+        if not pipeline.is_running:
+            return "spans are not being divided: see the log, and start the service again"
+        try:
+            store.request(_NO_TRACE, None)
+        except StoreError as error:
+            return f"the store does not answer: {error}"
+        return None
 
     app.include_router(services_router(store), prefix="/api/v1")
     app.include_router(breakdown_router(store, now_ns), prefix="/api/v1")
@@ -67,100 +109,17 @@ def open_store(settings: ServiceSettings) -> Store:
     return store
 
 
-def serve(
-    settings: ServiceSettings, ready: Callable[[Address, Address], None], *, insecure: bool
-) -> None:
-    """Run the service until it is told to stop by SIGINT or SIGTERM.
-
-    Args:
-        settings: What it is told.
-        ready: Called with the addresses of the API and of the OTLP receiver.
-        insecure: Listen off loopback without asking for a token.
-
-    Raises:
-        SettingsError: An address cannot be used; the message says what to do.
-        StoreInUseError: Another process owns the data folder.
-    """
-    _refuse_open_doors(settings, insecure=insecure)
-    with contextlib.ExitStack() as sockets:
-        api_socket = sockets.enter_context(_listening(settings.listen, "--listen"))
-        otlp_socket = sockets.enter_context(_listening(settings.otlp_http, "--otlp-http"))
-        store = open_store(settings)
-        try:
-            telemetry = Telemetry()
-            pipeline = Pipeline(store, telemetry, now_ns, settings.keep_spans_ratio)
-            pipeline.start()
-            ready(_address(api_socket), _address(otlp_socket))
-            token = None if insecure else settings.token
-            try:
-                asyncio.run(
-                    _listen(
-                        (
-                            Edge(api(store, pipeline, telemetry), settings.listen.host, token),
-                            api_socket,
-                        ),
-                        (
-                            Edge(
-                                receiver(pipeline.committer, telemetry),
-                                settings.otlp_http.host,
-                                token,
-                            ),
-                            otlp_socket,
-                        ),
-                    )
-                )
-            finally:
-                pipeline.close()
-        finally:
-            store.close()
-
-
-async def _listen(*applications: tuple[Edge, socket.socket]) -> None:
-    """Serve each application on its socket until a signal comes."""
-    servers = [
-        (
-            uvicorn.Server(
-                uvicorn.Config(
-                    application,
-                    log_level="warning",
-                    lifespan="off",
-                    timeout_graceful_shutdown=GRACE_S,
-                )
-            ),
-            listening,
-        )
-        for application, listening in applications
-    ]
-
-    def stop() -> None:
-        for server, _ in servers:
-            server.should_exit = True
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    # `_serve`: `serve` would install handlers of its own, one server's over the other's.
-    await asyncio.gather(*(server._serve([listening]) for server, listening in servers))  # noqa: SLF001
-
-
-def _listening(address: Address, flag: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+@contextmanager
+def _running(pipeline: Pipeline) -> Iterator[None]:
+    pipeline.start()
     try:
-        listening.bind((address.host, address.port))
-        listening.listen(2048)
-    except OSError as error:
-        listening.close()
-        raise SettingsError(
-            f"cannot listen on {address}: {error.strerror}. If a latencytrace runs there, use it; "
-            f"else choose another address with {flag} HOST:PORT"
-        ) from None
-    return listening
+        yield
+    finally:
+        pipeline.close()
 
 
-def _address(listening: socket.socket) -> Address:
-    host, port = listening.getsockname()[:2]
+def _address(listened: socket) -> Address:
+    host, port = listened.getsockname()[:2]
     return Address(host=host, port=port)
 
 

@@ -1,11 +1,12 @@
 """What stands before both listeners: who may speak to them."""
 
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any
 
-from latencytrace.service.problems import problem_body
+from latencytrace.service.problems import MEDIA_TYPE, problem_body
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -13,6 +14,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes carry no token
+
+_ASK_LOOPBACK = (
+    "the Host header names another machine, and this service listens on loopback only: ask for "
+    "127.0.0.1 or localhost, or let it listen on an address that others can reach"
+)
+_SHOW_TOKEN = "send `Authorization: Bearer TOKEN` with the service's LATENCYTRACE_TOKEN"  # noqa: S105 - no token
 
 
 def is_loopback(host: str) -> bool:
@@ -34,34 +41,29 @@ class Edge:
     Args:
         application: What stands behind it.
         host: The address listened on.
-        token: What to ask for; None: nothing.
+        token: What to ask for off loopback; None: nothing.
     """
 
     def __init__(self, application: Application, host: str, token: str | None) -> None:
         self._application = application
         self._check_host = is_loopback(host)
-        self._token = token.encode() if token else None
+        self._token = None if token is None or self._check_host else token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI request."""
-        if scope["type"] == "http":
-            headers = {name.lower(): value for name, value in scope["headers"]}
-            if self._check_host and not _names_loopback(headers.get(b"host", b"")):
-                await _refuse(
-                    send, 421, "Misdirected Request", "the Host header names another host"
-                )
-                return
-            if self._token is not None and scope["path"] not in _OPEN_PATHS:
-                shown = headers.get(b"authorization", b"")
-                if not hmac.compare_digest(shown, b"Bearer " + self._token):
-                    await _refuse(
-                        send,
-                        401,
-                        "Unauthorized",
-                        "send `Authorization: Bearer TOKEN` with the service's LATENCYTRACE_TOKEN",
-                    )
-                    return
-        await self._application(scope, receive, send)
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        if self._check_host and not _names_loopback(headers.get(b"host", b"")):
+            await _refuse(send, HTTPStatus.MISDIRECTED_REQUEST, _ASK_LOOPBACK)
+        elif not (scope["path"] in _OPEN_PATHS or self._shows_token(headers)):
+            await _refuse(send, HTTPStatus.UNAUTHORIZED, _SHOW_TOKEN)
+        else:
+            await self._application(scope, receive, send)
+
+    def _shows_token(self, headers: Mapping[bytes, bytes]) -> bool:
+        if self._token is None:
+            return True
+        shown = headers.get(b"authorization", b"")
+        return hmac.compare_digest(shown, b"Bearer " + self._token)
 
 
 def _names_loopback(header: bytes) -> bool:
@@ -70,10 +72,9 @@ def _names_loopback(header: bytes) -> bool:
     return is_loopback(host[1:].partition("]")[0] if bracketed else host.partition(":")[0])
 
 
-async def _refuse(send: Send, status: int, title: str, detail: str) -> None:
-    body = problem_body(status, title, detail)
-    headers = [(b"content-type", b"application/problem+json")]
-    if status == 401:  # noqa: PLR2004
+async def _refuse(send: Send, status: HTTPStatus, detail: str) -> None:
+    headers = [(b"content-type", MEDIA_TYPE.encode())]
+    if status is HTTPStatus.UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.start", "status": status.value, "headers": headers})
+    await send({"type": "http.response.body", "body": problem_body(status, detail)})

@@ -1,23 +1,39 @@
-"""From committed spans to ledgers: the sentence of the architecture, top to bottom."""
+"""From committed spans to ledgers: the sentence of the architecture, top to bottom.
+
+    receiver → submit → committer → store
+                            ↓ arrived
+                        assembler → divide → store, telemetry
+
+A trace is divided at least once: what a crash cut off between two of these steps is
+taken up at the next start, and written again under the same keys.
+"""
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 
 from latencytrace.analysis.requests import requests_of
-from latencytrace.errors import StoreError
-from latencytrace.model import Request, RequestStatus
+from latencytrace.errors import OverloadedError, StoreError
+from latencytrace.model import Request, Span
 from latencytrace.service.assembler import Assembler
 from latencytrace.service.committer import Committer
 from latencytrace.service.otlp import CheckedRequest
-from latencytrace.service.store import Store
+from latencytrace.service.span_keeping import SpanKeeping
+from latencytrace.service.store import Revisions, Store
 from latencytrace.service.telemetry import Telemetry
 
 _log = logging.getLogger(__name__)
 
 BATCH_TRACES = 500
-_LONGEST_WAIT_S = 0.25
-_RETRY_S = 1.0
+PACE_S = 0.25  # between two looks at what is due; one division serves all that is
+
+# What a broken promise between our own functions raises. The analysis accepts any heap of
+# spans, so that each of these is a fault of ours: one trace must not stop the others for it.
+_FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
 
 
 class Pipeline:
@@ -26,9 +42,8 @@ class Pipeline:
     Args:
         store: Where spans and requests are kept.
         telemetry: Counts them.
-        now_ns: The clock.
-        keep_spans_ratio: The share of ordinary requests whose spans are kept; those of
-            failed ones always are.
+        now_ns: A clock that is never set back.
+        keep_spans_ratio: The share of ordinary requests whose spans are kept.
     """
 
     def __init__(
@@ -40,14 +55,17 @@ class Pipeline:
     ) -> None:
         self._store = store
         self._telemetry = telemetry
-        self._keep_below = round(keep_spans_ratio * 0xFFFFFFFF)
+        self._span_keeping = SpanKeeping(keep_spans_ratio)
+        self._committer = Committer(store, on_commit=self._arrived, now_ns=now_ns)
         self._assembler = Assembler(now_ns)
-        self._changed = threading.Condition()
-        self._stopping = False
-        self._counted = (0, 0)  # evicted and late, as far as the metrics know
-        self.committer = Committer(store, on_commit=self._arrived, now_ns=now_ns)
-        self._thread = threading.Thread(
-            target=self._run, name="latencytrace-assemble", daemon=True
+        self._assembler_lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="latencytrace-divide", daemon=True)
+        telemetry.watch(
+            open_traces=lambda: self._assembler.open_count,
+            evicted=lambda: self._assembler.counts.evicted,
+            late=lambda: self._assembler.counts.late,
+            waiting_bytes=lambda: self._committer.waiting_bytes,
         )
 
     def start(self) -> None:
@@ -56,86 +74,102 @@ class Pipeline:
         if left:
             _log.info("%d traces of an earlier run are divided now", len(left))
             self._assembler.arrived(left, frozenset(left))
-        self.committer.start()
+        self._committer.start()
         self._thread.start()
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether arrivals are being divided."""
         return self._thread.is_alive()
 
+    def submit(self, checked: CheckedRequest) -> Future[None]:
+        """Keep the spans of a request.
+
+        Returns:
+            See `Committer.submit`.
+
+        Raises:
+            OverloadedError: Too much waits to be stored, or to be divided.
+            StoreError: The service is shutting down.
+        """
+        if self._assembler.is_overfull:
+            raise OverloadedError(
+                f"{self._assembler.open_count} traces wait to be divided: send again in a second"
+            )
+        return self._committer.submit(checked)
+
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have arrived that are not divided yet."""
-        with self._changed:
+        with self._assembler_lock:
             return self._assembler.is_open(trace_id)
 
     def close(self) -> None:
         """Commit what is queued, divide what has its root, and stop."""
-        self.committer.close()
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
+        self._committer.close()
+        self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def _arrived(self, committed: list[CheckedRequest]) -> None:
-        with self._changed:
-            for request in committed:
-                self._telemetry.spans_received.inc(request.span_count)
-                self._assembler.arrived(request.trace_ids, request.rooted)
-            self._changed.notify()
+    def step(self) -> int:
+        """Divide the traces that are due, at most one batch of them.
+
+        Returns:
+            How many there were.
+        """
+        with self._assembler_lock:
+            due = self._assembler.due(BATCH_TRACES)
+        if due:
+            self._divide(due)
+        return len(due)
+
+    def _arrived(self, committed: Sequence[CheckedRequest]) -> None:
+        with self._assembler_lock:
+            for checked in committed:
+                self._telemetry.spans_received.inc(checked.span_count)
+                self._assembler.arrived(checked.trace_ids, checked.rooted)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                stopping = self._stopping
-                due = self._assembler.close_all() if stopping else self._due()
-            for start in range(0, len(due), BATCH_TRACES):
-                self._divide(due[start : start + BATCH_TRACES])
-            if stopping:
-                return
-
-    def _due(self) -> list[str]:
-        """The traces that are due; waits a little where none is."""
-        due = self._assembler.due(BATCH_TRACES)
-        if not due:
-            wait_ns = self._assembler.next_due_in_ns()
-            self._changed.wait(
-                _LONGEST_WAIT_S if wait_ns is None else min(wait_ns / 1e9 + 0.001, _LONGEST_WAIT_S)
-            )
-        counts = self._assembler.counts
-        evicted, late = self._counted
-        self._telemetry.evicted.inc(counts.evicted - evicted)
-        self._telemetry.late.inc(counts.late - late)
-        self._counted = (counts.evicted, counts.late)
-        self._telemetry.open_traces.set(self._assembler.open_count)
-        self._telemetry.waiting_bytes.set(self.committer.waiting_bytes)
-        return due
+        while not self._stopping.wait(PACE_S):
+            while self.step() == BATCH_TRACES and not self._stopping.is_set():
+                pass
+        with self._assembler_lock:
+            left = self._assembler.close_all()
+        for start in range(0, len(left), BATCH_TRACES):
+            self._divide(left[start : start + BATCH_TRACES])
 
     def _divide(self, trace_ids: Sequence[str]) -> None:
         """Read the spans of traces back, divide their requests, and keep the ledgers."""
         try:
             arrived = self._store.arrived(trace_ids)
             revisions = self._store.revisions(trace_ids)
-            requests = [
-                request for spans in arrived.values() for request in requests_of(spans, revisions)
-            ]
-            self._store.write(requests, self._kept(requests))
+            requests = list(self._requests(arrived, revisions))
+            kept = {request.trace_id for request in requests if self._span_keeping.keeps(request)}
+            self._store.write(requests, kept)
         except StoreError as error:
             self._telemetry.store_errors.inc()
             _log.error("%d traces are divided later: %s", len(trace_ids), error)
-            with self._changed:
-                if not self._stopping:
-                    self._assembler.again(trace_ids)
-                    self._changed.wait(_RETRY_S)
+            with self._assembler_lock:
+                self._assembler.again(trace_ids)
             return
+        divided = {request.trace_id for request in requests}
+        with self._assembler_lock:
+            self._assembler.forget(set(trace_ids) - divided)
         self._telemetry.count(requests)
 
-    def _kept(self, requests: Sequence[Request]) -> set[str]:
-        """The traces whose spans are kept."""
-        return {
-            request.trace_id
-            for request in requests
-            if request.status is not RequestStatus.OK
-            or int(request.trace_id[-8:], 16) <= self._keep_below
-        }
+    def _requests(
+        self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions
+    ) -> Iterator[Request]:
+        """The requests of each trace that can be divided."""
+        divided_before: dict[str, set[str]] = {}
+        for trace_id, span_id in revisions:
+            divided_before.setdefault(trace_id, set()).add(span_id)
+        for trace_id, spans in arrived.items():
+            if not divided_before.get(trace_id, set()) <= {span.span_id for span in spans}:
+                # Its arrivals are no longer kept: what is left would replace a whole ledger.
+                self._telemetry.outdated.inc()
+                continue
+            try:
+                yield from requests_of(spans, revisions)
+            except _FAULTS:
+                self._telemetry.faulty.inc()
+                _log.exception("trace %s is set aside, please report this", trace_id)

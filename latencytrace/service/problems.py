@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problem documents."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 
 import orjson
@@ -11,44 +12,58 @@ from starlette.exceptions import HTTPException
 from latencytrace.errors import LatencytraceError, NotFoundError, QuestionError, StoreError
 
 MEDIA_TYPE = "application/problem+json"
+
 _STATUSES: tuple[tuple[type[LatencytraceError], HTTPStatus], ...] = (
     (QuestionError, HTTPStatus.BAD_REQUEST),
     (NotFoundError, HTTPStatus.NOT_FOUND),
     (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
-    (LatencytraceError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
 
 
-def problem_body(status: int, title: str, detail: str) -> bytes:
+def problem_body(status: int, detail: str) -> bytes:
     """The bytes of a problem document."""
-    problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return orjson.dumps(problem)
-
-
-def _problem(status: int, detail: str) -> Response:
     title = HTTPStatus(status).phrase
-    return Response(problem_body(status, title, detail), status, media_type=MEDIA_TYPE)
+    problem = {"type": "about:blank", "title": title, "status": int(status), "detail": detail}
+    return orjson.dumps(problem)
 
 
 def answer_with_problems(app: FastAPI) -> None:
     """Turn every error of an application into a problem document."""
+    for kind in (LatencytraceError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _answer)
 
-    async def ours(_: Request, error: Exception) -> Response:
-        status = next(status for kind, status in _STATUSES if isinstance(error, kind))
-        return _problem(status, str(error))
 
-    async def http(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
-        detail = error.detail
-        if error.status_code == HTTPStatus.NOT_FOUND and detail == "Not Found":
-            detail = "there is no such address; the API is described at /openapi.json"
-        return _problem(error.status_code, detail)
+async def _answer(request: Request, error: Exception) -> Response:
+    """The one place where errors become answers."""
+    headers: Mapping[str, str] | None = None
+    status: int
+    match error:
+        case LatencytraceError():
+            status, detail = _status(error), str(error)
+        case HTTPException():
+            status, detail = error.status_code, _detail(request, error)
+            headers = error.headers
+        case RequestValidationError():
+            status = HTTPStatus.BAD_REQUEST
+            detail = "; ".join(f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors())
+        case _:
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            detail = "a fault of latencytrace's own, see the service's log: please report it"
+    return Response(problem_body(status, detail), status, headers, MEDIA_TYPE)
 
-    async def invalid(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it alone
-        found = [f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors()]
-        return _problem(HTTPStatus.BAD_REQUEST, "; ".join(found))
 
-    app.add_exception_handler(LatencytraceError, ours)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(RequestValidationError, invalid)
+def _status(error: LatencytraceError) -> HTTPStatus:
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status
+    return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _detail(request: Request, error: HTTPException) -> str:
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return f"there is nothing at {request.url.path}; /openapi.json lists what there is"
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return (
+            f"{request.url.path} does not know {request.method}; /openapi.json says what it does"
+        )
+    return error.detail

@@ -1,30 +1,40 @@
 """The service's metrics: what the requests cost, and what the service drops or refuses."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from latencytrace.model import Request, Stage
 
-# Both the HTTP and the GenAI conventions' boundaries, from 1 ms to 82 s.
+# Round numbers, for those are what people promise; dense where serving happens.
 DURATION_BUCKETS = (
-    0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64,
-    1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75,
+    1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0,
 )  # fmt: skip
 STAGE_BUCKETS = (0.0001, 0.00025, 0.0005, *DURATION_BUCKETS)
+FIRST_TOKEN_BUCKETS = (
+    0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
+)  # fmt: skip
 TOKEN_BUCKETS = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5,
+    0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5,
+    1.0,
 )  # fmt: skip
 MAX_COHORTS = 200
+MAX_LABEL_CHARACTERS = 200
 OVERFLOW = "overflow"
 
 _COHORT = ("service", "route", "model")
+_PREFIX = "latencytrace_service"
 
 
 class Telemetry:
     """Every metric of one service, on a registry of its own.
 
-    Cohorts are bounded: beyond `max_cohorts`, requests join the cohort `overflow`.
+    Cohorts are bounded: beyond `max_cohorts`, requests join the cohort `overflow`. It
+    counts from 0 after a restart, as Prometheus expects of counters; a request is
+    counted with its first revision, which no restart writes again.
     """
 
     def __init__(self, max_cohorts: int = MAX_COHORTS) -> None:
@@ -51,7 +61,7 @@ class Telemetry:
             "latencytrace_time_to_first_token_seconds",
             "From a request's start to its first output token.",
             _COHORT,
-            DURATION_BUCKETS,
+            FIRST_TOKEN_BUCKETS,
         )
         self.time_per_output_token = self._histogram(
             "latencytrace_time_per_output_token_seconds",
@@ -67,38 +77,60 @@ class Telemetry:
         )
 
     def _of_the_service(self) -> None:
-        prefix = "latencytrace_service"
-        self.spans_received = self._counter(f"{prefix}_spans_received", "Spans that were kept.")
+        self.spans_received = self._counter(f"{_PREFIX}_spans_received", "Spans that were kept.")
         self.spans_rejected = self._counter(
-            f"{prefix}_spans_rejected", "Spans rejected by partial success."
+            f"{_PREFIX}_spans_rejected", "Spans rejected by partial success."
         )
         self.posts_refused = self._counter(
-            f"{prefix}_posts_refused", "Posts that were not kept, by HTTP status.", ("code",)
+            f"{_PREFIX}_posts_refused", "Posts that were not kept, by HTTP status.", ("code",)
         )
         self.revised = self._counter(
-            f"{prefix}_revised", "Requests divided anew because a span came late."
+            f"{_PREFIX}_revised", "Requests divided anew because a span came late."
         )
-        self.late = self._counter(
-            f"{prefix}_late_traces", "Traces whose further spans came too late to be counted."
+        self.outdated = self._counter(
+            f"{_PREFIX}_outdated_traces",
+            "Traces with a late span whose other spans are no longer kept; left as they were.",
         )
-        self.evicted = self._counter(
-            f"{prefix}_evicted_traces", "Traces divided early because too many were open."
+        self.faulty = self._counter(
+            f"{_PREFIX}_faulty_traces", "Traces set aside by a fault of the service's own."
         )
         self.overflowed = self._counter(
-            f"{prefix}_overflowed_requests", "Requests counted in the cohort `overflow`."
+            f"{_PREFIX}_overflowed_requests", "Requests counted in the cohort `overflow`."
         )
         self.store_errors = self._counter(
-            f"{prefix}_store_errors", "Batches of traces that the store could not take; retried."
+            f"{_PREFIX}_store_errors", "Batches of traces that the store could not take; retried."
         )
-        self.open_traces = self._gauge(f"{prefix}_open_traces", "Traces whose spans still come.")
-        self.waiting_bytes = self._gauge(f"{prefix}_waiting_bytes", "Bytes that wait to be kept.")
+
+    def watch(
+        self,
+        *,
+        open_traces: Callable[[], int],
+        waiting_bytes: Callable[[], int],
+        evicted: Callable[[], int],
+        late: Callable[[], int],
+    ) -> None:
+        """Read these whenever the metrics are read; for counts kept elsewhere."""
+        self._gauge(f"{_PREFIX}_open_traces", "Traces whose spans still come.", open_traces)
+        self._gauge(f"{_PREFIX}_waiting_bytes", "Bytes that wait to be kept.", waiting_bytes)
+        self.registry.register(
+            _WatchedCounter(
+                f"{_PREFIX}_evicted_traces",
+                "Traces divided early because too many were open.",
+                evicted,
+            )
+        )
+        self.registry.register(
+            _WatchedCounter(
+                f"{_PREFIX}_late_traces", "Times that spans came too late for their trace.", late
+            )
+        )
 
     def count(self, requests: Iterable[Request]) -> None:
         """Count requests; of each the first revision only, health routes never."""
         for request in requests:
             if request.revision > 1:
                 self.revised.inc()
-            elif request.outermost and not request.health:
+            elif not request.health:
                 self._count(request, self._cohort(request))
 
     def _count(self, request: Request, cohort: Sequence[str]) -> None:
@@ -121,7 +153,7 @@ class Telemetry:
             self.tokens.labels(*cohort, "output").inc(request.output_tokens)
 
     def _cohort(self, request: Request) -> tuple[str, str, str]:
-        cohort = (request.service, request.route, request.model or "")
+        cohort = (_label(request.service), _label(request.route), _label(request.model))
         if cohort in self._cohorts:
             return cohort
         if len(self._cohorts) >= self._max_cohorts:
@@ -138,5 +170,23 @@ class Telemetry:
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, registry=self.registry)
+    def _gauge(self, name: str, text: str, value: Callable[[], int]) -> None:
+        Gauge(name, text, registry=self.registry).set_function(value)
+
+
+class _WatchedCounter(Collector):
+    """A counter whose count is kept elsewhere."""
+
+    def __init__(self, name: str, text: str, count: Callable[[], int]) -> None:
+        self._name = name
+        self._text = text
+        self._count = count
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Read it."""
+        yield CounterMetricFamily(self._name, self._text, value=self._count())
+
+
+def _label(text: str | None) -> str:
+    """A label's value: bounded; empty, which to Prometheus is absent, where unknown."""
+    return (text or "")[:MAX_LABEL_CHARACTERS]

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
+from fastapi.responses import Response
 
 from latencytrace.service import answers
 from latencytrace.service.cohort_query import cohort_query
 from latencytrace.service.documents import BreakdownDocument
+from latencytrace.service.json_answer import JsonAnswer
 from latencytrace.service.store import Store
 
 
@@ -16,8 +18,8 @@ def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
     router = APIRouter(tags=["breakdown"])
 
     @router.get("/breakdown", response_model=BreakdownDocument)
-    def breakdown(cohort: Annotated[dict[str, str | None], Depends(cohort_query)]) -> object:
+    def breakdown(cohort: Annotated[dict[str, str | None], Depends(cohort_query)]) -> Response:
         """Time per stage of a cohort, as means, shares and quantiles."""
-        return answers.breakdown(store, answers.cohort_of(cohort, now_ns()))
+        return JsonAnswer(answers.breakdown(store, answers.cohort_of(cohort, now_ns())))
 
     return router

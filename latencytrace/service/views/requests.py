@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
+from fastapi.responses import Response
 
 from latencytrace.service import answers
 from latencytrace.service.cohort_query import cohort_query
 from latencytrace.service.documents import RequestDocument, RequestsDocument
+from latencytrace.service.json_answer import JsonAnswer
 from latencytrace.service.store import Order, Store
 
 
@@ -22,16 +24,18 @@ def requests_router(
         cohort: Annotated[dict[str, str | None], Depends(cohort_query)],
         order: Annotated[Order, Query(description="slowest or newest first")] = Order.SLOWEST,
         limit: Annotated[int, Query(ge=1, le=answers.MAX_LIMIT)] = 20,
-    ) -> object:
+    ) -> Response:
         """Requests of a cohort with their ledgers and segments, without spans."""
-        return answers.requests(store, answers.cohort_of(cohort, now_ns()), order, limit)
+        return JsonAnswer(
+            answers.requests(store, answers.cohort_of(cohort, now_ns()), order, limit)
+        )
 
     @router.get("/requests/{trace_id}", response_model=RequestDocument)
     def request(
         trace_id: str,
         span_id: Annotated[str | None, Query(description="of an inner request")] = None,
-    ) -> object:
+    ) -> Response:
         """The outermost request of a trace, or an inner one, with its spans."""
-        return answers.request(store, trace_id, span_id, is_open)
+        return JsonAnswer(answers.request(store, trace_id, span_id, is_open))
 
     return router

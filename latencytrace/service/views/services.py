@@ -1,9 +1,11 @@
 """`GET /api/v1/services`."""
 
 from fastapi import APIRouter
+from fastapi.responses import Response
 
 from latencytrace.service import answers
 from latencytrace.service.documents import ServicesDocument
+from latencytrace.service.json_answer import JsonAnswer
 from latencytrace.service.store import Store
 
 
@@ -12,8 +14,8 @@ def services_router(store: Store) -> APIRouter:
     router = APIRouter(tags=["services"])
 
     @router.get("/services", response_model=ServicesDocument)
-    def services() -> object:
+    def services() -> Response:
         """The services that have requests, and their routes."""
-        return answers.services(store)
+        return JsonAnswer(answers.services(store))
 
     return router

@@ -1,0 +1,57 @@
+"""Which requests keep their spans: the failed, the slow, and a share of the ordinary ones."""
+
+from bisect import bisect_left, insort
+from collections import deque
+
+from latencytrace.model import Request, RequestStatus
+
+SLOW_QUANTILE = 0.95
+MEMORY = 200  # the latest requests of a route that tell what is slow there
+MAX_ROUTES = 200  # beyond, routes share one memory
+
+_IDS = 1 << 32
+
+
+class SpanKeeping:
+    """Decides by what was seen lately, and by the trace id, never by chance.
+
+    A decision by the id is the same in every service that sees the trace.
+
+    Args:
+        ratio: The share of ordinary requests that keep their spans.
+    """
+
+    def __init__(self, ratio: float) -> None:
+        self._below = round(ratio * _IDS)
+        self._routes: dict[tuple[str, str] | None, _Latest] = {}
+
+    def keeps(self, request: Request) -> bool:
+        """Whether the spans of a request are kept; takes note of its duration."""
+        key = (request.service, request.route)
+        if key not in self._routes and len(self._routes) >= MAX_ROUTES:
+            latest = self._routes.setdefault(None, _Latest())
+        else:
+            latest = self._routes.setdefault(key, _Latest())
+        slow = latest.is_slow(request.duration_ns)
+        latest.add(request.duration_ns)
+        ordinary = int(request.trace_id[-8:], 16) < self._below
+        return ordinary or slow or request.status is not RequestStatus.OK
+
+
+class _Latest:
+    """The latest durations of a route, in order of time and of length."""
+
+    def __init__(self) -> None:
+        self._in_time: deque[int] = deque()
+        self._by_length: list[int] = []
+
+    def is_slow(self, duration_ns: int) -> bool:
+        """Whether it is longer than most; the first one of a route is."""
+        below = bisect_left(self._by_length, duration_ns)
+        return below >= SLOW_QUANTILE * len(self._by_length)
+
+    def add(self, duration_ns: int) -> None:
+        self._in_time.append(duration_ns)
+        insort(self._by_length, duration_ns)
+        if len(self._in_time) > MEMORY:
+            del self._by_length[bisect_left(self._by_length, self._in_time.popleft())]
