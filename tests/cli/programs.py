@@ -23,7 +23,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def latencytrace(
-    *arguments: str | Path, env: Mapping[str, str] | None = None
+    *arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 50
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
@@ -31,7 +31,7 @@ def latencytrace(
         check=False,
         text=True,
         env=environment() if env is None else env,
-        timeout=50,
+        timeout=timeout_s,
     )
 
 
