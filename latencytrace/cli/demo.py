@@ -63,11 +63,11 @@ def demo(
         app_url = start_application(running, service_url, endpoint, folder, console)
         outcomes = _load(app_url, seconds, rate, console)
         source = reading.ServiceSource(url=service_url)
-        sound = _results(source, outcomes, console)
+        balanced = _results(source, outcomes, folder, console)
         _next_steps(service_url, app_url, data, console, once=once)
         if not once:
             _wait_for_interrupt()
-    if not sound:
+    if not balanced:
         raise typer.Exit(1)
 
 
@@ -124,16 +124,22 @@ def _load(app_url: str, seconds: float, rate: float, console: Console) -> Sequen
     return outcomes
 
 
-def _results(source: reading.Source, outcomes: Sequence["Outcome"], console: Console) -> bool:
+def _results(
+    source: reading.Source, outcomes: Sequence["Outcome"], logs: Path, console: Console
+) -> bool:
     """Show breakdowns and the slowest request; check every ledger.
 
     Returns:
-        Whether all of it holds: something was traced, and every ledger balances.
+        Whether every ledger balances.
+
+    Raises:
+        LatencytraceError: Nothing was traced.
     """
     found = _arrived(source, {f"POST {outcome.call.path}" for outcome in outcomes}, len(outcomes))
     if not found:
-        console.print("Nothing was traced: the application's requests never arrived.")
-        return False
+        raise LatencytraceError(
+            f"nothing was traced: no request of the application arrived; see the logs in {logs}"
+        )
     show(console, *breakdown.pictures(source, {"service": SERVICE}, console))
     slowest = max(found, key=lambda request: request["duration_ns"])
     console.print()
