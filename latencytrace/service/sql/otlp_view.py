@@ -10,6 +10,7 @@ An attribute's value becomes text, as the Collector writes it, and a letter for 
 Arrays and maps of resources, events and links are that base64 alone.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from latencytrace.model import SpanKind, StatusCode, semconv
@@ -103,7 +104,49 @@ def view_definitions() -> tuple[str, ...]:
     )
 
 
-def _json_of_leaf(leaf: str) -> str:
+# Lambdas take the fields of values as arrays of their own: over tuples they cost 0.8 µs a
+# span more. Each function written here is planned anew at every insert, 0.1 ms apiece.
+def _map(attributes: str) -> str:
+    """Keys and texts; arrays and maps as base64."""
+    packed = "base64Encode(concat(bytes, list, pairs))"
+    return _map_of(attributes, packed, ["bytes_value", "array_value", "kvlist_value"])
+
+
+def _deep_map(attributes: str) -> str:
+    """Keys and texts; arrays and maps as JSON."""
+    value = f"{attributes}.value"
+    items = (
+        f"arrayMap((list, pairs) -> arrayMap(leaf -> {_json_of('leaf')}, "
+        "arrayConcat(list, pairs.value)), "
+        f"{value}.array_value.values, {value}.kvlist_value.values)"
+    )
+    named = "arrayMap((key, item) -> concat(toJSONString(key), ':', item), keys, items)"
+    others = (
+        "type = 'a', concat('[', arrayStringConcat(items, ','), ']'), "
+        f"type = 'm', concat('{{', arrayStringConcat({named}, ','), '}}'), "
+        "base64Encode(bytes)"
+    )
+    return _map_of(attributes, others, ["bytes_value", "kvlist_value.values.key"], items)
+
+
+def _map_of(attributes: str, others: str, fields: Sequence[str], *more: str) -> str:
+    """Keys and texts, where `others` says what becomes of the types that are no scalars."""
+    names = {"kvlist_value.values.key": "keys", "array_value": "list", "kvlist_value": "pairs"}
+    arguments = ["type", "string", "int", "double", "bool"]
+    arguments += [names.get(field, "bytes") for field in fields] + ["items"] * len(more)
+    scalars = ["type", "string_value", "int_value", "double_value", "bool_value"]
+    arrays = [f"{attributes}.value.{field}" for field in (*scalars, *fields)]
+    text = (
+        "multiIf(type = 's', string, type = 'i', toString(int), type = 'd', toString(double), "
+        f"type = 'b', toString(bool), {others})"
+    )
+    return (
+        f"mapFromArrays({attributes}.key, "
+        f"arrayMap(({', '.join(arguments)}) -> {text}, {', '.join((*arrays, *more))}))"
+    )
+
+
+def _json_of(leaf: str) -> str:
     # A float is written so that JSON's readers take it for one; so are NaN and Infinity.
     double = (
         f"transform(toString({leaf}.double_value), "
@@ -113,45 +156,10 @@ def _json_of_leaf(leaf: str) -> str:
         f"multiIf({leaf}.type = 's', toJSONString({leaf}.string_value), "
         f"{leaf}.type = 'i', toString({leaf}.int_value), "
         f"{leaf}.type = 'd', if(match({double}, '[^-0-9]'), {double}, concat({double}, '.0')), "
-        f"{leaf}.type = 'b', if({leaf}.bool_value, 'true', 'false'), "
+        f"{leaf}.type = 'b', toString({leaf}.bool_value), "
         f"{leaf}.type = 'n', 'null', "
         f"concat('{{\"', toString({leaf}.type), '\":\"', base64Encode(concat("
         f"{leaf}.array_value, {leaf}.kvlist_value, {leaf}.bytes_value)), '\"}}'))"
-    )
-
-
-def _text_of_scalar(value: str, others: str) -> str:
-    return (
-        f"multiIf({value}.type = 's', {value}.string_value, "
-        f"{value}.type = 'i', toString({value}.int_value), "
-        f"{value}.type = 'd', toString({value}.double_value), "
-        f"{value}.type = 'b', if({value}.bool_value, 'true', 'false'), "
-        f"{others})"
-    )
-
-
-def _map(attributes: str) -> str:
-    packed = "base64Encode(concat(v.bytes_value, v.array_value, v.kvlist_value))"
-    return (
-        f"mapFromArrays({attributes}.key, "
-        f"arrayMap(v -> {_text_of_scalar('v', packed)}, {attributes}.value))"
-    )
-
-
-def _deep_map(attributes: str) -> str:
-    items = f"arrayMap(w -> {_json_of_leaf('w')}, v.array_value.values)"
-    pairs = (
-        "arrayMap(w -> concat(toJSONString(w.key), ':', "
-        f"{_json_of_leaf('w.value')}), v.kvlist_value.values)"
-    )
-    others = (
-        f"v.type = 'a', concat('[', arrayStringConcat({items}, ','), ']'), "
-        f"v.type = 'm', concat('{{', arrayStringConcat({pairs}, ','), '}}'), "
-        "base64Encode(v.bytes_value)"
-    )
-    return (
-        f"mapFromArrays({attributes}.key, "
-        f"arrayMap(v -> {_text_of_scalar('v', others)}, {attributes}.value))"
     )
 
 
@@ -190,7 +198,11 @@ _COLUMNS = {
     "ResourceAttributes": "resource",
     "ScopeName": "scope_name",
     "ScopeVersion": "scope_version",
-    "SpanAttributes": _deep_map("`span.attributes`"),
+    # The nested columns are looked into for those rows alone that have some: 0.6 µs a span.
+    "SpanAttributes": (
+        "if(hasAny(`span.attributes`.value.type, ['a', 'm']), "
+        f"{_deep_map('`span.attributes`')}, {_map('`span.attributes`')})"
+    ),
     "Duration": "reinterpretAsInt64(`span.end_time_unix_nano` - `span.start_time_unix_nano`)",
     "StatusCode": _word(StatusCode, "`span.status`.code"),
     "StatusMessage": "`span.status`.message",
