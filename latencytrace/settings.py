@@ -49,6 +49,7 @@ class AgentSettings:
     interval_s: float  # between two exports
     queue_spans: int
     hooks: tuple[str, ...] | None  # None: all
+    torch_modules: tuple[str, ...] = ()  # `package.module:Class`, each timed as `forward`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,7 @@ def agent_settings(
         interval_s=_number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500) / 1000,
         queue_spans=int(_number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536)),
         hooks=hooks,
+        torch_modules=_torch_modules(environ),
     )
 
 
@@ -157,6 +159,18 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
         return float(text)
     except ValueError:
         raise SettingsError(f"{name}={text!r} is not a number") from None
+
+
+def _torch_modules(environ: Mapping[str, str]) -> tuple[str, ...]:
+    named = environ.get("LATENCYTRACE_TORCH_MODULES", "").split(",")
+    modules = tuple(filter(None, (name.strip() for name in named)))
+    for name in modules:
+        module, separator, target = name.partition(":")
+        if not (separator and module and target):
+            raise SettingsError(
+                f"LATENCYTRACE_TORCH_MODULES: {name!r} is not of the form package.module:Class"
+            )
+    return modules
 
 
 def _headers(environ: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,13 @@ HookAttributes = dict[str, AttributeValue]
 Timed = Callable[..., Any]  # a function of somebody else's, of whatever signature
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookOptions:
+    """What the settings tell hooks."""
+
+    torch_modules: tuple[str, ...] = ()  # `package.module:Class`
+
+
 @dataclass(frozen=True, slots=True)
 class Patch:
     """One call of a library that becomes a span.
@@ -27,6 +34,7 @@ class Patch:
         describe_result: Attributes from the result, after it.
         interleaved: Inside a stream the call is noted as an interval of the stream's
             span, since it comes once a token; elsewhere it is a span.
+        subclasses: The method is patched in every subclass, too, that has one of its own.
     """
 
     module: str
@@ -35,6 +43,7 @@ class Patch:
     describe: Callable[[Arguments], HookAttributes] | None = None
     describe_result: Callable[[Any], HookAttributes] | None = None
     interleaved: bool = False
+    subclasses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +55,14 @@ class Replacement:
         target: As in `Patch`.
         build: From the recorder and the original to the function in its place.
         optional: Not every supported version of the library has the target.
+        subclasses: As in `Patch`.
     """
 
     module: str
     target: str
     build: Callable[[Recorder, Timed], Timed]
     optional: bool = False
+    subclasses: bool = False
 
 
 class Hook:
@@ -59,3 +70,8 @@ class Hook:
 
     requires: ClassVar[tuple[str, ...]] = ()  # `distribution >= version`, any one of them
     patches: ClassVar[tuple[Patch | Replacement, ...]] = ()
+
+    @classmethod
+    def table(cls, options: HookOptions) -> tuple[Patch | Replacement, ...]:  # noqa: ARG003 - a hook may read it
+        """What is patched; a hook overrides it where settings have a say."""
+        return cls.patches

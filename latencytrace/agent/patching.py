@@ -11,7 +11,7 @@ from typing import Any
 import wrapt
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Patch, Replacement
+from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.wrapping import beginning, timed
 
@@ -59,16 +59,18 @@ class _Place:
 class AppliedHook:
     """One hook in this process: waits for its library's modules, patches, restores."""
 
-    def __init__(self, name: str, hook: type[Hook], recorder: Recorder) -> None:
+    def __init__(
+        self, name: str, hook: type[Hook], recorder: Recorder, options: HookOptions | None = None
+    ) -> None:
         self._name = name
-        self._hook = hook
+        self._patches = hook.table(options or HookOptions())
         self._recorder = recorder
         self._active = True
         self._places: list[_Place] = []
         self._missing: list[str] = []
         self._refusal = _unmet(hook.requires)
         if self._refusal is None:
-            for patch in hook.patches:
+            for patch in self._patches:
                 wrapt.register_post_import_hook(self._apply_to(patch), patch.module)
 
     @property
@@ -83,7 +85,7 @@ class AppliedHook:
         if missing:
             reason = f"not found: {missing}"
             return HookStatus(name=self._name, state=HookState.REFUSED, reason=reason)
-        modules = ", ".join(sorted({patch.module for patch in self._hook.patches}))
+        modules = ", ".join(sorted({patch.module for patch in self._patches}))
         reason = f"the program has not imported {modules}"
         return HookStatus(name=self._name, state=HookState.WAITING, reason=reason)
 
@@ -110,6 +112,12 @@ class AppliedHook:
             if not (isinstance(patch, Replacement) and patch.optional):
                 self._missing.append(f"{patch.module}.{patch.target}")
             return
+        self._replace(patch, owner, name)
+        for subclass in _subclasses(owner) if patch.subclasses else ():
+            if name in vars(subclass):
+                self._replace(patch, subclass, name)
+
+    def _replace(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class or module
         before = vars(owner).get(name, _MISSING)
         original = getattr(owner, name) if before is _MISSING else before
         kind = type(original) if isinstance(original, (staticmethod, classmethod)) else None
@@ -121,6 +129,12 @@ class AppliedHook:
         patched = kind(replaced) if kind is not None else replaced
         setattr(owner, name, patched)
         self._places.append(_Place(owner, name, before, patched))
+
+
+def _subclasses(owner: type) -> set[type]:
+    """Every class below one, at whatever depth."""
+    below: set[type] = set(owner.__subclasses__())
+    return below.union(*map(_subclasses, below))
 
 
 def _unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:

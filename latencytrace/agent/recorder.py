@@ -134,6 +134,8 @@ class Timing:
 
     def fail(self, error: BaseException) -> None:
         """Note that the call raised: its type only, for its text may hold a prompt."""
+        if not self.span.is_recording():
+            return
         name = type(error).__qualname__
         if isinstance(error, Exception):
             self.span.set_attribute(semconv.ERROR_TYPE, name)
@@ -144,8 +146,10 @@ class Timing:
             self.span.set_attribute(semconv.ERROR_TYPE, name)
 
     def end(self, ended_ns: int | None = None) -> None:
-        """End the span at a monotonic time, or now, with its intervals packed."""
-        if self.intervals is not None and self.span.is_recording():
+        """End the span at a monotonic time, or now, with its intervals packed; only once."""
+        if not self.span.is_recording():  # the SDK's span would warn of a second end
+            return
+        if self.intervals is not None:
             packed = self.intervals.packed(self.started_ns)
             if packed:
                 self.span.set_attribute(semconv.INTERVALS, packed)

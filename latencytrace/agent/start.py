@@ -17,7 +17,7 @@ from opentelemetry.trace import NoOpTracerProvider, TracerProvider
 
 from latencytrace.agent.exporter import ExportCounts, Exporter, HttpSender
 from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
-from latencytrace.agent.hook import Hook
+from latencytrace.agent.hook import Hook, HookOptions
 from latencytrace.agent.otlp_encoder import OtlpEncoder
 from latencytrace.agent.patching import AppliedHook, HookStatus
 from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
@@ -94,8 +94,10 @@ class Agent:
         self._global.install()
         version = importlib.metadata.version("latencytrace")
         self.recorder = Recorder(_provider.get_tracer(SCOPE, version), on_fault)
+        options = HookOptions(torch_modules=settings.torch_modules)
         self._hooks = [
-            AppliedHook(name, hook, self.recorder) for name, hook in _hooks(settings.hooks)
+            AppliedHook(name, hook, self.recorder, options)
+            for name, hook in _hooks(settings.hooks)
         ]
 
     def status(self) -> AgentStatus:
