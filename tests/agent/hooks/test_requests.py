@@ -1,0 +1,203 @@
+"""The hook of `requests`, against a server of our own."""
+
+import gc
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import requests
+from opentelemetry.instrumentation.requests import RequestsInstrumentor
+from opentelemetry.trace import SpanKind, format_span_id
+
+from latencytrace.agent.hooks.requests import RequestsHook
+from latencytrace.model import Stage, semconv
+from tests.agent.hooked import Spans, attribute_text, hooked
+
+PARTS = 3
+
+
+class _Server(ThreadingHTTPServer):
+    """Sends a body in parts, each but the first when it is told to."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.next_part = threading.Semaphore(0)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/redirect":
+            self._answer(302, b"", Location="/traceparent")
+        elif path == "/missing":
+            self._answer(404, b"no")
+        elif path == "/parts":
+            self._parts()
+        elif path == "/torn":
+            self._answer(200, b"too short", Length="1000")
+            self.close_connection = True
+        else:
+            self._answer(200, ",".join(self.headers.get_all("traceparent", ())).encode())
+
+    def _answer(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", headers.pop("Length", str(len(body))))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _parts(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(PARTS))
+        self.end_headers()
+        self.wfile.write(b".")
+        for _ in range(PARTS - 1):
+            self.server.next_part.acquire(timeout=10)
+            self.wfile.write(b".")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[_Server]:
+    with _Server() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    with hooked(RequestsHook) as spans:
+        yield spans
+
+
+def test_an_exchange_is_one_client_span_of_the_network(spans: Spans, server: _Server) -> None:
+    requests.get(f"{server.url}/some/path", timeout=10)
+
+    assert (spans.only.name, spans.only.kind) == ("GET", SpanKind.CLIENT)
+    assert dict(spans.only.attributes) == {
+        semconv.STAGE: Stage.NETWORK,
+        semconv.HTTP_REQUEST_METHOD: "GET",
+        semconv.HTTP_RESPONSE_STATUS_CODE: 200,
+        semconv.SERVER_ADDRESS: "127.0.0.1",
+        semconv.SERVER_PORT: server.server_port,
+        semconv.URL_SCHEME: "http",
+        semconv.URL_PATH: "/some/path",
+    }
+
+
+def test_the_server_gets_one_parent_and_it_is_the_span(spans: Spans, server: _Server) -> None:
+    answer = requests.get(f"{server.url}/traceparent", timeout=10)
+
+    (_, _, parent, _) = answer.text.split("-")
+    assert parent == format_span_id(spans.only.span_id)
+
+
+def test_a_query_string_is_nowhere(spans: Spans, server: _Server) -> None:
+    requests.get(f"{server.url}/ask", params={"prompt": "a secret"}, timeout=10)
+
+    assert "secret" not in attribute_text(spans)
+
+
+def test_a_redirect_is_part_of_its_exchange(spans: Spans, server: _Server) -> None:
+    answer = requests.get(f"{server.url}/redirect", timeout=10)
+
+    assert format_span_id(spans.only.span_id) in answer.text
+
+
+def test_an_answer_that_is_an_error_is_noted(spans: Spans, server: _Server) -> None:
+    requests.get(f"{server.url}/missing", timeout=10)
+
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "404"
+
+
+def test_what_requests_raises_passes_through(spans: Spans) -> None:
+    with pytest.raises(requests.ConnectionError):
+        requests.get("http://127.0.0.1:9/", timeout=10)
+
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "ConnectionError"
+
+
+def test_a_streamed_body_is_part_of_the_span_to_its_last_byte(
+    spans: Spans, server: _Server
+) -> None:
+    body = requests.get(f"{server.url}/parts", stream=True, timeout=10).iter_content(1)
+
+    next(body)
+    open_after_the_first = not spans.all
+    server.next_part.release(PARTS - 1)
+    list(body)
+
+    assert open_after_the_first
+    assert len(spans.all) == 1
+
+
+def test_a_body_read_from_the_connection_itself_ends_the_span_too(
+    spans: Spans, server: _Server
+) -> None:
+    answer = requests.get(f"{server.url}/parts", stream=True, timeout=10)
+    server.next_part.release(PARTS - 1)
+
+    answer.raw.read()
+
+    assert len(spans.all) == 1
+
+
+def test_a_streamed_body_that_is_closed_half_way_ends_the_span(
+    spans: Spans, server: _Server
+) -> None:
+    with requests.get(f"{server.url}/parts", stream=True, timeout=10) as answer:
+        next(answer.iter_content(1))
+
+    server.next_part.release(PARTS - 1)
+    assert len(spans.all) == 1
+
+
+def test_a_streamed_body_that_is_dropped_ends_the_span(spans: Spans, server: _Server) -> None:
+    answer = requests.get(f"{server.url}/parts", stream=True, timeout=10)
+
+    del answer
+    gc.collect()
+
+    server.next_part.release(PARTS - 1)
+    assert len(spans.all) == 1
+
+
+def test_a_body_that_breaks_off_fails_the_span(spans: Spans, server: _Server) -> None:
+    answer = requests.get(f"{server.url}/torn", stream=True, timeout=10)
+
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):
+        _ = answer.content
+
+    assert semconv.ERROR_TYPE in spans.only.attributes
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "contrib first"])
+def test_contribs_instrumentation_doubles_nothing(server: _Server, *, ours_first: bool) -> None:
+    spans = Spans()
+    instrumentor = RequestsInstrumentor()
+    if not ours_first:
+        instrumentor.instrument(tracer_provider=spans.provider)
+    with hooked(RequestsHook, spans=spans):
+        if ours_first:
+            instrumentor.instrument(tracer_provider=spans.provider)
+        try:
+            answer = requests.get(f"{server.url}/traceparent", timeout=10)
+        finally:
+            instrumentor.uninstrument()
+
+    assert len(spans.all) == 1
+    assert format_span_id(spans.only.span_id) in answer.text
