@@ -68,7 +68,7 @@ def unpack_intervals(packed: str, span_start_ns: int) -> tuple[Interval, ...]:
         position_ns = span_start_ns
         for part in parts.split(","):
             gap, separator, length = part.partition("+")
-            if not (separator and gap.isascii() and gap.isdigit() and length.isdigit()):
+            if not (part.isascii() and separator and gap.isdigit() and length.isdigit()):
                 raise ValueError(f"interval {part!r} of {stage} is not of the form gap+length")
             start_ns = position_ns + int(gap)
             position_ns = start_ns + int(length)

@@ -1,0 +1,218 @@
+"""Each instant of a request is charged to the span that held it up."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from hypothesis import given
+
+from latencytrace.analysis.critical_path import critical_path
+from latencytrace.model import Segment, Span, Stage, Trace, semconv
+from latencytrace.model.ledger import ledger_of
+from tests.strategies import traces
+from tests.trees import request, span, stretches
+
+STAGES = list(Stage)
+
+
+def holder_at(trace: Trace, time_ns: int) -> tuple[str, Stage]:
+    """The rule, taken literally, at one instant."""
+    held = trace.root
+    while True:
+        packed = [
+            interval
+            for interval in trace.intervals.get(held.span_id, ())
+            if interval.start_ns <= time_ns < interval.end_ns
+        ]
+        if packed:
+            winner = min(
+                packed,
+                key=lambda interval: (
+                    -interval.end_ns,
+                    -interval.start_ns,
+                    STAGES.index(interval.stage),
+                ),
+            )
+            return held.span_id, winner.stage
+        running = [
+            child
+            for child in trace.children.get(held.span_id, ())
+            if child.start_ns <= time_ns < child.end_ns
+        ]
+        if not running:
+            return held.span_id, trace.stages[held.span_id]
+        held = min(running, key=lambda child: (-child.end_ns, -child.start_ns, child.span_id))
+
+
+def instants(segments: tuple[Segment, ...]) -> Iterator[tuple[str, Stage]]:
+    for segment in segments:
+        for _ in range(segment.start_ns, segment.end_ns):
+            yield segment.span_id, segment.stage
+
+
+@given(traces())
+def test_each_instant_is_charged_as_the_rule_says_point_by_point(trace: Trace) -> None:
+    path = critical_path(trace)
+
+    times_ns = range(trace.root.start_ns, trace.root.end_ns)
+    assert list(instants(path)) == [holder_at(trace, time_ns) for time_ns in times_ns]
+
+
+@given(traces())
+def test_every_nanosecond_is_charged_exactly_once(trace: Trace) -> None:
+    path = critical_path(trace)
+
+    duration_ns = trace.root.end_ns - trace.root.start_ns
+    assert path[0].start_ns == 0
+    assert path[-1].end_ns == duration_ns
+    assert all(before.end_ns == after.start_ns for before, after in pairwise(path))
+    assert all(segment.start_ns < segment.end_ns for segment in path)
+    assert sum(ledger_of(path).values()) == duration_ns
+
+
+@given(traces())
+def test_neighbouring_segments_differ_in_span_or_stage(trace: Trace) -> None:
+    path = critical_path(trace)
+
+    assert all(
+        (before.span_id, before.stage) != (after.span_id, after.stage)
+        for before, after in pairwise(path)
+    )
+
+
+def test_a_request_alone_is_all_its_own_time() -> None:
+    path = critical_path(request())
+
+    assert stretches(path) == [("root", 0, 100)]
+    assert path[0].stage is Stage.UNATTRIBUTED
+
+
+def test_a_request_that_took_no_time_has_no_segments() -> None:
+    path = critical_path(request(span("decode", 0, 0), end_ns=0))
+
+    assert path == ()
+
+
+def test_sequential_children_leave_the_gaps_to_their_parent() -> None:
+    path = critical_path(request(span("retrieve", 10, 40), span("decode", 50, 90)))
+
+    assert stretches(path) == [
+        ("root", 0, 10),
+        ("retrieve", 10, 40),
+        ("root", 40, 50),
+        ("decode", 50, 90),
+        ("root", 90, 100),
+    ]
+
+
+def test_back_to_back_children_leave_nothing_to_their_parent() -> None:
+    path = critical_path(request(span("tokenize", 0, 40), span("decode", 40, 100)))
+
+    assert stretches(path) == [("tokenize", 0, 40), ("decode", 40, 100)]
+
+
+def test_of_parallel_children_the_one_that_finishes_last_is_charged() -> None:
+    path = critical_path(request(span("slow", 10, 90), span("fast", 10, 30)))
+
+    assert stretches(path) == [("root", 0, 10), ("slow", 10, 90), ("root", 90, 100)]
+
+
+def test_an_overlapping_child_is_charged_until_a_later_ending_one_starts() -> None:
+    path = critical_path(request(span("prefill", 0, 50), span("decode", 30, 100)))
+
+    assert stretches(path) == [("prefill", 0, 30), ("decode", 30, 100)]
+
+
+def test_a_child_inside_its_sibling_is_not_charged() -> None:
+    path = critical_path(request(span("generate", 0, 100), span("log", 40, 60)))
+
+    assert stretches(path) == [("generate", 0, 100)]
+
+
+def test_a_grandchild_is_charged_only_while_its_parent_is() -> None:
+    path = critical_path(
+        request(
+            span("early", 0, 60),
+            span("below", 10, 50, parent="early"),
+            span("late", 30, 100),
+        )
+    )
+
+    assert stretches(path) == [("early", 0, 10), ("below", 10, 30), ("late", 30, 100)]
+
+
+def test_of_children_that_end_together_the_later_start_is_charged() -> None:
+    path = critical_path(request(span("a", 0, 100), span("b", 40, 100)))
+
+    assert stretches(path) == [("a", 0, 40), ("b", 40, 100)]
+
+
+def test_of_children_with_equal_times_the_smaller_id_is_charged() -> None:
+    path = critical_path(request(span("b", 0, 100), span("a", 0, 100)))
+
+    assert stretches(path) == [("a", 0, 100)]
+
+
+def test_a_child_before_its_parent_owns_nothing_outside_it() -> None:
+    path = critical_path(request(span("search", 40, 90), span("early", 10, 60, parent="search")))
+
+    assert stretches(path) == [
+        ("root", 0, 40),
+        ("early", 40, 60),
+        ("search", 60, 90),
+        ("root", 90, 100),
+    ]
+
+
+def test_a_child_after_its_parent_owns_nothing() -> None:
+    path = critical_path(request(span("search", 40, 90), span("late", 95, 99, parent="search")))
+
+    assert stretches(path) == [("root", 0, 40), ("search", 40, 90), ("root", 90, 100)]
+
+
+def test_time_blocked_in_sending_wins_over_the_decoding_below_the_stream() -> None:
+    covering = span("stream", 0, 100, attributes={semconv.INTERVALS: "respond:20+10,30+10"})
+    decode = span("decode", 5, 95, parent="stream", stage=Stage.DECODE)
+
+    ledger = ledger_of(critical_path(request(covering, decode)))
+
+    assert ledger == {Stage.OTHER: 5 + 5, Stage.DECODE: 70, Stage.RESPOND: 20}
+
+
+def test_the_intervals_of_a_span_win_only_where_that_span_is_charged() -> None:
+    early = span("early", 0, 60, attributes={semconv.INTERVALS: "respond:20+40"})
+
+    path = critical_path(request(early, span("late", 30, 100)))
+
+    assert [(segment.stage, segment.start_ns) for segment in path] == [
+        (Stage.OTHER, 0),
+        (Stage.RESPOND, 20),
+        (Stage.OTHER, 30),
+    ]
+
+
+def test_the_intervals_of_a_span_win_over_those_below_it() -> None:
+    above = span("above", 0, 100, attributes={semconv.INTERVALS: "respond:40+20"})
+    below = span(
+        "below", 0, 100, parent="above", attributes={semconv.INTERVALS: "detokenize:30+60"}
+    )
+
+    path = critical_path(request(above, below))
+
+    assert [(segment.name, segment.stage, segment.end_ns) for segment in path] == [
+        ("below", Stage.OTHER, 30),
+        ("below", Stage.DETOKENIZE, 40),
+        ("above", Stage.RESPOND, 60),
+        ("below", Stage.DETOKENIZE, 90),
+        ("below", Stage.OTHER, 100),
+    ]
+
+
+def test_a_chain_deeper_than_the_interpreter_can_recurse_is_walked() -> None:
+    chain: list[Span] = [
+        span(str(depth), depth, 20_000 - depth, parent=str(depth - 1) if depth else "root")
+        for depth in range(5_000)
+    ]
+
+    path = critical_path(request(*chain, end_ns=20_000))
+
+    assert len(path) == 2 * 5_000 - 1

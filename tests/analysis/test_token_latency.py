@@ -1,0 +1,212 @@
+"""When the first token came, how fast the others followed, and how many there were."""
+
+import math
+
+import pytest
+
+from latencytrace.analysis.token_latency import token_latency
+from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
+from tests.trees import request, span
+
+OUTPUT = semconv.GEN_AI_USAGE_OUTPUT_TOKENS
+INPUT = semconv.GEN_AI_USAGE_INPUT_TOKENS
+FIRST_CHUNK = semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK
+
+
+def prefill(name: str, start_ns: int, end_ns: int) -> Span:
+    return span(name, start_ns, end_ns, stage=Stage.PREFILL)
+
+
+def decode(
+    name: str, start_ns: int, end_ns: int, tokens: int | None, parent: str = "root"
+) -> Span:
+    attributes = {} if tokens is None else {OUTPUT: tokens}
+    return span(name, start_ns, end_ns, parent=parent, stage=Stage.DECODE, attributes=attributes)
+
+
+def test_nothing_is_known_of_a_request_without_model_calls() -> None:
+    found = token_latency(request(span("search", 0, 9)))
+
+    assert (found.time_to_first_token_ns, found.time_per_output_token_ns) == (None, None)
+    assert (found.input_tokens, found.cached_input_tokens, found.output_tokens) == (
+        None,
+        None,
+        None,
+    )
+    assert (found.model, found.finish_reason, found.batch_size) == (None, None, None)
+
+
+def test_the_first_token_comes_at_the_end_of_the_prefill_that_ends_first() -> None:
+    found = token_latency(request(prefill("second", 20, 60), prefill("first", 30, 50)))
+
+    assert found.time_to_first_token_ns == 50
+
+
+def test_without_a_prefill_the_first_chunk_is_counted_from_its_span() -> None:
+    call = span("chat", 20_000, 90_000, kind=SpanKind.CLIENT, attributes={FIRST_CHUNK: 3e-5})
+
+    found = token_latency(request(call, end_ns=100_000))
+
+    assert found.time_to_first_token_ns == 50_000
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 1e9, True, "0.1"])
+def test_a_first_chunk_that_cannot_be_is_unknown(seconds: AttributeValue) -> None:
+    found = token_latency(request(span("chat", 0, 90, attributes={FIRST_CHUNK: seconds})))
+
+    assert found.time_to_first_token_ns is None
+
+
+def test_the_first_token_is_not_among_those_that_are_decoded() -> None:
+    found = token_latency(request(decode("decode", 10, 50, 5)))
+
+    assert found.time_per_output_token_ns == 10
+
+
+def test_decode_spans_take_their_tokens_from_their_parent() -> None:
+    generate = span("generate", 0, 100, attributes={OUTPUT: 5})
+
+    found = token_latency(request(generate, decode("decode", 10, 50, None, "generate")))
+
+    assert found.time_per_output_token_ns == 10
+
+
+def test_tokens_of_a_generation_decoded_in_two_pieces_count_once() -> None:
+    generate = span("generate", 0, 100, attributes={OUTPUT: 9})
+
+    found = token_latency(
+        request(
+            generate,
+            decode("before preemption", 10, 50, None, "generate"),
+            decode("after it", 60, 100, None, "generate"),
+        )
+    )
+
+    assert found.time_per_output_token_ns == 10
+
+
+def test_sequences_of_a_batch_get_their_tokens_at_the_same_time() -> None:
+    batch = span(
+        "decode", 10, 50, stage=Stage.DECODE, attributes={OUTPUT: 20, semconv.BATCH_SIZE: 4}
+    )
+
+    found = token_latency(request(batch))
+
+    assert found.time_per_output_token_ns == 10
+    assert found.batch_size == 4
+
+
+def test_decoding_of_unknown_tokens_does_not_slow_the_known_ones() -> None:
+    found = token_latency(request(decode("known", 10, 50, 5), decode("unknown", 50, 90, None)))
+
+    assert found.time_per_output_token_ns == 10
+
+
+def test_a_single_token_has_no_time_per_output_token() -> None:
+    found = token_latency(request(decode("decode", 10, 50, 1)))
+
+    assert found.time_per_output_token_ns is None
+    assert found.output_tokens == 1
+
+
+def test_tokens_told_again_inside_a_model_call_count_once() -> None:
+    chat = span("chat", 0, 90, attributes={OUTPUT: 7, INPUT: 30})
+    inner = span("POST", 0, 90, parent="chat", attributes={OUTPUT: 7, INPUT: 30})
+
+    found = token_latency(request(chat, inner))
+
+    assert (found.input_tokens, found.output_tokens) == (30, 7)
+
+
+def test_tokens_of_several_model_calls_add_up() -> None:
+    found = token_latency(
+        request(
+            span("plan", 0, 40, attributes={OUTPUT: 7, INPUT: 30}),
+            span("answer", 50, 90, attributes={OUTPUT: 5, INPUT: 50}),
+        )
+    )
+
+    assert (found.input_tokens, found.output_tokens) == (80, 12)
+
+
+def test_tokens_counted_by_a_tokenizer_are_not_added_to_those_of_the_model() -> None:
+    found = token_latency(
+        request(
+            span("encode", 0, 10, stage=Stage.TOKENIZE, attributes={INPUT: 30}),
+            span("generate", 10, 90, attributes={OUTPUT: 5, INPUT: 30}),
+        )
+    )
+
+    assert found.input_tokens == 30
+
+
+@pytest.mark.parametrize(
+    ("input_key", "output_key", "cached_key"),
+    [
+        pytest.param(
+            "gen_ai.usage.input_tokens",
+            "gen_ai.usage.output_tokens",
+            "gen_ai.usage.cache_read.input_tokens",
+            id="new names",
+        ),
+        pytest.param(
+            "gen_ai.usage.prompt_tokens",
+            "gen_ai.usage.completion_tokens",
+            "gen_ai.usage.cache_read.input_tokens",
+            id="old names",
+        ),
+        pytest.param(
+            "llm.token_count.prompt",
+            "llm.token_count.completion",
+            "llm.token_count.prompt_details.cache_read",
+            id="OpenInference",
+        ),
+    ],
+)
+def test_token_counts_are_read_under_every_convention(
+    input_key: str, output_key: str, cached_key: str
+) -> None:
+    call = span("chat", 0, 90, attributes={input_key: 30, output_key: 7, cached_key: 20})
+
+    found = token_latency(request(call))
+
+    assert (found.input_tokens, found.output_tokens, found.cached_input_tokens) == (30, 7, 20)
+
+
+def test_an_embedding_request_has_input_tokens_only() -> None:
+    found = token_latency(request(span("embed", 0, 90, stage=Stage.EMBED, attributes={INPUT: 30})))
+
+    assert (found.input_tokens, found.output_tokens) == (30, None)
+
+
+def test_the_model_is_the_one_that_generates_not_the_one_that_embeds() -> None:
+    found = token_latency(
+        request(
+            span("embed", 0, 10, attributes={semconv.GEN_AI_REQUEST_MODEL: "minilm", INPUT: 3}),
+            span("chat", 10, 90, attributes={semconv.GEN_AI_REQUEST_MODEL: "llama", OUTPUT: 5}),
+            span("judge", 90, 99, attributes={semconv.GEN_AI_REQUEST_MODEL: "guard"}),
+        )
+    )
+
+    assert found.model == "llama"
+
+
+def test_without_token_counts_any_span_may_name_the_model() -> None:
+    found = token_latency(
+        request(span("embed", 0, 10, attributes={semconv.GEN_AI_RESPONSE_MODEL: "minilm"}))
+    )
+
+    assert found.model == "minilm"
+
+
+def test_the_finish_reason_is_that_of_the_last_model_call() -> None:
+    reason = semconv.GEN_AI_RESPONSE_FINISH_REASONS
+
+    found = token_latency(
+        request(
+            span("plan", 0, 40, attributes={OUTPUT: 7, reason: ("tool_calls",)}),
+            span("answer", 50, 90, attributes={OUTPUT: 5, reason: ("stop",)}),
+        )
+    )
+
+    assert found.finish_reason == "stop"

@@ -1,0 +1,40 @@
+"""What holds for every test: our faults are raised again; no network but loopback."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+from latencytrace.agent.guard import FaultCounter, raise_fault
+
+# Machines that run tests are shared: how long one example takes says nothing.
+settings.register_profile("latencytrace", deadline=None)
+settings.load_profile("latencytrace")
+
+
+@pytest.fixture(autouse=True)
+def faults_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide no fault of ours; a test of the counting itself overrides this fixture."""
+
+    def raise_again(_: FaultCounter, doing: str, fault: Exception) -> None:
+        raise_fault(doing, fault)
+
+    monkeypatch.setattr(FaultCounter, "__call__", raise_again)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_network_but_loopback() -> Iterator[None]:
+    """Refuse connections to any other machine."""
+    connect = socket.socket.connect
+
+    def connect_to_loopback(self: socket.socket, address: tuple[str, int]) -> None:
+        if self.family in {socket.AF_INET, socket.AF_INET6}:
+            host = address[0]
+            if not (host in {"localhost", "::1"} or host.startswith("127.")):
+                pytest.fail(f"a test connects to {host}: use loopback")
+        connect(self, address)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(socket.socket, "connect", connect_to_loopback)
+        yield
