@@ -56,7 +56,7 @@ class Pipeline:
         self._store = store
         self._telemetry = telemetry
         self._span_keeping = SpanKeeping(keep_spans_ratio)
-        self._committer = Committer(store, on_commit=self._arrived, now_ns=now_ns)
+        self._committer = Committer(store, on_commit=self.arrived, now_ns=now_ns)
         self._assembler = Assembler(now_ns)
         self._assembler_lock = threading.Lock()
         self._stopping = threading.Event()
@@ -110,6 +110,13 @@ class Pipeline:
         if self._thread.is_alive():
             self._thread.join()
 
+    def arrived(self, committed: Sequence[CheckedRequest]) -> None:
+        """Note that the spans of these requests are kept."""
+        with self._assembler_lock:
+            for checked in committed:
+                self._telemetry.spans_received.inc(checked.span_count)
+                self._assembler.arrived(checked.trace_ids, checked.rooted)
+
     def step(self) -> int:
         """Divide the traces that are due, at most one batch of them.
 
@@ -121,12 +128,6 @@ class Pipeline:
         if due:
             self._divide(due)
         return len(due)
-
-    def _arrived(self, committed: Sequence[CheckedRequest]) -> None:
-        with self._assembler_lock:
-            for checked in committed:
-                self._telemetry.spans_received.inc(checked.span_count)
-                self._assembler.arrived(checked.trace_ids, checked.rooted)
 
     def _run(self) -> None:
         while not self._stopping.wait(PACE_S):

@@ -1,0 +1,239 @@
+"""From committed spans to ledgers, with a real store."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from latencytrace.analysis.requests import requests_of
+from latencytrace.errors import OverloadedError, StoreError
+from latencytrace.model import Cohort, Request, Span, SpanKind, Stage, semconv
+from latencytrace.service import otlp, pipeline
+from latencytrace.service.pipeline import Pipeline
+from latencytrace.service.store import Order
+from latencytrace.service.stores.chdb import ChdbStore
+from latencytrace.service.telemetry import Telemetry
+from tests.fakes import FakeClock
+from tests.otlp_messages import one_span
+from tests.otlp_messages import otlp as encoded
+
+MS = 1_000_000
+ROOT = "00000000000000a1"
+CHILD = "00000000000000a2"
+LATE_CHILD = "00000000000000a3"
+
+
+class FlakyStore(ChdbStore):
+    """Refuses to write while told so."""
+
+    full = False
+
+    def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
+        """Keep them, or fail."""
+        if self.full:
+            raise StoreError("the disk is full")
+        super().write(requests, keep_spans_of)
+
+
+class Rig:
+    """A pipeline that is stepped by hand."""
+
+    def __init__(self, store: FlakyStore) -> None:
+        self.clock = FakeClock()
+        self.store = store
+        self.telemetry = Telemetry()
+        self.pipeline = Pipeline(store, self.telemetry, self.clock)
+
+    def send(self, *spans: Span) -> None:
+        """Have spans committed."""
+        block = encoded(*spans)
+        self.store.insert_otlp(block)
+        self.pipeline.arrived([otlp.check(block, otlp.PROTOBUF, None)])
+
+    def after_s(self, seconds: float) -> None:
+        """Let time pass, and divide what is due then."""
+        self.clock.move_s(seconds)
+        self.pipeline.step()
+
+    def counted(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        return sum(
+            sample.value
+            for family in self.telemetry.registry.collect()
+            for sample in family.samples
+            if sample.name == name
+        )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
+    """One for all tests: each sends traces of its own."""
+    opened = FlakyStore.open(tmp_path_factory.mktemp("store"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def rig(store: FlakyStore) -> Iterator[Rig]:
+    yield Rig(store)
+    store.full = False
+
+
+@pytest.fixture
+def trace_id() -> str:
+    return uuid4().hex
+
+
+def root(trace_id: str) -> Span:
+    now_ns = time.time_ns() - 1000 * MS
+    return one_span(trace_id, ROOT, start_ns=now_ns, end_ns=now_ns + 100 * MS)
+
+
+def child(of: Span, span_id: str, stage: Stage, start_ms: int, end_ms: int) -> Span:
+    return one_span(
+        of.trace_id,
+        span_id,
+        parent_id=of.span_id,
+        name=f"a span of {stage}",
+        kind=SpanKind.INTERNAL,
+        start_ns=of.start_ns + start_ms * MS,
+        end_ns=of.start_ns + end_ms * MS,
+        attributes={semconv.STAGE: stage.value},
+    )
+
+
+def ledger(store: ChdbStore, trace_id: str) -> Mapping[Stage, int]:
+    found = store.request(trace_id, None)
+    assert found is not None
+    assert sum(found.ledger.values()) == found.duration_ns
+    return found.ledger
+
+
+def test_a_quiet_trace_becomes_a_ledger(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, CHILD, Stage.RETRIEVE, 10, 40))
+    rig.after_s(1)
+
+    assert ledger(rig.store, trace_id) == {Stage.RETRIEVE: 30 * MS, Stage.UNATTRIBUTED: 70 * MS}
+    assert rig.counted("latencytrace_requests_total") == 1
+
+
+def test_an_open_trace_says_so(rig: Rig, trace_id: str) -> None:
+    rig.send(root(trace_id))
+    before = rig.pipeline.is_open(trace_id)
+    rig.after_s(1)
+
+    assert (before, rig.pipeline.is_open(trace_id)) == (True, False)
+
+
+def test_a_late_span_writes_a_revision_that_balances(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span)
+    rig.after_s(1)
+    rig.send(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.after_s(5)
+
+    found = rig.store.request(trace_id, None)
+    assert found is not None
+    assert found.revision == 2
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 40 * MS, Stage.UNATTRIBUTED: 60 * MS}
+
+
+def test_a_revision_is_counted_apart(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span)
+    rig.after_s(1)
+    rig.send(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.after_s(5)
+
+    assert rig.counted("latencytrace_requests_total") == 1
+    assert rig.counted("latencytrace_service_revised_total") == 1
+
+
+def test_a_trace_sent_twice_is_one_request(rig: Rig, trace_id: str) -> None:
+    span = replace(root(trace_id), service=trace_id)
+    rig.send(span)
+    rig.send(span)
+    rig.after_s(1)
+
+    cohort = Cohort(service=trace_id)
+    assert len(rig.store.requests(cohort, Order.NEWEST, 10)) == 1
+
+
+def test_a_trace_without_root_is_divided_when_its_root_comes(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(child(span, CHILD, Stage.DECODE, 0, 100))
+    rig.after_s(30)
+    rig.clock.move_s(700)
+    rig.send(span)
+    rig.after_s(1)
+
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 100 * MS}
+
+
+def test_a_store_that_fails_is_asked_again(
+    rig: Rig, trace_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.send(root(trace_id))
+    rig.store.full = True
+    rig.after_s(1)
+    rig.store.full = False
+    rig.after_s(1)
+
+    assert ledger(rig.store, trace_id)
+    assert rig.counted("latencytrace_service_store_errors_total") == 1
+    assert "the disk is full" in caplog.text
+
+
+def test_a_trace_that_cannot_be_divided_stops_no_other(
+    rig: Rig, trace_id: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = uuid4().hex
+
+    def faulty(
+        spans: Sequence[Span], revisions: Mapping[tuple[str, str], int]
+    ) -> tuple[Request, ...]:
+        if spans[0].trace_id == bad:
+            raise ValueError("a promise was broken")
+        return requests_of(spans, revisions)
+
+    monkeypatch.setattr(pipeline, "requests_of", faulty)
+    rig.send(root(bad), root(trace_id))
+    rig.after_s(1)
+
+    assert rig.store.request(bad, None) is None
+    assert ledger(rig.store, trace_id)
+    assert rig.counted("latencytrace_service_faulty_traces_total") == 1
+    assert bad in caplog.text
+
+
+def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.store.write(requests_of([span, child(span, CHILD, Stage.DECODE, 0, 90)], {}), ())
+    rig.send(child(span, LATE_CHILD, Stage.RESPOND, 90, 100))
+    rig.after_s(30)
+
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 90 * MS, Stage.UNATTRIBUTED: 10 * MS}
+    assert rig.counted("latencytrace_service_outdated_traces_total") == 1
+
+
+def test_nothing_more_is_taken_while_too_much_is_not_divided(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(rig.pipeline._assembler), "is_overfull", True)  # noqa: SLF001 - a hundred thousand traces else
+
+    with pytest.raises(OverloadedError, match="again in a second"):
+        rig.pipeline.submit(otlp.check(encoded(root(uuid4().hex)), otlp.PROTOBUF, None))
+
+
+def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str) -> None:
+    rig.store.insert_otlp(encoded(root(trace_id)))  # committed, and then the process dies
+    after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
+    after.start()
+    after.close()
+
+    found = rig.store.request(trace_id, None)
+    assert found is not None
+    assert found.revision == 1
