@@ -12,6 +12,14 @@ from latencytrace.cli.units import count, duration, share, shares
 
 BAR_SHORTEST, BAR_LONGEST = 8, 48
 COLUMNS_BUT_BAR = 72  # cells that the other columns of the table take
+NOTHING = (
+    "No request. Is the program traced (`latencytrace run -- COMMAND`), and has it been "
+    "asked anything? Without --since, this shows the last hour."
+)
+NEVER_TWO = (
+    "Never more than one request at a time: queues and contention cannot show. "
+    "Send several at once."
+)
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
@@ -56,10 +64,9 @@ def pictures(
     parts: list[RenderableType] = []
     for title, document in _by_route(source, wanted):
         parts += picture(title, document, console)
-    if "route" not in wanted:
-        left_out = _left_out(reading.breakdown(source, wanted))
-        parts += [Text(line, "dim") for line in left_out]
-    return parts
+    whole = reading.breakdown(source, wanted)
+    notes = [*_left_out(whole), *_never_two(whole)]
+    return [*parts, *(Text(note, "dim") for note in notes)]
 
 
 def _by_route(
@@ -83,13 +90,12 @@ def picture(title: str, document: BreakdownDocument, console: Console) -> list[R
     """One cohort: its numbers, its stages as bars, and what is worth knowing about them."""
     heading = Text(title, "bold")
     if not document["requests"]:
-        return [heading, *_nothing(document), ""]
+        return [heading, Text(NOTHING), ""]
     parts: list[RenderableType] = [heading, *_numbers(document), ""]
     if console.color_system is not None:
         whole = {row["stage"]: round(row["mean_ns"]) for row in document["stages"]}
         parts += [stacked_bar(whole, min(console.width, COLUMNS_BUT_BAR + BAR_LONGEST)), ""]
-    parts += [_stages(document, console.width), *_notes(document), ""]
-    return parts
+    return [*parts, _stages(document, console.width), Text(_sum(document), "dim"), ""]
 
 
 def _numbers(document: BreakdownDocument) -> list[RenderableType]:
@@ -131,16 +137,6 @@ def _stages(document: BreakdownDocument, width: int) -> RenderableType:
     return drawn
 
 
-def _notes(document: BreakdownDocument) -> list[RenderableType]:
-    notes = [_sum(document), *_left_out(document)]
-    if document.get("max_concurrency") == 1:
-        notes.append(
-            "Never more than one request at a time: queues and contention cannot show. "
-            "Send several at once."
-        )
-    return [Text(note, "dim") for note in notes]
-
-
 def _sum(document: BreakdownDocument) -> str:
     total = document["duration_ns"]
     rows_ns = sum(row["mean_ns"] for row in document["stages"])
@@ -165,9 +161,7 @@ def _left_out(document: BreakdownDocument) -> Sequence[str]:
     return [f"Left out: {', '.join(named)}."] if named else []
 
 
-def _nothing(document: BreakdownDocument) -> list[RenderableType]:
-    nothing = (
-        "No request. Is the program traced (`latencytrace run -- COMMAND`), and has it been "
-        "asked anything? Without --since, this shows the last hour."
-    )
-    return [Text(line) for line in (nothing, *_left_out(document))]
+def _never_two(document: BreakdownDocument) -> Sequence[str]:
+    if document.get("max_concurrency") != 1:
+        return []
+    return [NEVER_TWO]

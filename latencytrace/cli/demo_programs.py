@@ -18,6 +18,7 @@ from latencytrace.errors import LatencytraceError
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL
 
 SERVICE = "rag_chat"
+INSTANCE = "demo"  # tells its spans from those of whatever else sends to the usual port
 PREFERRED_PORT = 8000
 FIRST_START_S = 900.0  # it embeds its passages and makes its model
 
@@ -55,7 +56,11 @@ def start_application(
         SERVICE,
         [*run, "--endpoint", endpoint, "--", *uvicorn, "--port", str(port)],
         logs / f"{SERVICE}.log",
-        environment={"LATENCYTRACE_URL": service_url, "HF_HUB_OFFLINE": "1"},
+        environment={
+            "LATENCYTRACE_URL": service_url,
+            "OTEL_RESOURCE_ATTRIBUTES": f"service.instance.id={INSTANCE}",
+            "HF_HUB_OFFLINE": "1",
+        },
     )
     running.enter_context(program)
     console.print(

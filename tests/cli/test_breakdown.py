@@ -1,10 +1,26 @@
 """The picture of a breakdown."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from rich.console import Console
 
-from latencytrace.cli.breakdown import picture
+from latencytrace.cli.breakdown import picture, pictures
 from latencytrace.cli.documents import BreakdownDocument
 from tests.cli.documents import MS, breakdown_document, no_requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneRoute:
+    """A source with a single breakdown."""
+
+    only: BreakdownDocument
+
+    def document(self, path: str, parameters: Mapping[str, str]) -> object:
+        """See `reading.Source.document`."""
+        assert (path, parameters) == ("/breakdown", {"route": "POST /chat"})
+        return self.only
+
 
 PLAIN = Console(width=100, color_system=None)
 
@@ -31,7 +47,6 @@ retrieve      ███▎                          10.0 ms  10.0 %  10.0 ms  10
 decode        ████████████████████████████  85.0 ms  85.0 %  85.0 ms  85.0 ms  85.0 ms         4
 unattributed  █▋                            5.00 ms   5.0 %  5.00 ms  5.00 ms  5.00 ms         4
 The rows add up to the mean duration, 100 ms: nothing is hidden.
-Left out: 3 health or metrics requests.
 """
     )
 
@@ -43,15 +58,24 @@ def test_rows_that_do_not_add_up_are_said_so() -> None:
     assert "The rows add up to 98.0 ms, not to the mean duration of 100 ms" in drawn(document)
 
 
+def notes(document: BreakdownDocument) -> list[str]:
+    source = OneRoute(only=document)
+    return [str(part) for part in pictures(source, {"route": "POST /chat"}, PLAIN)[-2:]]
+
+
 def test_requests_that_never_overlapped_are_warned_about() -> None:
     document = breakdown_document(decode=MS)
     document["max_concurrency"] = 1
 
-    assert "Never more than one request at a time" in drawn(document)
+    assert "Never more than one request at a time" in notes(document)[-1]
 
 
 def test_overlapping_requests_are_not_warned_about() -> None:
-    assert "Never more" not in drawn(breakdown_document(decode=MS))
+    assert "Never more" not in notes(breakdown_document(decode=MS))[-1]
+
+
+def test_what_is_left_out_is_said() -> None:
+    assert "Left out: 3 health or metrics requests." in notes(breakdown_document(decode=MS))
 
 
 def test_no_requests_are_an_answer_with_what_to_do() -> None:
