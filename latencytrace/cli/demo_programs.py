@@ -19,7 +19,6 @@ from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL
 
 SERVICE = "rag_chat"
 INSTANCE = "demo"  # tells its spans from those of whatever else sends to the usual port
-PREFERRED_PORT = 8000
 FIRST_START_S = 900.0  # it embeds its passages and makes its model
 
 
@@ -48,7 +47,7 @@ def start_application(
         Its address.
     """
     folder = example_folder()
-    port = free_port(PREFERRED_PORT)
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     run = [sys.executable, "-m", "latencytrace", "run", "--service", SERVICE]
     uvicorn = [sys.executable, "-m", "uvicorn", "--app-dir", os.fspath(folder), "app:app"]
