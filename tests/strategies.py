@@ -43,18 +43,19 @@ def intervals(draw: st.DrawFn, start_ns: int = 0, end_ns: int = LAST_NS) -> tupl
 def attributes(draw: st.DrawFn, start_ns: int) -> dict[str, AttributeValue]:
     """What the analysis reads, well-formed or not."""
     noted: dict[str, AttributeValue] = {}
-    packed = st.one_of(
+    packed: st.SearchStrategy[AttributeValue] = st.one_of(
         intervals(start_ns, start_ns + LAST_NS).map(lambda found: pack_intervals(found, start_ns)),
         st.sampled_from(["respond:1+", "nothing:1+2", "", "respond:0+5,0+5", 7]),
     )
-    for key, values in {
+    strategies: dict[str, st.SearchStrategy[AttributeValue]] = {
         semconv.STAGE: st.one_of(_STAGES.map(str), st.just("no such stage")),
         semconv.INTERVALS: packed,
         semconv.GEN_AI_OPERATION_NAME: st.sampled_from(["chat", "embeddings", "plan"]),
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS: st.one_of(st.integers(-1, 9), st.just("many")),
         semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: st.floats(),
         semconv.HTTP_REQUEST_METHOD: st.just("GET"),
-    }.items():
+    }
+    for key, values in strategies.items():
         if draw(st.integers(0, 3)) == 0:
             noted[key] = draw(values)
     return noted
@@ -95,17 +96,18 @@ def heaps() -> st.SearchStrategy[list[Span]]:
 
 @st.composite
 def traces(draw: st.DrawFn) -> Trace:
-    """A well-formed trace: every child lies within its parent."""
+    """A well-formed trace: every child lies within its parent; children in any order."""
     root = _well_formed(draw, 0, None)
     tree = [root]
     for number in range(1, draw(st.integers(1, 9))):
         tree.append(_well_formed(draw, number, draw(st.sampled_from(tree))))
+    shuffled = draw(st.permutations(tree))
     return Trace(
         root=root,
         outermost=True,
         spans={span.span_id: span for span in tree},
         children={
-            parent.span_id: tuple(span for span in tree if span.parent_id == parent.span_id)
+            parent.span_id: tuple(span for span in shuffled if span.parent_id == parent.span_id)
             for parent in tree
         },
         stages={span.span_id: draw(_STAGES) for span in tree},

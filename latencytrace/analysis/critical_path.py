@@ -119,13 +119,13 @@ def _holders(children: Iterable[Span], end_ns: int) -> Iterator[Span]:
     for child in sorted(children, key=lambda child: (child.start_ns, child.span_id)):
         if child.start_ns >= min(child.end_ns, end_ns):
             continue
-        if holder is None or holder.end_ns <= child.start_ns or _outranks(child, holder):
+        if holder is None or _outranks(child, holder):
             holder = child
             yield child
 
 
 def _outranks(later: Span, earlier: Span) -> bool:
-    """Whether a span wins over another; of equal ones the earlier has the smaller id."""
+    """Whether a span wins over one before it: that of a smaller id, if it started as late."""
     return (later.end_ns, later.start_ns) > (earlier.end_ns, earlier.start_ns)
 
 
