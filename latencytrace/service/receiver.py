@@ -25,6 +25,7 @@ RETRY_AFTER: Final = "1"  # seconds
 
 Submit = Callable[[CheckedRequest], Future[None]]
 
+_TOO_LARGE = f"the body has more than {MAX_BODY_BYTES} bytes: send smaller batches"
 _CODES = {  # of google.rpc.Status
     HTTPStatus.TOO_MANY_REQUESTS: otlp.RESOURCE_EXHAUSTED,
     HTTPStatus.SERVICE_UNAVAILABLE: otlp.UNAVAILABLE,
@@ -98,14 +99,14 @@ async def _body(request: Request, share: "_Share") -> bytes:
         HTTPException: It is too large, and was not read to its end.
         OverloadedError: Too many bodies are being read.
     """
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > MAX_BODY_BYTES:
+        raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TOO_LARGE)
     parts = []
     async for part in request.stream():
         share.take(len(part))
         if share.bytes > MAX_BODY_BYTES:
-            raise HTTPException(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the body has more than {MAX_BODY_BYTES} bytes: send smaller batches",
-            )
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TOO_LARGE)
         parts.append(part)
     return b"".join(parts)
 

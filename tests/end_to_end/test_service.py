@@ -1,0 +1,355 @@
+"""The service as senders and readers meet it: a real process, real OTLP, real answers."""
+
+import json
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+from google.protobuf import json_format
+from google.rpc.status_pb2 import Status
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanKind as SdkSpanKind
+
+from latencytrace.model import Span, SpanKind, Stage, semconv
+from tests.end_to_end.running_service import PROTOBUF, RunningService
+from tests.otlp_messages import message, one_span, otlp
+
+MS = 1_000_000
+ROOT = "00000000000000a1"
+CHILD = "00000000000000a2"
+LATE_CHILD = "00000000000000a3"
+TOKEN = "correct horse"  # noqa: S105 - a test's
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """One for the tests that leave it as it is."""
+    with RunningService(tmp_path_factory.mktemp("shared") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def trace_id() -> str:
+    return uuid4().hex
+
+
+def root(trace_id: str, duration_ms: int = 100) -> Span:
+    now_ns = time.time_ns() - 1000 * MS
+    return one_span(trace_id, ROOT, start_ns=now_ns, end_ns=now_ns + duration_ms * MS)
+
+
+def child(of: Span, span_id: str, stage: Stage, start_ms: int, end_ms: int) -> Span:
+    return one_span(
+        of.trace_id,
+        span_id,
+        parent_id=of.span_id,
+        name=f"a span of {stage}",
+        kind=SpanKind.INTERNAL,
+        start_ns=of.start_ns + start_ms * MS,
+        end_ns=of.start_ns + end_ms * MS,
+        attributes={semconv.STAGE: stage.value},
+    )
+
+
+def test_what_the_stock_exporter_sends_is_divided(service: RunningService) -> None:
+    provider = TracerProvider(resource=Resource.create({semconv.SERVICE_NAME: "stock"}))
+    exporter = OTLPSpanExporter(endpoint=f"{service.otlp}/v1/traces")
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    tracer = provider.get_tracer("test")
+    with (
+        tracer.start_as_current_span("POST /chat", kind=SdkSpanKind.SERVER) as span,
+        tracer.start_as_current_span("search", attributes={semconv.STAGE: "retrieve"}),
+    ):
+        time.sleep(0.01)
+    provider.shutdown()
+
+    found = service.request(f"{span.get_span_context().trace_id:032x}")
+    ledger = found["ledger"]
+    assert isinstance(ledger, dict)
+    assert ledger["retrieve"] >= 10 * MS
+    assert sum(ledger.values()) == found["duration_ns"]
+    assert [span["name"] for span in found["spans"]] == ["POST /chat", "search"]  # type: ignore[attr-defined] # a list
+
+
+def test_compressed_spans_are_taken(service: RunningService, trace_id: str) -> None:
+    answer = service.post_gzip(otlp(root(trace_id)))
+
+    assert answer.status_code == 200
+    assert service.request(trace_id)["duration_ns"] == 100 * MS
+
+
+def test_spans_in_json_are_taken(service: RunningService, trace_id: str) -> None:
+    document = json_format.MessageToDict(message([root(trace_id)]))
+    span = document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    span.update(traceId=trace_id, spanId=ROOT)  # OTLP writes ids in hex, unlike protobuf's JSON
+    answer = service.post(json.dumps(document).encode(), {"content-type": "application/json"})
+
+    assert (answer.status_code, answer.json()) == (200, {})
+    assert service.request(trace_id)["duration_ns"] == 100 * MS
+
+
+def test_good_spans_beside_bad_ones_are_kept(service: RunningService, trace_id: str) -> None:
+    sent = message([root(trace_id), one_span(trace_id)])
+    sent.resource_spans[1].scope_spans[0].spans[0].span_id = b"short"
+    answer = service.post(sent.SerializeToString())
+
+    partial = ExportTraceServiceResponse.FromString(answer.content).partial_success
+    assert answer.status_code == 200
+    assert partial.rejected_spans == 1
+    assert "span id" in partial.error_message
+    assert service.request(trace_id)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        pytest.param(b"\xff\xff\xff", PROTOBUF, id="no protobuf"),
+        pytest.param(b"{", {"content-type": "application/json"}, id="no JSON"),
+        pytest.param(b"hello", {"content-type": "text/plain"}, id="neither"),
+        pytest.param(b"no gzip", {**PROTOBUF, "content-encoding": "gzip"}, id="no gzip"),
+    ],
+)
+def test_what_is_no_otlp_is_refused_with_the_reason(
+    service: RunningService, body: bytes, headers: dict[str, str]
+) -> None:
+    answer = service.post(body, headers)
+
+    reason = (
+        answer.json()["message"]
+        if "json" in answer.headers["content-type"]
+        else Status.FromString(answer.content).message
+    )
+    assert answer.status_code == 400
+    assert reason
+
+
+def test_metrics_are_not_taken_and_the_sender_is_told(service: RunningService) -> None:
+    answer = service.post(b"", path="/v1/metrics")
+
+    assert answer.status_code == 404
+    assert "/v1/traces" in Status.FromString(answer.content).message
+
+
+def test_a_body_too_large_is_refused_before_its_end(service: RunningService) -> None:
+    host, port = service.otlp.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(
+            b"POST /v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Type: application/x-protobuf\r\nContent-Length: 999999999\r\n\r\n"
+        )
+        answer = connection.recv(100)
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_late_span_revises_its_request(service: RunningService, trace_id: str) -> None:
+    span = root(trace_id)
+    service.post(otlp(span))
+    service.request(trace_id)
+    service.post(otlp(child(span, LATE_CHILD, Stage.DECODE, 50, 90)))
+
+    found = service.request(trace_id, revision=2)
+    assert found["ledger"] == {"decode": 40 * MS, "unattributed": 60 * MS}
+
+
+def test_a_request_is_readable_within_three_seconds(
+    service: RunningService, trace_id: str
+) -> None:
+    service.post(otlp(root(trace_id)))
+    sent_s = time.monotonic()
+    service.request(trace_id)
+
+    assert time.monotonic() - sent_s < 3
+
+
+def test_an_open_trace_is_not_found_and_says_why(service: RunningService, trace_id: str) -> None:
+    service.post(otlp(child(root(trace_id), CHILD, Stage.DECODE, 0, 50)))
+    answer = service.get(f"/api/v1/requests/{trace_id}")
+
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "still open" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "detail"),
+    [
+        (f"/api/v1/requests/{'0' * 32}", 404, "never arrived"),
+        ("/api/v1/requests/abc", 400, "32 hex digits"),
+        ("/api/v1/breakdown?since=yesterday", 400, "RFC 3339"),
+        ("/api/v1/requests?limit=0", 400, "limit"),
+        ("/api/v1/requests?order=best", 400, "order"),
+        ("/api/v1/tail", 404, "/openapi.json"),
+    ],
+)
+def test_a_question_that_has_no_answer_is_a_problem(
+    service: RunningService, path: str, status: int, detail: str
+) -> None:
+    answer = service.get(path)
+
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, problem["status"]) == (status, status)
+    assert problem.keys() == {"type", "title", "status", "detail"}
+    assert detail in problem["detail"]
+
+
+def test_the_breakdown_counts_what_was_sent(service: RunningService, trace_id: str) -> None:
+    span = root(trace_id)
+    service.post(otlp(span, child(span, CHILD, Stage.RETRIEVE, 0, 60)))
+    service.request(trace_id)
+
+    found = service.ask("/breakdown?service=rag&since=15m")
+    assert found["requests"]
+    assert {"service": "rag", "routes": ["POST /chat"]} in service.ask("/services")["services"]  # type: ignore[operator] # a list
+
+
+def test_metrics_name_traces_where_openmetrics_is_accepted(
+    service: RunningService, trace_id: str
+) -> None:
+    service.post(otlp(root(trace_id)))
+    service.request(trace_id)
+
+    plain = service.get("/metrics")
+    rich = service.get("/metrics", {"accept": "application/openmetrics-text; version=1.0.0"})
+    assert plain.headers["content-type"].startswith("text/plain")
+    assert trace_id not in plain.text
+    assert trace_id in rich.text
+    assert service.metric("latencytrace_service_faulty_traces_total") == 0
+
+
+def test_another_host_s_name_is_refused(service: RunningService) -> None:
+    api = service.get("/api/v1/services", {"host": "rebound.example"})
+    receiver = service.post(b"", {**PROTOBUF, "host": "rebound.example:4318"})
+
+    assert (api.status_code, receiver.status_code) == (421, 421)
+    assert "127.0.0.1" in api.json()["detail"]
+
+
+def test_the_description_of_the_api_names_its_addresses(service: RunningService) -> None:
+    described = service.get("/openapi.json").json()
+
+    assert {"/api/v1/services", "/api/v1/breakdown", "/api/v1/requests"} <= set(described["paths"])
+
+
+def test_a_port_in_use_is_one_sentence(service: RunningService, tmp_path: Path) -> None:
+    address = service.url.removeprefix("http://")
+    with RunningService(tmp_path / "other", "--listen", address, ready=False) as second:
+        code = second.exit_code()
+
+        assert code == 1
+        assert second.said().count("\n") == 1
+        assert f"cannot listen on {address}: Address already in use" in second.said()
+
+
+def test_off_loopback_a_token_is_needed_to_start(tmp_path: Path) -> None:
+    with RunningService(tmp_path / "data", "--listen", "0.0.0.0:0", ready=False) as service:
+        code = service.exit_code()
+
+        assert code == 1
+        assert "LATENCYTRACE_TOKEN" in service.said()
+
+
+def test_off_loopback_a_token_is_asked_for(tmp_path: Path) -> None:
+    env = {"LATENCYTRACE_TOKEN": TOKEN}
+    with RunningService(tmp_path / "data", "--listen", "0.0.0.0:0", env=env) as service:
+        none = service.get("/api/v1/services")
+        wrong = service.get("/api/v1/services", {"authorization": "Bearer wrong"})
+        right = service.get("/api/v1/services", {"authorization": f"Bearer {TOKEN}"})
+        probe = service.get("/healthz")
+
+    assert (none.status_code, wrong.status_code) == (401, 401)
+    assert (right.status_code, probe.status_code) == (200, 200)
+
+
+def test_a_folder_in_use_is_one_sentence(tmp_path: Path) -> None:
+    with (
+        RunningService(tmp_path / "data") as _,
+        RunningService(tmp_path / "data", ready=False) as second,
+    ):
+        code = second.exit_code()
+
+        assert code == 1
+        assert "Traceback" not in second.said()
+        assert str(tmp_path / "data") in second.said()
+
+
+def test_what_was_sent_just_before_the_end_is_divided(tmp_path: Path, trace_id: str) -> None:
+    with RunningService(tmp_path / "data") as first:
+        first.post(otlp(root(trace_id)))
+        code = first.end()
+    with RunningService(tmp_path / "data") as second:
+        found = second.request(trace_id)
+
+    assert code == 0
+    assert found["revision"] == 1
+
+
+def test_every_acknowledged_request_outlives_a_kill(tmp_path: Path) -> None:
+    acknowledged: list[str] = []
+
+    def send_until_it_dies(service: RunningService) -> None:
+        with httpx.Client(timeout=20, trust_env=False) as client:
+            while True:
+                trace_id = uuid4().hex
+                span = root(trace_id)
+                body = otlp(span, child(span, CHILD, Stage.RETRIEVE, 0, 60))
+                try:
+                    answer = client.post(
+                        f"{service.otlp}/v1/traces", content=body, headers=PROTOBUF
+                    )
+                except httpx.HTTPError:
+                    return
+                if answer.is_success:
+                    acknowledged.append(trace_id)
+
+    with RunningService(tmp_path / "data") as first:
+        senders = [threading.Thread(target=send_until_it_dies, args=[first]) for _ in range(4)]
+        for sender in senders:
+            sender.start()
+        first.request(_first(acknowledged, senders[0]))
+        first.end(signal.SIGKILL)
+        for sender in senders:
+            sender.join()
+    with RunningService(tmp_path / "data") as second:
+        for trace_id in acknowledged:
+            second.request(trace_id)
+        listed = second.ask("/requests?order=newest&limit=10000")["requests"]
+
+    assert isinstance(listed, list)
+    ids = [request["trace_id"] for request in listed]
+    assert set(acknowledged) <= set(ids)
+    assert len(ids) == len(set(ids))
+
+
+def _first(acknowledged: list[str], sender: threading.Thread) -> str:
+    while not acknowledged:
+        sender.join(0.05)
+    return acknowledged[0]
+
+
+def test_a_half_written_folder_is_opened_and_said_so(tmp_path: Path, trace_id: str) -> None:
+    folder = tmp_path / "data"
+    with RunningService(folder) as first:
+        first.post(otlp(root(trace_id)))
+        first.end()
+    torn = max(folder.rglob("*.bin"), key=lambda path: path.stat().st_size)
+    torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
+    shutil.rmtree(folder / "no such thing", ignore_errors=True)
+    with RunningService(folder) as second:
+        other = uuid4().hex
+        second.post(otlp(root(other)))
+        found = second.request(other)
+
+    assert found["revision"] == 1
