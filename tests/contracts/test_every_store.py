@@ -168,6 +168,18 @@ def test_an_empty_block_is_kept_without_complaint(store: Store) -> None:
     store.insert_otlp(b"")
 
 
+@pytest.mark.parametrize("more", [{}, {"list": ("x", b"", -0.0)}], ids=["flat", "nested"])
+def test_every_type_comes_back_beside_nested_ones_or_not(store: Store, more: Attributes) -> None:
+    scalars: Attributes = {"s": "", "b": False, "i": 0, "d": 0.0, "y": b"", "n": None}
+    attributes: Attributes = {**scalars, **more, "Y": b"\xff"}
+    event = Event(time_ns=1, name="e", attributes=attributes)
+    span = replace(one_span(trace_of(f"types {len(more)}")), events=(event,))
+    span = replace(span, attributes=attributes)
+    store.insert_otlp(otlp(span))
+
+    assert repr(store.arrived([span.trace_id])[span.trace_id]) == repr((span,))
+
+
 @pytest.mark.parametrize("value", [math.nan, (math.nan, math.inf, -math.inf)], ids=str)
 def test_floats_that_are_no_numbers_come_back(store: Store, value: AttributeValue) -> None:
     span = one_span(trace_of(str(value)), attributes={"x": value})

@@ -112,6 +112,11 @@ def _map(attributes: str) -> str:
     return _map_of(attributes, packed, ["bytes_value", "array_value", "kvlist_value"])
 
 
+def _flat_map(attributes: str) -> str:
+    """Keys and texts, where there are no arrays and maps."""
+    return _map_of(attributes, "base64Encode(bytes)", ["bytes_value"])
+
+
 def _deep_map(attributes: str) -> str:
     """Keys and texts; arrays and maps as JSON."""
     value = f"{attributes}.value"
@@ -201,7 +206,7 @@ _COLUMNS = {
     # The nested columns are looked into for those rows alone that have some: 0.6 µs a span.
     "SpanAttributes": (
         "if(hasAny(`span.attributes`.value.type, ['a', 'm']), "
-        f"{_deep_map('`span.attributes`')}, {_map('`span.attributes`')})"
+        f"{_deep_map('`span.attributes`')}, {_flat_map('`span.attributes`')})"
     ),
     "Duration": "reinterpretAsInt64(`span.end_time_unix_nano` - `span.start_time_unix_nano`)",
     "StatusCode": _word(StatusCode, "`span.status`.code"),
