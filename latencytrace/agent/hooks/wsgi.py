@@ -1,0 +1,271 @@
+"""Requests served by a WSGI application: Flask, or any under gunicorn."""
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from typing import Any
+
+from opentelemetry import propagate
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.trace import SpanKind, get_current_span
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.model import semconv
+from latencytrace.model.stage import Stage
+
+Environ = MutableMapping[str, Any]
+
+_TIMED = "latencytrace.timed"  # in an environ: the request has its span already
+_WSGI_WORKERS = {
+    "gunicorn.workers.sync",
+    "gunicorn.workers.gthread",
+    "gunicorn.workers.base_async",
+}
+
+
+class _EnvironHeaders(Getter[Environ]):
+    """Reads propagation headers out of a WSGI environ."""
+
+    def get(self, carrier: Environ, key: str) -> list[str] | None:
+        """The value of one header; None: it is not there."""
+        value = carrier.get(f"HTTP_{key.upper().replace('-', '_')}")
+        return None if value is None else [value]
+
+    def keys(self, carrier: Environ) -> list[str]:
+        """The names of all headers."""
+        names = (key[5:] for key in carrier if key.startswith("HTTP_"))
+        return [name.replace("_", "-").lower() for name in names]
+
+
+_ENVIRON_HEADERS = _EnvironHeaders()
+
+
+class RequestTiming:
+    """One request, from the application's call to the `close` of its answer's body.
+
+    A server sends each part of the body before it asks for the next one, so the time
+    between two parts is that blocked in sending: intervals of stage `respond`.
+    """
+
+    def __init__(self, recorder: Recorder, environ: Environ) -> None:
+        self._recorder = recorder
+        self._environ = environ
+        self._method = str(environ.get("REQUEST_METHOD", "HTTP"))
+        self._timing: Timing = recorder.start(
+            self._method,
+            kind=SpanKind.SERVER,
+            attributes=_request_attributes(environ),
+            context=propagate.extract(environ, getter=_ENVIRON_HEADERS),
+        )
+        self._intervals = IntervalRecorder()
+        self._handed_out_ns: int | None = None  # when the server got the last part
+        environ[_TIMED] = True
+
+    def activate(self) -> None:
+        """Make the request's span current."""
+        self._timing.activate()
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        self._timing.deactivate()
+
+    def started(self, start_response: Timed) -> Timed:
+        """Note the status, and the route while the application still knows it."""
+
+        def noting_start_response(status: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            with guarded("noting an answer", self._recorder.on_fault):
+                self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: int(status[:3])})
+                route = _route(self._environ)
+                if route is not None:
+                    self._timing.note({semconv.HTTP_ROUTE: route})
+                    self._timing.span.update_name(f"{self._method} {route}")
+            return start_response(status, *args, **kwargs)
+
+        return noting_start_response
+
+    def answered(self, body: Any) -> Any:  # noqa: ANN401 - whatever the application returned
+        """The body that the server gets in place of the application's."""
+        with guarded("timing an answer's body", self._recorder.on_fault):
+            wrapper = self._environ.get("wsgi.file_wrapper")
+            if isinstance(wrapper, type) and isinstance(body, wrapper):
+                # The server sends this one by `sendfile`, and only knows it by its type.
+                file: Any = body
+                file.close = self._closing(getattr(file, "close", None))
+                return file
+            return TimedBody(body, self)
+        return body
+
+    def handed_out(self) -> None:
+        """The server has a part, and sends it."""
+        self._handed_out_ns = monotonic_ns()
+
+    def sent(self) -> None:
+        """The server is back: for the next part, or to close."""
+        handed_out_ns, self._handed_out_ns = self._handed_out_ns, None
+        if handed_out_ns is not None:
+            self._intervals.add(Stage.RESPOND, handed_out_ns)
+
+    def fail(self, error: BaseException) -> None:
+        """Note what the application raised, or that the server closed the body early."""
+        with guarded("noting an exception", self._recorder.on_fault):
+            self._timing.fail(error)
+
+    def end(self) -> None:
+        """End the span; a second time changes nothing."""
+        with guarded("ending a request", self._recorder.on_fault):
+            self._timing.intervals = self._intervals
+            self._timing.end()
+
+    def _closing(self, close: Callable[[], None] | None) -> Callable[[], None]:
+        self.handed_out()
+
+        def close_and_end() -> None:
+            self.sent()
+            try:
+                if close is not None:
+                    close()
+            finally:
+                self.end()
+
+        return close_and_end
+
+
+class TimedBody:
+    """The same body; the request's span is current while a part is made, and ends at `close`."""
+
+    def __init__(self, body: Iterable[bytes], request: RequestTiming) -> None:
+        self._body = body
+        self._parts: Iterator[bytes] | None = None
+        self._request = request
+        self._exhausted = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        self._request.sent()
+        self._request.activate()
+        try:
+            if self._parts is None:
+                self._parts = iter(self._body)
+            part = next(self._parts)
+        except StopIteration:
+            self._exhausted = True
+            raise
+        except BaseException as error:
+            self._exhausted = True
+            self._request.fail(error)
+            raise
+        finally:
+            self._request.deactivate()
+            self._request.handed_out()
+        return part
+
+    def close(self) -> None:
+        """Close the application's body; what it does at its end is part of the request."""
+        self._request.sent()
+        if self._parts is not None and not self._exhausted:
+            self._request.fail(GeneratorExit())  # the caller is gone
+        self._request.activate()
+        try:
+            close = getattr(self._body, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._request.deactivate()
+            self._request.end()
+
+    def __del__(self) -> None:
+        self._request.end()
+
+
+def _request_attributes(environ: Environ) -> HookAttributes:
+    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    attributes: HookAttributes = {
+        semconv.HTTP_REQUEST_METHOD: environ.get("REQUEST_METHOD", "_OTHER"),
+        semconv.URL_SCHEME: environ.get("wsgi.url_scheme", "http"),
+        semconv.URL_PATH: path.encode("latin-1", "replace").decode("utf-8", "replace"),
+        semconv.NETWORK_PROTOCOL_VERSION: environ.get("SERVER_PROTOCOL", "").removeprefix("HTTP/"),
+        semconv.SERVER_ADDRESS: environ.get("SERVER_NAME", ""),
+    }
+    port = str(environ.get("SERVER_PORT", ""))
+    if port.isdecimal():
+        attributes[semconv.SERVER_PORT] = int(port)
+    return attributes
+
+
+def _route(environ: Environ) -> str | None:
+    """The template of Flask's route with the prefix of its mount; None: no route matched."""
+    rule = getattr(environ.get("werkzeug.request"), "url_rule", None)
+    return None if rule is None else f"{environ.get('SCRIPT_NAME', '')}{rule.rule}"
+
+
+def _begun(recorder: Recorder, application: object, environ: Environ) -> RequestTiming | None:
+    """A request that begins to be timed; None: it has a server span, or contrib's will be it."""
+    with guarded("starting a request", recorder.on_fault):
+        current = get_current_span()
+        served = current.is_recording() and getattr(current, "kind", None) is SpanKind.SERVER
+        contribs = getattr(application, "_is_instrumented_by_opentelemetry", False)
+        if not (served or contribs or _TIMED in environ or recorder.suppressed()):
+            return RequestTiming(recorder, environ)
+    return None
+
+
+def time_application(recorder: Recorder, original: Timed) -> Timed:
+    """Time each request of an application's `__call__`."""
+
+    def __call__(self: object, environ: Environ, start_response: Timed) -> Any:  # noqa: ANN401, N807
+        request = _begun(recorder, self, environ)
+        if request is None:
+            return original(self, environ, start_response)
+        request.activate()
+        try:
+            body = original(self, environ, request.started(start_response))
+        except BaseException as error:
+            request.fail(error)
+            request.end()
+            raise
+        finally:
+            request.deactivate()
+        return request.answered(body)
+
+    return __call__
+
+
+def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what a worker of gunicorn loads, unless the worker speaks ASGI."""
+
+    def load_wsgi(self: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
+        original(self)
+        with guarded("wrapping gunicorn's application", recorder.on_fault):
+            worker = {base.__module__ for base in type(self).__mro__}
+            if not worker.isdisjoint(_WSGI_WORKERS) and not hasattr(self.wsgi, "wsgi_app"):
+                self.wsgi = _TimedApplication(self.wsgi, recorder)
+
+    return load_wsgi
+
+
+class _TimedApplication:
+    """An application of no framework that we know, as gunicorn calls it."""
+
+    def __init__(self, application: Timed, recorder: Recorder) -> None:
+        self._application = application
+        self._call = time_application(recorder, _TimedApplication._original)
+
+    def _original(self, environ: Environ, start_response: Timed) -> Any:  # noqa: ANN401
+        return self._application(environ, start_response)
+
+    def __call__(self, environ: Environ, start_response: Timed) -> Any:  # noqa: ANN401
+        return self._call(self, environ, start_response)
+
+
+class WsgiHook(Hook):
+    """Times requests at the outermost place that knows the application."""
+
+    requires = ("flask >= 2.0", "gunicorn >= 20.0")
+    patches = (
+        Replacement("flask.app", "Flask.__call__", time_application),
+        Replacement("gunicorn.workers.base", "Worker.load_wsgi", time_loaded_application),
+    )

@@ -1,0 +1,267 @@
+"""The hook of WSGI applications: Flask under real servers."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import flask
+import gunicorn.workers.base
+import httpx
+import pytest
+from gunicorn.http.wsgi import FileWrapper
+from gunicorn.workers.sync import SyncWorker
+from opentelemetry.instrumentation.flask import FlaskInstrumentor
+from opentelemetry.trace import INVALID_SPAN, SpanKind, format_trace_id, get_current_span
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.serving import make_server
+
+from latencytrace.agent.hooks.wsgi import WsgiHook
+from latencytrace.model import Stage, semconv
+from tests.agent.hooked import Spans, attribute_text, hooked, intervals_of
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = "b7ad6b7169203331"
+PARTS = 3
+
+
+def application() -> flask.Flask:
+    app = flask.Flask("shop")
+    app.closed = []  # type: ignore[attr-defined]  # what a test looks at
+
+    @app.get("/items/<int:item>")
+    def item(item: int) -> str:
+        return f"item {item}"
+
+    @app.get("/current")
+    def current() -> str:
+        return format_trace_id(get_current_span().get_span_context().trace_id)
+
+    @app.get("/parts")
+    def parts() -> flask.Response:
+        response = flask.Response(str(number) for number in range(PARTS))
+        response.call_on_close(lambda: app.closed.append(True))  # type: ignore[attr-defined]
+        return response
+
+    @app.get("/broken")
+    def broken() -> flask.Response:
+        raise LookupError("a secret")
+
+    return app
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI application
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    with hooked(WsgiHook) as spans:
+        yield spans
+
+
+def answered(app: Any, path: str, **headers: str) -> httpx.Response:  # noqa: ANN401
+    with served(app) as url:
+        return httpx.get(f"{url}{path}", headers=headers)
+
+
+def test_a_request_is_one_server_span_named_after_its_route(spans: Spans) -> None:
+    answered(application(), "/items/7?prompt=secret")
+
+    spans.wait_for(1)
+    assert (spans.only.name, spans.only.kind) == ("GET /items/<int:item>", SpanKind.SERVER)
+    noted = spans.only.attributes
+    assert noted[semconv.HTTP_ROUTE] == "/items/<int:item>"
+    assert noted[semconv.URL_PATH] == "/items/7"
+    assert noted[semconv.HTTP_RESPONSE_STATUS_CODE] == 200
+    assert semconv.STAGE not in noted
+    assert "secret" not in attribute_text(spans)
+
+
+def test_a_request_belongs_to_its_callers_trace(spans: Spans) -> None:
+    answer = answered(application(), "/current", traceparent=f"00-{TRACE}-{PARENT}-01")
+
+    spans.wait_for(1)
+    assert answer.text == TRACE
+    assert f"{spans.only.parent_id:016x}" == PARENT
+
+
+def test_a_path_without_a_route_names_no_route(spans: Spans) -> None:
+    answered(application(), "/nowhere/17")
+
+    spans.wait_for(1)
+    assert spans.only.name == "GET"
+    assert spans.only.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 404
+    assert semconv.HTTP_ROUTE not in spans.only.attributes
+
+
+def test_the_route_of_a_mounted_application_has_its_mount(spans: Spans) -> None:
+    answered(DispatcherMiddleware(flask.Flask("outer"), {"/shop": application()}), "/shop/items/7")
+
+    spans.wait_for(1)
+    assert spans.only.name == "GET /shop/items/<int:item>"
+
+
+def test_a_streamed_body_is_part_of_the_span_and_its_close_too(spans: Spans) -> None:
+    app = application()
+    body = begun_by_hand(app, "/parts")
+
+    parts = list(body)
+    open_before_close = not spans.all
+    body.close()
+
+    assert parts == [b"0", b"1", b"2"]
+    assert open_before_close
+    assert app.closed  # type: ignore[attr-defined]
+    assert len(spans.all) == 1
+
+
+def test_a_real_server_closes_the_body(spans: Spans) -> None:
+    assert answered(application(), "/parts").text == "012"
+
+    spans.wait_for(1)
+    assert semconv.CANCELLED not in spans.only.attributes
+
+
+def test_the_time_between_two_parts_is_that_of_sending(spans: Spans) -> None:
+    body = begun_by_hand(application(), "/parts")
+
+    list(body)
+    body.close()
+
+    sends = intervals_of(spans.only)
+    assert [interval.stage for interval in sends] == [Stage.RESPOND] * (PARTS + 1)
+
+
+def test_a_body_closed_half_way_ends_its_span_as_cancelled(spans: Spans) -> None:
+    body = begun_by_hand(application(), "/parts")
+
+    next(body)
+    body.close()
+
+    assert spans.only.attributes[semconv.CANCELLED] is True
+
+
+def test_a_body_that_is_dropped_ends_its_span(spans: Spans) -> None:
+    body = begun_by_hand(application(), "/parts")
+
+    next(body)
+    del body
+
+    assert len(spans.all) == 1
+
+
+def test_no_context_is_left_between_two_parts(spans: Spans) -> None:
+    body = begun_by_hand(application(), "/parts")
+
+    next(body)
+
+    assert get_current_span() is INVALID_SPAN
+    assert not spans.all
+
+
+def test_an_error_that_flask_answers_is_a_500(spans: Spans) -> None:
+    answered(application(), "/broken")
+
+    spans.wait_for(1)
+    assert spans.only.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 500
+    assert "secret" not in attribute_text(spans)
+
+
+def test_an_error_that_flask_lets_through_passes_through(spans: Spans) -> None:
+    app = application()
+    app.testing = True
+
+    with pytest.raises(LookupError, match="a secret"):
+        begun_by_hand(app, "/broken")
+
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "LookupError"
+
+
+def test_a_file_keeps_the_type_that_servers_send_by_sendfile(spans: Spans, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    app = flask.Flask("files")
+    app.add_url_rule("/file", view_func=lambda: flask.send_file(tmp_path / "file"))
+
+    body = begun_by_hand(app, "/file", **{"wsgi.file_wrapper": FileWrapper})
+    open_before = not spans.all
+    body.close()
+
+    assert isinstance(body, FileWrapper)
+    assert open_before
+    assert body.filelike.closed
+    assert len(spans.all) == 1
+
+
+def test_contribs_instrumentation_of_an_application_doubles_nothing(spans: Spans) -> None:
+    app = application()
+    FlaskInstrumentor().instrument_app(app, tracer_provider=spans.provider)
+
+    answered(app, "/items/7")
+
+    spans.wait_for(1)
+    assert spans.only.tracer.name == "opentelemetry.instrumentation.flask"
+
+
+def test_contribs_instrumentation_of_flask_doubles_nothing(spans: Spans) -> None:
+    FlaskInstrumentor().instrument(tracer_provider=spans.provider)
+    try:
+        answered(application(), "/items/7")
+    finally:
+        FlaskInstrumentor().uninstrument()
+
+    spans.wait_for(1)
+    assert spans.only.tracer.name == "opentelemetry.instrumentation.flask"
+
+
+def test_gunicorn_times_an_application_of_no_framework(spans: Spans) -> None:
+    worker = loaded(SyncWorker, plain_application)
+
+    body = worker.wsgi({"REQUEST_METHOD": "GET", "PATH_INFO": "/"}, lambda *_: None)
+
+    assert b"".join(body) == b"plain"
+    body.close()
+    assert spans.only.name == "GET"
+
+
+def test_gunicorn_leaves_flask_as_it_is(spans: Spans) -> None:
+    app = application()
+
+    assert loaded(SyncWorker, app).wsgi is app
+    assert not spans.all
+
+
+def test_gunicorn_leaves_the_application_of_an_asgi_worker_as_it_is(spans: Spans) -> None:
+    assert loaded(gunicorn.workers.base.Worker, plain_application).wsgi is plain_application
+    assert not spans.all
+
+
+def plain_application(environ: Any, start_response: Any) -> Iterable[bytes]:  # noqa: ANN401, ARG001
+    start_response("200 OK", [])
+    return [b"plain"]
+
+
+def loaded(kind: Any, app: object) -> Any:  # noqa: ANN401 - gunicorn's Worker
+    """A worker that loaded an application, without the server around it."""
+    worker = kind.__new__(kind)
+    worker.app = type("Application", (), {"wsgi": staticmethod(lambda: app)})
+    worker.load_wsgi()
+    return worker
+
+
+def begun_by_hand(app: flask.Flask, path: str, **environ: object) -> Any:  # noqa: ANN401
+    """The body of an answer, as a server gets it."""
+    asked = app.test_request_context(path).request.environ
+    for key in [key for key in asked if key.startswith("werkzeug.")]:
+        del asked[key]
+    return app({**asked, **environ}, lambda *_: lambda _: None)
