@@ -131,13 +131,12 @@ def _outranks(later: Span, earlier: Span) -> bool:
 
 def _claims(trace: Trace, held: _Stretch, depth: int) -> Iterator[_Claim]:
     for interval in trace.intervals.get(held.span.span_id, ()):
-        start_ns = max(interval.start_ns, held.start_ns)
         end_ns = min(interval.end_ns, held.end_ns)
-        if start_ns < end_ns:
+        if interval.start_ns < end_ns:
             yield _Claim(
-                start_ns,
+                interval.start_ns,
                 (depth, -interval.end_ns, -interval.start_ns, _STAGE_ORDER[interval.stage]),
-                _Stretch(start_ns, end_ns, interval.stage, held.span),
+                _Stretch(interval.start_ns, end_ns, interval.stage, held.span),
             )
 
 

@@ -195,6 +195,54 @@ def test_an_orphan_hangs_below_the_request_that_ran_when_it_started() -> None:
     assert [sorted(trace.spans) for trace in traces] == [["long", "search"], ["short"]]
 
 
+def test_an_orphan_that_started_after_every_request_hangs_below_the_last() -> None:
+    traces = build_traces(
+        [
+            span("first", 0, 10, parent=None),
+            span("last", 20, 30, parent=None),
+            span("background", 40, 50, parent="lost"),
+        ]
+    )
+
+    assert [sorted(trace.spans) for trace in traces] == [["first"], ["background", "last"]]
+
+
+def test_an_orphan_that_starts_as_a_request_ends_is_not_its() -> None:
+    traces = build_traces(
+        [
+            span("long", 0, 100, parent=None),
+            span("short", 10, 20, parent=None),
+            span("search", 20, 40, parent="lost"),
+        ]
+    )
+
+    assert [sorted(trace.spans) for trace in traces] == [["long", "search"], ["short"]]
+
+
+def test_orphans_of_a_lost_call_stay_with_the_server_span_it_reached() -> None:
+    traces = build_traces(
+        [
+            root(),
+            span("forward", 30, 50, parent="lost too", service="embedder"),
+            span("served", 20, 60, parent="lost", kind=SERVER, service="embedder"),
+        ]
+    )
+
+    assert sorted(traces[1].spans) == ["forward", "served"]
+
+
+def test_a_second_lost_call_to_a_service_is_a_request_beside_the_first() -> None:
+    traces = build_traces(
+        [
+            root(),
+            span("first", 10, 90, kind=SERVER, service="embedder"),
+            span("second", 30, 60, parent="lost", kind=SERVER, service="embedder"),
+        ]
+    )
+
+    assert [trace.root.span_id for trace in traces] == ["root", "first", "second"]
+
+
 def test_a_loop_is_cut_above_its_earliest_span() -> None:
     trace = request(
         span("a", 10, 90, parent="c"),
@@ -307,6 +355,36 @@ def test_a_call_to_a_service_that_is_traced_too_is_network() -> None:
     )
 
     assert trace.stages["GET"] is Stage.NETWORK
+
+
+def test_a_call_answered_by_a_traced_service_through_another_library_is_network() -> None:
+    trace = request(
+        span("search", 10, 90, stage=Stage.RETRIEVE),
+        span("GET", 20, 80, parent="search", kind=CLIENT, attributes=HTTP),
+        span("GET again", 25, 75, parent="GET", kind=CLIENT, attributes=HTTP),
+        span("served", 30, 70, parent="GET again", kind=SERVER, service="database"),
+    )
+
+    assert trace.stages["GET"] is Stage.NETWORK
+
+
+def test_what_a_service_was_called_for_says_nothing_of_its_own_calls() -> None:
+    trace = request(
+        span("search", 10, 90, stage=Stage.RETRIEVE),
+        span("served", 20, 80, parent="search", kind=SERVER, service="database"),
+        span("GET", 30, 70, parent="served", kind=CLIENT, service="database", attributes=HTTP),
+    )
+
+    assert trace.stages["GET"] is Stage.NETWORK
+
+
+def test_waiting_for_the_body_of_a_request_is_network_in_any_stage() -> None:
+    trace = request(
+        span("read", 10, 90, stage=Stage.PREPROCESS),
+        span("POST /chat http receive", 20, 80, parent="read"),
+    )
+
+    assert trace.stages["POST /chat http receive"] is Stage.NETWORK
 
 
 def test_a_call_made_for_no_stage_is_network() -> None:

@@ -181,6 +181,14 @@ def test_health_and_metrics_routes_are_marked(
     assert request.health is health
 
 
+def test_a_job_that_asks_a_health_route_is_no_health_request() -> None:
+    job = span("job", 0, 9, parent=None, kind=SpanKind.CLIENT, attributes={"url.path": "/healthz"})
+
+    (request,) = requests_of([job], {})
+
+    assert request.health is False
+
+
 def test_token_times_and_counts_are_part_of_the_request() -> None:
     attributes: dict[str, AttributeValue] = {
         semconv.GEN_AI_REQUEST_MODEL: "llama",

@@ -105,6 +105,28 @@ def test_server_and_consumer_spans_explain_nothing_by_themselves(kind: SpanKind)
     assert found is Stage.UNATTRIBUTED
 
 
+def test_a_model_server_explains_nothing_by_the_mere_name_of_its_operation() -> None:
+    found = stage_of(
+        span(
+            "llm_request",
+            0,
+            1,
+            kind=SpanKind.SERVER,
+            attributes={semconv.GEN_AI_OPERATION_NAME: "chat"},
+        )
+    )
+
+    assert found is Stage.UNATTRIBUTED
+
+
+def test_a_call_named_like_a_message_of_a_server_is_a_call() -> None:
+    found = stage_of(
+        span("to http send", 0, 1, kind=CLIENT, attributes={semconv.HTTP_REQUEST_METHOD: "GET"})
+    )
+
+    assert found is Stage.NETWORK
+
+
 def test_a_root_that_names_no_stage_explains_nothing() -> None:
     found = stage_of(span("job", 0, 1, parent=None))
 
