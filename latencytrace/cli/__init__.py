@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from latencytrace.cli import breakdown, demo, requests, run, serve, trace
+from latencytrace.cli import breakdown, demo, load, requests, run, serve, trace
 from latencytrace.errors import LatencytraceError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_
 )
 app.command()(serve.serve)
 app.command()(serve.serve)
+app.command()(load.load)
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)
 app.command()(trace.trace)
