@@ -52,11 +52,17 @@ class Store(Protocol):
         ...
 
     def unassembled(self) -> Sequence[str]:
-        """Traces that have arrivals but no request: assembled again after a crash."""
+        """Traces with spans that arrived after the last request of theirs was written.
+
+        They are assembled again after a crash.
+        """
         ...
 
     def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
-        """Keep requests, and copy the arrived spans of these traces to `spans`."""
+        """Keep requests, and copy the arrived spans of these traces to `spans`.
+
+        The spans first: a crash between the two leaves the traces unassembled.
+        """
         ...
 
     def services(self) -> Sequence[str]:

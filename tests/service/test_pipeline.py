@@ -237,3 +237,27 @@ def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str
     found = rig.store.request(trace_id, None)
     assert found is not None
     assert found.revision == 1
+
+
+def test_a_late_span_that_a_dead_service_left_revises_its_request(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span)
+    rig.after_s(1)
+    rig.store.insert_otlp(encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90)))
+    after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
+    after.start()
+    after.close()
+
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 40 * MS, Stage.UNATTRIBUTED: 60 * MS}
+
+
+def test_what_was_divided_is_left_alone_by_the_next(rig: Rig, trace_id: str) -> None:
+    rig.send(root(trace_id))
+    rig.after_s(1)
+    after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
+    after.start()
+    after.close()
+
+    found = rig.store.request(trace_id, None)
+    assert found is not None
+    assert found.revision == 1

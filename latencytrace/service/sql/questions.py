@@ -27,10 +27,12 @@ STARTS: Final = (  # where revised requests stand, to be voided if they moved
     "SELECT TraceId, SpanId, reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) "
     f"FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
 )
-UNASSEMBLED: Final = (
-    f"SELECT DISTINCT TraceId FROM {ARRIVALS} WHERE TraceId NOT IN "
+UNASSEMBLED: Final = (  # no request was written since their last span arrived
+    f"SELECT TraceId FROM {ARRIVALS} LEFT JOIN "
     # A request is written after its spans arrived, and those are kept for two hours.
-    f"(SELECT TraceId FROM {REQUESTS} WHERE Written >= now() - INTERVAL 3 HOUR)"
+    f"(SELECT TraceId, max(Written) AS LastWritten FROM {REQUESTS} "
+    "WHERE Written >= now() - INTERVAL 3 HOUR GROUP BY TraceId) AS Written USING TraceId "
+    "GROUP BY TraceId HAVING max(Arrived) > max(LastWritten)"
 )
 
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)

@@ -86,7 +86,7 @@ REQUEST_COLUMNS = {
     "SpanId": "String CODEC(ZSTD(1))",
     "Revision": "UInt32",
     "Moved": "UInt8 DEFAULT 0",  # 1: a later revision starts elsewhere, this row is void
-    "Written": "DateTime DEFAULT now()",
+    "Written": "DateTime64(3) DEFAULT now64(3)",
     "Outermost": "Bool",
     "Health": "Bool",
     "ServiceName": _WORD,
@@ -125,7 +125,7 @@ _SET_ASIDE_TORN = (
 
 def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]]:
     """Each table's name and what stands after it in `CREATE TABLE` and `ATTACH TABLE`."""
-    arrivals = _columns(SPAN_COLUMNS, codec="LZ4") | {"Arrived": "DateTime DEFAULT now()"}
+    arrivals = _columns(SPAN_COLUMNS, codec="LZ4") | {"Arrived": "DateTime64(3) DEFAULT now64(3)"}
     yield (
         ARRIVALS,
         (
@@ -134,7 +134,7 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
             # By the time of arrival: imported spans may be old, and clocks wrong by years.
             "PARTITION BY toStartOfHour(Arrived) "
             "ORDER BY (toStartOfFiveMinutes(Timestamp), TraceId, Timestamp, SpanId) "
-            f"TTL Arrived + {ARRIVALS_KEPT} "
+            f"TTL toDateTime(Arrived) + {ARRIVALS_KEPT} "
             f"SETTINGS ttl_only_drop_parts = 1, {_SET_ASIDE_TORN}"
         ),
     )

@@ -60,13 +60,15 @@ class ChdbStore:
 
     def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
         """See `Store.write`."""
+        # The spans first: where a crash comes between, the trace is unassembled, and
+        # all of it is written again.
+        if keep_spans_of:
+            self._assembler.query(span_rows.KEEP, _LINES, {"trace_ids": keep_spans_of})
         if requests:
             rows = request_rows.rows_of(requests)
             moved = self._moved([request for request in requests if request.revision > 1])
             lines = rows + b"\n" + request_rows.void_rows(moved)
             self._assembler.insert(request_rows.INSERT, request_rows.INSERT_FORMAT, lines)
-        if keep_spans_of:
-            self._assembler.query(span_rows.KEEP, _LINES, {"trace_ids": keep_spans_of})
 
     def services(self) -> Sequence[str]:
         """See `Store.services`."""
