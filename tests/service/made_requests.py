@@ -13,7 +13,7 @@ def made_request(
     duration_ns: int = 100, stages: Mapping[Stage, int] | None = None, **more: object
 ) -> Request:
     """A request that spends its time in these stages, one after the other."""
-    segments = []
+    segments: list[Segment] = []
     start_ns = 0
     for stage, length_ns in (stages or {Stage.UNATTRIBUTED: duration_ns}).items():
         segments.append(

@@ -25,8 +25,8 @@ def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
 
 
 def exemplars(telemetry: Telemetry) -> Iterable[dict[str, str]]:
-    text = generate_latest(telemetry.registry).decode()
-    for family in text_string_to_metric_families(text):
+    text = generate_latest(telemetry.registry).decode()  # type: ignore[no-untyped-call] # untyped there
+    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call] # likewise
         for sample in family.samples:
             if sample.exemplar:
                 yield sample.exemplar.labels

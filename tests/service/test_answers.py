@@ -1,0 +1,365 @@
+"""What the API's documents say, and that they are as described."""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import pytest
+from pydantic import TypeAdapter
+
+from latencytrace.analysis.requests import requests_of
+from latencytrace.errors import NotFoundError, QuestionError
+from latencytrace.model import (
+    Breakdown,
+    Cohort,
+    Link,
+    Quantiles,
+    Repair,
+    RepairKind,
+    Request,
+    Span,
+    SpanKind,
+    Stage,
+    StageBreakdown,
+    StatusCode,
+    semconv,
+)
+from latencytrace.service import answers
+from latencytrace.service.documents import (
+    BreakdownDocument,
+    RequestDocument,
+    RequestsDocument,
+    ServicesDocument,
+)
+from latencytrace.service.json_answer import JsonAnswer
+from latencytrace.service.store import Order, Revisions
+from tests.otlp_messages import SPAN, START_NS, TRACE, one_span
+from tests.service.made_requests import made_request
+
+NOW_NS = 1_763_690_000_000_000_000
+MINUTE_NS = 60 * 10**9
+CHILD = "00000000000000a2"
+INNER = "00000000000000a3"
+UNKNOWN = "f" * 32
+
+
+class KnownStore:
+    """A store of what a test tells it; implements `Store`."""
+
+    def __init__(
+        self, *spans: Span, kept: bool = True, breakdown: Breakdown | None = None
+    ) -> None:
+        self._spans = spans
+        self._kept = kept
+        self._requests = requests_of(spans, {})
+        self._breakdown = breakdown
+        self.asked: list[object] = []
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Nothing is known."""
+        raise AssertionError(folder)
+
+    def insert_otlp(self, block: bytes) -> None:
+        """Not asked for here."""
+        raise AssertionError(block)
+
+    def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """Not asked for here."""
+        raise AssertionError(trace_ids)
+
+    def revisions(self, trace_ids: Collection[str]) -> Revisions:
+        """Not asked for here."""
+        raise AssertionError(trace_ids)
+
+    def unassembled(self) -> Sequence[str]:
+        """Not asked for here."""
+        raise AssertionError
+
+    def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
+        """Not asked for here."""
+        raise AssertionError(requests, keep_spans_of)
+
+    def services(self) -> Sequence[str]:
+        """The services of the spans."""
+        return sorted({request.service for request in self._requests})
+
+    def routes(self, service: str | None) -> Sequence[str]:
+        """The routes of a service."""
+        return sorted({one.route for one in self._requests if one.service == service})
+
+    def breakdown(self, cohort: Cohort) -> Breakdown:
+        """The one told."""
+        self.asked.append(cohort)
+        assert self._breakdown
+        return self._breakdown
+
+    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
+        """All of them."""
+        self.asked.append((cohort, order, limit))
+        return self._requests
+
+    def request(self, trace_id: str, span_id: str | None) -> Request | None:
+        """The one of these ids."""
+        return next(
+            (
+                found
+                for found in self._requests
+                if found.trace_id == trace_id and span_id in {None, found.span_id}
+            ),
+            None,
+        )
+
+    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
+        """The spans, if they are kept."""
+        return tuple(span for span in self._spans if self._kept and span.trace_id == trace_id)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+ROOT = one_span(end_ns=START_NS + 1000)
+SEARCH = replace(
+    one_span(
+        span_id=CHILD,
+        parent_id=SPAN,
+        name="search",
+        kind=SpanKind.INTERNAL,
+        start_ns=START_NS + 100,
+        end_ns=START_NS + 700,
+        attributes={
+            semconv.STAGE: "retrieve",
+            "top_k": 5,
+            "blob": b"\x00\xff",
+            "nan": float("nan"),
+        },
+    ),
+    status=StatusCode.ERROR,
+    links=(Link(trace_id=UNKNOWN, span_id=CHILD),),
+)
+SERVED = replace(
+    one_span(span_id=INNER, parent_id=CHILD, start_ns=START_NS + 200, end_ns=START_NS + 600),
+    service="search",
+)
+BREAKDOWN = Breakdown(
+    requests=2,
+    attributed_ratio=0.75,
+    duration_ns=Quantiles(mean=10.5, p50=10.4, p90=11, p95=11, p99=11, p999=11),
+    time_to_first_token_ns=None,
+    time_per_output_token_ns=None,
+    output_tokens_per_second=None,
+    stages=(
+        StageBreakdown(
+            stage=Stage.DECODE,
+            mean_ns=9.6,
+            share_ratio=0.75,
+            p50_ns=9,
+            p95_ns=9,
+            p99_ns=9,
+            requests=2,
+        ),
+    ),
+    health_left_out=3,
+    reduced_detail_left_out=0,
+    max_concurrency=1,
+)
+EMPTY = replace(
+    BREAKDOWN, requests=0, attributed_ratio=None, duration_ns=None, stages=(), max_concurrency=None
+)
+
+
+def never_open(_: str) -> bool:
+    return False
+
+
+def always_open(_: str) -> bool:
+    return True
+
+
+def one(
+    *spans: Span,
+    kept: bool = True,
+    trace_id: str = TRACE,
+    span_id: str | None = None,
+    is_open: Callable[[str], bool] = never_open,
+) -> dict[str, object]:
+    return answers.request(KnownStore(*spans, kept=kept), trace_id, span_id, is_open)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ns"),
+    [
+        ("15m", NOW_NS - 15 * MINUTE_NS),
+        ("2h", NOW_NS - 120 * MINUTE_NS),
+        ("1d", NOW_NS - 1440 * MINUTE_NS),
+        ("0.5s", NOW_NS - 500_000_000),
+        ("999999d", 0),
+        ("1970-01-01T00:00:01Z", 10**9),
+        ("1970-01-01T01:00:00.5+01:00", 500_000_000),
+        ("1970-01-01T01:00:00 01:00", 0),
+        ("0001-01-01T00:00:00Z", 0),
+        ("9999-12-31T23:59:59Z", 2**63 - 1),
+    ],
+)
+def test_a_time_is_an_instant_or_a_duration_back(text: str, expected_ns: int) -> None:
+    assert answers.instant_ns(text, NOW_NS) == expected_ns
+
+
+@pytest.mark.parametrize(
+    "text", ["", "m", "15", "-5m", "yesterday", "2026-01-31T15:04:05", "9" * 400 + "d"]
+)
+def test_what_is_no_time_is_a_question_not_understood(text: str) -> None:
+    with pytest.raises(QuestionError, match="RFC 3339"):
+        answers.instant_ns(text, NOW_NS)
+
+
+def test_without_since_the_last_hour_is_meant() -> None:
+    cohort = answers.cohort_of({"service": "rag"}, NOW_NS)
+
+    assert cohort == Cohort(service="rag", since_ns=NOW_NS - 60 * MINUTE_NS)
+
+
+def test_durations_of_a_breakdown_are_whole_nanoseconds() -> None:
+    found = answers.breakdown(KnownStore(breakdown=BREAKDOWN), Cohort())
+
+    assert found["duration_ns"] == {
+        "mean": 10, "p50": 10, "p90": 11, "p95": 11, "p99": 11, "p999": 11
+    }  # fmt: skip
+    assert found["stages"] == [
+        {
+            "stage": "decode", "mean_ns": 10, "share_ratio": 0.75,
+            "p50_ns": 9, "p95_ns": 9, "p99_ns": 9, "requests": 2,
+        }
+    ]  # fmt: skip
+    assert found["left_out"] == {"health": 3, "reduced_detail": 0}
+
+
+def test_a_breakdown_of_nothing_is_unknown_rather_than_zero() -> None:
+    found = answers.breakdown(KnownStore(breakdown=EMPTY), Cohort())
+
+    assert (found["requests"], found["attributed_ratio"], found["duration_ns"]) == (0, None, None)
+
+
+def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
+    found = one(ROOT, SEARCH)
+
+    assert found["start"] == str(START_NS)
+    assert found["ledger"] == {"unattributed": 400, "retrieve": 600}
+    assert found["spans_kept"] is True
+    assert found["spans"] == [
+        {
+            "span_id": SPAN, "parent_id": None, "name": "POST /chat", "stage": "unattributed",
+            "service": "rag", "start_ns": 0, "end_ns": 1000, "status": "ok", "attributes": {},
+            "links": [], "device": None,
+        },
+        {
+            "span_id": CHILD, "parent_id": SPAN, "name": "search", "stage": "retrieve",
+            "service": "rag", "start_ns": 100, "end_ns": 700, "status": "error",
+            "attributes": {semconv.STAGE: "retrieve", "top_k": 5, "blob": "00ff", "nan": "nan"},
+            "links": [{"trace_id": UNKNOWN, "span_id": CHILD, "attributes": {}}], "device": None,
+        },
+    ]  # fmt: skip
+
+
+def test_segments_partition_the_request_though_its_spans_are_not_kept() -> None:
+    found = one(ROOT, SEARCH, kept=False)
+
+    segments = found["segments"]
+    assert isinstance(segments, list)
+    assert [(part["start_ns"], part["end_ns"]) for part in segments] == [
+        (0, 100), (100, 700), (700, 1000)
+    ]  # fmt: skip
+    assert (found["spans"], found["spans_kept"]) == ([], False)
+
+
+def test_an_inner_request_comes_with_its_own_spans() -> None:
+    found = one(ROOT, SEARCH, SERVED, span_id=INNER.upper())
+
+    assert (found["service"], found["duration_ns"]) == ("search", 400)
+    assert [span["span_id"] for span in found["spans"]] == [INNER]  # type: ignore[attr-defined] # a list
+
+
+def test_what_is_unknown_is_null() -> None:
+    found = one(ROOT)
+
+    assert [found[key] for key in ("model", "batch_size", "queue_depth", "preemptions")] == [
+        None
+    ] * 4
+
+
+def test_a_request_that_waited_for_loading_was_a_cold_start() -> None:
+    loading = answers.request_document(made_request(stages={Stage.LOAD: 5, Stage.DECODE: 5}))
+
+    assert loading["cold_start"] is True
+    assert one(ROOT)["cold_start"] is False
+
+
+def test_failed_attempts_are_counted() -> None:
+    found = answers.request_document(made_request(stages={Stage.RETRY: 5, Stage.REMOTE_MODEL: 5}))
+
+    assert found["retries"] == 1
+
+
+def test_an_unknown_trace_is_not_found() -> None:
+    with pytest.raises(NotFoundError, match="never arrived"):
+        one(ROOT, trace_id=UNKNOWN)
+
+
+def test_an_open_trace_is_not_found_yet() -> None:
+    with pytest.raises(NotFoundError, match="still open"):
+        one(SEARCH, is_open=always_open)
+
+
+def test_spans_without_their_request_are_not_found_and_counted() -> None:
+    with pytest.raises(NotFoundError, match="1 spans have arrived"):
+        one(SEARCH)
+
+
+def test_an_unknown_inner_request_is_not_found() -> None:
+    with pytest.raises(NotFoundError, match="without span_id"):
+        one(ROOT, span_id=INNER)
+
+
+@pytest.mark.parametrize("trace_id", ["", "abc", "g" * 32, TRACE + "0"])
+def test_what_is_no_trace_id_is_a_question_not_understood(trace_id: str) -> None:
+    with pytest.raises(QuestionError, match="32 hex digits"):
+        one(ROOT, trace_id=trace_id)
+
+
+@pytest.mark.parametrize(("order", "limit"), [("best", 1), ("newest", 0), ("newest", 10**6)])
+def test_lists_have_an_order_and_a_limit(order: str, limit: int) -> None:
+    with pytest.raises(QuestionError):
+        answers.requests(KnownStore(ROOT), Cohort(), order, limit)
+
+
+@pytest.mark.parametrize(
+    ("described", "document"),
+    [
+        (BreakdownDocument, answers.breakdown(KnownStore(breakdown=BREAKDOWN), Cohort())),
+        (BreakdownDocument, answers.breakdown(KnownStore(breakdown=EMPTY), Cohort())),
+        (RequestDocument, one(ROOT, SEARCH, SERVED)),
+        (RequestDocument, one(ROOT, SEARCH, kept=False)),
+        (RequestsDocument, answers.requests(KnownStore(ROOT, SEARCH), Cohort(), "newest", 10)),
+        (
+            RequestsDocument,
+            {
+                "requests": [
+                    answers.request_document(
+                        made_request(
+                            repairs=(Repair(kind=RepairKind.ORPHAN, span_id=SPAN, detail=""),)
+                        )
+                    )
+                ]
+            },
+        ),
+        (ServicesDocument, answers.services(KnownStore(ROOT))),
+    ],
+)
+def test_documents_are_as_the_api_describes_them(described: type, document: object) -> None:
+    encoded = bytes(JsonAnswer(document).body)
+    closed = TypeAdapter[object](described)
+    keys = json.loads(encoded)
+
+    assert closed.dump_python(closed.validate_json(encoded, strict=False), mode="json") == keys
