@@ -10,7 +10,7 @@ from latencytrace.service.edge import Edge, Receive, Scope, Send, is_loopback
 TOKEN = "correct horse"  # noqa: S105 - a test's
 
 
-async def inside(scope: Scope, receive: Receive, send: Send) -> None:
+async def inside(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - as ASGI asks
     """An application that answers everybody."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
 
