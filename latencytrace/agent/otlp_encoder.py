@@ -13,8 +13,7 @@ from typing import TypeVar
 from opentelemetry.trace import SpanContext, StatusCode
 
 from latencytrace.agent.clock import ANCHOR_NS
-from latencytrace.agent.recorded_span import Extra, RecordedSpan
-from latencytrace.agent.tracer import RecordingTracer
+from latencytrace.agent.recorded_span import Extra, RecordedSpan, SpanMaker
 
 # Field tags of opentelemetry/proto/trace/v1/trace.proto: number << 3 | wire type.
 _TRACE_ID = b"\x0a\x10"
@@ -105,7 +104,7 @@ class OtlpEncoder:
 
     def encode(self, spans: Iterable[RecordedSpan]) -> bytes:
         """Encode ended spans as one `ExportTraceServiceRequest`."""
-        scopes: dict[RecordingTracer, list[bytes]] = {}
+        scopes: dict[SpanMaker, list[bytes]] = {}
         for span in spans:
             out = scopes.get(span.tracer)
             if out is None:
@@ -171,7 +170,7 @@ def _remember(cache: dict[K, bytes], key: K, encoded: bytes) -> None:
     cache[key] = encoded
 
 
-def _scope(tracer: RecordingTracer) -> bytes:
+def _scope(tracer: SpanMaker) -> bytes:
     scope = _field(b"\x0a", _text(tracer.name))
     if tracer.version:
         scope += _field(b"\x12", _text(tracer.version))

@@ -7,10 +7,11 @@ most spans never need (events, links, status, a SpanContext) is made when asked 
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import iscoroutinefunction
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, cast
 
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
@@ -33,7 +34,6 @@ from latencytrace.model.span import AttributeValue
 if TYPE_CHECKING:
     from contextvars import Token
 
-    from latencytrace.agent.tracer import RecordingTracer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,6 +46,24 @@ _MAX_DEPTH = 8  # of nested attribute values
 _MAX_ITEMS = 1024  # of one sequence or mapping
 _UNUSABLE = object()
 _unusable_types: set[type] = set()
+
+
+class SpanMaker(Protocol):
+    """What a span needs of the tracer that made it."""
+
+    name: str  # of the instrumentation scope
+    version: str | None
+    ended: "Callable[[RecordedSpan], None]"  # takes each span that ends
+
+    def start_as_current_span(
+        self,
+        name: str,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, object] | None = None,
+    ) -> AbstractContextManager[Span]:
+        """Start a span that is current inside the `with`."""
+        ...
 
 
 class Extra:
@@ -104,7 +122,7 @@ def _copied_container(value: object, depth: int) -> object:
 
 
 class RecordedSpan(Span):
-    """One span of ours; made by `RecordingTracer`, never by itself.
+    """One span of ours; made by a tracer, never by itself.
 
     It is its own context manager and its own entry in the exporter's queue. Times
     are monotonic nanoseconds; `start_time` and `end_time` are those of the wall.
@@ -136,7 +154,7 @@ class RecordedSpan(Span):
     ended: int  # 0: still recording
     own: dict[str, AttributeValue] | None  # the attributes
     extra: Extra | None
-    tracer: "RecordingTracer"
+    tracer: "SpanMaker"
     span_context: SpanContext | None
     parent_context: Context | None  # of `start_as_current_span`: what to hang it into
     token: "Token[Context] | None"
