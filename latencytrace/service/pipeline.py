@@ -26,7 +26,7 @@ from latencytrace.service.telemetry import Telemetry
 _log = logging.getLogger(__name__)
 
 BATCH_TRACES = 500
-PACE_S = 0.25  # between two looks at what is due; one division serves all that is
+PACE_S = 0.5  # between two looks at what is due; one division serves all that is
 
 # What a broken promise between our own functions raises. The analysis accepts any heap of
 # spans, so that each of these is a fault of ours: one trace must not stop the others for it.
