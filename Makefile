@@ -68,5 +68,5 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 
 $(VENV)/.checks: $(VENV)/.demo
 	@echo '== installing the tools that check it'
-	@$(PIP) install --quiet --group test --group lint --group docs
+	@$(PIP) install --quiet --editable '.[demo]' --group test --group lint --group docs
 	@touch $@
