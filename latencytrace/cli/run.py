@@ -32,7 +32,7 @@ LAST_SPANS_S = 0.5  # for child processes that outlive the program; it sends its
 
 def run(
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND…", help="The program and its arguments.")
+        list[str], typer.Argument(metavar="COMMAND", help="The program and its arguments.")
     ],
     service: Annotated[
         str | None, typer.Option(help="What to call the program in breakdowns.")
