@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import isfinite
 
 from latencytrace.model import AttributeValue, Span, Stage, Trace, semconv
 
@@ -128,10 +127,10 @@ def _first_chunk(span: Span) -> int | None:
     seconds = span.attributes.get(semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    if not isfinite(seconds) or seconds < 0:
+    after_ns = seconds * _NS_PER_S
+    if not 0 <= after_ns <= span.end_ns - span.start_ns:
         return None
-    time_ns = span.start_ns + round(seconds * _NS_PER_S)
-    return time_ns if time_ns <= span.end_ns else None
+    return span.start_ns + round(after_ns)
 
 
 def _per_token(trace: Trace) -> int | None:
