@@ -10,7 +10,7 @@ taken up at the next start, and written again under the same keys.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from latencytrace.analysis.requests import requests_of
@@ -143,9 +143,9 @@ class Pipeline:
         try:
             arrived = self._store.arrived(trace_ids)
             revisions = self._store.revisions(trace_ids)
-            requests = list(self._requests(arrived, revisions))
+            requests, withdrawn = self._divided(arrived, revisions)
             kept = {request.trace_id for request in requests if self._span_keeping.keeps(request)}
-            self._store.write(requests, kept)
+            self._store.write(requests, kept, withdrawn)
         except StoreError as error:
             self._telemetry.store_errors.inc()
             _log.error("%d traces are divided later: %s", len(trace_ids), error)
@@ -155,22 +155,31 @@ class Pipeline:
         divided = {request.trace_id for request in requests}
         with self._assembler_lock:
             self._assembler.forget(set(trace_ids) - divided)
+        self._telemetry.withdrawn.inc(len(withdrawn))
         self._telemetry.count(requests)
 
-    def _requests(
+    def _divided(
         self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions
-    ) -> Iterator[Request]:
-        """The requests of each trace that can be divided."""
-        divided_before: dict[str, set[str]] = {}
+    ) -> tuple[list[Request], Revisions]:
+        """The requests of each trace that can be divided, and those that are none any more."""
+        before: dict[str, set[str]] = {}
         for trace_id, span_id in revisions:
-            divided_before.setdefault(trace_id, set()).add(span_id)
+            before.setdefault(trace_id, set()).add(span_id)
+        requests: list[Request] = []
+        withdrawn: dict[tuple[str, str], int] = {}
         for trace_id, spans in arrived.items():
-            if not divided_before.get(trace_id, set()) <= {span.span_id for span in spans}:
+            known = before.get(trace_id, set())
+            if not known <= {span.span_id for span in spans}:
                 # Its arrivals are no longer kept: what is left would replace a whole ledger.
                 self._telemetry.outdated.inc()
                 continue
             try:
-                yield from requests_of(spans, revisions)
+                found = requests_of(spans, revisions)
             except _FAULTS:
                 self._telemetry.faulty.inc()
                 _log.exception("trace %s is set aside, please report this", trace_id)
+                continue
+            requests += found
+            for span_id in known - {request.span_id for request in found}:
+                withdrawn[trace_id, span_id] = revisions[trace_id, span_id]
+        return requests, withdrawn

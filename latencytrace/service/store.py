@@ -3,11 +3,15 @@
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol, Self
 
 from latencytrace.model import Breakdown, Cohort, Request, Span
 
 Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → highest revision
+
+
+NONE_WITHDRAWN: Revisions = MappingProxyType({})
 
 
 class Order(StrEnum):
@@ -58,10 +62,21 @@ class Store(Protocol):
         """
         ...
 
-    def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
+    def write(
+        self,
+        requests: Sequence[Request],
+        keep_spans_of: Collection[str],
+        withdrawn: Revisions = NONE_WITHDRAWN,
+    ) -> None:
         """Keep requests, and copy the arrived spans of these traces to `spans`.
 
         The spans first: a crash between the two leaves the traces unassembled.
+
+        Args:
+            requests: Each of a higher revision than what was written of it before.
+            keep_spans_of: Traces.
+            withdrawn: Requests written before that are none any more, for a span that
+                came later holds them; no question finds them again.
         """
         ...
 

@@ -87,6 +87,10 @@ class Telemetry:
         self.revised = self._counter(
             f"{_PREFIX}_revised", "Requests divided anew because a span came late."
         )
+        self.withdrawn = self._counter(
+            f"{_PREFIX}_withdrawn_requests",
+            "Requests that turned out to be part of another one, by a span that came late.",
+        )
         self.outdated = self._counter(
             f"{_PREFIX}_outdated_traces",
             "Traces with a late span whose other spans are no longer kept; left as they were.",

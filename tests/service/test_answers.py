@@ -34,7 +34,7 @@ from latencytrace.service.documents import (
     ServicesDocument,
 )
 from latencytrace.service.json_answer import JsonAnswer
-from latencytrace.service.store import Order, Revisions
+from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
 from tests.otlp_messages import SPAN, START_NS, TRACE, one_span
 from tests.service.made_requests import made_request
 
@@ -78,9 +78,14 @@ class KnownStore:
         """Not asked for here."""
         raise AssertionError
 
-    def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
+    def write(
+        self,
+        requests: Sequence[Request],
+        keep_spans_of: Collection[str],
+        withdrawn: Revisions = NONE_WITHDRAWN,
+    ) -> None:
         """Not asked for here."""
-        raise AssertionError(requests, keep_spans_of)
+        raise AssertionError(requests, keep_spans_of, withdrawn)
 
     def services(self) -> Sequence[str]:
         """The services of the spans."""

@@ -12,7 +12,7 @@ from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Cohort, Request, Span, SpanKind, Stage, semconv
 from latencytrace.service import otlp, pipeline
 from latencytrace.service.pipeline import Pipeline
-from latencytrace.service.store import Order
+from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
 from latencytrace.service.stores.chdb import ChdbStore
 from latencytrace.service.telemetry import Telemetry
 from tests.fakes import FakeClock
@@ -30,11 +30,16 @@ class FlakyStore(ChdbStore):
 
     full = False
 
-    def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
+    def write(
+        self,
+        requests: Sequence[Request],
+        keep_spans_of: Collection[str],
+        withdrawn: Revisions = NONE_WITHDRAWN,
+    ) -> None:
         """Keep them, or fail."""
         if self.full:
             raise StoreError("the disk is full")
-        super().write(requests, keep_spans_of)
+        super().write(requests, keep_spans_of, withdrawn)
 
 
 class Rig:
@@ -171,6 +176,36 @@ def test_a_trace_without_root_is_divided_when_its_root_comes(rig: Rig, trace_id:
     rig.after_s(1)
 
     assert ledger(rig.store, trace_id) == {Stage.DECODE: 100 * MS}
+
+
+def test_a_request_that_turns_out_to_be_part_of_another_is_withdrawn(
+    rig: Rig, trace_id: str
+) -> None:
+    outer = replace(root(trace_id), service=trace_id)
+    inner = replace(outer, span_id=CHILD, parent_id=outer.span_id, end_ns=outer.end_ns - 30 * MS)
+    rig.send(inner)
+    rig.after_s(1)
+    rig.send(outer)
+    rig.after_s(5)
+
+    listed = rig.store.requests(Cohort(service=trace_id), Order.NEWEST, 10)
+    assert [request.span_id for request in listed] == [ROOT]
+    assert rig.store.breakdown(Cohort(service=trace_id)).requests == 1
+    assert rig.counted("latencytrace_service_withdrawn_requests_total") == 1
+
+
+def test_a_request_of_another_service_stays_one_inside_the_outermost(
+    rig: Rig, trace_id: str
+) -> None:
+    outer = root(trace_id)
+    inner = replace(outer, span_id=CHILD, parent_id=outer.span_id, service=trace_id)
+    rig.send(inner)
+    rig.after_s(1)
+    rig.send(outer)
+    rig.after_s(5)
+
+    [found] = rig.store.requests(Cohort(service=trace_id), Order.NEWEST, 10)
+    assert (found.outermost, found.revision) == (False, 2)
 
 
 def test_a_store_that_fails_is_asked_again(

@@ -11,7 +11,7 @@ from latencytrace.model import Breakdown, Cohort, Request, Span
 from latencytrace.service.chdb_engine import Engine, Readers
 from latencytrace.service.sql import otlp_view, questions, request_rows, span_rows
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
-from latencytrace.service.store import Order, Revisions
+from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
 
 _SPAN_LINES = "JSONCompactEachRow"
 _LINES = "JSONEachRow"
@@ -58,16 +58,20 @@ class ChdbStore:
         """See `Store.unassembled`."""
         return _firsts(self._assembler.query(questions.UNASSEMBLED, _SPAN_LINES))
 
-    def write(self, requests: Sequence[Request], keep_spans_of: Collection[str]) -> None:
+    def write(
+        self,
+        requests: Sequence[Request],
+        keep_spans_of: Collection[str],
+        withdrawn: Revisions = NONE_WITHDRAWN,
+    ) -> None:
         """See `Store.write`."""
         # The spans first: where a crash comes between, the trace is unassembled, and
         # all of it is written again.
         if keep_spans_of:
             self._assembler.query(span_rows.KEEP, _LINES, {"trace_ids": keep_spans_of})
-        if requests:
-            rows = request_rows.rows_of(requests)
-            moved = self._moved([request for request in requests if request.revision > 1])
-            lines = rows + b"\n" + request_rows.void_rows(moved)
+        void = self._void([request for request in requests if request.revision > 1], withdrawn)
+        if requests or void:
+            lines = request_rows.rows_of(requests) + b"\n" + request_rows.void_rows(void)
             self._assembler.insert(request_rows.INSERT, request_rows.INSERT_FORMAT, lines)
 
     def services(self) -> Sequence[str]:
@@ -112,20 +116,27 @@ class ChdbStore:
         """See `Store.close`."""
         self._engine.close()
 
-    def _moved(self, revised: Sequence[Request]) -> list[tuple[str, str, int, int]]:
-        """Where earlier revisions stand that start at another time than these."""
-        if not revised:
-            return []
+    def _void(
+        self, revised: Sequence[Request], withdrawn: Revisions
+    ) -> list[tuple[str, str, int, int]]:
+        """Where requests stand that are withdrawn, or that start at another time by now."""
         now = {(request.trace_id, request.span_id): request for request in revised}
-        rows = _rows(
-            self._assembler.query(
-                questions.STARTS, _SPAN_LINES, {"trace_ids": {trace_id for trace_id, _ in now}}
-            )
+        trace_ids = {trace_id for trace_id, _ in (*now, *withdrawn)}
+        if not trace_ids:
+            return []
+        rows = cast(
+            list[tuple[str, str, int]],
+            _rows(self._assembler.query(questions.STARTS, _SPAN_LINES, {"trace_ids": trace_ids})),
         )
-        return [
+        moved = [
             (trace_id, span_id, start_ns, request.revision)
-            for trace_id, span_id, start_ns in cast(list[tuple[str, str, int]], rows)
+            for trace_id, span_id, start_ns in rows
             if (request := now.get((trace_id, span_id))) and request.start_ns != start_ns
+        ]
+        return moved + [
+            (trace_id, span_id, start_ns, withdrawn[trace_id, span_id] + 1)
+            for trace_id, span_id, start_ns in rows
+            if (trace_id, span_id) in withdrawn
         ]
 
 
