@@ -245,14 +245,14 @@ def test_a_second_lost_call_to_a_service_is_a_request_beside_the_first() -> None
 
 def test_a_loop_is_cut_above_its_earliest_span() -> None:
     trace = request(
-        span("a", 10, 90, parent="c"),
-        span("b", 20, 80, parent="a"),
-        span("c", 30, 70, parent="b"),
+        span("earliest", 10, 90, parent="b"),
+        span("a", 20, 80, parent="earliest"),
+        span("b", 30, 70, parent="a"),
     )
 
-    assert trace.spans["a"].parent_id == "root"
-    assert [child.span_id for child in trace.children["b"]] == ["c"]
-    assert (RepairKind.CYCLE, "a") in kinds(trace)
+    assert trace.spans["earliest"].parent_id == "root"
+    assert [child.span_id for child in trace.children["a"]] == ["b"]
+    assert (RepairKind.CYCLE, "earliest") in kinds(trace)
 
 
 def test_a_span_that_is_its_own_parent_hangs_below_the_request() -> None:
@@ -284,23 +284,26 @@ def test_a_span_that_ended_before_it_started_is_empty_at_its_start() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "clipped"),
+    ("sent", "clipped", "where"),
     [
-        pytest.param((-10, 30), (0, 30), id="it starts before"),
-        pytest.param((30, 130), (30, 100), id="it ends after"),
-        pytest.param((-10, 130), (0, 100), id="it covers it"),
-        pytest.param((-20, -10), (0, 0), id="wholly before"),
-        pytest.param((110, 130), (100, 100), id="wholly after"),
+        pytest.param((-10, 30), (0, 30), "by 10 ns before it, 0 ns after it", id="early"),
+        pytest.param((30, 130), (30, 100), "by 0 ns before it, 30 ns after it", id="late"),
+        pytest.param((-10, 130), (0, 100), "by 10 ns before it, 30 ns after it", id="both"),
+        pytest.param((-20, -5), (0, 0), "wholly before, by 5 ns", id="wholly before"),
+        pytest.param((-20, 0), (0, 0), "wholly before, by 0 ns", id="just before"),
+        pytest.param((110, 130), (100, 100), "wholly after, by 10 ns", id="wholly after"),
+        pytest.param((100, 130), (100, 100), "wholly after, by 0 ns", id="just after"),
     ],
 )
 def test_a_child_outside_its_parent_is_clipped(
-    sent: tuple[int, int], clipped: tuple[int, int]
+    sent: tuple[int, int], clipped: tuple[int, int], where: str
 ) -> None:
     trace = request(span("search", *sent))
 
     child = trace.spans["search"]
     assert (child.start_ns, child.end_ns) == clipped
     assert kinds(trace) == [(RepairKind.CLIPPED, "search")]
+    assert trace.repairs[0].detail == f"search stuck out of root: {where}"
 
 
 def test_a_child_that_touches_the_edges_of_its_parent_is_not_clipped() -> None:

@@ -52,7 +52,9 @@ def test_without_a_prefill_the_first_chunk_is_counted_from_its_span() -> None:
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 1e9, 1e300, True, "0.1"])
 def test_a_first_chunk_that_cannot_be_is_unknown(seconds: AttributeValue) -> None:
-    found = token_latency(request(span("chat", 0, 90, attributes={FIRST_CHUNK: seconds})))
+    call = span("chat", 0, 2 * 10**9, attributes={FIRST_CHUNK: seconds})
+
+    found = token_latency(request(call, end_ns=2 * 10**9))
 
     assert found.time_to_first_token_ns is None
 
@@ -171,6 +173,13 @@ def test_token_counts_are_read_under_every_convention(
     found = token_latency(request(call))
 
     assert (found.input_tokens, found.output_tokens, found.cached_input_tokens) == (30, 7, 20)
+
+
+@pytest.mark.parametrize("tokens", [-1, True, 7.5, "7"])
+def test_a_token_count_that_cannot_be_is_unknown(tokens: AttributeValue) -> None:
+    found = token_latency(request(span("chat", 0, 90, attributes={OUTPUT: tokens})))
+
+    assert found.output_tokens is None
 
 
 def test_an_embedding_request_has_input_tokens_only() -> None:
