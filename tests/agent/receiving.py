@@ -1,0 +1,237 @@
+"""A real OTLP receiver over loopback, and what it got, read with the stock protobuf classes."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+from opentelemetry.trace import SpanKind, StatusCode
+
+from latencytrace.agent.start import AgentStatus, agent_status, flush
+from latencytrace.model import Interval, Stage, semconv
+from latencytrace.model.interval import unpack_intervals
+
+PATIENCE_S = 20.0
+
+Value = str | bool | int | float | bytes | None | tuple["Value", ...] | dict[str, "Value"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedSpan:
+    """One span as it arrived."""
+
+    name: str
+    scope: str
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    kind: SpanKind
+    status: StatusCode
+    start_ns: int
+    end_ns: int
+    attributes: Mapping[str, Value]
+    events: tuple[str, ...]
+    resource: Mapping[str, Value]
+
+    @property
+    def stage(self) -> str | None:
+        """The stage that the hook named."""
+        stage = self.attributes.get(semconv.STAGE)
+        return stage if isinstance(stage, str) else None
+
+    @property
+    def duration_ns(self) -> int:
+        """From its start to its end."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def intervals(self) -> tuple[Interval, ...]:
+        """The work interleaved with it."""
+        return unpack_intervals(str(self.attributes.get(semconv.INTERVALS, "")), self.start_ns)
+
+    def interval_ns(self, stage: Stage) -> int:
+        """How much interleaved work of one stage there is."""
+        return sum(i.end_ns - i.start_ns for i in self.intervals if i.stage is stage)
+
+    def covers(self, other: "ReceivedSpan") -> bool:
+        """Whether another span lies within this one."""
+        return self.start_ns <= other.start_ns <= other.end_ns <= self.end_ns
+
+
+class Receiver(ThreadingHTTPServer):
+    """Takes OTLP over HTTP as a service does, or answers as a test tells it to."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.answers: deque[tuple[int, dict[str, str]]] = deque()  # then 200 for ever
+        self.release = threading.Event()  # cleared: posts hang
+        self.release.set()
+        self.posts: list[ExportTraceServiceRequest] = []  # those answered with 200
+        self.post_headers: list[dict[str, str]] = []
+        self.refused = 0
+        self.connections = 0
+        self.close_each = False
+
+    @property
+    def endpoint(self) -> str:
+        """Its base address."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def spans(self) -> list[ReceivedSpan]:
+        """All spans so far, in order of their arrival."""
+        return [span for post in list(self.posts) for span in received_spans(post)]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a sender that left."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Receiver
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections += 1
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.release.wait(PATIENCE_S)
+        status, headers = self.server.answers.popleft() if self.server.answers else (200, {})
+        if status == 200:
+            self.server.post_headers.append({k.lower(): v for k, v in self.headers.items()})
+            self.server.posts.append(ExportTraceServiceRequest.FromString(body))
+        else:
+            self.server.refused += 1
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        self.close_connection = self.server.close_each
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def receiving(port: int = 0) -> Iterator[Receiver]:
+    """A receiver that runs as long as the block."""
+    with Receiver(port) as receiver:
+        thread = threading.Thread(target=receiver.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            receiver.release.set()
+            receiver.shutdown()
+            thread.join()
+
+
+class TracedProgram:
+    """This process with the agent on, and what it sent."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+
+    @property
+    def status(self) -> AgentStatus:
+        """What the agent says of itself."""
+        return agent_status()
+
+    def spans(self, at_least: int = 0) -> list[ReceivedSpan]:
+        """Every span that has ended, once there are so many of them."""
+        assert flush(PATIENCE_S)
+        wait_until(lambda: flush(PATIENCE_S) and len(self.receiver.spans) >= at_least)
+        return self.receiver.spans
+
+    def named(self, name: str, count: int = 1) -> list[ReceivedSpan]:
+        """So many spans of one name, in order of their start."""
+        wait_until(lambda: flush(PATIENCE_S) and len(_named(self.receiver.spans, name)) >= count)
+        found = _named(self.receiver.spans, name)
+        assert len(found) == count, [span.name for span in self.receiver.spans]
+        return found
+
+    def one(self, name: str) -> ReceivedSpan:
+        """The one span of a name."""
+        return self.named(name)[0]
+
+    def of(self, stage: Stage) -> list[ReceivedSpan]:
+        """The spans of one stage that have ended."""
+        return [span for span in self.spans() if span.stage == stage]
+
+    def names(self) -> list[str]:
+        """The names of all spans, in order of their start."""
+        return [span.name for span in sorted(self.spans(), key=lambda span: span.start_ns)]
+
+
+def _named(spans: Iterable[ReceivedSpan], name: str) -> list[ReceivedSpan]:
+    return sorted((s for s in spans if s.name == name), key=lambda span: span.start_ns)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait for another thread or process."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.002)
+
+
+def received_spans(post: ExportTraceServiceRequest) -> Iterator[ReceivedSpan]:
+    """The spans of one request."""
+    for of_resource in post.resource_spans:
+        resource = attributes_of(of_resource.resource.attributes)
+        for of_scope in of_resource.scope_spans:
+            for span in of_scope.spans:
+                yield _received(span, of_scope.scope.name, resource)
+
+
+def _received(span: OtlpSpan, scope: str, resource: Mapping[str, Value]) -> ReceivedSpan:
+    return ReceivedSpan(
+        name=span.name,
+        scope=scope,
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_id=span.parent_span_id.hex() or None,
+        kind=SpanKind(span.kind - 1),
+        status=StatusCode(span.status.code),
+        start_ns=span.start_time_unix_nano,
+        end_ns=span.end_time_unix_nano,
+        attributes=attributes_of(span.attributes),
+        events=tuple(event.name for event in span.events),
+        resource=resource,
+    )
+
+
+def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
+    """Attributes as plain values."""
+    return {pair.key: value_of(pair.value) for pair in pairs}
+
+
+def value_of(value: AnyValue) -> Value:
+    """One value as a plain one."""
+    match value.WhichOneof("value"):
+        case "string_value":
+            return value.string_value
+        case "bool_value":
+            return value.bool_value
+        case "int_value":
+            return value.int_value
+        case "double_value":
+            return value.double_value
+        case "bytes_value":
+            return value.bytes_value
+        case "array_value":
+            return tuple(map(value_of, value.array_value.values))
+        case "kvlist_value":
+            return attributes_of(value.kvlist_value.values)
+        case _:
+            return None
