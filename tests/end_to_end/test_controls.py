@@ -1,0 +1,113 @@
+"""Waits whose place is known, put into a traced application: they must be found there."""
+
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from latencytrace.cli.local_service import answers, free_port
+from tests.cli.programs import COMMAND, environment
+from tests.end_to_end.controlled_app import CHUNK_BYTES, CHUNKS, DECODE_S
+from tests.end_to_end.running_service import RunningService, until
+
+HERE = Path(__file__).parent
+HIDDEN_MS = 50
+CALLS = 9
+SLOW_S = 0.5  # how long the slow client waits before it reads
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    with RunningService(tmp_path_factory.mktemp("controls") / "data") as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def application(service: RunningService) -> Iterator[str]:
+    """The controlled application under `latencytrace run`; its base address."""
+    port = free_port()
+    command = [*COMMAND, "run", "--service", "controlled", "--", sys.executable, "-m", "uvicorn"]
+    command += ["--app-dir", str(HERE), "controlled_app:app", "--port", str(port)]
+    where = {"LATENCYTRACE_URL": service.url, "OTEL_EXPORTER_OTLP_ENDPOINT": service.otlp}
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(**where)
+    ) as process:
+        address = f"http://127.0.0.1:{port}"
+        until(lambda: answers(f"{address}/hidden/0"), service.said)
+        yield address
+        process.terminate()
+        process.wait(20)
+
+
+def ledgers(service: RunningService, route: str, count: int) -> list[dict[str, int]]:
+    """The ledgers of so many requests to a route, once they are there."""
+
+    def found() -> list[dict[str, object]] | None:
+        listed = service.ask(f"/requests?order=newest&limit=100&route={route}")["requests"]
+        requests = cast("list[dict[str, object]]", listed)
+        return requests if len(requests) >= count else None
+
+    requests = until(found, service.said)[:count]
+    return [cast("dict[str, int]", request["ledger"]) for request in requests]
+
+
+def test_a_hidden_wait_appears_as_unattributed(service: RunningService, application: str) -> None:
+    route = "GET%20/hidden/{milliseconds}"
+    with httpx.Client(trust_env=False) as client:
+        for _ in range(CALLS):
+            client.get(f"{application}/hidden/0")
+        without = ledgers(service, route, CALLS)
+        for _ in range(CALLS):
+            client.get(f"{application}/hidden/{HIDDEN_MS}")
+        until(lambda: len(ledgers(service, route, 2 * CALLS)) == 2 * CALLS, service.said)
+
+    with_it = ledgers(service, route, CALLS)
+    found_ns = statistics.median(each["unattributed"] for each in with_it)
+    found_ns -= statistics.median(each["unattributed"] for each in without)
+    assert found_ns == pytest.approx(HIDDEN_MS * MS, abs=2 * MS)
+
+
+def test_a_slow_clients_wait_is_respond_and_not_decode(
+    service: RunningService, application: str
+) -> None:
+    address = urlsplit(application)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        client.connect((address.hostname, address.port))
+        client.sendall(b"GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        time.sleep(SLOW_S)  # the wait that is to be found
+        received = 0
+        while part := client.recv(1 << 20):
+            received += len(part)
+
+    assert received > CHUNKS * CHUNK_BYTES
+    (ledger,) = ledgers(service, "GET%20/stream", 1)
+    assert ledger["respond"] > 0.8 * SLOW_S * 1e9
+    assert ledger["decode"] == pytest.approx(CHUNKS * DECODE_S * 1e9, rel=0.5)
+
+
+def test_a_client_that_leaves_in_mid_stream_is_a_cancelled_request(
+    service: RunningService, application: str
+) -> None:
+    address = urlsplit(application)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        client.connect((address.hostname, address.port))
+        client.sendall(b"GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        client.recv(1000)
+
+    def cancelled() -> bool:
+        listed = service.ask("/requests?order=newest&route=GET%20/stream")["requests"]
+        requests = cast("list[dict[str, object]]", listed)
+        return any(request["status"] == "cancelled" for request in requests)
+
+    assert until(cancelled, service.said)
