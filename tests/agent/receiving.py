@@ -216,7 +216,7 @@ def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
     return {pair.key: value_of(pair.value) for pair in pairs}
 
 
-def value_of(value: AnyValue) -> Value:
+def value_of(value: AnyValue) -> Value:  # noqa: PLR0911 - one case a type
     """One value as a plain one."""
     match value.WhichOneof("value"):
         case "string_value":

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry import propagate
 from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import SpanKind, get_current_span
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
@@ -23,6 +23,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 _TIMED = "latencytrace.timed"  # in a scope: the request has its span already
 _CONTRIB = "opentelemetry.instrumentation.asgi"
+_FIRST_SERVER_ERROR = 500
 
 
 class _ScopeHeaders(Getter[Scope]):
@@ -103,14 +104,21 @@ class RequestTiming:
                 await send(message)
             finally:
                 self._intervals.add(Stage.RESPOND, started_ns)
-            if message["type"] == "http.response.start":
-                self._body_wanted = False
-                self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: message["status"]})
-            elif message["type"] == "http.response.body" and not message.get("more_body"):
-                self._answered = True
-                self.end()
+            with guarded("timing a send", self._recorder.on_fault):
+                self._sent(message)
 
         return timed_send
+
+    def _sent(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._body_wanted = False
+            self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: message["status"]})
+            if message["status"] >= _FIRST_SERVER_ERROR:
+                self._timing.note({semconv.ERROR_TYPE: str(message["status"])})
+                self._timing.span.set_status(StatusCode.ERROR)
+        elif message["type"] == "http.response.body" and not message.get("more_body"):
+            self._answered = True
+            self.end()
 
     def fail(self, error: BaseException) -> None:
         """Note what the application raised."""
@@ -146,6 +154,10 @@ def _request_attributes(scope: Scope) -> HookAttributes:
 def _route(scope: Scope) -> str | None:
     """The route's template with the prefix of its mounts; None: no route matched."""
     route = scope.get("route")
+    # Of a route that an included router brought, only FastAPI's own note has the prefix.
+    included = scope.get("fastapi", {}).get("effective_route_context")
+    if included is not None and included.original_route is route:
+        route = included
     path = getattr(route, "path_format", None) or getattr(route, "path", None)
     if path is None:
         return None

@@ -1,0 +1,466 @@
+"""The hook of ASGI applications: FastAPI, Starlette and plain ones under uvicorn."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from http.client import IncompleteRead
+from typing import Any
+
+import fastapi
+import httpx
+import pytest
+from fastapi.responses import StreamingResponse
+from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
+
+import latencytrace
+from latencytrace.model import Stage, semconv
+from tests.agent.hooks.serving import drain, get, raw_get, raw_socket, serving
+from tests.agent.receiving import PATIENCE_S, ReceivedSpan, TracedProgram, wait_until
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = "b7ad6b7169203331"
+PAUSE_S = 0.05
+MEGABYTE = b"x" * 1_000_000
+
+Message = MutableMapping[str, Any]
+
+
+def request_spans(agent: TracedProgram, count: int = 1) -> list[ReceivedSpan]:
+    """The SERVER spans, once there are so many; no more may have come."""
+    wait_until(lambda: len(_servers(agent.spans())) >= count)
+    found = _servers(agent.spans())
+    assert len(found) == count, [(span.scope, span.name) for span in found]
+    return found
+
+
+def _servers(spans: list[ReceivedSpan]) -> list[ReceivedSpan]:
+    return [span for span in spans if span.kind is SpanKind.SERVER]
+
+
+def application() -> fastapi.FastAPI:  # noqa: C901 - one function a route
+    app = fastapi.FastAPI()
+
+    @app.get("/items/{item}")
+    async def item(item: int) -> dict[str, int]:
+        return {"item": item}
+
+    @app.get("/parts")
+    async def parts() -> StreamingResponse:
+        async def body() -> AsyncIterator[bytes]:
+            for _ in range(10):
+                await asyncio.sleep(PAUSE_S / 10)
+                yield b"."
+
+        return StreamingResponse(body())
+
+    @app.get("/broken")
+    async def broken() -> None:
+        raise LookupError("a secret")
+
+    @app.get("/large")
+    async def large() -> StreamingResponse:
+        async def body() -> AsyncIterator[bytes]:
+            for _ in range(10):
+                yield MEGABYTE
+
+        return StreamingResponse(body())
+
+    @app.get("/endless")
+    async def endless() -> StreamingResponse:
+        async def body() -> AsyncIterator[bytes]:
+            while True:
+                await asyncio.sleep(0.001)
+                yield b"."
+
+        return StreamingResponse(body())
+
+    @app.post("/upload")
+    async def upload(request: Request) -> int:
+        return len(await request.body())
+
+    return app
+
+
+def test_a_request_is_one_server_span_named_after_its_route(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        get(f"{url}/items/7?prompt=secret")
+
+    (request,) = request_spans(agent)
+    assert request.name == "GET /items/{item}"
+    assert request.status is StatusCode.UNSET
+    assert request.attributes[semconv.HTTP_ROUTE] == "/items/{item}"
+    assert request.attributes[semconv.URL_PATH] == "/items/7"
+    assert request.attributes[semconv.HTTP_REQUEST_METHOD] == "GET"
+    assert request.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 200
+    assert request.attributes[semconv.SERVER_ADDRESS] == "127.0.0.1"
+    assert semconv.STAGE not in request.attributes
+    assert semconv.CANCELLED not in request.attributes
+    assert "secret" not in repr(request.attributes)
+
+
+def test_a_path_without_a_route_names_no_route(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        get(f"{url}/nowhere/17")
+
+    (request,) = request_spans(agent)
+    assert request.name == "GET"
+    assert request.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 404
+    assert semconv.HTTP_ROUTE not in request.attributes
+
+
+def test_a_streamed_answer_is_one_span_to_its_last_byte(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        get(f"{url}/parts")
+
+    (request,) = request_spans(agent)
+    assert request.duration_ns >= PAUSE_S * 1e9
+    assert [span.name for span in agent.spans() if span.kind is SpanKind.INTERNAL] == []
+    assert Stage.RESPOND in {interval.stage for interval in request.intervals}
+
+
+def test_the_time_after_the_last_byte_is_no_part_of_the_request(agent: TracedProgram) -> None:
+    ran = threading.Event()
+
+    def after() -> None:
+        time.sleep(PAUSE_S)
+        ran.set()
+
+    app = fastapi.FastAPI()
+    app.add_api_route("/", lambda: PlainTextResponse("done", background=BackgroundTask(after)))
+    with serving(app) as url:
+        get(f"{url}/")
+        assert ran.wait(PATIENCE_S)
+
+    (request,) = request_spans(agent)
+    assert request.duration_ns < PAUSE_S * 1e9
+
+
+def test_a_stage_in_a_background_task_still_belongs_to_the_request(agent: TracedProgram) -> None:
+    async def after() -> None:
+        with latencytrace.stage("postprocess"):
+            await asyncio.sleep(0)
+
+    app = fastapi.FastAPI()
+    app.add_api_route("/", lambda: PlainTextResponse("done", background=BackgroundTask(after)))
+    with serving(app) as url:
+        get(f"{url}/")
+
+    (request,) = request_spans(agent)
+    assert agent.one("postprocess").parent_id == request.span_id
+
+
+def test_the_wait_for_a_slow_client_is_respond(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        with raw_get(url, "/large") as client:
+            client.recv(1)
+            time.sleep(4 * PAUSE_S)
+            drain(client)
+        (request,) = request_spans(agent)
+
+    assert request.interval_ns(Stage.RESPOND) >= 3 * PAUSE_S * 1e9
+    assert semconv.CANCELLED not in request.attributes
+
+
+def test_the_wait_for_a_slow_upload_is_network(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        with raw_socket(url) as client:
+            client.sendall(b"POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab")
+            time.sleep(2 * PAUSE_S)
+            client.sendall(b"cd")
+            client.recv(1)
+        (request,) = request_spans(agent)
+
+    assert request.interval_ns(Stage.NETWORK) >= PAUSE_S * 1e9
+
+
+def test_a_client_that_leaves_in_mid_stream_ends_its_request_as_cancelled(
+    agent: TracedProgram,
+) -> None:
+    with serving(application()) as url:
+        with raw_get(url, "/endless") as client:
+            client.recv(1)
+        (request,) = request_spans(agent)
+
+    assert request.attributes[semconv.CANCELLED] is True
+
+
+def test_an_endpoint_that_raises_is_a_failed_request(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        answer = get(f"{url}/broken")
+
+    (request,) = request_spans(agent)
+    assert answer.status == 500
+    assert request.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 500
+    assert request.attributes[semconv.ERROR_TYPE] == "500"
+    assert request.status is StatusCode.ERROR
+    assert "secret" not in repr(request)
+
+
+def test_what_an_endpoint_raises_reaches_the_server_unchanged(agent: TracedProgram) -> None:
+    raised = LookupError("a secret")
+
+    async def broken(_: Request) -> Response:
+        raise raised
+
+    with pytest.raises(LookupError) as caught:
+        TestClient(Starlette(routes=[Route("/", broken)])).get("/")
+
+    assert caught.value is raised
+    assert len(request_spans(agent)) == 1
+
+
+def test_a_stream_that_breaks_is_a_failed_request(agent: TracedProgram) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"."
+        raise LookupError("a secret")
+
+    app = fastapi.FastAPI()
+    app.add_api_route("/", lambda: StreamingResponse(body()))
+    with serving(app) as url, pytest.raises(IncompleteRead):
+        get(f"{url}/")
+
+    (request,) = request_spans(agent)
+    assert request.attributes[semconv.ERROR_TYPE] == "LookupError"
+    assert request.status is StatusCode.ERROR
+
+
+def test_a_request_goes_on_in_its_callers_trace(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        get(f"{url}/items/1", traceparent=f"00-{TRACE}-{PARENT}-01")
+
+    (request,) = request_spans(agent)
+    assert (request.trace_id, request.parent_id) == (TRACE, PARENT)
+
+
+def test_a_request_that_its_caller_does_not_sample_makes_no_span(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        get(f"{url}/items/1", traceparent=f"00-{TRACE}-{PARENT}-00")
+        get(f"{url}/items/2")
+
+    (request,) = request_spans(agent)
+    assert request.attributes[semconv.URL_PATH] == "/items/2"
+
+
+def test_fastapis_own_tracing_doubles_nothing(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        get(f"{url}/items/7")
+
+    (request,) = request_spans(agent)
+    assert request.scope == "latencytrace"
+    assert {span.scope for span in agent.spans()} == {"latencytrace"}
+
+
+def test_contribs_middleware_keeps_its_span_and_gets_no_second(agent: TracedProgram) -> None:
+    app = application()
+    FastAPIInstrumentor.instrument_app(app, exclude_spans=["send", "receive"])
+    try:
+        with serving(app) as url:
+            get(f"{url}/items/7")
+    finally:
+        FastAPIInstrumentor.uninstrument_app(app)
+
+    (request,) = request_spans(agent)
+    assert request.scope == "opentelemetry.instrumentation.fastapi"
+
+
+def test_contribs_instrumentation_of_every_application_doubles_nothing(
+    agent: TracedProgram,
+) -> None:
+    instrumentor = FastAPIInstrumentor()
+    instrumentor.instrument(exclude_spans=["send", "receive"])
+    try:
+        with serving(application_made_after_contrib()) as url:
+            get(f"{url}/")
+    finally:
+        instrumentor.uninstrument()
+
+    (request,) = request_spans(agent)
+    assert request.scope == "opentelemetry.instrumentation.fastapi"
+
+
+def application_made_after_contrib() -> Any:  # noqa: ANN401 - a class that contrib made
+    app = fastapi.FastAPI()
+    app.add_api_route("/", lambda: "ok")
+    return app
+
+
+def test_the_route_of_a_mounted_application_has_its_mount(agent: TracedProgram) -> None:
+    outer = fastapi.FastAPI()
+    outer.mount("/shop", application())
+    with serving(outer) as url:
+        get(f"{url}/shop/items/7")
+
+    (request,) = request_spans(agent)
+    assert request.name == "GET /shop/items/{item}"
+
+
+def test_the_route_of_an_included_router_has_its_prefix(agent: TracedProgram) -> None:
+    router = fastapi.APIRouter()
+    router.add_api_route("/items/{item}", lambda item: item)
+    app = fastapi.FastAPI()
+    app.include_router(router, prefix="/shop")
+    with serving(app) as url:
+        get(f"{url}/shop/items/7")
+
+    (request,) = request_spans(agent)
+    assert request.name == "GET /shop/items/{item}"
+
+
+def test_a_root_path_is_no_part_of_the_route(agent: TracedProgram) -> None:
+    with serving(application(), root_path="/proxied") as url:
+        get(f"{url}/items/7")
+
+    (request,) = request_spans(agent)
+    assert request.name == "GET /items/{item}"
+
+
+def test_starlettes_routes_name_its_requests(agent: TracedProgram) -> None:
+    async def item(_: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    app = Starlette(routes=[Mount("/shop", routes=[Route("/items/{item:int}", item)])])
+    with serving(app) as url:
+        get(f"{url}/shop/items/7")
+
+    (request,) = request_spans(agent)
+    assert request.name == "GET /shop/items/{item}"
+
+
+def test_base_http_middleware_hides_neither_the_route_nor_the_end(agent: TracedProgram) -> None:
+    async def dispatch(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        return await call_next(request)
+
+    app = application()
+    app.add_middleware(BaseHTTPMiddleware, dispatch=dispatch)
+    with serving(app) as url:
+        get(f"{url}/parts")
+
+    (request,) = request_spans(agent)
+    assert request.name == "GET /parts"
+    assert request.duration_ns >= PAUSE_S * 1e9
+    assert semconv.CANCELLED not in request.attributes
+
+
+async def plain_application(scope: Message, receive: object, send: Any) -> None:  # noqa: ANN401, ARG001
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"plain"})
+
+
+def test_uvicorn_times_an_application_of_no_framework(agent: TracedProgram) -> None:
+    with serving(plain_application) as url:
+        answer = get(f"{url}/anything")
+
+    (request,) = request_spans(agent)
+    assert answer.text == "plain"
+    assert request.name == "GET"
+    assert request.attributes[semconv.URL_PATH] == "/anything"
+
+
+def test_an_application_of_no_framework_around_fastapi_doubles_nothing(
+    agent: TracedProgram,
+) -> None:
+    inner = application()
+
+    async def outer(scope: Message, receive: Any, send: Any) -> None:  # noqa: ANN401
+        await inner(scope, receive, send)
+
+    with serving(outer) as url:
+        get(f"{url}/items/7")
+
+    (request,) = request_spans(agent)
+    assert request.name == "GET /items/{item}"
+
+
+def test_the_lifespan_of_an_application_is_no_request(agent: TracedProgram) -> None:
+    seen: list[str] = []
+
+    async def app(
+        scope: Message,
+        receive: Callable[[], Awaitable[Message]],
+        send: Any,  # noqa: ANN401
+    ) -> None:
+        assert scope["type"] == "lifespan"
+        for done in ("startup", "shutdown"):
+            seen.append((await receive())["type"])
+            await send({"type": f"lifespan.{done}.complete"})
+
+    with serving(app, lifespan="on"):
+        pass
+
+    assert seen == ["lifespan.startup", "lifespan.shutdown"]
+    assert agent.spans() == []
+
+
+def test_a_websocket_is_untouched(agent: TracedProgram) -> None:
+    app = fastapi.FastAPI()
+
+    @app.websocket("/echo")
+    async def echo(websocket: fastapi.WebSocket) -> None:
+        await websocket.accept()
+        await websocket.send_text(await websocket.receive_text())
+        await websocket.close()
+
+    with TestClient(app).websocket_connect("/echo") as client:
+        client.send_text("hello")
+        answer = client.receive_text()
+
+    assert answer == "hello"
+    ours = [span for span in agent.spans() if span.scope == "latencytrace"]
+    assert [span for span in ours if span.kind is SpanKind.SERVER] == []
+
+
+def test_no_request_is_left_current_in_the_server(agent: TracedProgram) -> None:
+    current = []
+
+    async def before(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        return await call_next(request)
+
+    app = application()
+    app.add_middleware(BaseHTTPMiddleware, dispatch=before)
+
+    async def main() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
+            await client.get("/items/1")
+        current.append(get_current_span().is_recording())
+
+    asyncio.run(main())
+
+    assert current == [False]
+    assert len(request_spans(agent)) == 1
+
+
+def test_an_application_that_never_answers_ends_its_request(agent: TracedProgram) -> None:
+    async def silent(scope: Message, receive: object, send: object) -> None:
+        """Return without a word."""
+
+    with serving(silent, lifespan="off") as url:
+        get(f"{url}/")
+
+    (request,) = request_spans(agent)
+    assert semconv.HTTP_RESPONSE_STATUS_CODE not in request.attributes
+
+
+def test_a_malformed_message_is_left_to_the_server(agent: TracedProgram) -> None:
+    async def odd(scope: Message, receive: object, send: Any) -> None:  # noqa: ANN401, ARG001
+        await send({"type": "http.response.start"})
+
+    async def main() -> None:
+        transport = httpx.ASGITransport(Starlette(routes=[Mount("/", odd)]))
+        async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
+            await client.get("/")
+
+    with pytest.raises(KeyError, match="status"):
+        asyncio.run(main())
+
+    assert len(request_spans(agent)) == 1
