@@ -23,7 +23,9 @@ from opentelemetry.trace import (
     StatusCode,
     TraceFlags,
     TraceState,
-    set_span_in_context,
+)
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
@@ -46,6 +48,12 @@ _MAX_DEPTH = 8  # of nested attribute values
 _MAX_ITEMS = 1024  # of one sequence or mapping
 _UNUSABLE = object()
 _unusable_types: set[type] = set()
+
+
+def recorded_in(context: Context) -> "RecordedSpan | None":
+    """The span of ours that is current in a context; None: none, or somebody else's."""
+    span = context.get(_SPAN_KEY)
+    return span if type(span) is RecordedSpan else None
 
 
 class SpanMaker(Protocol):
@@ -87,7 +95,7 @@ def copied_attributes(attributes: Mapping[str, object]) -> dict[str, AttributeVa
     other type (a tensor, say) is left out, and its type is logged once.
     """
     if _all_scalars(map(type, attributes.values())):
-        return dict(cast("Mapping[str, AttributeValue]", attributes))
+        return dict(attributes)  # type: ignore[arg-type]  # scalars all; a `cast` costs a call
     copied = {str(key): _copied(value, 0) for key, value in attributes.items()}
     return {
         key: cast("AttributeValue", value)
@@ -188,9 +196,9 @@ class RecordedSpan(Span):
         if type(value) not in SCALARS:
             self.set_attributes({key: value})
         elif self.own is None:
-            self.own = {key: cast("AttributeValue", value)}
+            self.own = {key: value}  # type: ignore[dict-item]  # a scalar, as was just checked
         else:
-            self.own[key] = cast("AttributeValue", value)
+            self.own[key] = value  # type: ignore[assignment]  # likewise
 
     def set_attributes(self, attributes: Mapping[str, object]) -> None:
         """Set several attributes."""
@@ -270,7 +278,7 @@ class RecordedSpan(Span):
 
     def __enter__(self) -> Self:
         if self.parent_context is not None:
-            self.token = attach(set_span_in_context(self, self.parent_context))
+            self.token = attach(Context({**self.parent_context, _SPAN_KEY: self}))
         return self
 
     def __exit__(

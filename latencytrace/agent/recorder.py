@@ -20,6 +20,7 @@ from opentelemetry.trace import (
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.guard import OnFault
 from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.agent.recorded_span import recorded_in
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
@@ -80,6 +81,9 @@ class Recorder:
     @staticmethod
     def inside(stage: Stage) -> bool:
         """Whether the current span already is of this stage, so that a call is its inner one."""
+        ours = recorded_in(get_current())
+        if ours is not None:
+            return ours.own is not None and ours.own.get(semconv.STAGE) == stage.value
         attributes = getattr(get_current_span(), "attributes", None)
         return isinstance(attributes, Mapping) and attributes.get(semconv.STAGE) == stage.value
 

@@ -21,7 +21,7 @@ from opentelemetry.trace import (
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
-from latencytrace.agent.recorded_span import Extra, RecordedSpan, copied_attributes
+from latencytrace.agent.recorded_span import Extra, RecordedSpan, copied_attributes, recorded_in
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import Span as SdkSpan
@@ -91,9 +91,9 @@ class RecordingTracer(Tracer):
                 record_exception,
                 set_status_on_exception,
             )
-        parent = get_current_span(context)
+        parent = recorded_in(get_current() if context is None else context)
         span = _new(RecordedSpan)
-        if type(parent) is RecordedSpan:
+        if parent is not None:
             span.trace_id = parent.trace_id
             span.parent_id = parent.span_id
             span.extra = None
@@ -101,20 +101,21 @@ class RecordingTracer(Tracer):
                 span.extra = Extra()
                 span.extra.trace_state = parent.extra.trace_state
         else:
-            unsampled = self._adopt(span, parent.get_span_context())
+            unsampled = self._adopt(span, get_current_span(context).get_span_context())
             if unsampled is not None:
                 return unsampled
         span.span_id = _random_bits(64) or _new_id(64)
         span.name = name
         span.tracer = self
         span.ended = 0
-        span.kind_number = kind.value
+        span.kind_number = 0 if kind is SpanKind.INTERNAL else kind.value
         span.own = copied_attributes(attributes) if attributes else None
         span.span_context = span.parent_context = span.token = None
         span.attached = True
         span.record_error = record_exception and set_status_on_exception
-        for link in links or ():
-            span.add_link(link.context, link.attributes)
+        if links:
+            for link in links:
+                span.add_link(link.context, link.attributes)
         span.started = monotonic_ns() if start_time is None else start_time - ANCHOR_NS
         if self.processors.started is not None:
             self.processors.started(span, context)
