@@ -15,7 +15,7 @@ import random
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -101,7 +101,8 @@ async def _span_sender(
             yield sender
         finally:
             sending.cancel()
-            await asyncio.wait([sending])
+            with suppress(asyncio.CancelledError):
+                await sending
             await sender.close()
 
 

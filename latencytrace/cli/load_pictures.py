@@ -25,6 +25,7 @@ RATES = (
 )
 DURATION = "e2e: from when a request was due to the last byte of its answer; quantiles are exact."
 FEW = 100  # below it, p99 lies between the largest two
+TOO_FEW = 20  # below it, rates are those of a few clusters of arrivals
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,11 @@ def against_load(
         picture = Text(BLOCK * to_median, BAR_STYLE)
         picture.append(REST * (to_p95 - to_median), BAR_STYLE)
         drawn.add_row(f"{rate.rate_per_s:g}/s", picture, duration(times.p50), duration(times.p95))
-    return [drawn, Text(_knee(found), "bold"), ""]
+    parts: list[RenderableType] = [drawn, Text(_knee(found), "bold")]
+    if any(rate.requests < TOO_FEW for rate in rates):
+        few = f"That is a guess: with fewer than {TOO_FEW} requests a rate, chance decides."
+        parts.append(Text(few, "dim"))
+    return [*parts, ""]
 
 
 def _knee(found: Knee) -> str:

@@ -48,7 +48,10 @@ def target(  # noqa: PLR0913 - one argument a flag
     """
     texts, content_type = _bodies(json_body, body, bodies)
     named = dict(_header(line) for line in headers)
-    defaults = {"accept-encoding": "identity"}  # a compressor would hold tokens back
+    defaults = {
+        "user-agent": "latencytrace-load",
+        "accept-encoding": "identity",  # a compressor would hold tokens back
+    }
     if content_type is not None:
         defaults["content-type"] = content_type
     return Target(

@@ -1,0 +1,287 @@
+"""`latencytrace load` against a real server whose delays are known."""
+
+import json
+import operator
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.load_server import FIRST_S, GAP_S, TOKENS, LoadServer, serving
+from tests.cli.programs import COMMAND, NOWHERE, environment, latencytrace
+
+MS = 1_000_000
+FIRST_NS, GAP_NS = FIRST_S * 1e9, GAP_S * 1e9
+SLACK_NS = 80 * MS  # what a busy machine may add to a median
+
+
+@pytest.fixture
+def server() -> Iterator[LoadServer]:
+    with serving() as answering:
+        yield answering
+
+
+def measured(*arguments: str | Path, code: int = 0) -> Any:  # noqa: ANN401 - JSON
+    """The one rate of a run's document."""
+    document = load(*arguments, code=code)
+    (rate,) = document["rates"]
+    return rate
+
+
+def load(*arguments: str | Path, code: int = 0) -> Any:  # noqa: ANN401 - JSON
+    ended = latencytrace("load", *arguments, "--json")
+    assert ended.returncode == code, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_times_of_an_openai_stream_are_those_of_its_tokens(server: LoadServer) -> None:
+    rate = measured(
+        *(f"{server.url}/openai", "--json-body", '{"prompt": "hi"}', "--no-trace"),
+        *("--rate", "10", "--requests", "12", "--warm-up", "0.5"),
+    )
+
+    tokens_ns = FIRST_NS + (TOKENS - 1) * GAP_NS
+    assert rate["shapes"] == {"openai": 12}
+    assert rate["time_to_first_byte_ns"]["p50"] < FIRST_NS
+    assert FIRST_NS <= rate["time_to_first_token_ns"]["p50"] <= FIRST_NS + SLACK_NS
+    assert GAP_NS * 0.9 <= rate["time_per_output_token_ns"]["p50"] <= GAP_NS * 1.5
+    assert GAP_NS * 0.9 <= rate["inter_token_ns"]["p50"] <= GAP_NS * 1.5
+    assert (
+        tokens_ns + FIRST_NS <= rate["duration_ns"]["p50"] <= tokens_ns + FIRST_NS + 4 * SLACK_NS
+    )
+    assert rate["output_tokens"] == 12 * TOKENS
+    assert rate["tokens_reported_by"] == {"usage": 12}
+
+
+def test_the_chunks_of_a_plain_stream_are_its_tokens(server: LoadServer) -> None:
+    rate = measured(
+        f"{server.url}/chunks", "--rate", "10", "--requests", "8", "--warm-up", "0", "--no-trace"
+    )
+
+    assert rate["shapes"] == {"chunks": 8}
+    assert rate["output_tokens"] == 8 * TOKENS
+    assert FIRST_NS <= rate["time_to_first_token_ns"]["p50"] <= FIRST_NS + SLACK_NS
+
+
+def test_an_answer_in_one_piece_has_no_first_token(server: LoadServer) -> None:
+    rate = measured(
+        f"{server.url}/whole", "--rate", "20", "--requests", "10", "--warm-up", "0", "--no-trace"
+    )
+
+    assert rate["time_to_first_token_ns"] is None
+    assert rate["time_per_output_token_ns"] is None
+    assert rate["output_tokens"] == 10 * 7
+
+
+def test_what_waits_in_the_generator_counts_from_when_it_was_due(
+    server: LoadServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "requests.jsonl"
+
+    rate = measured(
+        *(f"{server.url}/slow", "--constant", "--rate", "20", "--requests", "10"),
+        *("--warm-up", "0", "--max-in-flight", "1", "--no-trace", "--requests-out", out),
+    )
+
+    # One at a time, each due half a duration after the one before it:
+    # |--0--|
+    #    |··---1--|
+    #       |····---2--|
+    expected_ns = [FIRST_NS + index * (FIRST_NS - 50 * MS) for index in range(10)]
+    durations_ns = [row["duration_ns"] for row in rows(out)]
+    assert all(map(operator.ge, durations_ns, expected_ns))
+    assert rate["held_back"] == 9
+    assert rate["in_flight_max"] == 1
+    assert rate["generator_kept_up"] is False
+
+
+def test_a_server_that_answers_slowly_is_asked_at_the_same_rate(server: LoadServer) -> None:
+    rate = measured(
+        *(f"{server.url}/slow", "--constant", "--rate", "40", "--requests", "40"),
+        *("--warm-up", "0", "--no-trace"),
+    )
+
+    assert rate["in_flight_max"] >= 4
+    assert rate["offered_per_s"] == pytest.approx(40, rel=0.001)
+    assert rate["achieved_per_s"] == pytest.approx(40, rel=0.2)
+    assert FIRST_NS <= rate["duration_ns"]["p50"] <= FIRST_NS + SLACK_NS
+
+
+def test_a_slow_start_stays_in_the_warm_up(server: LoadServer, tmp_path: Path) -> None:
+    out = tmp_path / "requests.jsonl"
+
+    rate = measured(
+        *(f"{server.url}/slow_start", "--rate", "10", "--requests", "10", "--warm-up", "1.5"),
+        *("--no-trace", "--requests-out", out),
+    )
+
+    assert rate["warm_up_requests"] == 15
+    assert max(row["duration_ns"] for row in rows(out) if row["warm_up"]) >= 900 * MS
+    assert rate["duration_ns"]["p50"] <= SLACK_NS
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("overloaded", "http 503"),
+        ("failing_stream", "error in the stream"),
+        ("cut_off", "answer cut off"),
+        ("silent", "timeout"),
+    ],
+)
+def test_failures_are_counted_by_kind_and_none_succeeding_is_exit_code_1(
+    server: LoadServer, path: str, kind: str
+) -> None:
+    rate = measured(
+        *(f"{server.url}/{path}", "--rate", "20", "--requests", "5", "--warm-up", "0"),
+        *("--timeout", "0.8", "--no-trace"),
+        code=1,
+    )
+
+    assert rate["errors"] == {kind: 5}
+    assert rate["succeeded"] == 0
+    assert rate["achieved_per_s"] is None
+
+
+def test_a_timeout_counts_with_how_long_was_waited(server: LoadServer) -> None:
+    rate = measured(
+        *(f"{server.url}/silent", "--rate", "20", "--requests", "5", "--warm-up", "0"),
+        *("--timeout", "0.3", "--no-trace"),
+        code=1,
+    )
+
+    assert 300 * MS <= rate["duration_ns"]["p50"] <= 300 * MS + SLACK_NS
+
+
+def test_nobody_listening_is_a_refused_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+    rate = measured(
+        address, "--rate", "20", "--requests", "3", "--warm-up", "0", "--no-trace", code=1
+    )
+
+    assert rate["errors"] == {"connection refused": 3}
+    assert rate["duration_ns"] is None
+
+
+def test_every_request_is_traced_and_reported_as_a_client_span(
+    server: LoadServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "requests.jsonl"
+
+    document = load(
+        *(f"{server.url}/openai?key=secret", "--rate", "20", "--requests", "6"),
+        *("--warm-up", "0", "--endpoint", server.url, "--requests-out", out),
+    )
+
+    written = rows(out)
+    assert {f"00-{row['trace_id']}-{row['span_id']}-01" for row in written} == set(
+        server.traceparents
+    )
+    spans = {span.trace_id.hex(): span for span in server.spans}
+    assert {trace: span.span_id.hex() for trace, span in spans.items()} == {
+        row["trace_id"]: row["span_id"] for row in written
+    }
+    assert {span.kind for span in server.spans} == {3}
+    assert {span.name for span in server.spans} == {"GET /openai"}
+    assert "secret" not in str(server.spans)
+    assert server.services == {"latencytrace-load"}
+    assert document["spans"]["sent"] == 6
+    for row in written:
+        span = spans[row["trace_id"]]
+        sent_ns = row["duration_ns"] - row["late_ns"]
+        assert span.end_time_unix_nano - span.start_time_unix_nano == sent_ns
+
+
+def test_without_tracing_requests_carry_no_trace_context(server: LoadServer) -> None:
+    document = load(
+        f"{server.url}/whole", "--rate", "20", "--requests", "3", "--warm-up", "0", "--no-trace"
+    )
+
+    assert set(server.traceparents) == {None}
+    assert document["spans"] is None
+
+
+def test_spans_that_nobody_takes_are_a_warning(server: LoadServer) -> None:
+    document = load(
+        *(f"{server.url}/whole", "--rate", "20", "--requests", "3", "--warm-up", "0"),
+        *("--endpoint", NOWHERE),
+    )
+
+    assert document["spans"]["lost"] == 3
+    assert "3 spans of 3 could not be sent" in document["warnings"][-1]
+
+
+def test_bodies_are_sent_in_turn_with_the_headers_named(
+    server: LoadServer, tmp_path: Path
+) -> None:
+    bodies = tmp_path / "bodies.jsonl"
+    bodies.write_text('{"n": 1}\n\n{"n": 2}\n')
+
+    load(
+        *(f"{server.url}/whole", "--bodies", bodies, "-H", "Authorization: Bearer x"),
+        *("--constant", "--rate", "10", "--requests", "4", "--warm-up", "0", "--no-trace"),
+    )
+
+    assert server.bodies == [b'{"n": 1}', b'{"n": 2}'] * 2
+    assert {headers["authorization"] for headers in server.headers} == {"Bearer x"}
+    assert {headers["content-type"] for headers in server.headers} == {"application/json"}
+
+
+def test_a_sweep_shows_latency_against_load_and_the_knee(server: LoadServer) -> None:
+    ended = latencytrace(
+        *("load", f"{server.url}/slow", "--rates", "5,40", "--seconds", "0.6"),
+        *("--constant", "--warm-up", "0", "--max-in-flight", "1", "--no-trace"),
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert "e2e p95" in ended.stdout
+    assert "TTFT" not in ended.stdout
+    assert "40/s achieved" in ended.stdout
+    assert "--max-in-flight was reached" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rate", "1"], "needs a bound"),
+        (["--seconds", "1"], "how many requests a second"),
+        (["--rate", "1", "--rates", "2", "--seconds", "1"], "how many requests a second"),
+        (["--rate", "1", "--seconds", "1", "--requests-out", "/no/such/folder/file"], "written"),
+    ],
+)
+def test_it_does_not_start_without_knowing_what_to_do(arguments: list[str], message: str) -> None:
+    ended = latencytrace("load", NOWHERE, *arguments)
+
+    assert ended.returncode == 1
+    assert message in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_ctrl_c_shows_what_was_measured_by_then(server: LoadServer) -> None:
+    with subprocess.Popen(
+        [
+            *(*COMMAND, "load", f"{server.url}/whole", "--rate", "20", "--seconds", "100"),
+            *("--warm-up", "0", "--no-trace", "--json"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        while len(server.bodies) < 5:
+            assert process.poll() is None
+
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=50)
+
+    assert process.returncode == 130
+    assert json.loads(output)["rates"][0]["succeeded"] >= 4
