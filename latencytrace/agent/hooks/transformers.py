@@ -1,6 +1,7 @@
 """Generation and tokenizing with `transformers`: `generate` split into prefill and decode."""
 
 from collections.abc import Mapping
+from functools import wraps
 from pathlib import PurePath
 from typing import Any
 
@@ -14,6 +15,7 @@ from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _GENERATION = create_key("latencytrace.generation")
+_INNER = object()  # in its place: a generation that another one makes
 _TOKENIZER = "transformers.tokenization_utils_base"
 
 
@@ -21,72 +23,137 @@ class Generation:
     """One call of `generate`: prepared, prefilled to its first token, decoded to its last.
 
     No span and no event is made for a token. The model's own boundaries are read from
-    calls that `generate` makes anyway: `_prefill`, and the stopping criteria that are
-    asked once after each token, when the host knows it.
+    calls that `generate` makes anyway: `_prefill`; the stopping criteria, which are shown
+    each token; and the question whether to go on, before which the host waits for it.
     """
 
     def __init__(self, recorder: Recorder, model: Any, arguments: Mapping[str, Any]) -> None:  # noqa: ANN401
         self._recorder = recorder
-        self._maximum = arguments.get("max_new_tokens")
         self.timing: Timing = recorder.start(
             "generate", Stage.PREPROCESS, _describe_generation(model, arguments)
         )
         self.timing.collect_intervals()
-        self._batch_size = 1
         self._phase: Timing | None = None  # prefill, then decode
-        self._first_length = 0
-        self._tokens = 0
+        self._decoding = False
+        shape = _shape_of(arguments)
+        self._prompts = shape[0] if shape else None
+        own_prompt = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+        self._prompt_length = shape[1] if shape and not own_prompt else None
+        self._length = 0  # of each sequence, its prompt included
+        self._rows = 1
+        self._limit: int | None = None  # the longest that `_length` may become
+        self._ends: frozenset[int] = frozenset()  # tokens that end a sequence
 
-    def prefill(self) -> Timing:
+    def prefill(self, input_ids: Any) -> None:  # noqa: ANN401 - a tensor, of which only the shape is read
         """Begin the prefill."""
-        self._phase = self._recorder.start("prefill", Stage.PREFILL)
-        return self._phase
+        self._prompt_length = input_ids.shape[-1]
+        if self._phase is None:
+            self._phase = self._recorder.start("prefill", Stage.PREFILL)
 
-    def token(self, input_ids: Any) -> None:  # noqa: ANN401 - a tensor, of which only the shape is read
-        """Note that the host knows one more token of each sequence."""
-        length = input_ids.shape[-1]
-        if self._tokens == 0:
-            now_ns = monotonic_ns()
-            self._first_length = length
-            self._batch_size = input_ids.shape[0]
-            prefill = self._phase or self._recorder.start(
-                "prefill", Stage.PREFILL, started_ns=self.timing.started_ns
-            )
-            prefill.end(now_ns)
-            self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
-        self._tokens = length - self._first_length + 1
+    def token(self, criteria: Any, input_ids: Any) -> None:  # noqa: ANN401
+        """Note that each sequence has one more token, which a device may still compute."""
+        if not self._length:
+            self._limit = getattr(criteria, "max_length", None)
+            if input_ids.device.type == "cpu":  # reading it elsewhere would wait for the device
+                self._ends = _ending_tokens(criteria)
+            if self._prompt_length is None:
+                self._prompt_length = input_ids.shape[-1] - 1
+            if self._phase is None:
+                self._phase = self._recorder.start(
+                    "prefill", Stage.PREFILL, started_ns=self.timing.started_ns
+                )
+        self._length = input_ids.shape[-1]
+        self._rows = self._prompts or input_ids.shape[0]
 
-    def end(self) -> None:
-        """End what is under way, with the counts."""
-        with guarded("ending a generation", self._recorder.on_fault):
-            counts: HookAttributes = {}
-            if self._tokens:
-                counts[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] = self._tokens * self._batch_size
-                counts[semconv.BATCH_SIZE] = self._batch_size
-                self.timing.note(counts)
-                if isinstance(self._maximum, int):
-                    reason = "length" if self._tokens >= self._maximum else "stop"
-                    self.timing.note({semconv.GEN_AI_RESPONSE_FINISH_REASONS: (reason,)})
+    def step(self) -> None:
+        """Note that the host knows the tokens so far: the first ends the prefill."""
+        if self._length and not self._decoding:
+            self._decoding = True
             now_ns = monotonic_ns()
             if self._phase is not None:
-                self._phase.note(counts)
                 self._phase.end(now_ns)
-            self.timing.end(now_ns)
+            self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
+
+    def finish(self, result: Any) -> None:  # noqa: ANN401 - a tensor, or an output that has one
+        """Note what the generation made."""
+        with guarded("describing a generation", self._recorder.on_fault):
+            sequences = getattr(result, "sequences", result)
+            shape: tuple[int, ...] = getattr(sequences, "shape", ())
+            if not self._length:  # generated in a way that we do not see into
+                self.timing.note({semconv.STAGE: Stage.OTHER.value})
+            elif len(shape) == 2:  # noqa: PLR2004 - sequences and their length
+                self._rows = shape[0]
+                self._note_counts(self._made(sequences))
 
     def fail(self, error: BaseException) -> None:
         """Note what the generation raised."""
         with guarded("noting an exception", self._recorder.on_fault):
             self.timing.fail(error)
+            if self._length:
+                self._note_counts(self._steps * self._rows)
+
+    def end(self) -> None:
+        """End what is under way."""
+        with guarded("ending a generation", self._recorder.on_fault):
+            now_ns = monotonic_ns()
+            if self._phase is not None:
+                self._phase.end(now_ns)
+            self.timing.end(now_ns)
+
+    @property
+    def _steps(self) -> int:
+        return self._length - (self._prompt_length or 0)
+
+    def _note_counts(self, made: int) -> None:
+        """Note the tokens that were made, and on the decoding how often one was made of each."""
+        self.timing.note(
+            {
+                semconv.GEN_AI_USAGE_OUTPUT_TOKENS: made,
+                semconv.BATCH_SIZE: self._prompts or self._rows,
+            }
+        )
+        if self._limit is not None:
+            reason = "length" if self._length >= self._limit else "stop"
+            self.timing.note({semconv.GEN_AI_RESPONSE_FINISH_REASONS: (reason,)})
+        if self._decoding and self._phase is not None:
+            self._phase.note(
+                {
+                    semconv.GEN_AI_USAGE_OUTPUT_TOKENS: self._steps * self._rows,
+                    semconv.BATCH_SIZE: self._rows,
+                }
+            )
+
+    def _made(self, sequences: Any) -> int:  # noqa: ANN401
+        """Tokens made, without what pads the shorter sequences of a batch."""
+        start = self._prompt_length or 0
+        length = sequences.shape[1] - start
+        if self._rows == 1 or not self._ends:
+            return int(self._rows * length)
+        return sum(
+            next((at for at, token in enumerate(row, 1) if token in self._ends), length)
+            for row in sequences[:, start:].tolist()
+        )
+
+
+def _ending_tokens(criteria: Any) -> frozenset[int]:  # noqa: ANN401 - a list of criteria
+    known = (getattr(criterion, "eos_token_id", None) for criterion in criteria)
+    return frozenset(token for tokens in known if tokens is not None for token in tokens.tolist())
+
+
+def _shape_of(arguments: Mapping[str, Any]) -> tuple[int, int] | None:
+    """How many prompts of which length; None: not told."""
+    inputs = arguments.get("input_ids", arguments.get("inputs"))
+    shape: tuple[int, ...] = getattr(inputs, "shape", ())
+    return (int(shape[0]), int(shape[1])) if len(shape) == 2 else None  # noqa: PLR2004 - batch and length
 
 
 def _describe_generation(model: Any, arguments: Mapping[str, Any]) -> HookAttributes:  # noqa: ANN401
     attributes: HookAttributes = {semconv.GEN_AI_OPERATION_NAME: "text_completion"}
     name = getattr(model, "name_or_path", "") or type(model).__name__
     attributes[semconv.GEN_AI_REQUEST_MODEL] = PurePath(str(name)).name
-    inputs = arguments.get("input_ids", arguments.get("inputs"))
-    shape = getattr(inputs, "shape", None)
-    if isinstance(shape, tuple) and len(shape) == 2:  # noqa: PLR2004 - batch and length
-        attributes[semconv.GEN_AI_USAGE_INPUT_TOKENS] = int(shape[0]) * int(shape[1])
+    shape = _shape_of(arguments)
+    if shape is not None:
+        attributes[semconv.GEN_AI_USAGE_INPUT_TOKENS] = shape[0] * shape[1]
     return attributes
 
 
@@ -100,38 +167,47 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
 
     def begin(model: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generation | None:
         with guarded("starting a generation", recorder.on_fault):
-            if _under_way() is None and not recorder.suppressed():
+            if not recorder.suppressed():
                 arguments = {"inputs": args[0], **kwargs} if args else kwargs
                 return Generation(recorder, model, arguments)
         return None
 
+    @wraps(original)  # transformers reads its signature
     def generate(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if get_value(_GENERATION) is not None:
+            token = attach(set_value(_GENERATION, _INNER))
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                detach(token)
         generation = begin(self, args, kwargs)
         if generation is None:
             return original(self, *args, **kwargs)
         token = attach(set_value(_GENERATION, generation, generation.timing.context()))
         try:
-            return original(self, *args, **kwargs)
+            result = original(self, *args, **kwargs)
         except BaseException as error:
             generation.fail(error)
             raise
+        else:
+            generation.finish(result)
+            return result
         finally:
             generation.end()
             detach(token)
 
-    generate.__wrapped__ = original  # type: ignore[attr-defined]  # as functools.wraps: transformers reads its signature
     return generate
 
 
 def time_prefill(recorder: Recorder, original: Timed) -> Timed:
     """Time the first forward pass over the prompt, in one piece or in chunks."""
 
-    def _prefill(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def _prefill(self: object, input_ids: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         generation = _under_way()
         if generation is not None:
             with guarded("starting a prefill", recorder.on_fault):
-                generation.prefill()
-        return original(self, *args, **kwargs)
+                generation.prefill(input_ids)
+        return original(self, input_ids, *args, **kwargs)
 
     return _prefill
 
@@ -143,10 +219,23 @@ def time_token(recorder: Recorder, original: Timed) -> Timed:
         generation = _under_way()
         if generation is not None:
             with guarded("noting a token", recorder.on_fault):
-                generation.token(input_ids)
+                generation.token(self, input_ids)
         return original(self, input_ids, *args, **kwargs)
 
     return __call__
+
+
+def time_step(recorder: Recorder, original: Timed) -> Timed:
+    """Note when the loop over tokens goes on: the host has seen the one before."""
+
+    def _has_unfinished_sequences(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        generation = _under_way()
+        if generation is not None:
+            with guarded("noting a step", recorder.on_fault):
+                generation.step()
+        return original(self, *args, **kwargs)
+
+    return _has_unfinished_sequences
 
 
 class TransformersHook(Hook):
@@ -160,6 +249,11 @@ class TransformersHook(Hook):
             "GenerationMixin._prefill",
             time_prefill,
             optional=True,  # since version 5; before, the prefill counts from the start
+        ),
+        Replacement(
+            "transformers.generation.utils",
+            "GenerationMixin._has_unfinished_sequences",
+            time_step,
         ),
         Replacement(
             "transformers.generation.stopping_criteria",
