@@ -1,6 +1,6 @@
 """Draws the documentation's pictures: what the commands print, as SVG.
 
-Usage: python docs/draw_pictures.py FOLDER, with the data folder of a `latencytrace demo --data FOLDER --once`.
+latencytrace demo --once --data FOLDER && python docs/draw_pictures.py FOLDER
 """
 
 import io

@@ -264,7 +264,9 @@ class Exporter:
                 self.counts.last_error = f"{answer.status} {answer.reason}"
                 if answer.status not in _RETRIED:
                     logger.warning(
-                        "%s refused spans: %s", self._sender.url, self.counts.last_error
+                        "latencytrace: %s refused spans: %s",
+                        self._sender.url,
+                        self.counts.last_error,
                     )
                     return _Fate.REFUSED
                 wait_s = answer.retry_after_s or back_off_s
@@ -278,7 +280,7 @@ class Exporter:
         if not self._unreachable:
             self._unreachable = True
             logger.warning(
-                "no receiver answers at %s (%s); up to %d spans are kept and sent once it does. "
+                "latencytrace: no receiver answers at %s (%s); up to %d spans are kept and sent once it does. "
                 "Start one with `latencytrace serve`, or set OTEL_EXPORTER_OTLP_ENDPOINT",
                 self._sender.url,
                 error,
@@ -289,4 +291,4 @@ class Exporter:
         self.counts.last_error = None
         if self._unreachable:
             self._unreachable = False
-            logger.warning("the receiver at %s answers again", self._sender.url)
+            logger.warning("latencytrace: the receiver at %s answers again", self._sender.url)
