@@ -14,9 +14,13 @@ from enum import Enum
 from typing import assert_never
 from urllib.parse import urlsplit
 
-from latencytrace.agent.clock import cpu_ns
+from opentelemetry.context import Context, attach
+
+from latencytrace.agent.clock import cpu_ns, monotonic_ns
+from latencytrace.agent.context import leave
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.errors import SettingsError
 
 BATCH_SPANS = 512
 _RETRIED = frozenset({408, 429, 502, 503, 504})  # the OTLP specification's, and 408
@@ -61,14 +65,24 @@ class _Flush:
 
 
 class HttpSender:
-    """Posts OTLP bytes to one address over a connection that is kept alive."""
+    """Posts OTLP bytes to one address over a connection that is kept alive.
+
+    Raises:
+        SettingsError: The address is none.
+    """
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise SettingsError(f"endpoint {url!r} is no address: {error}") from error
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise SettingsError(f"endpoint {url!r} is not of the form http://HOST:PORT")
         self.url = url
-        self._host = parts.hostname or "127.0.0.1"
+        self._host = parts.hostname
         self._secure = parts.scheme == "https"
-        self._port = parts.port or (443 if self._secure else 80)
+        self._port = port or (443 if self._secure else 80)
         self._path = parts.path + (f"?{parts.query}" if parts.query else "")
         self._headers = {"content-type": "application/x-protobuf", **headers}
         self._timeout_s = timeout_s
@@ -157,6 +171,7 @@ class Exporter:
         self._interval_s = interval_s
         self._on_fault = on_fault
         self._unreachable = False
+        self._born_ns = 0  # of a forked child: what started before is its parent's
         self._start_thread()
 
     def ended(self, span: RecordedSpan) -> None:
@@ -195,6 +210,7 @@ class Exporter:
     def reset_after_fork(self, encode: Callable[[Sequence[RecordedSpan]], bytes]) -> None:
         """In a forked child: keep none of the parent's spans, and start a thread anew."""
         self._encode = encode
+        self._born_ns = monotonic_ns()
         self._queue.clear()
         self.counts = ExportCounts()
         self._sender.close()
@@ -205,9 +221,11 @@ class Exporter:
         self._flushes: deque[_Flush] = deque()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="latencytrace-export", daemon=True)
-        # The plain start: a hook that carries a request's context into threads must not
-        # carry it into ours.
-        self._thread.start()
+        token = attach(Context())  # a hook carries the starter's request into threads: not here
+        try:
+            self._thread.start()
+        finally:
+            leave(token)
 
     def _run(self) -> None:
         while not self._stopping:
@@ -219,23 +237,53 @@ class Exporter:
 
     def _send_queue(self) -> None:
         flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+        sent = False
+        try:
+            sent = self._send_batches(patient=not flushes)
+        finally:
+            for flush in flushes:
+                flush.sent = sent
+                flush.done.set()
+
+    def _send_batches(self, *, patient: bool) -> bool:
+        """Send what waits now; whether all of it was taken."""
         sent = True
         for _ in range(len(self._queue) // BATCH_SPANS + 1):
-            spans = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_SPANS))]
+            taken = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_SPANS))]
+            spans = [span for span in taken if span.started >= self._born_ns]
             if not spans:
                 break
-            self.counts.in_flight = len(spans)
-            began_ns = cpu_ns()
-            fate = self._deliver(self._encode(spans), patient=not flushes)
-            self.counts.export_cpu_ns += cpu_ns() - began_ns
+            fate = self._send(spans, patient=patient)
             sent = sent and fate is _Fate.SENT
-            self._account(spans, fate)
-            self.counts.in_flight = 0
             if fate is _Fate.LATER:
                 break
-        for flush in flushes:
-            flush.sent = sent
-            flush.done.set()
+        return sent
+
+    def _send(self, spans: list[RecordedSpan], *, patient: bool) -> "_Fate":
+        """Send one batch; a fault of ours on the way drops it, counted."""
+        fate = _Fate.REFUSED
+        self.counts.in_flight = len(spans)
+        began_ns = cpu_ns()
+        try:
+            spans, body = self._encoded(spans)
+            fate = self._deliver(body, patient=patient)
+        finally:
+            self.counts.export_cpu_ns += cpu_ns() - began_ns
+            self._account(spans, fate)
+            self.counts.in_flight = 0
+        return fate
+
+    def _encoded(self, spans: list[RecordedSpan]) -> tuple[list[RecordedSpan], bytes]:
+        """The bytes of a batch, without spans that cannot be encoded; those are dropped."""
+        with guarded("encoding spans", self._on_fault):
+            return spans, self._encode(spans)
+        encodable = []
+        for span in spans:
+            with guarded("encoding a span", self._on_fault):
+                self._encode([span])
+                encodable.append(span)
+        self.counts.dropped += len(spans) - len(encodable)
+        return encodable, self._encode(encodable)
 
     def _account(self, spans: list[RecordedSpan], fate: "_Fate") -> None:
         match fate:
@@ -280,8 +328,8 @@ class Exporter:
         if not self._unreachable:
             self._unreachable = True
             logger.warning(
-                "latencytrace: no receiver answers at %s (%s); up to %d spans are kept and sent once it does. "
-                "Start one with `latencytrace serve`, or set OTEL_EXPORTER_OTLP_ENDPOINT",
+                "latencytrace: no receiver answers at %s (%s); up to %d spans are kept and sent "
+                "once it does. Start one with `latencytrace serve`, or set OTEL_EXPORTER_OTLP_ENDPOINT",
                 self._sender.url,
                 error,
                 self._bound,
