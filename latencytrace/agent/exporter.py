@@ -329,7 +329,8 @@ class Exporter:
             self._unreachable = True
             logger.warning(
                 "latencytrace: no receiver answers at %s (%s); up to %d spans are kept and sent "
-                "once it does. Start one with `latencytrace serve`, or set OTEL_EXPORTER_OTLP_ENDPOINT",
+                "once it does. Start one with `latencytrace serve`, or set "
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
                 self._sender.url,
                 error,
                 self._bound,
