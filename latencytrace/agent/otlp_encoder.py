@@ -32,6 +32,7 @@ K = TypeVar("K")
 _DOUBLE = Struct("<d").pack
 _CACHED_VALUES = 8192
 _CACHED_LENGTH = 96  # longer strings hardly ever repeat
+_DECIMAL_BITS = 1024
 _MAX_UINT64 = (1 << 64) - 1
 
 
@@ -57,6 +58,8 @@ def _field(tag: bytes, content: bytes) -> bytes:
 
 
 def _text(text: str) -> bytes:
+    if type(text) is not str:  # a name or a key that the program should not have given
+        text = str(text)
     return text.encode("utf-8", "replace")  # a lone surrogate is no UTF-8
 
 
@@ -69,7 +72,7 @@ def _any_value(value: object) -> bytes:  # noqa: C901, PLR0911 - one case a type
             return b"\x10\x01" if value else b"\x10\x00"
         case int():
             if not -(1 << 63) <= value < 1 << 63:
-                return _field(b"\x0a", str(value).encode())
+                return _field(b"\x0a", _long_integer(value))
             return b"\x18" + _varint(value)
         case float():
             return b"\x21" + _DOUBLE(value)
@@ -82,6 +85,11 @@ def _any_value(value: object) -> bytes:  # noqa: C901, PLR0911 - one case a type
             return _field(b"\x32", b"".join(_field(b"\x0a", pair) for pair in pairs))
         case _:
             return b""
+
+
+def _long_integer(value: int) -> bytes:
+    decimal = abs(value).bit_length() < _DECIMAL_BITS  # Python refuses to write longer ones so
+    return (str(value) if decimal else hex(value)).encode()
 
 
 def _key_value(key: str, value: object) -> bytes:

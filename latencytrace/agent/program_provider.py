@@ -34,6 +34,7 @@ class GlobalProvider:
         self._ours = ours
         self._on_program = on_program
         self._set_provider = trace._set_tracer_provider  # noqa: SLF001 - the one door to the global place
+        self._door: object = None  # what stands in its place
         self.program: TracerProvider | None = None
 
     def install(self) -> None:
@@ -50,11 +51,12 @@ class GlobalProvider:
             if trace._TRACER_PROVIDER is tracer_provider and tracer_provider is not self._ours:  # noqa: SLF001
                 self._yield_to(tracer_provider)
 
-        trace._set_tracer_provider = set_and_yield  # noqa: SLF001
+        trace._set_tracer_provider = self._door = set_and_yield  # noqa: SLF001
 
     def uninstall(self) -> None:
         """Leave the place as if we had never been there."""
-        trace._set_tracer_provider = self._set_provider  # noqa: SLF001
+        if trace._set_tracer_provider is self._door:  # noqa: SLF001
+            trace._set_tracer_provider = self._set_provider  # noqa: SLF001
         if trace._TRACER_PROVIDER is self._ours:  # noqa: SLF001
             trace._TRACER_PROVIDER = None  # noqa: SLF001
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import iscoroutinefunction
+from numbers import Integral, Real
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, cast
 
-from opentelemetry.context import Context, attach, detach
+from opentelemetry.context import Context, attach
 from opentelemetry.trace import (
     Link,
     Span,
@@ -29,6 +30,7 @@ from opentelemetry.trace.propagation import (
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.context import leave
 from latencytrace.agent.guard import logger
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
@@ -104,14 +106,17 @@ def copied_attributes(attributes: Mapping[str, object]) -> dict[str, AttributeVa
     }
 
 
-def _copied(value: object, depth: int) -> object:
+def _copied(value: object, depth: int) -> object:  # noqa: PLR0911 - one case a type
     if value is None or type(value) in SCALARS:
         return value
     if isinstance(value, bytes):
         return bytes(value)
-    for scalar in (str, int, float):  # an enum, a numpy number
-        if isinstance(value, scalar):
-            return scalar(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enum its value, which `str` may not say
+    if isinstance(value, Integral):  # an enum, a numpy number
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
     if depth < _MAX_DEPTH and isinstance(value, (list, tuple, set, frozenset, Mapping)):
         return _copied_container(value, depth)
     if type(value) not in _unusable_types:
@@ -141,6 +146,7 @@ class RecordedSpan(Span):
         "ended",
         "extra",
         "kind_number",
+        "mark_error",
         "name",
         "own",
         "parent_context",
@@ -167,7 +173,8 @@ class RecordedSpan(Span):
     parent_context: Context | None  # of `start_as_current_span`: what to hang it into
     token: "Token[Context] | None"
     attached: bool
-    record_error: bool
+    record_error: bool  # as an event
+    mark_error: bool  # as the status
 
     # --- OpenTelemetry's Span
 
@@ -244,7 +251,9 @@ class RecordedSpan(Span):
         if extra.status is StatusCode.OK:
             return
         extra.status = code
-        extra.description = status.description if isinstance(status, Status) else description
+        if isinstance(status, Status):
+            description = status.description
+        extra.description = description if code is StatusCode.ERROR else None
 
     def record_exception(
         self,
@@ -290,10 +299,12 @@ class RecordedSpan(Span):
         token = self.token
         if token is not None:
             self.token = None
-            detach(token)
-        if self.record_error and isinstance(exc_val, Exception) and not self.ended:
-            self.record_exception(exc_val)
-            self.set_status(StatusCode.ERROR, f"{type(exc_val).__name__}: {exc_val}")
+            leave(token)
+        if isinstance(exc_val, Exception) and not self.ended:
+            if self.record_error:
+                self.record_exception(exc_val)
+            if self.mark_error:
+                self.set_status(StatusCode.ERROR, f"{type(exc_val).__name__}: {exc_val}")
         if self.attached:
             self.end()
 

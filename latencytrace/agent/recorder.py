@@ -6,7 +6,7 @@ The tracer behind it is ours, or the program's own where it has one; a hook cann
 from collections.abc import Mapping
 from contextvars import Token
 
-from opentelemetry.context import Context, attach, create_key, detach, get_current, set_value
+from opentelemetry.context import Context, attach, create_key, get_current, set_value
 from opentelemetry.context import get_value as context_value
 from opentelemetry.trace import (
     Span,
@@ -18,6 +18,7 @@ from opentelemetry.trace import (
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.context import leave
 from latencytrace.agent.guard import OnFault
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.recorded_span import recorded_in
@@ -84,7 +85,10 @@ class Recorder:
         ours = recorded_in(get_current())
         if ours is not None:
             return ours.own is not None and ours.own.get(semconv.STAGE) == stage.value
-        attributes = getattr(get_current_span(), "attributes", None)
+        current = get_current_span()
+        if not current.is_recording():  # a task that outlives the call that started it
+            return False
+        attributes = getattr(current, "attributes", None)
         return isinstance(attributes, Mapping) and attributes.get(semconv.STAGE) == stage.value
 
     @staticmethod
@@ -130,7 +134,7 @@ class Timing:
         """Make the span before it current again."""
         token, self._token = self._token, None
         if token is not None:
-            detach(token)
+            leave(token)
 
     def note(self, attributes: Mapping[str, AttributeValue]) -> None:
         """Set attributes."""

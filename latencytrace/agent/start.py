@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
-from opentelemetry.trace import NoOpTracerProvider, TracerProvider
+from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
 from latencytrace.agent.exporter import ExportCounts, Exporter, HttpSender
 from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
@@ -97,7 +97,7 @@ class Agent:
         options = HookOptions(torch_modules=settings.torch_modules)
         self._hooks = [
             AppliedHook(name, hook, self.recorder, options)
-            for name, hook in _hooks(settings.hooks)
+            for name, hook in _hooks(settings.hooks, on_fault)
         ]
 
     def status(self) -> AgentStatus:
@@ -136,7 +136,8 @@ class Agent:
         if shutdown is not None:
             shutdown()
         if self._global.program is None:
-            _provider.yield_to(NoOpTracerProvider())
+            # Tracers that the program keeps make its own spans, once it has a provider.
+            _provider.yield_to(ProxyTracerProvider())
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
@@ -190,18 +191,18 @@ def instrument(
     """
     if gpu:
         logger.warning("this version of latencytrace does not sample GPUs yet")
-    try:
-        settings = agent_settings(
-            service_name=service_name,
-            endpoint=endpoint,
-            hooks=None if hooks is None else tuple(hooks),
-        )
-    except SettingsError as error:
-        logger.error("latencytrace stays off: %s", error)
-        return
-    if settings.disabled:
-        return
-    start(settings, FaultCounter())
+    on_fault = FaultCounter()
+    with guarded("starting", on_fault):
+        try:
+            settings = agent_settings(
+                service_name=service_name,
+                endpoint=endpoint,
+                hooks=None if hooks is None else tuple(hooks),
+            )
+            if not settings.disabled:
+                start(settings, on_fault)
+        except SettingsError as error:
+            logger.error("latencytrace stays off: %s", error)
 
 
 def start(settings: AgentSettings, on_fault: OnFault) -> None:
@@ -265,7 +266,7 @@ def _recorder() -> Recorder:
     return Recorder(trace.get_tracer(SCOPE), FaultCounter())
 
 
-def _hooks(names: Sequence[str] | None) -> list[tuple[str, type[Hook]]]:
+def _hooks(names: Sequence[str] | None, on_fault: OnFault) -> list[tuple[str, type[Hook]]]:
     """The hooks to apply; one that cannot be loaded is logged and left out."""
     found: list[tuple[str, type[Hook]]] = []
     installed = {plugin.name: plugin for plugin in plugins(HOOKS)}
@@ -273,10 +274,10 @@ def _hooks(names: Sequence[str] | None) -> list[tuple[str, type[Hook]]]:
         if name not in installed:
             logger.warning("no hook is called %r; installed: %s", name, ", ".join(installed))
             continue
-        try:
+        loaded: object = None
+        with guarded(f"loading the hook {name!r}", on_fault):
             loaded = installed[name].load()
-        except ImportError as error:
-            logger.warning("hook %r cannot be loaded: %s", name, error)
+        if loaded is None:
             continue
         if isinstance(loaded, type) and issubclass(loaded, Hook):
             found.append((name, loaded))

@@ -112,7 +112,8 @@ class RecordingTracer(Tracer):
         span.own = copied_attributes(attributes) if attributes else None
         span.span_context = span.parent_context = span.token = None
         span.attached = True
-        span.record_error = record_exception and set_status_on_exception
+        span.record_error = record_exception
+        span.mark_error = set_status_on_exception
         if links:
             for link in links:
                 span.add_link(link.context, link.attributes)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
+from opentelemetry.trace import get_current_span
+
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.wrapping import Call, timed
@@ -41,7 +43,7 @@ class UserStage:
         self._attributes = attributes
         if self._stage is Stage.APPLICATION:
             self._attributes = {semconv.STAGE_NAME: name, **attributes}
-        self._timings: list[Timing] = []  # a stack: the same object may be entered again
+        self._timings: list[Timing] = []  # the same object may be entered again meanwhile
 
     def __enter__(self) -> Self:
         recorder = self._recorder()
@@ -57,14 +59,23 @@ class UserStage:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        if not self._timings:
-            return
-        timing = self._timings.pop()
-        timing.deactivate()
         with guarded("ending a stage", self._recorder().on_fault):
+            timing = self._innermost()
+            if timing is None:
+                return
+            timing.deactivate()
             if exc_val is not None:
                 timing.fail(exc_val)
             timing.end()
+
+    def _innermost(self) -> Timing | None:
+        """Let go of what was entered last in this task or thread; several may share us."""
+        current = get_current_span()
+        for timing in reversed(self._timings):
+            if timing.span is current:
+                self._timings.remove(timing)
+                return timing
+        return self._timings.pop() if self._timings else None
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function, a coroutine function or either kind of generator."""

@@ -5,12 +5,12 @@ faults never do. A context is never held across a `yield`.
 """
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from functools import wraps
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.guard import OnFault, guarded, raise_fault
 from latencytrace.agent.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.recorder import Recorder, Timing
@@ -22,7 +22,7 @@ class Call:
 
     Args:
         stage: What the call is part of.
-        record: The span under way, or where the interval goes.
+        record: The span under way, or where the interval goes; None: nothing is timed.
         on_fault: Takes what our own code raises.
         describe_result: Attributes from the result.
     """
@@ -32,7 +32,7 @@ class Call:
     def __init__(
         self,
         stage: Stage,
-        record: Timing | IntervalRecorder,
+        record: Timing | IntervalRecorder | None,
         on_fault: OnFault,
         describe_result: Callable[[Any], HookAttributes] | None = None,
     ) -> None:
@@ -76,6 +76,8 @@ class Call:
             elif self._intervals is not None:
                 self._intervals.add(self._stage, self._started_ns, ended_ns)
 
+
+_UNTIMED = Call(Stage.OTHER, None, raise_fault)
 
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Call | None]
 
@@ -177,126 +179,65 @@ def _timed_coroutine(original: Timed, begin: Begin) -> Timed:
     return traced
 
 
-class TimedGenerator(Generator[Any, Any, Any]):
-    """A generator whose span is current only while it runs, and ends however it ends."""
-
-    def __init__(self, generator: Generator[Any, Any, Any], call: Call) -> None:
-        self._generator = generator
-        self._call: Call | None = call
-
-    def _step(self, advance: Callable[..., Any], *values: Any) -> Any:  # noqa: ANN401
-        call = self._call
-        if call is None:
-            return advance(*values)
-        call.activate()
-        try:
-            item = advance(*values)
-        except BaseException as error:
-            call.deactivate()
-            self._call = None
-            if isinstance(error, StopIteration):
-                call.finish(None)
-            else:
-                call.fail(error)
-            raise
-        call.deactivate()
-        return item
-
-    def __next__(self) -> Any:  # noqa: ANN401
-        return self._step(self._generator.__next__)
-
-    def send(self, value: Any) -> Any:  # noqa: ANN401
-        """As a generator's own."""
-        return self._step(self._generator.send, value)
-
-    def throw(self, *error: Any) -> Any:  # noqa: ANN401
-        """As a generator's own."""
-        return self._step(self._generator.throw, *error)
-
-    def close(self) -> None:
-        """As a generator's own: the span of a stream left half-way ends here."""
-        try:
-            self._generator.close()
-        finally:
-            call, self._call = self._call, None
-            if call is not None:
-                call.fail(GeneratorExit())
-
-    def __del__(self) -> None:
-        if self._call is not None:
-            self.close()
-
-
-class TimedAsyncGenerator(AsyncGenerator[Any, Any]):
-    """The same for an async generator."""
-
-    def __init__(self, generator: AsyncGenerator[Any, Any], call: Call) -> None:
-        self._generator = generator
-        self._call: Call | None = call
-
-    async def _step(self, advance: Callable[..., Any], *values: Any) -> Any:  # noqa: ANN401
-        call = self._call
-        if call is None:
-            return await advance(*values)
-        call.activate()
-        try:
-            item = await advance(*values)
-        except BaseException as error:
-            call.deactivate()
-            self._call = None
-            if isinstance(error, StopAsyncIteration):
-                call.finish(None)
-            else:
-                call.fail(error)
-            raise
-        call.deactivate()
-        return item
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return self
-
-    async def __anext__(self) -> Any:  # noqa: ANN401
-        return await self._step(self._generator.__anext__)
-
-    async def asend(self, value: Any) -> Any:  # noqa: ANN401
-        """As an async generator's own."""
-        return await self._step(self._generator.asend, value)
-
-    async def athrow(self, *error: Any) -> Any:  # noqa: ANN401
-        """As an async generator's own."""
-        return await self._step(self._generator.athrow, *error)
-
-    async def aclose(self) -> None:
-        """As an async generator's own: the span of a stream left half-way ends here."""
-        try:
-            await self._generator.aclose()
-        finally:
-            self._left()
-
-    def _left(self) -> None:
-        call, self._call = self._call, None
-        if call is not None:
-            call.fail(GeneratorExit())
-
-    def __del__(self) -> None:
-        self._left()  # the event loop's hooks close the generator itself
-
-
 def _timed_generator(original: Timed, begin: Begin) -> Timed:
+    # A generator function itself, for frameworks ask `inspect` what a function is.
     @wraps(original)
     def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        call = begin(args, kwargs)
-        generator = original(*args, **kwargs)
-        return generator if call is None else TimedGenerator(generator, call)
+        generator: Generator[Any, Any, Any] = original(*args, **kwargs)
+        call = begin(args, kwargs) or _UNTIMED
+        advance: Callable[[Any], Any] = generator.send
+        value: Any = None
+        try:
+            while True:
+                call.activate()
+                try:
+                    item = advance(value)
+                finally:
+                    call.deactivate()
+                try:
+                    value = yield item
+                    advance = generator.send
+                except GeneratorExit:  # left half-way
+                    generator.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - it is the generator's to handle
+                    advance, value = generator.throw, error
+        except StopIteration as end:
+            call.finish(None)
+            return end.value
+        except BaseException as error:
+            call.fail(error)
+            raise
 
     return traced
 
 
 def _timed_async_generator(original: Timed, begin: Begin) -> Timed:
     @wraps(original)
-    def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        call = begin(args, kwargs)
-        generator = original(*args, **kwargs)
-        return generator if call is None else TimedAsyncGenerator(generator, call)
+    async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        generator: AsyncGenerator[Any, Any] = original(*args, **kwargs)
+        call = begin(args, kwargs) or _UNTIMED
+        advance: Callable[[Any], Any] = generator.asend
+        value: Any = None
+        try:
+            while True:
+                call.activate()
+                try:
+                    item = await advance(value)
+                finally:
+                    call.deactivate()
+                try:
+                    value = yield item
+                    advance = generator.asend
+                except GeneratorExit:
+                    await generator.aclose()
+                    raise
+                except BaseException as error:  # noqa: BLE001
+                    advance, value = generator.athrow, error
+        except StopAsyncIteration:
+            call.finish(None)
+        except BaseException as error:
+            call.fail(error)
+            raise
 
     return traced
