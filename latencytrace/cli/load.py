@@ -163,8 +163,8 @@ def _progress(steps: Sequence[Step], record: LoadRecord) -> Iterator[Callable[[S
             bar.update(
                 sending,
                 completed=before_ns + min(step.elapsed_ns, step.step.length_ns),
-                description=f"{step.step.rate_per_s:g}/s · {len(step.outcomes):,} answered or "
-                f"failed · {step.failed:,} failed · {step.in_flight:,} in flight",
+                description=f"{step.step.rate_per_s:g}/s · {len(step.outcomes):,} ended · "
+                f"{step.failed:,} failed · {step.in_flight:,} in flight",
             )
 
         yield on_progress

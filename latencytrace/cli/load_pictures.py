@@ -115,10 +115,10 @@ def against_load(
 def _knee(found: Knee) -> str:
     if found.broken_at_per_s is None:
         return f"No knee up to {found.rate_per_s:g}/s: the server kept up at every rate."
-    why = f"{found.broken_at_per_s:g}/s {found.rule}"
+    why = f"at {found.broken_at_per_s:g}/s it {found.rule}"
     if found.rate_per_s is None:
         return f"Past the knee already at the lowest rate: {why}."
-    return f"Knee: {found.rate_per_s:g}/s is the last rate that the server keeps up with. {why}."
+    return f"Knee: {found.rate_per_s:g}/s is the last rate that the server keeps up with: {why}."
 
 
 def notes(rates: Sequence[RateSummary], spans: SpansSent | None) -> list[RenderableType]:

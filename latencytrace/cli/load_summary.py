@@ -199,7 +199,7 @@ def _broken_rule(rate: RateSummary, lowest: RateSummary) -> str | None:
         return None
     factor = rate.duration_ns.p95 / max(1, lowest.duration_ns.p95)
     if factor >= KNEE_LATENCY_FACTOR:
-        return f"p95 was {factor:.1f} times that of the lowest rate, not below 2"
+        return f"had a p95 {factor:.1f} times that of the lowest rate, not below 2"
     return None
 
 

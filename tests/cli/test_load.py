@@ -246,7 +246,7 @@ def test_a_sweep_shows_latency_against_load_and_the_knee(server: LoadServer) -> 
     assert ended.returncode == 0, ended.stderr
     assert "e2e p95" in ended.stdout
     assert "TTFT" not in ended.stdout
-    assert "40/s achieved" in ended.stdout
+    assert "at 40/s it achieved" in ended.stdout
     assert "--max-in-flight was reached" in ended.stdout
 
 

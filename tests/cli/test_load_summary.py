@@ -132,7 +132,7 @@ def test_the_knee_is_the_last_rate_before_latency_doubles() -> None:
 
     assert found is not None
     assert (found.rate_per_s, found.broken_at_per_s) == (20, 40)
-    assert found.rule == "p95 was 3.0 times that of the lowest rate, not below 2"
+    assert found.rule == "had a p95 3.0 times that of the lowest rate, not below 2"
 
 
 def test_a_server_that_keeps_up_has_no_knee_yet() -> None:
