@@ -16,12 +16,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 
 import aiohttp
 
-from latencytrace.cli.load_answer import Answer, reader
 from latencytrace.cli.load_error_kind import error_kind
+from latencytrace.cli.load_exchange import Exchange
 from latencytrace.cli.load_outcome import NEVER_SENT, TIMEOUT, Outcome
 from latencytrace.cli.load_plan import NS_PER_S, Step
 from latencytrace.cli.load_record import LoadRecord, StepRecord
@@ -31,7 +30,6 @@ from latencytrace.cli.load_target import Target
 PROGRESS_S = 0.25
 KEEP_ALIVE_S = 4.0  # below uvicorn's 5 s: a connection that both ends close is an error
 TRACE_ID_BITS, SPAN_ID_BITS = 128, 64
-FIRST_SUCCESS, FIRST_REDIRECT = 200, 300
 
 
 def generate(
@@ -187,7 +185,7 @@ class _Run:
 
     async def _request(self, index: int, due_ns: int) -> None:
         bodies = self._target.bodies
-        exchange = _Exchange(
+        exchange = Exchange(
             target=self._target,
             body=bodies[index % len(bodies)] if bodies else None,
             trace_id=f"{self._ids.getrandbits(TRACE_ID_BITS):032x}" if self._sender else None,
@@ -213,7 +211,7 @@ class _Run:
         if self._sender is not None:
             self._sender.add(outcome)
 
-    async def _error_of(self, exchange: "_Exchange", due_ns: int) -> str | None:
+    async def _error_of(self, exchange: Exchange, due_ns: int) -> str | None:
         """Exchange, unless its time is up before; what went wrong, if anything did."""
         record = self._record
         try:
@@ -229,52 +227,3 @@ class _Run:
         except (aiohttp.ClientError, OSError) as error:
             return error_kind(error)
         return exchange.error
-
-
-@dataclass(slots=True, kw_only=True)
-class _Exchange:
-    """One request and its answer, as far as it came."""
-
-    target: Target
-    body: bytes | None
-    trace_id: str | None
-    span_id: str | None
-    sent_ns: int | None = None
-    first_byte_ns: int | None = None
-    end_ns: int | None = None
-    status: int | None = None
-    answer: Answer | None = None
-    error: str | None = None
-
-    async def run(self, client: aiohttp.ClientSession) -> None:
-        headers = dict(self.target.headers)
-        if self.trace_id is not None:
-            headers["traceparent"] = f"00-{self.trace_id}-{self.span_id}-01"
-        self.sent_ns = time.monotonic_ns()
-        async with client.request(
-            self.target.method,
-            self.target.url,
-            data=self.body,
-            headers=headers,
-            allow_redirects=False,
-        ) as response:
-            self.first_byte_ns = time.monotonic_ns()
-            self.status = response.status
-            await self._read(response)
-        if self.error is None and not FIRST_SUCCESS <= response.status < FIRST_REDIRECT:
-            self.error = f"http {response.status}"
-
-    async def _read(self, response: aiohttp.ClientResponse) -> None:
-        body = reader(
-            response.headers.get("content-type", ""),
-            length_known="content-length" in response.headers,
-        )
-        last_ns = self.first_byte_ns or time.monotonic_ns()
-        try:
-            async for received, chunk_ended in response.content.iter_chunks():
-                last_ns = time.monotonic_ns()
-                body.feed(received, last_ns, chunk_ended=chunk_ended)
-            self.end_ns = time.monotonic_ns()
-        finally:
-            self.answer = body.answer(last_ns)
-        self.error = self.answer.error
