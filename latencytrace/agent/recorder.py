@@ -84,12 +84,18 @@ class Recorder:
         """Whether the current span already is of this stage, so that a call is its inner one."""
         ours = recorded_in(get_current())
         if ours is not None:
-            return ours.own is not None and ours.own.get(semconv.STAGE) == stage.value
+            return (
+                ours.own is not None
+                and ours.own.get(semconv.STAGE) == stage.value
+                and ours.is_recording()  # else of a task that outlives the call that started it
+            )
         current = get_current_span()
-        if not current.is_recording():  # a task that outlives the call that started it
-            return False
         attributes = getattr(current, "attributes", None)
-        return isinstance(attributes, Mapping) and attributes.get(semconv.STAGE) == stage.value
+        return (
+            isinstance(attributes, Mapping)
+            and attributes.get(semconv.STAGE) == stage.value
+            and current.is_recording()
+        )
 
     @staticmethod
     def suppressed() -> bool:
