@@ -341,8 +341,14 @@ class RecordedSpan(Span):
         """The parent's context, None for a root."""
         if not self.parent_id:
             return None
-        remote = bool(self.extra and self.extra.remote_parent)
-        return SpanContext(self.trace_id, self.parent_id, is_remote=remote, trace_flags=_SAMPLED)
+        extra = self.extra
+        return SpanContext(
+            self.trace_id,
+            self.parent_id,
+            is_remote=bool(extra and extra.remote_parent),
+            trace_flags=_SAMPLED,
+            trace_state=(extra.trace_state if extra else None) or _EMPTY_STATE,
+        )
 
     @property
     def attributes(self) -> Mapping[str, AttributeValue]:
