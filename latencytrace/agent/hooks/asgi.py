@@ -5,14 +5,17 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from opentelemetry import propagate
+from opentelemetry.context import attach, get_current
 from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span, set_span_in_context
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.streaming import AnswerStream, with_answer
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -64,19 +67,19 @@ class RequestTiming:
             context=propagate.extract(scope, getter=_SCOPE_HEADERS),
         )
         self._intervals: IntervalRecorder = self._timing.collect_intervals()
+        self._answer = AnswerStream()
         self._body_wanted = True
         self._answered = False
         scope[_TIMED] = True
 
     def activate(self) -> None:
         """Make the request's span current; its intervals are its own, not a stream's below."""
-        intervals, self._timing.intervals = self._timing.intervals, None
-        self._timing.activate()
-        self._timing.intervals = intervals
+        context = with_answer(self._answer, set_span_in_context(self._timing.span, get_current()))
+        self._token = attach(context)
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        self._timing.deactivate()
+        leave(self._token)
 
     def received(self, receive: Receive) -> Receive:
         """Time the wait for the request's body, and see the caller leave."""
@@ -105,20 +108,23 @@ class RequestTiming:
             finally:
                 self._intervals.add(Stage.RESPOND, started_ns)
             with guarded("timing a send", self._recorder.on_fault):
-                self._sent(message)
+                self._sent(message, started_ns)
 
         return timed_send
 
-    def _sent(self, message: Message) -> None:
+    def _sent(self, message: Message, handed_ns: int) -> None:
         if message["type"] == "http.response.start":
             self._body_wanted = False
             self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: message["status"]})
             if message["status"] >= _FIRST_SERVER_ERROR:
                 self._timing.note({semconv.ERROR_TYPE: str(message["status"])})
                 self._timing.span.set_status(StatusCode.ERROR)
-        elif message["type"] == "http.response.body" and not message.get("more_body"):
-            self._answered = True
-            self.end()
+        elif message["type"] == "http.response.body":
+            if message.get("more_body"):
+                self._answer.chunk_sent(handed_ns)
+            else:
+                self._answered = True
+                self.end()
 
     def fail(self, error: BaseException) -> None:
         """Note what the application raised."""
@@ -126,13 +132,18 @@ class RequestTiming:
             self._timing.fail(error)
 
     def end(self) -> None:
-        """End the span; the route is known by now."""
+        """End the span, once; the route is known by now."""
         with guarded("ending a request", self._recorder.on_fault):
             span = self._timing.span
+            if not span.is_recording():
+                return
             route = _route(self._scope)
-            if route is not None and span.is_recording():
+            if route is not None:
                 span.set_attribute(semconv.HTTP_ROUTE, route)
                 span.update_name(f"{self._scope.get('method', 'HTTP')} {route}")
+            if self._answer.first_sent_ns is not None:
+                first_ns = self._answer.first_sent_ns - self._timing.started_ns
+                self._timing.note({semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: first_ns / 1e9})
             self._timing.end()
 
 

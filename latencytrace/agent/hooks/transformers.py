@@ -11,6 +11,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Patch, Replacement, Timed
 from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.streaming import current_answer
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -33,6 +34,7 @@ class Generation:
             "generate", Stage.PREPROCESS, _describe_generation(model, arguments)
         )
         self.timing.collect_intervals()
+        self._answer = current_answer()
         self._phase: Timing | None = None  # prefill, then decode
         self._decoding = False
         shape = _shape_of(arguments)
@@ -69,6 +71,8 @@ class Generation:
         """Note that the host knows the tokens so far: the first ends the prefill."""
         if self._length and not self._decoding:
             self._decoding = True
+            if self._answer is not None:
+                self._answer.token_known()
             now_ns = monotonic_ns()
             if self._phase is not None:
                 self._phase.end(now_ns)
