@@ -1,0 +1,193 @@
+"""The span as OpenTelemetry's interface, beyond what the encoder's tests compare."""
+
+import asyncio
+import gc
+import logging
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+from opentelemetry.trace import INVALID_SPAN, StatusCode, Tracer, get_current_span
+
+from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.tracer import RecordingProvider
+from tests.agent.hooked import Spans
+
+
+@pytest.fixture
+def spans() -> Spans:
+    return Spans()
+
+
+@pytest.fixture
+def tracer(spans: Spans) -> Tracer:
+    return spans.provider.get_tracer("scope")
+
+
+def test_a_span_is_current_inside_its_block_only(spans: Spans, tracer: Tracer) -> None:
+    with tracer.start_as_current_span("name") as span:
+        assert get_current_span() is span
+        assert span.is_recording()
+
+    assert get_current_span() is INVALID_SPAN
+    assert spans.all == [span]
+
+
+def test_a_span_ends_once(spans: Spans, tracer: Tracer) -> None:
+    span = tracer.start_span("name")
+
+    span.end(10)
+    span.end(20)
+
+    assert spans.only.end_time == 10
+
+
+def test_a_block_that_shall_not_end_its_span_leaves_it_open(spans: Spans, tracer: Tracer) -> None:
+    with tracer.start_as_current_span("name", end_on_exit=False) as span:
+        pass
+
+    assert span.is_recording()
+    assert spans.all == []
+
+
+def test_a_span_that_was_not_made_current_is_not_made_so_by_its_block(
+    spans: Spans, tracer: Tracer
+) -> None:
+    with tracer.start_span("name"):
+        assert get_current_span() is INVALID_SPAN
+
+    assert len(spans.all) == 1
+
+
+def test_after_its_end_nothing_changes_a_span(tracer: Tracer) -> None:
+    span = tracer.start_span("name", attributes={"a": 1})
+    span.end()
+
+    span.set_attribute("a", 2)
+    span.set_attributes({"b": 3})
+    span.add_event("late")
+    span.add_link(tracer.start_span("other").get_span_context())
+    span.set_status(StatusCode.ERROR)
+    span.update_name("late")
+
+    assert isinstance(span, RecordedSpan)
+    assert (span.name, dict(span.attributes), span.extra) == ("name", {"a": 1}, None)
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_what_is_no_exception_is_no_error_of_the_span(
+    spans: Spans, tracer: Tracer, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), tracer.start_as_current_span("name"):
+        raise error
+
+    assert spans.only.status.status_code is StatusCode.UNSET
+    assert spans.only.extra is None
+
+
+def test_a_decorated_function_is_a_span_each_time_it_is_called(
+    spans: Spans, tracer: Tracer
+) -> None:
+    @tracer.start_as_current_span("name", attributes={"a": 1})
+    def program(number: int) -> int:
+        assert get_current_span() is not INVALID_SPAN
+        return number
+
+    assert [program(1), program(2)] == [1, 2]
+
+    first, second = spans.all
+    assert first.trace_id != second.trace_id
+    assert first.ended <= second.started
+    assert [dict(span.attributes) for span in spans.all] == [{"a": 1}, {"a": 1}]
+    assert program.__name__ == "program"
+
+
+def test_a_decorated_coroutine_function_is_a_span_each_time_it_is_awaited(
+    spans: Spans, tracer: Tracer
+) -> None:
+    @tracer.start_as_current_span("name")
+    async def program(number: int) -> int:
+        await asyncio.sleep(0)
+        return number
+
+    assert asyncio.run(program(1)) == 1
+
+    assert len(spans.all) == 1
+
+
+def test_a_block_around_the_yield_of_a_dropped_generator_ends_without_a_complaint(
+    spans: Spans, tracer: Tracer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    def stream() -> Generator[int, None, None]:
+        with tracer.start_as_current_span("name"):
+            yield 1
+
+    def in_a_context_of_its_own(call: Callable[[], object]) -> None:
+        async def main() -> None:
+            call()
+
+        asyncio.run(main())
+
+    tokens = stream()
+    in_a_context_of_its_own(lambda: next(tokens))
+    in_a_context_of_its_own(tokens.close)
+
+    assert len(spans.all) == 1
+    assert [record for record in caplog.records if "context" in record.message] == []
+
+
+def test_a_value_of_the_program_is_kept_alive_by_no_span(tracer: Tracer) -> None:
+    class Tensor:
+        """Large."""
+
+    tensor: Any = Tensor()
+    gone = weakref.ref(tensor)
+    span = tracer.start_span("name", attributes={"tensor": tensor, "list": [tensor]})
+
+    del tensor
+    gc.collect()
+
+    assert isinstance(span, RecordedSpan)
+    assert gone() is None
+    assert dict(span.attributes) == {"list": ()}
+
+
+def test_a_list_changed_later_changes_no_attribute(tracer: Tracer) -> None:
+    values = [1, 2]
+    span = tracer.start_span("name", attributes={"values": values})
+
+    values.append(3)
+
+    assert isinstance(span, RecordedSpan)
+    assert span.attributes["values"] == (1, 2)
+
+
+def test_an_exception_is_an_event_with_its_type_and_text(spans: Spans, tracer: Tracer) -> None:
+    with pytest.raises(LookupError), tracer.start_as_current_span("name"):
+        raise LookupError("why")
+
+    assert spans.only.extra is not None
+    ((name, _, noted),) = spans.only.extra.events
+    assert (name, noted["exception.type"], noted["exception.message"]) == (
+        "exception",
+        "LookupError",
+        "why",
+    )
+    assert spans.only.status.description == "LookupError: why"
+
+
+def test_a_span_that_was_sent_is_freed_without_the_collector() -> None:
+    tracer = RecordingProvider().get_tracer("scope")
+    gc.disable()
+    try:
+        with tracer.start_as_current_span("name", attributes={"a": (1, 2)}) as span:
+            span.add_event("event")
+        gone = weakref.ref(span)
+        del span
+
+        assert gone() is None
+    finally:
+        gc.enable()
