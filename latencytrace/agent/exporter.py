@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 
 from opentelemetry.context import Context, attach
 
-from latencytrace.agent.clock import cpu_ns, monotonic_ns
+from latencytrace.agent.clock import cpu_ns
 from latencytrace.agent.context import leave
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.tracer import started_here
 from latencytrace.errors import SettingsError
 
 BATCH_SPANS = 512
@@ -171,7 +172,7 @@ class Exporter:
         self._interval_s = interval_s
         self._on_fault = on_fault
         self._unreachable = False
-        self._born_ns = 0  # of a forked child: what started before is its parent's
+        self._refusal: str | None = None  # the last that was logged
         self._start_thread()
 
     def ended(self, span: RecordedSpan) -> None:
@@ -210,7 +211,6 @@ class Exporter:
     def reset_after_fork(self, encode: Callable[[Sequence[RecordedSpan]], bytes]) -> None:
         """In a forked child: keep none of the parent's spans, and start a thread anew."""
         self._encode = encode
-        self._born_ns = monotonic_ns()
         self._queue.clear()
         self.counts = ExportCounts()
         self._sender.close()
@@ -250,7 +250,7 @@ class Exporter:
         sent = True
         for _ in range(len(self._queue) // BATCH_SPANS + 1):
             taken = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_SPANS))]
-            spans = [span for span in taken if span.started >= self._born_ns]
+            spans = [span for span in taken if started_here(span)]
             if not spans:
                 break
             fate = self._send(spans, patient=patient)
@@ -311,17 +311,22 @@ class Exporter:
                     return _Fate.SENT
                 self.counts.last_error = f"{answer.status} {answer.reason}"
                 if answer.status not in _RETRIED:
-                    logger.warning(
-                        "latencytrace: %s refused spans: %s",
-                        self._sender.url,
-                        self.counts.last_error,
-                    )
+                    self._refused_with(self.counts.last_error)
                     return _Fate.REFUSED
                 wait_s = answer.retry_after_s or back_off_s
             if self._flushes or self._stopping or not patient:
                 return _Fate.LATER
             self._wake.wait(min(wait_s, _LONGEST_BACK_OFF_S))
             back_off_s = min(back_off_s * 2, _LONGEST_BACK_OFF_S)
+
+    def _refused_with(self, error: str) -> None:
+        if error != self._refusal:
+            self._refusal = error
+            logger.warning(
+                "latencytrace: %s refused spans, which are lost: %s (logged once)",
+                self._sender.url,
+                error,
+            )
 
     def _unreachable_at(self, error: str) -> None:
         self.counts.last_error = error

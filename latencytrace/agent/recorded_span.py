@@ -145,6 +145,7 @@ class RecordedSpan(Span):
         "attached",
         "ended",
         "extra",
+        "forks",
         "kind_number",
         "mark_error",
         "name",
@@ -166,6 +167,7 @@ class RecordedSpan(Span):
     kind_number: int  # SpanKind's value
     started: int
     ended: int  # 0: still recording
+    forks: int  # behind the process that it started in
     own: dict[str, AttributeValue] | None  # the attributes
     extra: Extra | None
     tracer: "SpanMaker"

@@ -34,7 +34,21 @@ _UNSAMPLED = TraceFlags(TraceFlags.DEFAULT)
 # Our own generator: programs call `random.seed(0)`, and their ids would repeat.
 _random = random.Random()  # noqa: S311 - ids are unique, not secret
 _random_bits = _random.getrandbits
-os.register_at_fork(after_in_child=_random.seed)
+_forks = 0  # behind this process: a span from before the last one is the parent's to send
+
+
+def _after_fork() -> None:
+    global _forks  # noqa: PLW0603 - one number a process
+    _forks += 1
+    _random.seed()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def started_here(span: RecordedSpan) -> bool:
+    """Whether a span started in this process, not in the one that this one was forked from."""
+    return span.forks == _forks
 
 
 def _new_id(bits: int) -> int:
@@ -108,6 +122,7 @@ class RecordingTracer(Tracer):
         span.name = name
         span.tracer = self
         span.ended = 0
+        span.forks = _forks
         span.kind_number = 0 if kind is SpanKind.INTERNAL else kind.value
         span.own = copied_attributes(attributes) if attributes else None
         span.span_context = span.parent_context = span.token = None
