@@ -6,7 +6,14 @@ The tracer behind it is ours, or the program's own where it has one; a hook cann
 from collections.abc import Mapping
 from contextvars import Token
 
-from opentelemetry.context import Context, attach, create_key, get_current, set_value
+from opentelemetry.context import (
+    _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
+    Context,
+    attach,
+    create_key,
+    get_current,
+    set_value,
+)
 from opentelemetry.context import get_value as context_value
 from opentelemetry.trace import (
     Span,
@@ -27,7 +34,7 @@ from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
 _INTERVALS = create_key("latencytrace.intervals")
-_SUPPRESSED = "suppress_instrumentation"  # the key that exporters of other tracers set
+_SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
 
 
 class Recorder:
@@ -100,7 +107,8 @@ class Recorder:
     @staticmethod
     def suppressed() -> bool:
         """Whether somebody asked for nothing to be recorded here."""
-        return bool(context_value(_SUPPRESSED))
+        context = get_current()
+        return bool(context.get(_SUPPRESSED) or context.get(_SUPPRESS_INSTRUMENTATION_KEY))
 
     @staticmethod
     def stream() -> IntervalRecorder | None:
