@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from latencytrace.errors import SettingsError
 
@@ -62,6 +62,7 @@ class ServiceSettings:
     store: str  # a plugin's name
     keep_spans_ratio: float
     token: str | None
+    capture_content: bool = False  # keep prompts, texts and the like
 
 
 def agent_settings(
@@ -78,7 +79,7 @@ def agent_settings(
     """
     base = endpoint or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_OTLP_ENDPOINT
     base = base.rstrip("/")
-    if urlsplit(base).scheme not in {"http", "https"}:
+    if not base.startswith(("http://", "https://")):
         raise SettingsError(f"endpoint {base!r} must begin with http:// or https://")
     own = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") if endpoint is None else None
     named_hooks = environ.get("LATENCYTRACE_HOOKS")
@@ -125,6 +126,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         store=store or environ.get("LATENCYTRACE_STORE") or "chdb",
         keep_spans_ratio=keep_spans_ratio,
         token=environ.get("LATENCYTRACE_TOKEN") or None,
+        capture_content=_flag(environ, "LATENCYTRACE_CAPTURE_CONTENT"),
     )
 
 

@@ -21,6 +21,7 @@ def carry_into_thread(_recorder: Recorder, original: Timed) -> Timed:
         if (
             get_current_span().is_recording()
             and getattr(self, "_target", None) is not _POOL_WORKER
+            and self.ident is None  # else it has been started, and this call will raise
         ):
             context, run = get_current(), self.run
 
