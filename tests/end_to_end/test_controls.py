@@ -49,12 +49,13 @@ def application(service: RunningService) -> Iterator[str]:
 
 
 def ledgers(service: RunningService, route: str, count: int) -> list[dict[str, int]]:
-    """The ledgers of so many requests to a route, once they are there."""
+    """The ledgers of so many answered requests to a route, once they are there."""
 
     def found() -> list[dict[str, object]] | None:
         listed = service.ask(f"/requests?order=newest&limit=100&route={route}")["requests"]
         requests = cast("list[dict[str, object]]", listed)
-        return requests if len(requests) >= count else None
+        answered = [request for request in requests if request["status"] == "ok"]
+        return answered if len(answered) >= count else None
 
     requests = until(found, service.said)[:count]
     return [cast("dict[str, int]", request["ledger"]) for request in requests]
