@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from typing import Any
 
 from opentelemetry import propagate
@@ -38,7 +39,11 @@ class _Exchange:
             self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: response.status_code})
             if response.status_code >= 400:  # noqa: PLR2004 - HTTP's errors
                 self._timing.note({semconv.ERROR_TYPE: str(response.status_code)})
-            response.stream = _timed_stream(response.stream, self)
+            if response.is_closed:  # of a cache, say: the body is there, nobody will read it
+                self.end()
+                return
+            stream = response.stream
+            response.stream = _timed_kind(type(stream))(stream, self)
 
     def fail(self, error: BaseException) -> None:
         with guarded("noting an exception", self._recorder.on_fault):
@@ -102,12 +107,13 @@ class _TimedStream:
         self._exchange.end()
 
 
-def _timed_stream(stream: Any, exchange: _Exchange) -> Any:  # noqa: ANN401
-    """A timed body that httpx takes for one of its own streams, sync, async or both."""
-    library = importlib.import_module(type(stream).__module__.partition(".")[0])
+@cache
+def _timed_kind(kind: type) -> type[_TimedStream]:
+    """What httpx takes for one of its own streams, sync, async or both, as that kind is."""
+    library = importlib.import_module(kind.__module__.partition(".")[0])
     own = (library.SyncByteStream, library.AsyncByteStream)
-    bases = tuple(base for base in own if isinstance(stream, base))
-    return type("TimedStream", (_TimedStream, *bases), {})(stream, exchange)
+    bases = tuple(base for base in own if issubclass(kind, base))
+    return type("TimedStream", (_TimedStream, *bases), {})
 
 
 def _begun(recorder: Recorder, request: Any) -> _Exchange | None:  # noqa: ANN401

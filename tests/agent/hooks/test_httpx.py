@@ -1,0 +1,286 @@
+"""The hook of `httpx`, against real servers."""
+
+import asyncio
+import gc
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import fastapi
+import httpx
+import pytest
+from fastapi.responses import PlainTextResponse, RedirectResponse, StreamingResponse
+from opentelemetry.trace import INVALID_SPAN, SpanKind, get_current_span
+
+from latencytrace.agent.hooks.httpx import HttpxHook
+from latencytrace.model import Stage, semconv
+from tests.agent.hooked import Spans, attribute_text, hooked
+from tests.agent.hooks.serving import serving
+from tests.agent.receiving import TracedProgram
+
+PAUSE_S = 0.05
+PARTS = 3
+
+
+def application() -> fastapi.FastAPI:
+    app = fastapi.FastAPI()
+
+    @app.get("/")
+    async def headers(request: fastapi.Request) -> list[str]:
+        return request.headers.getlist("traceparent")
+
+    @app.get("/moved")
+    async def moved() -> RedirectResponse:
+        return RedirectResponse("/")
+
+    @app.get("/missing")
+    async def missing() -> PlainTextResponse:
+        return PlainTextResponse("no", 404)
+
+    @app.get("/parts")
+    async def parts() -> StreamingResponse:
+        async def body() -> AsyncIterator[bytes]:
+            for _ in range(PARTS):
+                yield b"."
+                await asyncio.sleep(PAUSE_S)
+
+        return StreamingResponse(body())
+
+    @app.get("/slow")
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    return app
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(application(), timeout_graceful_shutdown=1) as url:
+        yield url
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    with hooked(HttpxHook) as spans:
+        yield spans
+
+
+def fetched(url: str) -> httpx.Response:
+    with httpx.Client(trust_env=False) as client:
+        return client.get(url)
+
+
+def fetched_async(url: str) -> httpx.Response:
+    async def main() -> httpx.Response:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return await client.get(url)
+
+    return asyncio.run(main())
+
+
+both = pytest.mark.parametrize("fetch", [fetched, fetched_async], ids=["sync", "async"])
+Fetch = Callable[[str], httpx.Response]
+
+
+@both
+def test_an_exchange_is_one_client_span_of_the_network(
+    spans: Spans, url: str, fetch: Fetch
+) -> None:
+    fetch(f"{url}/?prompt=secret")
+
+    assert (spans.only.name, spans.only.kind) == ("GET", SpanKind.CLIENT)
+    assert dict(spans.only.attributes) == {
+        semconv.STAGE: Stage.NETWORK,
+        semconv.HTTP_REQUEST_METHOD: "GET",
+        semconv.HTTP_RESPONSE_STATUS_CODE: 200,
+        semconv.SERVER_ADDRESS: "127.0.0.1",
+        semconv.SERVER_PORT: int(url.rpartition(":")[2]),
+        semconv.URL_SCHEME: "http",
+        semconv.URL_PATH: "/",
+    }
+    assert "secret" not in attribute_text(spans)
+
+
+@both
+def test_the_server_gets_one_parent_and_it_is_the_span(
+    spans: Spans, url: str, fetch: Fetch
+) -> None:
+    (traceparent,) = fetch(url).json()
+
+    assert traceparent == f"00-{spans.only.trace_id:032x}-{spans.only.span_id:016x}-01"
+
+
+@both
+def test_an_exchange_lasts_until_the_last_byte_of_the_body(
+    spans: Spans, url: str, fetch: Fetch
+) -> None:
+    assert fetch(f"{url}/parts").text == "." * PARTS
+
+    assert spans.only.ended - spans.only.started >= PARTS * PAUSE_S * 1e9
+
+
+@both
+def test_an_answer_that_is_an_error_is_noted(spans: Spans, url: str, fetch: Fetch) -> None:
+    fetch(f"{url}/missing")
+
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "404"
+
+
+@both
+def test_what_httpx_raises_passes_through(spans: Spans, fetch: Fetch) -> None:
+    with pytest.raises(httpx.ConnectError):
+        fetch("http://127.0.0.1:9/")
+
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "ConnectError"
+
+
+@both
+def test_no_exchange_is_left_current(spans: Spans, url: str, fetch: Fetch) -> None:
+    fetch(url)
+
+    assert get_current_span() is INVALID_SPAN
+    assert len(spans.all) == 1
+
+
+def test_each_step_of_a_redirect_is_an_exchange_with_a_parent_of_its_own(
+    spans: Spans, url: str
+) -> None:
+    with httpx.Client(trust_env=False, follow_redirects=True) as client:
+        (traceparent,) = client.get(f"{url}/moved").json()
+
+    moved, last = spans.all
+    assert (moved.attributes[semconv.HTTP_RESPONSE_STATUS_CODE], traceparent.split("-")[2]) == (
+        307,
+        f"{last.span_id:016x}",
+    )
+
+
+def test_an_exchange_that_times_out_is_an_error(spans: Spans, url: str) -> None:
+    with (
+        httpx.Client(trust_env=False, timeout=PAUSE_S) as client,
+        pytest.raises(httpx.ReadTimeout),
+    ):
+        client.get(f"{url}/slow")
+
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "ReadTimeout"
+
+
+def test_an_exchange_that_is_cancelled_ends_as_cancelled(spans: Spans, url: str) -> None:
+    async def main() -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            await asyncio.wait_for(client.get(f"{url}/slow"), PAUSE_S)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+
+    assert spans.only.attributes[semconv.CANCELLED] is True
+
+
+# --- streams
+
+
+def test_a_stream_is_open_until_its_last_byte(spans: Spans, url: str) -> None:
+    with (
+        httpx.Client(trust_env=False) as client,
+        client.stream("GET", f"{url}/parts") as response,
+    ):
+        body = response.iter_raw(1)
+        next(body)
+        open_after_the_first = not spans.all
+        rest = b"".join(body)
+        ended_with_the_last = len(spans.all) == 1
+
+    assert (open_after_the_first, ended_with_the_last) == (True, True)
+    assert len(rest) == PARTS - 1
+    assert semconv.CANCELLED not in spans.only.attributes
+
+
+def test_a_stream_that_is_left_half_way_ends_when_it_is_closed(spans: Spans, url: str) -> None:
+    with httpx.Client(trust_env=False) as client:
+        with client.stream("GET", f"{url}/parts") as response:
+            next(response.iter_raw(1))
+
+        assert len(spans.all) == 1
+
+
+def test_an_async_stream_that_is_left_half_way_ends_when_it_is_closed(
+    spans: Spans, url: str
+) -> None:
+    async def main() -> None:
+        async with (
+            httpx.AsyncClient(trust_env=False) as client,
+            client.stream("GET", f"{url}/parts") as response,
+        ):
+            async for _ in response.aiter_raw(1):
+                break
+
+    asyncio.run(main())
+
+    assert len(spans.all) == 1
+
+
+def test_a_stream_that_nobody_reads_ends_when_it_is_closed(spans: Spans, url: str) -> None:
+    with httpx.Client(trust_env=False) as client, client.stream("GET", f"{url}/parts"):
+        assert spans.all == []
+
+    assert len(spans.all) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_stream_that_is_dropped_ends(spans: Spans, url: str) -> None:
+    client = httpx.Client(trust_env=False)
+    response = client.send(client.build_request("GET", f"{url}/parts"), stream=True)
+
+    del response
+    gc.collect()
+
+    client.close()
+    assert len(spans.all) == 1
+
+
+def test_a_body_that_breaks_off_fails_the_exchange(spans: Spans) -> None:
+    async def torn(scope: object, receive: object, send: Callable[..., object]) -> None:  # noqa: ARG001
+        headers = [(b"content-length", b"100")]
+        await awaited(send({"type": "http.response.start", "status": 200, "headers": headers}))
+        await awaited(send({"type": "http.response.body", "body": b".", "more_body": True}))
+        raise RuntimeError
+
+    with serving(torn, lifespan="off") as url, pytest.raises(httpx.RemoteProtocolError):
+        fetched(url)
+
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "RemoteProtocolError"
+
+
+async def awaited(result: object) -> None:
+    assert inspect.isawaitable(result)
+    await result
+
+
+def test_a_response_keeps_what_httpx_gives_it(spans: Spans, url: str) -> None:
+    response = fetched(url)
+
+    assert len(spans.all) == 1
+    assert response.elapsed.total_seconds() > 0
+    assert response.is_closed
+    assert response.is_stream_consumed
+    assert isinstance(response.stream, httpx.SyncByteStream)
+
+
+def test_a_transport_without_a_network_is_an_exchange_too(spans: Spans) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, text="ok"))
+
+    with httpx.Client(transport=transport) as client:
+        response = client.get("http://nowhere/")
+
+    assert response.text == "ok"
+    assert len(spans.all) == 1
+
+
+def test_the_client_and_its_traced_server_are_one_trace(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        fetched(f"{url}/parts")
+
+    client, server = agent.one("GET"), agent.one("GET /parts")
+    assert (server.trace_id, server.parent_id) == (client.trace_id, client.span_id)
+    assert client.stage == Stage.NETWORK
+    assert client.start_ns <= server.start_ns
+    assert server.duration_ns <= client.duration_ns
