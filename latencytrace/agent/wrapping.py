@@ -232,7 +232,7 @@ def _timed_async_generator(original: Timed, begin: Begin) -> Timed:
                 except GeneratorExit:
                     await generator.aclose()
                     raise
-                except BaseException as error:  # noqa: BLE001
+                except BaseException as error:  # noqa: BLE001 - likewise
                     advance, value = generator.athrow, error
         except StopAsyncIteration:
             call.finish(None)

@@ -1,0 +1,180 @@
+"""What every hook promises, whoever wrote it: all that are installed are held to it."""
+
+import importlib
+import importlib.metadata
+import json
+import subprocess
+import sys
+
+import pytest
+
+from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement
+from latencytrace.agent.patching import AppliedHook, HookState
+from latencytrace.model import Stage
+from latencytrace.plugins import HOOKS, plugins
+from tests.agent.hooked import Spans
+
+MISSING = object()
+
+
+def hook_of(plugin: importlib.metadata.EntryPoint) -> type[Hook]:
+    loaded = plugin.load()
+    assert isinstance(loaded, type)
+    assert issubclass(loaded, Hook)
+    return loaded
+
+
+PLUGINS = list(plugins(HOOKS))
+HOOK_CLASSES = [pytest.param(hook_of(plugin), id=plugin.name) for plugin in PLUGINS]
+every_hook = pytest.mark.parametrize("hook", HOOK_CLASSES)
+
+
+def table(hook: type[Hook]) -> tuple[Patch | Replacement, ...]:
+    return hook.table(HookOptions())
+
+
+def objects(hook: type[Hook]) -> dict[str, object]:
+    """What stands in each place that a hook names, where its library has the place."""
+    found = {}
+    for patch in table(hook):
+        try:
+            owner: object = importlib.import_module(patch.module)
+        except ImportError:
+            continue
+        *path, name = patch.target.split(".")
+        for part in path:
+            owner = getattr(owner, part, MISSING)
+        if owner is not MISSING and hasattr(owner, name):
+            found[f"{patch.module}.{patch.target}"] = vars(owner).get(name, MISSING)
+    return found
+
+
+def applied(hook: type[Hook]) -> AppliedHook:
+    return AppliedHook("under test", hook, Spans().recorder)
+
+
+@pytest.fixture
+def installed(hook: type[Hook]) -> type[Hook]:
+    """A hook whose library is there."""
+    if not objects(hook):
+        pytest.skip("its library is not installed")
+    return hook
+
+
+def test_there_are_hooks() -> None:
+    assert len(HOOK_CLASSES) >= 7
+
+
+@every_hook
+def test_it_patches_everything_that_it_names(hook: type[Hook], installed: type[Hook]) -> None:
+    before = objects(hook)
+
+    active = applied(installed)
+    try:
+        unpatched = {place for place, now in objects(hook).items() if now is before[place]}
+        status = active.status
+    finally:
+        active.restore()
+
+    assert unpatched == set()
+    assert status.state is HookState.APPLIED
+
+
+@every_hook
+def test_it_restores_the_very_same_objects(hook: type[Hook], installed: type[Hook]) -> None:
+    before = objects(hook)
+
+    for _ in range(2):
+        applied(installed).restore()
+
+    assert {place for place, now in objects(hook).items() if now is not before[place]} == set()
+
+
+@every_hook
+def test_its_patches_are_of_the_same_kind_as_what_they_stand_for(
+    hook: type[Hook], installed: type[Hook]
+) -> None:
+    before = objects(hook)
+
+    active = applied(installed)
+    during = objects(hook)
+    active.restore()
+
+    wrapped = (staticmethod, classmethod, property)
+    assert {place for place in before if isinstance(before[place], wrapped)} == {
+        place for place in during if isinstance(during[place], wrapped)
+    }
+    assert all(callable(now) or isinstance(now, wrapped) for now in during.values())
+
+
+@every_hook
+def test_it_is_quiet_when_its_library_is_absent(
+    hook: type[Hook], caplog: pytest.LogCaptureFixture
+) -> None:
+    absent = type("Absent", (hook,), {"requires": ("no-such-distribution >= 1.0",)})
+    before = objects(hook)
+
+    active = applied(absent)
+
+    changed = {place for place, now in objects(hook).items() if now is not before[place]}
+    active.restore()
+    assert changed == set()
+    assert active.status.state is HookState.ABSENT
+    assert active.status.reason == "no-such-distribution is not installed"
+    assert caplog.records == []
+
+
+@every_hook
+def test_it_leaves_a_library_alone_that_is_too_old(hook: type[Hook]) -> None:
+    young = type("Young", (hook,), {"requires": ("wrapt >= 9999",)})
+    before = objects(hook)
+
+    active = applied(young)
+
+    changed = {place for place, now in objects(hook).items() if now is not before[place]}
+    active.restore()
+    assert changed == set()
+    assert active.status.state is HookState.REFUSED
+    assert "is older than 9999" in str(active.status.reason)
+
+
+@every_hook
+def test_what_it_requires_can_be_read(hook: type[Hook]) -> None:
+    active = applied(hook)
+    active.restore()
+
+    assert active.status.state in HookState
+
+
+@every_hook
+def test_its_stages_explain_something(hook: type[Hook]) -> None:
+    stages = {patch.stage for patch in table(hook) if isinstance(patch, Patch)}
+
+    assert all(stage.explains for stage in stages)
+    assert Stage.UNATTRIBUTED not in stages
+
+
+def test_loading_every_hook_loads_none_of_their_libraries() -> None:
+    values = [plugin.value for plugin in PLUGINS]
+    code = (
+        "import importlib, json, sys\n"
+        "before = set(sys.modules)\n"
+        f"for value in {values!r}:\n"
+        "    importlib.import_module(value.partition(':')[0])\n"
+        "print(json.dumps(sorted(name.partition('.')[0] for name in set(sys.modules) - before)))\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
+
+    loaded = set(json.loads(done.stdout))
+    libraries = {
+        patch.module.partition(".")[0] for param in HOOK_CLASSES for patch in patches(param)
+    }
+    assert loaded & (libraries - set(sys.stdlib_module_names)) == set()
+
+
+def patches(param: object) -> tuple[Patch | Replacement, ...]:
+    hook = getattr(param, "values")[0]  # noqa: B009 - pytest's ParameterSet has no type of its own
+    return table(hook)
