@@ -20,7 +20,6 @@ app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_
     run.run
 )
 app.command()(serve.serve)
-app.command()(serve.serve)
 app.command()(load.load)
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)

@@ -43,7 +43,7 @@ class _Exchange:
                 self.end()
                 return
             stream = response.stream
-            response.stream = _timed_kind(type(stream))(stream, self)
+            response.stream = _timed_kind(stream.__class__)(stream, self)
 
     def fail(self, error: BaseException) -> None:
         with guarded("noting an exception", self._recorder.on_fault):
