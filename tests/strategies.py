@@ -102,10 +102,12 @@ def traces(draw: st.DrawFn) -> Trace:
     for number in range(1, draw(st.integers(1, 9))):
         tree.append(_well_formed(draw, number, draw(st.sampled_from(tree))))
     shuffled = draw(st.permutations(tree))
+    spans = {span.span_id: span for span in tree}
     return Trace(
         root=root,
         outermost=True,
-        spans={span.span_id: span for span in tree},
+        spans=spans,
+        unclipped=spans,
         children={
             parent.span_id: tuple(span for span in shuffled if span.parent_id == parent.span_id)
             for parent in tree

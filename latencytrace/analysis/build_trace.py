@@ -3,10 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 from latencytrace.analysis.is_request import is_request
 from latencytrace.analysis.purposes import with_purposes
 from latencytrace.analysis.repairs.clipping import clipped
+from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.cycles import cut_cycles
 from latencytrace.analysis.repairs.duplicates import without_duplicates
 from latencytrace.analysis.repairs.intervals import (
@@ -22,6 +24,7 @@ from latencytrace.model import Repair, Span, Stage, Trace
 # A request inside another costs its whole subtree again; a service graph is never deeper
 # than this, but what a stranger sends may be.
 MAX_NESTED_REQUESTS = 32
+MAX_REPAIRS_OF_A_KIND = 20  # told one by one; the others of a request are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +64,12 @@ def _forest(heap: Iterable[Span]) -> _Forest:
     """Mend what can be mended without clipping, in the order in which it must be."""
     spans, duplicates = without_duplicates(heap)
     spans, negative = without_negative(spans)
-    spans, intervals, unreadable = read_intervals(spans)
     cut, cycles = cut_cycles(spans)
+    spans, skewed = aligned(spans, cut)
+    spans, intervals, unreadable = read_intervals(spans)
     spans, orphans = adopt_orphans(spans, cut)
     repairs = defaultdict(list)
-    for repair in (*duplicates, *negative, *unreadable, *cycles, *orphans):
+    for repair in (*duplicates, *negative, *unreadable, *cycles, *skewed, *orphans):
         repairs[repair.span_id].append(repair)
     children = defaultdict(list)
     for span in spans.values():
@@ -94,12 +98,13 @@ def _requests(forest: _Forest) -> Iterator[Span]:
 def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
     """The subtree below one request, clipped from the top down."""
     spans: dict[str, Span] = {}
+    unclipped: dict[str, Span] = {}
     children: dict[str, tuple[Span, ...]] = {}
     intervals: dict[str, Intervals] = {}
     repairs: list[Repair] = []
 
     def within(span: Span, parent: Span | None) -> Span:
-        sent = span
+        sent = unclipped[span.span_id] = span
         repairs.extend(forest.repairs.get(span.span_id, ()))
         if parent is not None:
             span, repair = clipped(span, parent)
@@ -126,8 +131,21 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         root=root,
         outermost=outermost,
         spans=spans,
+        unclipped=unclipped,
         children=children,
         stages={span_id: forest.stages[span_id] for span_id in spans},
         intervals=intervals,
-        repairs=tuple(sorted(repairs, key=lambda repair: (repair.kind, repair.span_id))),
+        repairs=_told(repairs, root),
     )
+
+
+def _told(repairs: Iterable[Repair], root: Span) -> tuple[Repair, ...]:
+    told: list[Repair] = []
+    in_order = sorted(repairs, key=lambda repair: (repair.kind, repair.span_id))
+    for kind, repairs_of_kind in groupby(in_order, key=lambda repair: repair.kind):
+        alike = list(repairs_of_kind)
+        told += alike[:MAX_REPAIRS_OF_A_KIND]
+        more = len(alike) - MAX_REPAIRS_OF_A_KIND
+        if more > 0:
+            told.append(Repair(kind=kind, span_id=root.span_id, detail=f"and {more} more"))
+    return tuple(told)

@@ -15,6 +15,7 @@ class RepairKind(StrEnum):
     DUPLICATE = "duplicate"  # the same span id came twice with different content
     ORPHAN = "orphan"  # its parent never arrived; hung below the request
     CYCLE = "cycle"  # it was its own ancestor; the loop was cut
+    CLOCK_SKEW = "clock_skew"  # its host's clock was off; all spans of that clock were moved
     NEGATIVE = "negative"  # it ended before it started; made empty at its start
     CLIPPED = "clipped"  # it stuck out of its parent
     INTERVALS = "intervals"  # its packed intervals could not be read
@@ -40,6 +41,7 @@ class Trace:
     root: Span
     outermost: bool  # False: a request inside another one of the same trace
     spans: Mapping[str, Span]  # by span id, the root among them; repaired
+    unclipped: Mapping[str, Span]  # the same, where they stick out of their parents
     children: Mapping[str, tuple[Span, ...]]  # by parent's span id; absent: none
     stages: Mapping[str, Stage]  # by span id; framework spans are UNATTRIBUTED
     intervals: Mapping[str, tuple[Interval, ...]]  # by span id, within their span

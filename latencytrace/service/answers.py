@@ -138,13 +138,12 @@ def request(
     tree = next(
         (trace for trace in build_traces(spans) if trace.root.span_id == found.span_id), None
     )
-    sent = {span.span_id: span for span in spans}
     document = request_document(found)
     document["spans"] = (
         [
-            span_document(sent[span_id], tree.stages[span_id], found.start_ns)
-            for span_id in sorted(
-                tree.spans, key=lambda span_id: (sent[span_id].start_ns, span_id)
+            span_document(span, tree.stages[span.span_id], found.start_ns)
+            for span in sorted(
+                tree.unclipped.values(), key=lambda span: (span.start_ns, span.span_id)
             )
         ]
         if tree
@@ -251,7 +250,7 @@ def _retries(found: Request) -> int:
 
 
 def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:
-    """A span as it was sent, its times relative to the request's start."""
+    """A span, not clipped to its parent, its times relative to the request's start."""
     return {
         "span_id": span.span_id,
         "parent_id": span.parent_id,

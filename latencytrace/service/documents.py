@@ -76,7 +76,7 @@ class LinkDocument(TypedDict):
 
 
 class SpanDocument(TypedDict):
-    """One timed operation as it was sent, relative to the request's start."""
+    """One timed operation on the request's clock, relative to its start, clipped to nothing."""
 
     span_id: str
     parent_id: str | None

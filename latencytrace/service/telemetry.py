@@ -84,6 +84,11 @@ class Telemetry:
         self.posts_refused = self._counter(
             f"{_PREFIX}_posts_refused", "Posts that were not kept, by HTTP status.", ("code",)
         )
+        self.repaired = self._counter(
+            f"{_PREFIX}_repaired_requests",
+            "Requests whose trace was mended, by repair.",
+            ("kind",),
+        )
         self.revised = self._counter(
             f"{_PREFIX}_revised", "Requests divided anew because a span came late."
         )
@@ -138,6 +143,8 @@ class Telemetry:
                 self._count(request, self._cohort(request))
 
     def _count(self, request: Request, cohort: Sequence[str]) -> None:
+        for kind in {repair.kind for repair in request.repairs}:
+            self.repaired.labels(kind.value).inc()
         exemplar = {"trace_id": request.trace_id}
         self.request_duration.labels(*cohort).observe(request.duration_ns / 1e9, exemplar)
         self.requests.labels(*cohort, request.status.value).inc()

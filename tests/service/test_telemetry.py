@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from latencytrace.model import Request, RequestStatus, Stage
+from latencytrace.model import Repair, RepairKind, Request, RequestStatus, Stage
 from latencytrace.service.telemetry import DURATION_BUCKETS, Telemetry
 from tests.service.made_requests import TRACE, made_request
 
@@ -148,3 +148,13 @@ def test_counts_kept_elsewhere_are_read_with_the_metrics() -> None:
 
 def test_round_promises_are_boundaries() -> None:
     assert {0.1, 0.2, 0.3, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 30.0, 60.0} <= set(DURATION_BUCKETS)
+
+
+def test_a_request_with_repairs_is_counted_once_for_each_kind() -> None:
+    orphans = tuple(
+        Repair(kind=RepairKind.ORPHAN, span_id=span_id, detail="") for span_id in ("1", "2")
+    )
+
+    telemetry = counted(made_request(repairs=orphans))
+
+    assert value(telemetry, "latencytrace_service_repaired_requests_total", kind="orphan") == 1
