@@ -35,6 +35,7 @@ class Patch:
         interleaved: Inside a stream the call is noted as an interval of the stream's
             span, since it comes once a token; elsewhere it is a span.
         subclasses: The method is patched in every subclass, too, that has one of its own.
+        part_of: Inside a span of these stages, as of its own, the call is the inner half.
     """
 
     module: str
@@ -44,6 +45,7 @@ class Patch:
     describe_result: Callable[[Any], HookAttributes] | None = None
     interleaved: bool = False
     subclasses: bool = False
+    part_of: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

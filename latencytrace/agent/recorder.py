@@ -87,20 +87,20 @@ class Recorder:
         return Timing(span, began_ns)
 
     @staticmethod
-    def inside(stage: Stage) -> bool:
-        """Whether the current span already is of this stage, so that a call is its inner one."""
+    def inside(*stages: Stage) -> bool:
+        """Whether the current span already is of such a stage, so that a call is its inner one."""
         ours = recorded_in(get_current())
         if ours is not None:
             return (
                 ours.own is not None
-                and ours.own.get(semconv.STAGE) == stage.value
+                and ours.own.get(semconv.STAGE) in stages
                 and ours.is_recording()  # else of a task that outlives the call that started it
             )
         current = get_current_span()
         attributes = getattr(current, "attributes", None)
         return (
             isinstance(attributes, Mapping)
-            and attributes.get(semconv.STAGE) == stage.value
+            and attributes.get(semconv.STAGE) in stages
             and current.is_recording()
         )
 

@@ -115,7 +115,8 @@ def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any
 def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     """How calls that a patch names begin to be timed.
 
-    A call inside another one of the same stage is its inner half and not timed again.
+    A call inside another one of the same stage, or of those that it is part of, is its inner
+    half and not timed again.
     """
     method = patch.target.rpartition(".")[2]
     name = patch.stage.value if method.startswith("_") else method
@@ -123,10 +124,11 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     arguments_of = named_arguments(original)
     stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result
     on_fault = recorder.on_fault
+    outer = (stage, *patch.part_of)
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         with guarded(doing, on_fault):
-            if recorder.suppressed() or recorder.inside(stage):
+            if recorder.suppressed() or recorder.inside(*outer):
                 return None
             intervals = recorder.stream() if patch.interleaved else None
             if intervals is not None:
