@@ -24,8 +24,6 @@ class HookOptions:
 class Patch:
     """One call of a library that becomes a span.
 
-    The span is called after the target's last part, or its stage where that says nothing.
-
     Args:
         module: Where the target lies; the patch waits until the program imports it.
         target: `function` or `Class.method`.
@@ -36,6 +34,9 @@ class Patch:
             span, since it comes once a token; elsewhere it is a span.
         subclasses: The method is patched in every subclass, too, that has one of its own.
         part_of: Inside a span of these stages, as of its own, the call is the inner half.
+        name: What the span is called; None: as the target's last part, or as its stage where
+            that says nothing.
+        optional: Not every supported version of the library has the target.
     """
 
     module: str
@@ -46,6 +47,8 @@ class Patch:
     interleaved: bool = False
     subclasses: bool = False
     part_of: tuple[Stage, ...] = ()
+    name: str | None = None
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Replacement:
         module: As in `Patch`.
         target: As in `Patch`.
         build: From the recorder and the original to the function in its place.
-        optional: Not every supported version of the library has the target.
+        optional: As in `Patch`.
         subclasses: As in `Patch`.
     """
 

@@ -109,7 +109,7 @@ class AppliedHook:
         for part in path:
             owner = getattr(owner, part, None)
         if owner is None or not hasattr(owner, name):
-            if not (isinstance(patch, Replacement) and patch.optional):
+            if not patch.optional:
                 self._missing.append(f"{patch.module}.{patch.target}")
             return
         self._replace(patch, owner, name)

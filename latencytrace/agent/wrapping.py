@@ -119,7 +119,7 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     half and not timed again.
     """
     method = patch.target.rpartition(".")[2]
-    name = patch.stage.value if method.startswith("_") else method
+    name = patch.name or (patch.stage.value if method.startswith("_") else method)
     doing = f"timing {patch.module}.{patch.target}"
     arguments_of = named_arguments(original)
     stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result

@@ -68,5 +68,7 @@ EXCEPTION_STACKTRACE = "exception.stacktrace"
 STAGE = "latencytrace.stage"  # one of `Stage`
 STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage
 INTERVALS = "latencytrace.intervals"  # see `model.interval`
+INDEX_TYPE = "latencytrace.index.type"  # such as `IndexIVFFlat`
+INDEX_SIZE = "latencytrace.index.size"  # vectors that a search could find
 BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call
