@@ -130,6 +130,20 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
     )
 
 
+def tracing_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Every variable that is set and that tracing reads, for `doctor` to judge."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(("LATENCYTRACE_", "OTEL_")) or name == "PYTHONPATH"
+    }
+
+
+def without_our_folder(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment for a Python that shall not find packages just because we stand in them."""
+    return {**environ, "PYTHONSAFEPATH": "1"}
+
+
 def service_url(environ: Mapping[str, str] = os.environ) -> str:
     """Where reading commands find the service."""
     return (environ.get("LATENCYTRACE_URL") or DEFAULT_URL).rstrip("/")

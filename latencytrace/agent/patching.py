@@ -68,7 +68,7 @@ class AppliedHook:
         self._active = True
         self._places: list[_Place] = []
         self._missing: list[str] = []
-        self._refusal = _unmet(hook.requires)
+        self._refusal = unmet(hook.requires)
         if self._refusal is None:
             for patch in self._patches:
                 wrapt.register_post_import_hook(self._apply_to(patch), patch.module)
@@ -137,7 +137,7 @@ def _subclasses(owner: type) -> set[type]:
     return below.union(*map(_subclasses, below))
 
 
-def _unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:
+def unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:
     """Why none of these requirements is met; None: one is."""
     reasons = []
     state = HookState.ABSENT

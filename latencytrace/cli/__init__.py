@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from latencytrace.cli import breakdown, demo, load, requests, run, serve, trace
+from latencytrace.cli import breakdown, demo, doctor, load, requests, run, serve, trace
 from latencytrace.errors import LatencytraceError
 
 app = typer.Typer(
@@ -16,15 +16,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 # Everything after the program's name is its own, flags too.
-app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
-    run.run
-)
+_OF_A_PROGRAM = {"allow_interspersed_args": False}
+app.command(context_settings=_OF_A_PROGRAM)(run.run)
 app.command()(serve.serve)
 app.command()(load.load)
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)
 app.command()(trace.trace)
 app.command()(demo.demo)
+app.command(context_settings=_OF_A_PROGRAM)(doctor.doctor)
 
 
 def main() -> None:
