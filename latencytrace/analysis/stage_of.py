@@ -57,6 +57,9 @@ _VECTOR_DATABASES = frozenset(
     }
 )  # fmt: skip
 
+_CHROMADB_SCOPE = "chromadb.telemetry.opentelemetry"  # its own tracing, of its own methods
+_CHROMADB_WRITES = ("add", "delete", "modify", "submit", "update", "upsert", "write")
+
 _CALLS = (
     semconv.HTTP_REQUEST_METHOD,
     semconv.HTTP_METHOD_OLD,
@@ -114,6 +117,13 @@ def _database(span: Span) -> Stage | None:
     return None
 
 
+def _chromadb(span: Span) -> Stage | None:
+    if span.scope != _CHROMADB_SCOPE:
+        return None
+    method = span.name.rpartition(".")[2].lstrip("_")
+    return Stage.DATABASE if method.startswith(_CHROMADB_WRITES) else Stage.RETRIEVE
+
+
 def _asgi_message(span: Span) -> Stage | None:
     if span.kind is SpanKind.INTERNAL:
         for ending, stage in _ASGI_MESSAGES.items():
@@ -138,6 +148,7 @@ _RULES: tuple[Callable[[Span], Stage | None], ...] = (
     _entry,
     _by_attribute,
     _database,
+    _chromadb,
     _asgi_message,
     _call,
     _framework,

@@ -149,3 +149,20 @@ def test_what_no_table_knows_is_other() -> None:
     found = stage_of(span("something", 0, 1))
 
     assert found is Stage.OTHER
+
+
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [
+        ("FastAPI._query", Stage.RETRIEVE),
+        ("LocalHnswSegment.query_vectors", Stage.RETRIEVE),
+        ("FastAPI._upsert", Stage.DATABASE),
+        ("SqliteMetadataSegment._write_metadata", Stage.DATABASE),
+    ],
+)
+def test_chromadbs_own_tracing_is_told_by_its_methods(name: str, stage: Stage) -> None:
+    own = replace(span(name, 0, 1), scope="chromadb.telemetry.opentelemetry")
+
+    found = stage_of(own)
+
+    assert found is stage
