@@ -9,6 +9,7 @@ from latencytrace.model import (
     AttributeValue,
     Request,
     RequestStatus,
+    Segment,
     Span,
     SpanKind,
     StatusCode,
@@ -49,14 +50,21 @@ def requests_of(
         ledger of each sums to exactly its duration.
     """
     return tuple(
-        _request(trace, revisions.get((trace.root.trace_id, trace.root.span_id), 0) + 1)
-        for trace in build_traces(spans)
+        request_of(trace, critical_path(trace), revisions) for trace in build_traces(spans)
     )
 
 
-def _request(trace: Trace, revision: int) -> Request:
+def request_of(
+    trace: Trace, segments: tuple[Segment, ...], revisions: Mapping[tuple[str, str], int]
+) -> Request:
+    """One request and its ledger.
+
+    Args:
+        trace: Of the request.
+        segments: Its critical path (see `analysis.critical_path`).
+        revisions: The highest revision written so far, by trace id and request span id.
+    """
     root = trace.root
-    segments = critical_path(trace)
     tokens = token_latency(trace)
     return Request(
         trace_id=root.trace_id,
@@ -70,7 +78,7 @@ def _request(trace: Trace, revision: int) -> Request:
         status=_status(root),
         start_ns=root.start_ns,
         duration_ns=root.end_ns - root.start_ns,
-        revision=revision,
+        revision=revisions.get((root.trace_id, root.span_id), 0) + 1,
         time_to_first_token_ns=tokens.time_to_first_token_ns,
         time_per_output_token_ns=tokens.time_per_output_token_ns,
         input_tokens=tokens.input_tokens,

@@ -12,12 +12,16 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import zip_longest
 
-from latencytrace.analysis.requests import requests_of
+from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.requests import request_of
 from latencytrace.errors import OverloadedError, StoreError
-from latencytrace.model import Request, Span
+from latencytrace.model import Request, Span, Trace
 from latencytrace.service.assembler import Assembler
 from latencytrace.service.committer import Committer
+from latencytrace.service.kernels import CriticalPaths
 from latencytrace.service.otlp import CheckedRequest
 from latencytrace.service.span_keeping import SpanKeeping
 from latencytrace.service.store import Revisions, Store
@@ -56,6 +60,7 @@ class Pipeline:
         self._store = store
         self._telemetry = telemetry
         self._span_keeping = SpanKeeping(keep_spans_ratio)
+        self._critical_paths = CriticalPaths()
         self._committer = Committer(store, on_commit=self.arrived, now_ns=now_ns)
         self._assembler = Assembler(now_ns)
         self._assembler_lock = threading.Lock()
@@ -165,7 +170,7 @@ class Pipeline:
         before: dict[str, set[str]] = {}
         for trace_id, span_id in revisions:
             before.setdefault(trace_id, set()).add(span_id)
-        requests: list[Request] = []
+        traces: list[Trace] = []
         withdrawn: dict[tuple[str, str], int] = {}
         for trace_id, spans in arrived.items():
             known = before.get(trace_id, set())
@@ -174,12 +179,30 @@ class Pipeline:
                 self._telemetry.outdated.inc()
                 continue
             try:
-                found = requests_of(spans, revisions)
+                found = build_traces(spans)
             except _FAULTS:
-                self._telemetry.faulty.inc()
-                _log.exception("trace %s is set aside, please report this", trace_id)
+                self._set_aside(trace_id)
                 continue
-            requests += found
-            for span_id in known - {request.span_id for request in found}:
+            traces += found
+            for span_id in known - {trace.root.span_id for trace in found}:
                 withdrawn[trace_id, span_id] = revisions[trace_id, span_id]
-        return requests, withdrawn
+        return self._requests(traces, revisions), withdrawn
+
+    def _requests(self, traces: Sequence[Trace], revisions: Revisions) -> list[Request]:
+        try:
+            paths = self._critical_paths(traces)
+        except _FAULTS:
+            _log.exception("a batch is divided trace by trace, please report this")
+            paths = []
+        requests = []
+        for trace, path in zip_longest(traces, paths):
+            try:
+                requests.append(request_of(trace, path or critical_path(trace), revisions))
+            except _FAULTS:
+                self._set_aside(trace.root.trace_id)
+        return requests
+
+    def _set_aside(self, trace_id: str) -> None:
+        """Count a trace that a fault of ours stops."""
+        self._telemetry.faulty.inc()
+        _log.exception("trace %s is set aside, please report this", trace_id)

@@ -9,8 +9,8 @@ import pytest
 
 from latencytrace.analysis.requests import requests_of
 from latencytrace.errors import OverloadedError, StoreError
-from latencytrace.model import Cohort, Request, Span, SpanKind, Stage, semconv
-from latencytrace.service import otlp, pipeline
+from latencytrace.model import Cohort, Request, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.service import kernels, otlp, pipeline
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
 from latencytrace.service.stores.chdb import ChdbStore
@@ -222,19 +222,25 @@ def test_a_store_that_fails_is_asked_again(
     assert "the disk is full" in caplog.text
 
 
+@pytest.mark.parametrize("step", ["build_traces", "critical_path", "request_of"])
 def test_a_trace_that_cannot_be_divided_stops_no_other(
-    rig: Rig, trace_id: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    rig: Rig,
+    trace_id: str,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     bad = uuid4().hex
+    original = getattr(pipeline, step)
 
-    def faulty(
-        spans: Sequence[Span], revisions: Mapping[tuple[str, str], int]
-    ) -> tuple[Request, ...]:
-        if spans[0].trace_id == bad:
+    def faulty(what: Trace | Sequence[Span], *more: object) -> object:
+        one = what.root if isinstance(what, Trace) else what[0]
+        if one.trace_id == bad:
             raise ValueError("a promise was broken")
-        return requests_of(spans, revisions)
+        return original(what, *more)
 
-    monkeypatch.setattr(pipeline, "requests_of", faulty)
+    monkeypatch.setattr(pipeline, step, faulty)
+    monkeypatch.setattr(kernels, "critical_path", vars(pipeline)["critical_path"])
     rig.send(root(bad), root(trace_id))
     rig.after_s(1)
 
