@@ -56,11 +56,12 @@ class IntervalRecorder:
 def merged_neighbours(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merge each two neighbours into one interval as long as both together.
 
-    It starts where the first did: the stage keeps its exact time, and what moves,
-    moves by no more than the gap between the two.
+    It ends where the second did: the stage keeps its exact time, and what moves, moves
+    by no more than the gap between the two, towards the end, where a stream's last
+    sends may be all that goes on.
     """
     merged = [
-        (first[0], first[1] + second[1] - second[0])
+        (second[0] - first[1] + first[0], second[1])
         for first, second in zip(intervals[::2], intervals[1::2], strict=False)
     ]
     return merged + intervals[len(merged) * 2 :]
