@@ -99,6 +99,8 @@ class RequestDocument(TypedDict):
     segments: list[SegmentDocument]
     spans: NotRequired[list[SpanDocument]]
     spans_kept: NotRequired[bool]
+    busy: NotRequired[dict[str, int]]
+    exclusive: NotRequired[dict[str, int]]
     repairs: list[RepairDocument]
 
 

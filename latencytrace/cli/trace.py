@@ -102,7 +102,10 @@ def ledger(request: RequestDocument) -> list[RenderableType]:
     stages = in_order(request["ledger"])
     lengths = [length for _, length in stages]
     longest = max(lengths, default=0) or 1
-    drawn = table("ledger", "", "time", "share", "exactly", left=("ledger", ""))
+    busy = request.get("busy", {})
+    exclusive = request.get("exclusive", {})
+    more = ("busy", "exclusive") if busy else ()
+    drawn = table("ledger", "", "time", "share", "exactly", *more, left=("ledger", ""))
     for (stage, length), printed in zip(stages, shares(lengths), strict=True):
         drawn.add_row(
             stage,
@@ -110,6 +113,10 @@ def ledger(request: RequestDocument) -> list[RenderableType]:
             duration(length),
             printed,
             exact(length),
+            *(
+                duration(times[stage]) if stage in times else ""
+                for times in (busy, exclusive)[: len(more)]
+            ),
         )
     whole = sum(lengths)
     drawn.add_row("sum", "", duration(whole), "", exact(whole), style="bold")

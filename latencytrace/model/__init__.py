@@ -6,7 +6,7 @@ Import them from here: `from latencytrace.model import Span, Stage`.
 from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown
 from latencytrace.model.cohort import Cohort
 from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
-from latencytrace.model.ledger import Ledger, Segment
+from latencytrace.model.ledger import Ledger, Segment, StageTimes
 from latencytrace.model.request import Request, RequestStatus
 from latencytrace.model.span import (
     Attributes,
@@ -39,6 +39,7 @@ __all__ = [
     "SpanKind",
     "Stage",
     "StageBreakdown",
+    "StageTimes",
     "StatusCode",
     "Trace",
     "pack_intervals",

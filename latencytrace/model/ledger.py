@@ -19,6 +19,14 @@ class Segment:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTimes:
+    """How long a stage ran in one request, on the critical path or not."""
+
+    busy_ns: int  # while at least one of its spans ran
+    exclusive_ns: int  # its spans' durations less what their children cover, added up
+
+
 def ledger_of(segments: Iterable[Segment]) -> dict[Stage, int]:
     """Add up segments by stage.
 

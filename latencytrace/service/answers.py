@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.stage_times import stage_times
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import (
     AttributeValue,
@@ -150,6 +151,11 @@ def request(
         else []
     )
     document["spans_kept"] = tree is not None
+    times = stage_times(tree) if tree else {}
+    document["busy"] = {stage.value: of_stage.busy_ns for stage, of_stage in times.items()}
+    document["exclusive"] = {
+        stage.value: of_stage.exclusive_ns for stage, of_stage in times.items()
+    }
     return document
 
 

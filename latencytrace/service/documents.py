@@ -129,6 +129,8 @@ class RequestDocument(_RequestFields):
 
     spans: list[SpanDocument]
     spans_kept: bool
+    busy: dict[Stage, int]
+    exclusive: dict[Stage, int]
 
 
 class RequestsDocument(TypedDict):

@@ -252,6 +252,7 @@ def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
 
     assert found["start"] == str(START_NS)
     assert found["ledger"] == {"unattributed": 400, "retrieve": 600}
+    assert (found["busy"], found["exclusive"]) == ({"retrieve": 600}, {"retrieve": 600})
     assert found["spans_kept"] is True
     assert found["spans"] == [
         {
