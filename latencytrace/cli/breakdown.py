@@ -65,6 +65,9 @@ def pictures(
     for title, document in _by_route(source, wanted):
         parts += picture(title, document, console)
     whole = reading.breakdown(source, wanted)
+    unknown = None if whole["requests"] else reading.unknown(source, wanted)
+    if unknown is not None:
+        return [unknown]
     notes = [*_left_out(whole), *_never_two(whole)]
     return [*parts, *(Text(note, "dim") for note in notes)]
 

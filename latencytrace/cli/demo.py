@@ -20,6 +20,7 @@ from rich.text import Text
 from latencytrace.cli import breakdown, reading, trace
 from latencytrace.cli.demo_programs import INSTANCE, SERVICE, start_application, start_service
 from latencytrace.cli.documents import RequestDocument
+from latencytrace.cli.own_name import own_command
 from latencytrace.cli.pictures import screen, show
 from latencytrace.cli.units import count, duration
 from latencytrace.errors import LatencytraceError
@@ -203,15 +204,16 @@ def _next_steps(
     service_url: str, app_url: str, data: Path | None, console: Console, *, once: bool
 ) -> None:
     address = f" --url {service_url}" if service_url != DEFAULT_URL else ""
-    lines = ["", "Your own program: latencytrace run -- COMMAND, then latencytrace breakdown"]
+    name = own_command()
+    lines = ["", f"Your own program: {name} run -- COMMAND, then {name} breakdown"]
     if data is not None:
-        lines.append(f"The data stay: latencytrace breakdown --data {data}")
+        lines.append(f"The data stay: {name} breakdown --data {data}")
     if not once:
         lines += [
             "",
             "All of it still runs. In another terminal:",
-            f"  latencytrace requests{address}",
-            f'  latencytrace trace slowest --route "POST /chat"{address}',
+            f'  {name} requests --route "POST /chat"{address}',
+            f'  {name} trace slowest --route "POST /chat"{address}',
             f'  curl -N {app_url}/chat --json \'{{"question": "How do I read a zip file?"}}\'',
             "Ctrl-C ends it.",
         ]

@@ -9,6 +9,7 @@ from urllib.error import HTTPError
 from latencytrace.cli.doctor_finding import Finding, Verdict
 from latencytrace.cli.local_service import (
     answers,
+    free_port,
     is_loopback,
     listens,
     open_url,
@@ -95,6 +96,11 @@ def _absent(url: str, agent: AgentSettings | None) -> Finding:
         return _note(
             f"none answers at {url}, though something listens at {agent.traces_url}",
             "export LATENCYTRACE_URL=… if the service answers elsewhere",
+        )
+    if listens(url):
+        return _wrong(
+            f"something that is no latencytrace service has taken {url}",
+            f"export LATENCYTRACE_URL=http://127.0.0.1:{free_port()}, where `run` starts one then",
         )
     startable = service_is_installed() and is_loopback(url)
     if startable and (agent is None or is_loopback(agent.endpoint)):

@@ -4,6 +4,8 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from latencytrace.cli.parent_death import ending_with_parent
+
 PASSED_ON = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -20,17 +22,24 @@ def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) ->
 
     Signals sent to us are passed on. Those from the terminal are not: the program
     got them itself, and many take a second Ctrl-C for impatience.
+    If we are killed, the program gets SIGTERM.
 
     Returns:
         Its exit code; 128 and the signal's number if one killed it, as shells say.
     """
     waited_for = {*PASSED_ON, signal.SIGCHLD}
+    end_with_us = ending_with_parent()
+
+    def in_child() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        end_with_us()
+
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
     try:
         process = subprocess.Popen(  # noqa: S603 - what the user typed
             command,
             env=environment,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509 - one thread only
+            preexec_fn=in_child,  # noqa: PLW1509 - one thread only
         )
         while process.poll() is None:
             received = signal.sigwaitinfo(waited_for)

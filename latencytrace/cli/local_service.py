@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from latencytrace.cli.parent_death import ending_with_parent
 from latencytrace.errors import ServiceUnreachableError
 
 READY_TIMEOUT_S = 30.0
@@ -119,6 +120,7 @@ class BackgroundProgram:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=ending_with_parent(),  # noqa: PLW1509 - it calls into C and returns
                 env=self._environment,
             )
 

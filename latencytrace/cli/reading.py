@@ -71,6 +71,8 @@ def source(url: str | None, data: Path | None) -> Iterator[Source]:
         ServiceUnreachableError: Nobody; the message says what to do.
     """
     address = (url or service_url()).rstrip("/")
+    if not address.startswith(("http://", "https://")):
+        raise LatencytraceError(f"{address!r} is no address of a service: write http://HOST:PORT")
     if data is None and answers(f"{address}/healthz"):
         yield ServiceSource(url=address, token=service_token())
         return
@@ -85,8 +87,8 @@ def source(url: str | None, data: Path | None) -> Iterator[Source]:
 
 @contextmanager
 def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
-    missing = f"there is no data folder at {folder}"
-    if not folder.is_dir():
+    missing = f"there are no data in {folder}"
+    if not folder.is_dir() or next(folder.iterdir(), None) is None:
         raise ServiceUnreachableError(
             missing
             if named
@@ -137,6 +139,26 @@ def services(source: Source) -> list[ServiceDocument]:
     """The services and their routes."""
     document = source.document("/services", {})
     return cast("dict[str, list[ServiceDocument]]", document)["services"]
+
+
+def unknown(source: Source, wanted: Filters) -> str | None:
+    """Which of the names asked for nobody has, and what there is; None: all are known."""
+    listed = services(source)
+    named, route = wanted.get("service"), wanted.get("route")
+    known = sorted(service["service"] for service in listed)
+    if named is not None and named not in known:
+        return f"No service is called {named!r}. There are: {', '.join(known) or 'none yet'}."
+    routes = {
+        known_route
+        for service in listed
+        if named in {None, service["service"]}
+        for known_route in service["routes"]
+    }
+    if route is not None and route not in routes:
+        return (
+            f"No route is called {route!r}. There are: {', '.join(sorted(routes)) or 'none yet'}."
+        )
+    return None
 
 
 def _problem(error: urllib.error.HTTPError) -> str:

@@ -54,7 +54,8 @@ def requests(  # noqa: PLR0913 - one argument a flag
             return
         console = screen()
         found = reading.requests(source, wanted, order, limit)
-        show(console, *picture(found, ORDERS[order], console))
+        why_none = None if found else reading.unknown(source, wanted)
+        show(console, *([why_none] if why_none else picture(found, ORDERS[order], console)))
 
 
 def picture(found: list[RequestDocument], ordered: str, console: Console) -> list[RenderableType]:

@@ -22,6 +22,7 @@ from latencytrace.cli.local_service import (
     service_is_installed,
     service_program,
 )
+from latencytrace.cli.own_name import own_command
 from latencytrace.errors import ServiceUnreachableError
 from latencytrace.settings import agent_settings, data_folder, service_url
 
@@ -108,16 +109,20 @@ def _run_beside_service(
     url = service_url()
     log = Path(tempfile.mkdtemp(prefix="latencytrace-")) / "serve.log"
     with service_program(folder=folder, url=url, endpoint=endpoint, log=log) as background:
-        started = _started(background, url)
+        try:
+            started = _started(background, url)
+        except KeyboardInterrupt:
+            shutil.rmtree(log.parent, ignore_errors=True)
+            raise
         if started:
-            _say(f"collecting into {folder}; look at it with: latencytrace breakdown")
+            _say(f"collecting into {folder}; look at it with: {own_command()} breakdown")
         code = run_in_foreground(command, environment)
         if started:
             time.sleep(LAST_SPANS_S)
     if started:
         shutil.rmtree(log.parent, ignore_errors=True)
         where = "" if folder == data_folder() else f" --data {folder}"
-        _say(f"the service has ended; its data stay: latencytrace breakdown{where}")
+        _say(f"the service has ended; its data stay: {own_command()} breakdown{where}")
     return code
 
 

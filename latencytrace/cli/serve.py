@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.own_name import own_command
 from latencytrace.errors import LatencytraceError
 from latencytrace.settings import Address, service_settings
 
@@ -61,9 +62,11 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         keep_spans_ratio=keep_spans,
     )
 
+    name = own_command()
+
     def ready(api: Address, otlp: Address) -> None:
         print(f"latencytrace takes spans at http://{otlp} and answers at http://{api}")
         print(f"its data are in {settings.folder}")
-        print("next: latencytrace run -- COMMAND, then latencytrace breakdown", flush=True)
+        print(f"next: {name} run -- COMMAND, then {name} breakdown", flush=True)
 
     run_service(settings, ready, insecure=insecure)

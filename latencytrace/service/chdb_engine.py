@@ -66,11 +66,12 @@ class Engine:
 
         Raises:
             StoreInUseError: Another process, or another store of this one, owns it.
-            StoreError: The folder cannot be used.
+            StoreError: The folder cannot be used, or is somebody else's.
         """
         folder = folder.absolute()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _refuse_others(folder)
             engine = cls(folder, _locked(folder / "lock"))
             engine.otlp_schema.write_text(otlp_view.PROTOBUF_SCHEMA)
         except OSError as error:
@@ -144,6 +145,17 @@ class Engine:
                 reason or name,
                 path,
             )
+
+
+def _refuse_others(folder: Path) -> None:
+    """Leave a folder alone that has things in it, and none of them ours."""
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    others = sorted(names - {"lost+found"})
+    if others and not names & {"clickhouse", "lock"}:
+        raise StoreError(
+            f"{folder} is no data folder, it holds {others[0]!r} and the like: name one that is "
+            "new or empty"
+        )
 
 
 class Connection:

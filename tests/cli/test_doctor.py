@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from latencytrace.cli.local_service import free_port
-from tests.cli.programs import NOWHERE, environment, latencytrace
+from tests.cli.programs import NOWHERE, environment, latencytrace, listening
 from tests.end_to_end.running_service import RunningService
 
 NO_RECEIVER = {"OTEL_EXPORTER_OTLP_ENDPOINT": NOWHERE}
@@ -51,6 +51,16 @@ def test_a_loopback_service_that_run_would_start_is_no_fault() -> None:
     url = f"http://127.0.0.1:{free_port()}"
 
     assert found(LATENCYTRACE_URL=url) == {}
+
+
+def test_a_port_that_somebody_else_has_taken_is_one() -> None:
+    with listening() as url:
+        (what, fix), *more = found(LATENCYTRACE_URL=url).items()
+
+    assert what == f"something that is no latencytrace service has taken {url}"
+    assert fix is not None
+    assert fix.startswith("export LATENCYTRACE_URL=http://127.0.0.1:")
+    assert not more
 
 
 def test_a_far_service_that_does_not_answer_is_one() -> None:

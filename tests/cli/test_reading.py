@@ -113,7 +113,7 @@ def test_no_service_and_no_folder_says_how_to_begin(tmp_path: Path) -> None:
 
     assert shown.returncode == 1
     assert shown.stderr == (
-        f"latencytrace: no service answers at {NOWHERE} and there is no data folder at {folder}: "
+        f"latencytrace: no service answers at {NOWHERE} and there are no data in {folder}: "
         "trace a program first, with `latencytrace run -- COMMAND`\n"
     )
 
@@ -125,6 +125,46 @@ def test_a_named_service_that_does_not_answer_is_not_replaced_by_a_folder(tmp_pa
 
     assert shown.returncode == 1
     assert f"no service answers at {NOWHERE}: start one with" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (("--service", "nothing"), "No service is called 'nothing'. There are: rag.\n"),
+        (("--route", "/nothing"), "No route is called '/nothing'. There are: POST /chat.\n"),
+    ],
+    ids=["service", "route"],
+)
+def test_a_name_that_nobody_has_is_answered_with_those_there_are(
+    asked: tuple[str, str], answer: str, url: str
+) -> None:
+    assert latencytrace("breakdown", *asked, "--url", url).stdout == answer
+
+
+def test_an_address_without_its_scheme_is_told() -> None:
+    shown = latencytrace("breakdown", "--url", "127.0.0.1:8321")
+
+    assert shown.stderr == (
+        "latencytrace: '127.0.0.1:8321' is no address of a service: write http://HOST:PORT\n"
+    )
+
+
+def test_reading_an_empty_folder_leaves_it_empty(tmp_path: Path) -> None:
+    shown = latencytrace("breakdown", "--data", tmp_path)
+
+    assert shown.stderr == f"latencytrace: there are no data in {tmp_path}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_somebody_elses_folder_leaves_it_alone(tmp_path: Path) -> None:
+    (tmp_path / "passwd").touch()
+
+    shown = latencytrace("breakdown", "--data", tmp_path)
+
+    assert shown.stderr.startswith(
+        f"latencytrace: {tmp_path} is no data folder, it holds 'passwd'"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["passwd"]
 
 
 def test_an_unknown_order_is_a_usage_error(url: str) -> None:
