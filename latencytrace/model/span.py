@@ -69,3 +69,4 @@ class Span:
     attributes: Attributes = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     links: tuple[Link, ...] = ()
+    content_removed: int = 0  # attributes that the service left out as content

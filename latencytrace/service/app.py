@@ -105,7 +105,7 @@ def open_store(settings: ServiceSettings) -> Store:
     opened = getattr(engine, "open", None)
     if opened is None:
         raise PluginError(f"store {settings.store!r} cannot be opened")
-    store: Store = opened(settings.folder)
+    store: Store = opened(settings.folder, capture_content=settings.capture_content)
     return store
 
 

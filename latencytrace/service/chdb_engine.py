@@ -61,8 +61,12 @@ class Engine:
         self.otlp_schema = folder / "otlp.proto"
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, *, capture_content: bool) -> Self:
         """Lock a folder and bring its tables to today's form.
+
+        Args:
+            folder: The data folder.
+            capture_content: Keep the content of spans that are inserted from now on.
 
         Raises:
             StoreInUseError: Another process, or another store of this one, owns it.
@@ -77,7 +81,7 @@ class Engine:
         except OSError as error:
             raise StoreError(f"the data folder {folder} cannot be used: {error}") from error
         try:
-            engine._prepare()
+            engine._prepare(capture_content=capture_content)
         except BaseException:
             engine.close()
             raise
@@ -102,7 +106,7 @@ class Engine:
         self._connections.clear()
         self._lock.close()
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, capture_content: bool) -> None:
         try:
             connection = self.connect()
         except StoreError as error:
@@ -119,7 +123,8 @@ class Engine:
             found = missing and chdb_repair.has_data(self._path, UUIDS[table])
             verb = "ATTACH TABLE" if found else "CREATE TABLE IF NOT EXISTS"
             connection.query(f"{verb} {table} UUID '{UUIDS[table]}' {definition}", "Null")
-        for statement in (*missing_columns(), *otlp_view.view_definitions()):
+        views = otlp_view.view_definitions(capture_content=capture_content)
+        for statement in (*missing_columns(), *views):
             connection.query(statement, "Null")
 
     def _connect_repaired(self, aside: Path) -> "Connection":

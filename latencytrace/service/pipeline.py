@@ -178,6 +178,8 @@ class Pipeline:
                 # Its arrivals are no longer kept: what is left would replace a whole ledger.
                 self._telemetry.outdated.inc()
                 continue
+            if not known:  # later revisions would count their spans again
+                self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
             try:
                 found = build_traces(spans)
             except _FAULTS:

@@ -29,8 +29,13 @@ class Store(Protocol):
     """
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
         """Open a store, creating what is missing and setting aside what is torn.
+
+        Args:
+            folder: The data folder.
+            capture_content: Keep the prompts, texts and the like of spans that come from
+                now on, which else never reach the folder.
 
         Raises:
             StoreInUseError: Another process owns the folder; the message names it.

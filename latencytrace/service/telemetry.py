@@ -89,6 +89,10 @@ class Telemetry:
             "Requests whose trace was mended, by repair.",
             ("kind",),
         )
+        self.content_removed = self._counter(
+            f"{_PREFIX}_content_removed",
+            "Attributes of spans left out as content; counted when their trace is divided.",
+        )
         self.revised = self._counter(
             f"{_PREFIX}_revised", "Requests divided anew because a span came late."
         )

@@ -27,6 +27,7 @@ class RunningService:
     def __init__(
         self, folder: Path, *flags: str, env: Mapping[str, str] | None = None, ready: bool = True
     ) -> None:
+        self.folder = folder
         listen = () if "--listen" in flags else ("--listen", "127.0.0.1:0")
         self._log = (folder.parent / f"{folder.name}.log").open("w+b")
         self._process = subprocess.Popen(
@@ -40,11 +41,15 @@ class RunningService:
         )
         self.client = httpx.Client(timeout=PATIENCE_S, trust_env=False)
         if ready:
-            addresses = until(lambda: _ADDRESSES.search(self.said()), self.said)
-            self.otlp, self.url = addresses.groups()
-            self.otlp = self.otlp.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - asked on loopback
-            self.url = self.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - likewise
-            until(lambda: self.client.get(f"{self.url}/readyz").is_success, self.said)
+            self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Read its addresses off what it prints, and ask it."""
+        addresses = until(lambda: _ADDRESSES.search(self.said()), self.said)
+        self.otlp, self.url = addresses.groups()
+        self.otlp = self.otlp.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - asked on loopback
+        self.url = self.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - likewise
+        until(lambda: self.client.get(f"{self.url}/readyz").is_success, self.said)
 
     def said(self) -> str:
         """What it printed so far."""

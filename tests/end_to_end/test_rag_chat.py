@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -16,10 +17,12 @@ from latencytrace.cli.demo_programs import example_folder
 from latencytrace.cli.documents import RequestDocument
 from latencytrace.cli.local_service import BackgroundProgram, free_port, service_program
 from tests.cli.programs import COMMAND
+from tests.end_to_end.data_folder import DataFolder
 
 MS = 1_000_000
 SLEEP_MS = 50
 QUESTIONS = 6
+QUESTION = "How do I read a zip file?"
 
 pytestmark = [
     pytest.mark.timeout(400),  # the first start embeds the example's passages
@@ -29,27 +32,54 @@ pytestmark = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The service that the application's spans go to."""
+
+    program: BackgroundProgram
+    url: str
+    endpoint: str
+    folder: Path
+
+    def start(self) -> None:
+        """Return once it is ready."""
+        self.program.start()
+        self.program.wait_until_answers(f"{self.url}/readyz")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the client heard from the application."""
+
+    passages: list[str]
+    events: list[str]  # of the streamed answer
+
+    @property
+    def answer(self) -> str:
+        """Its text."""
+        chunks = [json.loads(event.removeprefix("data: ")) for event in self.events[:-2]]
+        choices = [choice for chunk in chunks for choice in chunk["choices"]]
+        return "".join(choice["delta"].get("content", "") for choice in choices)
+
+
 @pytest.fixture(scope="module")
-def service_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    folder = tmp_path_factory.mktemp("service")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    path = tmp_path_factory.mktemp("service")
+    folder = path / "data"
     url, endpoint = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    with service_program(
-        folder=folder / "data", url=url, endpoint=endpoint, log=folder / "log"
-    ) as service:
-        service.start()
-        service.wait_until_answers(f"{url}/readyz")
-        yield url, endpoint
+    with service_program(folder=folder, url=url, endpoint=endpoint, log=path / "log") as program:
+        running = Service(program, url, endpoint, folder)
+        running.start()
+        yield running
 
 
 @pytest.fixture(scope="module")
-def app(
-    service_url: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[httpx.Client]:
+def app(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     port = free_port()
     with BackgroundProgram(
         "rag_chat",
         [
-            *(*COMMAND, "run", "--service", "rag_chat", "--endpoint", service_url[1], "--"),
+            *(*COMMAND, "run", "--service", "rag_chat", "--endpoint", service.endpoint, "--"),
             *(sys.executable, "-m", "uvicorn", "--app-dir", str(example_folder())),
             *("app:app", "--port", str(port)),
         ],
@@ -61,6 +91,16 @@ def app(
         program.wait_until_answers(f"{url}/healthz", timeout_s=380)
         with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
             yield client
+
+
+@pytest.fixture(scope="module")
+def said(app: httpx.Client) -> Said:
+    """Every route has answered."""
+    question = {"question": QUESTION, "max_new_tokens": 24}
+    passages = [found["text"] for found in app.post("/search", json=question).json()]
+    for _ in range(QUESTIONS):
+        app.post("/ask", json={**question, "max_new_tokens": 2})
+    return Said(passages, app.post("/chat", json=question).text.split("\n\n"))
 
 
 def traced(url: str, route: str, expected: int) -> list[RequestDocument]:
@@ -78,13 +118,9 @@ def test_the_example_knows_nothing_of_latencytrace() -> None:
         assert "latencytrace" not in path.read_text("utf-8"), path
 
 
-def test_a_hidden_wait_is_unattributed_and_its_length_is_right(
-    app: httpx.Client, service_url: tuple[str, str]
-) -> None:
-    for _ in range(QUESTIONS):
-        app.post("/ask", json={"question": "How do I sleep?", "max_new_tokens": 2})
-
-    found = traced(service_url[0], "POST /ask", QUESTIONS)
+@pytest.mark.usefixtures("said")
+def test_a_hidden_wait_is_unattributed_and_its_length_is_right(service: Service) -> None:
+    found = traced(service.url, "POST /ask", QUESTIONS)
 
     assert len(found) == QUESTIONS
     assert all(balances(request) for request in found)
@@ -92,21 +128,30 @@ def test_a_hidden_wait_is_unattributed_and_its_length_is_right(
     assert SLEEP_MS * MS <= min(waits_ns) <= (SLEEP_MS + 2) * MS
 
 
-def test_a_streamed_answer_is_divided_into_its_stages(
-    app: httpx.Client, service_url: tuple[str, str]
-) -> None:
-    question = {"question": "How do I read a zip file?", "max_new_tokens": 24}
+def test_a_streamed_answer_is_divided_into_its_stages(said: Said, service: Service) -> None:
+    (request,) = traced(service.url, "POST /chat", 1)
 
-    events = app.post("/chat", json=question).text.split("\n\n")
-
-    assert events[-2:] == ["data: [DONE]", ""]
-    assert json.loads(events[0].removeprefix("data: "))["object"] == "chat.completion.chunk"
-    (request,) = traced(service_url[0], "POST /chat", 1)
+    assert said.events[-2:] == ["data: [DONE]", ""]
+    assert json.loads(said.events[0].removeprefix("data: "))["object"] == "chat.completion.chunk"
     assert balances(request)
     assert {"tokenize", "embed", "retrieve", "prefill", "decode", "respond"} <= set(
         request["ledger"]
     )
     assert 1 <= (request["output_tokens"] or 0) <= 24  # it may end its answer early
+
+
+def test_question_passages_and_answer_are_nowhere_in_the_folder(
+    said: Said, service: Service
+) -> None:
+    for route, expected in (("POST /search", 1), ("POST /ask", QUESTIONS), ("POST /chat", 1)):
+        assert len(traced(service.url, route, expected)) == expected
+    service.program.stop()
+    folder = DataFolder.read(service.folder)
+    service.start()
+
+    secrets = (QUESTION, said.answer[:20], *(text[:20] for text in said.passages))
+    assert folder.holds("POST /chat")
+    assert [secret for secret in secrets if folder.holds(secret)] == []
 
 
 def longest_unattributed_ns(request: RequestDocument) -> int:

@@ -58,9 +58,9 @@ class KnownStore:
         self.asked: list[object] = []
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
         """Nothing is known."""
-        raise AssertionError(folder)
+        raise AssertionError(folder, capture_content)
 
     def insert_otlp(self, block: bytes) -> None:
         """Not asked for here."""

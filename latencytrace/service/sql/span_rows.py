@@ -17,6 +17,7 @@ from latencytrace.model import (
     SpanKind,
     StatusCode,
 )
+from latencytrace.service.sql import content
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, SPANS
 
 _U64 = (1 << 64) - 1
@@ -28,7 +29,8 @@ _COLUMNS = (
     "arrayMap(time -> toUnixTimestamp64Nano(time), Events.Timestamp), Events.Name, "
     "arrayMap(map -> (mapKeys(map), mapValues(map)), Events.Attributes), Events.AttributeTypes, "
     "Links.TraceId, Links.SpanId, "
-    "arrayMap(map -> (mapKeys(map), mapValues(map)), Links.Attributes), Links.AttributeTypes"
+    "arrayMap(map -> (mapKeys(map), mapValues(map)), Links.Attributes), Links.AttributeTypes, "
+    "ContentRemoved"
 )
 
 # What came twice is one span; where the two differ, the one that lasts longer stands.
@@ -44,7 +46,7 @@ _Texts = list[str]
 _Maps = list[tuple[_Texts, _Texts]]
 _Row = tuple[
     str, str, str, str, str, str, str, str, str, int, int, str, _Texts, _Texts, str,
-    list[int], _Texts, _Maps, _Texts, _Texts, _Texts, _Maps, _Texts,
+    list[int], _Texts, _Maps, _Texts, _Texts, _Texts, _Maps, _Texts, int,
 ]  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def _span(row: _Row) -> Span:
         trace_id, span_id, parent_id, name, kind, service, instance, version, scope,
         signed_start_ns, duration_ns, status, keys, values, types,
         event_times, event_names, event_maps, event_types,
-        link_traces, link_spans, link_maps, link_types,
+        link_traces, link_spans, link_maps, link_types, removed,
     ) = row  # fmt: skip
     start_ns = signed_start_ns & _U64  # 64 bits of OTLP, kept in a signed column
     return Span(
@@ -98,6 +100,7 @@ def _span(row: _Row) -> Span:
         )
         if link_spans
         else (),
+        content_removed=removed,
     )
 
 
@@ -114,12 +117,12 @@ def attributes_from(keys: _Texts, values: _Texts, types: str) -> Attributes:
         types: A letter per key (see `otlp_view`); empty: all are strings.
 
     Returns:
-        Arrays as tuples, maps as JSON text.
+        Arrays as tuples, maps as JSON text; in the place of content its mark.
     """
     if not types:
         return dict(zip(keys, values, strict=True))
     return {
-        key: value if letter == "s" else _READERS[letter](value)
+        key: value if letter == "s" or value == content.MARK else _READERS[letter](value)
         for key, value, letter in zip(keys, values, types, strict=True)
     }
 

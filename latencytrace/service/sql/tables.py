@@ -77,6 +77,8 @@ OWN_SPAN_COLUMNS = {
     "ServiceVersion": (
         f"{_WORD} DEFAULT ResourceAttributes['{semconv.SERVICE_VERSION}'] CODEC({{codec}})"
     ),
+    # How many attributes were left out as content (see `content`).
+    "ContentRemoved": "UInt32 DEFAULT 0 CODEC({codec})",
 }
 
 SPAN_COLUMNS = COLLECTOR_COLUMNS | OWN_SPAN_COLUMNS

@@ -29,9 +29,9 @@ class ChdbStore:
         self._insert_otlp = otlp_view.insert_statement(engine.otlp_schema)
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
         """See `Store.open`."""
-        return cls(Engine.open(folder))
+        return cls(Engine.open(folder, capture_content=capture_content))
 
     def insert_otlp(self, block: bytes) -> None:
         """See `Store.insert_otlp`."""
