@@ -1,8 +1,10 @@
-"""Leaves OpenTelemetry's current context without complaint, wherever that happens."""
+"""Leaves OpenTelemetry's current context without complaint, and calls in another one."""
 
+from collections.abc import Callable
 from contextvars import Token
+from typing import Any
 
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach
 
 
 def leave(token: Token[Context]) -> None:
@@ -16,3 +18,12 @@ def leave(token: Token[Context]) -> None:
         token.var.reset(token)
     except ValueError:
         return
+
+
+def call_in(context: Context, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever it returns
+    """Call with another context current, such as that of who asked for the call."""
+    token = attach(context)
+    try:
+        return call(*args, **kwargs)
+    finally:
+        leave(token)

@@ -5,9 +5,10 @@ from concurrent.futures import thread
 from threading import Thread
 from typing import Any
 
-from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.context import get_current
 from opentelemetry.trace import get_current_span
 
+from latencytrace.agent.context import call_in
 from latencytrace.agent.hook import Hook, Replacement, Timed
 from latencytrace.agent.recorder import Recorder
 
@@ -25,11 +26,11 @@ def carry_into_thread(_recorder: Recorder, original: Timed) -> Timed:
         ):
             context, run = get_current(), self.run
 
-            def run_in_context() -> None:
+            def runcall_in() -> None:
                 del self.run  # the instance's own: nothing lives longer than its run
-                _in_context(context, run)
+                call_in(context, run)
 
-            self.run = run_in_context  # type: ignore[method-assign]
+            self.run = runcall_in  # type: ignore[method-assign]
         original(self)
 
     return start
@@ -39,17 +40,9 @@ def carry_into_pool(_recorder: Recorder, original: Timed) -> Timed:
     """Let each task of a pool go on with the span of who submitted it, or with none."""
 
     def submit(self: object, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        return original(self, _in_context, get_current(), fn, *args, **kwargs)
+        return original(self, call_in, get_current(), fn, *args, **kwargs)
 
     return submit
-
-
-def _in_context(context: Context, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-    token = attach(context)
-    try:
-        return call(*args, **kwargs)
-    finally:
-        detach(token)
 
 
 class ThreadsHook(Hook):

@@ -1,81 +1,11 @@
 """Models that need no download, made once: the hooks are tested with the real libraries."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
 
-WORDS = [
-    "where",
-    "did",
-    "the",
-    "milliseconds",
-    "go",
-    "they",
-    "went",
-    "into",
-    "the",
-    "prefill",
-    "and",
-    "the",
-    "decode",
-]
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ message['content'] }} {% endfor %}"
-    "{% if add_generation_prompt %}go{% endif %}"
-)
-END = 1  # the token that ends a sequence
-PAD = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TinyChat:
-    """A Llama of random weights and its tokenizer."""
-
-    model: Any
-    tokenizer: Any
-
-    def prompt(self, words: int = 8) -> Any:  # noqa: ANN401 - a tensor
-        """One prompt of so many tokens."""
-        import torch  # noqa: PLC0415 - only where it is used: most tests need no torch
-
-        return torch.arange(3, 3 + words).reshape(1, words)
+from tests.agent.hooks import tiny_chat as model
 
 
 @pytest.fixture(scope="session")
-def tiny_chat() -> TinyChat:
+def tiny_chat() -> model.TinyChat:
     """A model that generates, small enough to do so in milliseconds."""
-    import torch  # noqa: PLC0415
-    from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: PLC0415
-    from transformers import (  # noqa: PLC0415
-        LlamaConfig,
-        LlamaForCausalLM,
-        PreTrainedTokenizerFast,
-    )
-
-    vocabulary = ["<unk>", "</s>", "<pad>", *WORDS]
-    vocabulary += [f"word{number}" for number in range(64 - len(vocabulary))]
-    inner = Tokenizer(
-        models.WordLevel({word: number for number, word in enumerate(vocabulary)}, "<unk>")
-    )
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner,
-        unk_token="<unk>",  # noqa: S106 - no password
-        eos_token="</s>",  # noqa: S106
-        pad_token="<pad>",  # noqa: S106
-        chat_template=CHAT_TEMPLATE,
-    )
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=512,
-        bos_token_id=None,
-        eos_token_id=END,
-        pad_token_id=PAD,
-    )
-    return TinyChat(model=LlamaForCausalLM(config).eval(), tokenizer=tokenizer)
+    return model.tiny_chat()

@@ -8,8 +8,8 @@ from fastapi.responses import StreamingResponse
 
 from latencytrace.agent.streaming import AnswerStream
 from latencytrace.model import Stage, semconv
-from tests.agent.hooks.conftest import TinyChat
 from tests.agent.hooks.serving import serving
+from tests.agent.hooks.tiny_chat import TinyChat
 from tests.agent.receiving import ReceivedSpan, TracedProgram
 
 TOKENS = 6

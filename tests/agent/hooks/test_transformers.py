@@ -17,7 +17,7 @@ from transformers import (
 
 import latencytrace
 from latencytrace.model import Stage, semconv
-from tests.agent.hooks.conftest import END, TinyChat
+from tests.agent.hooks.tiny_chat import END, TinyChat
 from tests.agent.receiving import TracedProgram, Value
 
 INPUT = semconv.GEN_AI_USAGE_INPUT_TOKENS

@@ -1,0 +1,75 @@
+"""`transformers serve`: the wait for its inference thread, and whose work it does."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from opentelemetry.context import Context, get_current
+from opentelemetry.trace import get_current_span
+
+from latencytrace.agent.context import call_in
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.hook import Hook, Patch, Replacement, Timed
+from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.wrapping import Call, beginning, timed
+from latencytrace.model.stage import Stage
+
+_UTILS = "transformers.cli.serving.utils"
+_MANAGER = "transformers.cli.serving.model_manager"
+
+
+def carry_into_queue(recorder: Recorder, original: Timed) -> Timed:
+    """Let the inference thread work for the request that asked, and time its wait until then."""
+
+    def dequeued(waiting: Timing | None, context: Context, work: Callable[..., Any]) -> Timed:
+        def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if waiting is not None:
+                with guarded("ending a wait", recorder.on_fault):
+                    waiting.end()
+            return call_in(context, work, *args, **kwargs)
+
+        return run
+
+    @wraps(original)
+    def submit(self: object, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        waiting = None
+        with guarded("starting a wait", recorder.on_fault):
+            if get_current_span().is_recording() and not recorder.suppressed():
+                waiting = recorder.start("queue", Stage.QUEUE)
+        return original(self, dequeued(waiting, get_current(), fn), *args, **kwargs)
+
+    return submit
+
+
+def belong_to_no_request(_recorder: Recorder, original: Timed) -> Timed:
+    """Keep a thread that serves all requests from belonging to the first, which starts it."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return call_in(Context(), original, *args, **kwargs)
+
+    return run
+
+
+def time_load(recorder: Recorder, original: Timed) -> Timed:
+    """Time what loads a model, where a request waits for it."""
+    patch = Patch(_MANAGER, "ModelManager._load_model", Stage.LOAD, name="load")
+    begin = beginning(original, patch, recorder)
+
+    def begin_within(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        return begin(args, kwargs) if get_current_span().is_recording() else None
+
+    return timed(original, begin_within)
+
+
+class TransformersServeHook(Hook):
+    """Times what only the server knows; what it serves with is timed by the other hooks."""
+
+    requires = ("transformers >= 5.0",)
+    patches = (
+        Replacement(_UTILS, "InferenceThread._run", belong_to_no_request),
+        Replacement(_UTILS, "InferenceThread.submit", carry_into_queue),
+        Replacement(_UTILS, "InferenceThread.async_submit", carry_into_queue),
+        Patch(_UTILS, "DirectStreamer.put", Stage.DETOKENIZE, interleaved=True),
+        Replacement(_MANAGER, "ModelManager._load_processor", time_load),
+        Replacement(_MANAGER, "ModelManager._load_model", time_load),
+    )

@@ -1,0 +1,14 @@
+"""What the servers of these tests need."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.agent.receiving import Receiver, receiving
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """Takes spans."""
+    with receiving() as receiver:
+        yield receiver
