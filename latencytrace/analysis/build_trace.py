@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from latencytrace.analysis.is_request import is_request
+from latencytrace.analysis.proxy_queue import with_proxy_queue
 from latencytrace.analysis.purposes import with_purposes
 from latencytrace.analysis.repairs.clipping import clipped
 from latencytrace.analysis.repairs.clock_skew import aligned
@@ -67,6 +68,7 @@ def _forest(heap: Iterable[Span]) -> _Forest:
     cut, cycles = cut_cycles(spans)
     spans, skewed = aligned(spans, cut)
     spans, intervals, unreadable = read_intervals(spans)
+    spans, intervals = with_proxy_queue(spans, intervals)
     spans, orphans = adopt_orphans(spans, cut)
     repairs = defaultdict(list)
     for repair in (*duplicates, *negative, *unreadable, *cycles, *skewed, *orphans):

@@ -71,4 +71,5 @@ INTERVALS = "latencytrace.intervals"  # see `model.interval`
 INDEX_TYPE = "latencytrace.index.type"  # such as `IndexIVFFlat`
 INDEX_SIZE = "latencytrace.index.size"  # vectors that a search could find
 BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
+QUEUED_NS = "latencytrace.queued_ns"  # from the front proxy's taking a request to its span
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call

@@ -14,6 +14,8 @@ from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
+from latencytrace.agent.proxy_queue import queued_ns
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.streaming import AnswerStream, with_answer
 from latencytrace.model import semconv
@@ -27,6 +29,7 @@ Send = Callable[[Message], Awaitable[None]]
 _TIMED = "latencytrace.timed"  # in a scope: the request has its span already
 _CONTRIB = "opentelemetry.instrumentation.asgi"
 _FIRST_SERVER_ERROR = 500
+_QUEUE_HEADERS = frozenset(name.encode() for name in QUEUE_HEADERS)
 
 
 class _ScopeHeaders(Getter[Scope]):
@@ -159,6 +162,11 @@ def _request_attributes(scope: Scope) -> HookAttributes:
         attributes[semconv.SERVER_ADDRESS] = server[0]
         if server[1] is not None:
             attributes[semconv.SERVER_PORT] = server[1]
+    for name, value in scope.get("headers", ()):
+        if name in _QUEUE_HEADERS:
+            waited_ns = queued_ns(value.decode("latin-1"))
+            if waited_ns is not None:
+                attributes[semconv.QUEUED_NS] = waited_ns
     return attributes
 
 

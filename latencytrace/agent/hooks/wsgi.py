@@ -11,12 +11,15 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
+from latencytrace.agent.proxy_queue import queued_ns
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 Environ = MutableMapping[str, Any]
 
+_QUEUE_HEADERS = frozenset(f"HTTP_{name.upper().replace('-', '_')}" for name in QUEUE_HEADERS)
 _TIMED = "latencytrace.timed"  # in an environ: the request has its span already
 _WSGI_WORKERS = {
     "gunicorn.workers.sync",
@@ -193,6 +196,10 @@ def _request_attributes(environ: Environ) -> HookAttributes:
     port = str(environ.get("SERVER_PORT", ""))
     if port.isdecimal():
         attributes[semconv.SERVER_PORT] = int(port)
+    for name in _QUEUE_HEADERS & environ.keys():
+        waited_ns = queued_ns(str(environ[name]))
+        if waited_ns is not None:
+            attributes[semconv.QUEUED_NS] = waited_ns
     return attributes
 
 

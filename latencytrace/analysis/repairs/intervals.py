@@ -35,7 +35,7 @@ def read_intervals(
         try:
             found[span_id] = unpack_intervals(str(packed), span.start_ns)
         except ValueError as error:
-            readable[span_id] = _carrying(span, ())
+            readable[span_id] = carrying(span, ())
             repairs.append(Repair(kind=RepairKind.INTERVALS, span_id=span_id, detail=str(error)))
     return readable, found, repairs
 
@@ -64,11 +64,12 @@ def clipped_intervals(sent: Span, span: Span, intervals: Intervals) -> tuple[Spa
         key=lambda interval: (interval.start_ns, interval.end_ns, interval.stage),
     )
     if span.start_ns != sent.start_ns or set(within) != set(intervals):
-        span = _carrying(span, tuple(within))
+        span = carrying(span, tuple(within))
     return span, tuple(within)
 
 
-def _carrying(span: Span, intervals: Intervals) -> Span:
+def carrying(span: Span, intervals: Intervals) -> Span:
+    """A span with these intervals packed on it, and no others."""
     attributes = dict(span.attributes)
     attributes.pop(semconv.INTERVALS, None)
     if intervals:

@@ -107,6 +107,14 @@ def test_a_request_is_one_server_span_named_after_its_route(agent: TracedProgram
     assert "secret" not in repr(request.attributes)
 
 
+def test_the_time_since_a_front_proxy_took_the_request_is_noted(agent: TracedProgram) -> None:
+    with serving(application()) as url:
+        get(f"{url}/items/7", **{"X-Request-Start": f"t={time.time_ns() // 1000}"})
+
+    (span,) = request_spans(agent)
+    assert 0 <= int(str(span.attributes[semconv.QUEUED_NS])) < 60_000_000_000
+
+
 def test_a_path_without_a_route_names_no_route(agent: TracedProgram) -> None:
     with serving(application()) as url:
         get(f"{url}/nowhere/17")

@@ -1,6 +1,7 @@
 """The hook of WSGI applications: Flask under real servers."""
 
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +95,13 @@ def test_a_request_belongs_to_its_callers_trace(spans: Spans) -> None:
     spans.wait_for(1)
     assert answer.text == TRACE
     assert f"{spans.only.parent_id:016x}" == PARENT
+
+
+def test_the_time_since_a_front_proxy_took_the_request_is_noted(spans: Spans) -> None:
+    answered(application(), "/items/7", **{"x-request-start": f"t={time.time_ns() // 1000}"})
+
+    spans.wait_for(1)
+    assert 0 <= int(str(spans.only.attributes[semconv.QUEUED_NS])) < 60_000_000_000
 
 
 def test_a_path_without_a_route_names_no_route(spans: Spans) -> None:
