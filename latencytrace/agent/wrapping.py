@@ -82,18 +82,20 @@ _UNTIMED = Call(Stage.OTHER, None, raise_fault)
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Call | None]
 
 
-def timed(original: Timed, begin: Begin) -> Timed:
+def timed(original: Timed, begin: Begin, *, kind_of: Timed | None = None) -> Timed:
     """The function to put in the place of `original`: the same call, timed.
 
     Args:
         original: Of any of the four kinds.
         begin: Begins to time one call, or says by None that it is not to be timed.
+        kind_of: A function of the same kind; None: the original's own kind can be seen.
     """
-    if inspect.iscoroutinefunction(original):
+    kind_of = kind_of or original
+    if inspect.iscoroutinefunction(kind_of):
         return _timed_coroutine(original, begin)
-    if inspect.isasyncgenfunction(original):
+    if inspect.isasyncgenfunction(kind_of):
         return _timed_async_generator(original, begin)
-    if inspect.isgeneratorfunction(original):
+    if inspect.isgeneratorfunction(kind_of):
         return _timed_generator(original, begin)
     return _timed_function(original, begin)
 

@@ -33,6 +33,16 @@ _STATUSES = {
     503: RequestStatus.REJECTED,
     504: RequestStatus.TIMEOUT,
 }
+_RPC_STATUSES = {  # of gRPC, by name and, in older conventions, by number
+    "CANCELLED": RequestStatus.CANCELLED,
+    1: RequestStatus.CANCELLED,
+    "DEADLINE_EXCEEDED": RequestStatus.TIMEOUT,
+    4: RequestStatus.TIMEOUT,
+    "RESOURCE_EXHAUSTED": RequestStatus.REJECTED,
+    8: RequestStatus.REJECTED,
+    "UNAVAILABLE": RequestStatus.REJECTED,
+    14: RequestStatus.REJECTED,
+}
 _FIRST_SERVER_ERROR = 500
 
 
@@ -118,6 +128,9 @@ def _status(root: Span) -> RequestStatus:
         code = 0
     if code in _STATUSES:
         return _STATUSES[code]
+    rpc_code = _either(root, semconv.RPC_RESPONSE_STATUS_CODE, semconv.RPC_GRPC_STATUS_CODE_OLD)
+    if isinstance(rpc_code, str | int) and rpc_code in _RPC_STATUSES:
+        return _RPC_STATUSES[rpc_code]
     if "timeout" in str(root.attributes.get(semconv.ERROR_TYPE, "")).lower():
         return RequestStatus.TIMEOUT
     if code >= _FIRST_SERVER_ERROR or root.status is StatusCode.ERROR:

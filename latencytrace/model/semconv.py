@@ -26,7 +26,9 @@ ERROR_TYPE = "error.type"
 # Remote procedure calls
 RPC_SYSTEM_NAME = "rpc.system.name"
 RPC_SYSTEM_OLD = "rpc.system"
-RPC_METHOD = "rpc.method"
+RPC_METHOD = "rpc.method"  # `package.Service/Method`
+RPC_GRPC_STATUS_CODE_OLD = "rpc.grpc.status_code"  # a number
+RPC_RESPONSE_STATUS_CODE = "rpc.response.status_code"  # a name, such as `NOT_FOUND`
 
 # Databases
 DB_SYSTEM_NAME = "db.system.name"

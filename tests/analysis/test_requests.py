@@ -130,6 +130,26 @@ def test_the_route_is_the_method_and_the_template(
     [
         pytest.param({}, RequestStatus.OK, id="nothing said"),
         pytest.param({"http.response.status_code": 200}, RequestStatus.OK, id="200"),
+        pytest.param({"rpc.response.status_code": "OK"}, RequestStatus.OK, id="gRPC OK"),
+        pytest.param(
+            {"rpc.response.status_code": "CANCELLED"}, RequestStatus.CANCELLED, id="gRPC cancelled"
+        ),
+        pytest.param(
+            {"rpc.response.status_code": "DEADLINE_EXCEEDED"},
+            RequestStatus.TIMEOUT,
+            id="gRPC deadline",
+        ),
+        pytest.param(
+            {"rpc.response.status_code": "RESOURCE_EXHAUSTED"},
+            RequestStatus.REJECTED,
+            id="gRPC exhausted",
+        ),
+        pytest.param(
+            {"rpc.response.status_code": "NOT_FOUND"}, RequestStatus.OK, id="gRPC not found"
+        ),
+        pytest.param(
+            {"rpc.grpc.status_code": 4}, RequestStatus.TIMEOUT, id="gRPC deadline, old name"
+        ),
         pytest.param({"http.response.status_code": 404}, RequestStatus.OK, id="404"),
         pytest.param({"http.response.status_code": 500}, RequestStatus.ERROR, id="500"),
         pytest.param({"http.status_code": 502}, RequestStatus.ERROR, id="502, old name"),
