@@ -5,7 +5,17 @@ import sys
 
 import typer
 
-from latencytrace.cli import breakdown, demo, doctor, load, requests, run, serve, trace
+from latencytrace.cli import (
+    breakdown,
+    demo,
+    doctor,
+    import_traces,
+    load,
+    requests,
+    run,
+    serve,
+    trace,
+)
 from latencytrace.errors import LatencytraceError
 
 app = typer.Typer(
@@ -23,6 +33,7 @@ app.command()(load.load)
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)
 app.command()(trace.trace)
+app.command("import")(import_traces.import_traces)
 app.command()(demo.demo)
 app.command(context_settings=_OF_A_PROGRAM)(doctor.doctor)
 

@@ -8,6 +8,7 @@ the GenAI conventions (`open-telemetry/semantic-conventions-genai`).
 SERVICE_NAME = "service.name"
 SERVICE_VERSION = "service.version"
 SERVICE_INSTANCE_ID = "service.instance.id"
+HOST_NAME = "host.name"
 
 # HTTP
 HTTP_REQUEST_METHOD = "http.request.method"
@@ -65,6 +66,10 @@ EXCEPTION_EVENT = "exception"
 EXCEPTION_TYPE = "exception.type"
 EXCEPTION_MESSAGE = "exception.message"
 EXCEPTION_STACKTRACE = "exception.stacktrace"
+
+# From Jaeger and OpenTracing
+JAEGER_WARNINGS = "jaeger.warnings"  # what Jaeger noted while it repaired a span
+OPENTRACING_REF_TYPE = "opentracing.ref_type"  # child_of or follows_from
 
 # Ours
 STAGE = "latencytrace.stage"  # one of `Stage`

@@ -20,6 +20,7 @@ from latencytrace.service.store import Store
 from latencytrace.service.telemetry import Telemetry
 from latencytrace.service.views.breakdown import breakdown_router
 from latencytrace.service.views.health import health_router
+from latencytrace.service.views.receivers import receivers_router
 from latencytrace.service.views.requests import requests_router
 from latencytrace.service.views.services import services_router
 from latencytrace.settings import Address, ServiceSettings
@@ -50,7 +51,7 @@ def serve(
         telemetry = Telemetry()
         pipeline = Pipeline(store, telemetry, time.monotonic_ns, settings.keep_spans_ratio)
         servers = Servers()
-        answering = api(store, pipeline, telemetry, servers)
+        answering = api(store, pipeline, telemetry, servers, _address(otlp_socket))
         receiving = receiver(pipeline.submit, telemetry)
         token = None if insecure else settings.token
         with _running(pipeline):
@@ -65,7 +66,9 @@ def serve(
             )
 
 
-def api(store: Store, pipeline: Pipeline, telemetry: Telemetry, servers: Servers) -> FastAPI:
+def api(
+    store: Store, pipeline: Pipeline, telemetry: Telemetry, servers: Servers, otlp_http: Address
+) -> FastAPI:
     """The JSON API with its health checks and metrics."""
     app = FastAPI(
         title="latencytrace",
@@ -90,8 +93,22 @@ def api(store: Store, pipeline: Pipeline, telemetry: Telemetry, servers: Servers
     app.include_router(services_router(store), prefix="/api/v1")
     app.include_router(breakdown_router(store, now_ns), prefix="/api/v1")
     app.include_router(requests_router(store, now_ns, pipeline.is_open), prefix="/api/v1")
+    app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix="/api/v1")
     app.include_router(health_router(telemetry, unready))
     return app
+
+
+@contextmanager
+def taking_in(settings: ServiceSettings) -> Iterator[tuple[Store, Pipeline]]:
+    """A store and its pipeline without a service around them, as an import needs them.
+
+    Raises:
+        StoreInUseError: Another process owns the data folder.
+    """
+    with closing(open_store(settings)) as store:
+        pipeline = Pipeline(store, Telemetry(), time.monotonic_ns, settings.keep_spans_ratio)
+        with _running(pipeline):
+            yield store, pipeline
 
 
 def open_store(settings: ServiceSettings) -> Store:

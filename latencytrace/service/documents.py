@@ -150,3 +150,9 @@ class ServicesDocument(TypedDict):
     """The services that have requests."""
 
     services: list[ServiceDocument]
+
+
+class ReceiversDocument(TypedDict):
+    """Where spans are taken."""
+
+    otlp_http: str

@@ -74,8 +74,8 @@ def check(body: bytes, content_type: str | None, content_encoding: str | None) -
     """
     plain = _decompressed(body, content_encoding)
     if media_type(content_type) == JSON:
-        return _checked(message_from_json(plain), None)
-    return _checked(_message(plain), plain)
+        return check_message(message_from_json(plain))
+    return check_message(_message(plain), plain)
 
 
 def media_type(content_type: str | None) -> str:
@@ -134,7 +134,15 @@ def _message(plain: bytes) -> ExportTraceServiceRequest:
         raise OtlpError(f"the body is not an OTLP trace request in protobuf: {error}") from None
 
 
-def _checked(message: ExportTraceServiceRequest, plain: bytes | None) -> CheckedRequest:
+def check_message(
+    message: ExportTraceServiceRequest, plain: bytes | None = None
+) -> CheckedRequest:
+    """Check a request that is decoded already.
+
+    Args:
+        message: Loses the spans whose ids are no ids.
+        plain: What it was decoded from, to be kept as it is.
+    """
     trace_ids: set[bytes] = set()
     rooted: set[bytes] = set()
     span_count = rejected = 0

@@ -23,6 +23,7 @@ from latencytrace.service.assembler import Assembler
 from latencytrace.service.committer import Committer
 from latencytrace.service.kernels import CriticalPaths
 from latencytrace.service.otlp import CheckedRequest
+from latencytrace.service.resent import apart_from_resent, grown
 from latencytrace.service.span_keeping import SpanKeeping
 from latencytrace.service.store import Revisions, Store
 from latencytrace.service.telemetry import Telemetry
@@ -148,18 +149,20 @@ class Pipeline:
         try:
             arrived = self._store.arrived(trace_ids)
             revisions = self._store.revisions(trace_ids)
-            requests, withdrawn = self._divided(arrived, revisions)
+            divided, withdrawn = self._divided(arrived, revisions)
+            requests, resent = apart_from_resent(divided, self._store)
             kept = {request.trace_id for request in requests if self._span_keeping.keeps(request)}
-            self._store.write(requests, kept, withdrawn)
+            # What was sent again is written again too, or the next start would divide it again.
+            kept |= grown(resent, arrived, self._store)
+            self._store.write([*requests, *resent], kept, withdrawn)
         except StoreError as error:
             self._telemetry.store_errors.inc()
             _log.error("%d traces are divided later: %s", len(trace_ids), error)
             with self._assembler_lock:
                 self._assembler.again(trace_ids)
             return
-        divided = {request.trace_id for request in requests}
         with self._assembler_lock:
-            self._assembler.forget(set(trace_ids) - divided)
+            self._assembler.forget(set(trace_ids) - {request.trace_id for request in divided})
         self._telemetry.withdrawn.inc(len(withdrawn))
         self._telemetry.count(requests)
 

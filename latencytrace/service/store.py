@@ -60,6 +60,14 @@ class Store(Protocol):
         """The highest revision written of each request of these traces."""
         ...
 
+    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """The requests of these traces, the highest revision of each."""
+        ...
+
+    def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """How many spans are in `spans` of these traces; none is not named."""
+        ...
+
     def unassembled(self) -> Sequence[str]:
         """Traces with spans that arrived after the last request of theirs was written.
 
@@ -78,7 +86,8 @@ class Store(Protocol):
         The spans first: a crash between the two leaves the traces unassembled.
 
         Args:
-            requests: Each of a higher revision than what was written of it before.
+            requests: Each of a higher revision than what was written of it before, or
+                the very same as that.
             keep_spans_of: Traces.
             withdrawn: Requests written before that are none any more, for a span that
                 came later holds them; no question finds them again.

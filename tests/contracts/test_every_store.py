@@ -337,6 +337,30 @@ def test_the_highest_revision_is_read(store: Store, moved_ns: int) -> None:
     assert store.revisions([first.trace_id]) == {(first.trace_id, first.span_id): 2}
 
 
+def test_the_requests_of_traces_are_read_together(store: Store) -> None:
+    first, second = one_request("w1"), one_request("w2")
+    inner = one_request("w1", span_id="2" * 16, outermost=False)
+    revised = replace(second, revision=2)
+    store.write([first, inner, second], [])
+    store.write([revised], [])
+
+    written = store.written([first.trace_id, second.trace_id, trace_of("nobody")])
+    assert sorted(written, key=lambda each: (each.trace_id, each.span_id)) == [
+        first,
+        inner,
+        revised,
+    ]
+
+
+def test_a_request_written_again_as_it_was_is_one(store: Store) -> None:
+    request = one_request("again")
+    store.write([request], [])
+    store.write([request], [])
+
+    assert store.request(request.trace_id, None) == request
+    assert store.breakdown(Cohort(service="again")).requests == 1
+
+
 def test_requests_come_slowest_or_newest_first(store: Store) -> None:
     slow = one_request("slow", service="order", ledger={Stage.DECODE: 900})
     new = one_request("new", service="order", start_ns=START_NS + 60 * MINUTE_NS)
@@ -484,6 +508,15 @@ def test_spans_of_kept_traces_are_copied_once(store: Store) -> None:
 
     assert store.kept_spans(span.trace_id) == (span,)
     assert store.kept_spans(trace_of("not kept")) == ()
+
+
+def test_kept_spans_are_counted_once_each(store: Store) -> None:
+    trace_id = trace_of("counted")
+    store.insert_otlp(otlp(one_span(trace_id), one_span(trace_id, "2" * 16)))
+    store.write([], [trace_id])
+    store.write([], [trace_id])
+
+    assert store.kept_counts([trace_id, trace_of("nobody")]) == {trace_id: 2}
 
 
 def test_a_span_that_came_after_its_trace_was_kept_is_shown(store: Store) -> None:

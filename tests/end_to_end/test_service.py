@@ -242,6 +242,10 @@ def test_the_description_of_the_api_names_its_addresses(service: RunningService)
     assert {"/api/v1/services", "/api/v1/breakdown", "/api/v1/requests"} <= set(described["paths"])
 
 
+def test_a_service_says_where_it_takes_spans(service: RunningService) -> None:
+    assert service.ask("/receivers") == {"otlp_http": service.otlp}
+
+
 def test_a_port_in_use_is_one_sentence(service: RunningService, tmp_path: Path) -> None:
     address = service.url.removeprefix("http://")
     with RunningService(tmp_path / "other", "--listen", address, ready=False) as second:

@@ -74,6 +74,14 @@ class KnownStore:
         """Not asked for here."""
         raise AssertionError(trace_ids)
 
+    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """Not asked for here."""
+        raise AssertionError(trace_ids)
+
+    def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """Not asked for here."""
+        raise AssertionError(trace_ids)
+
     def unassembled(self) -> Sequence[str]:
         """Not asked for here."""
         raise AssertionError

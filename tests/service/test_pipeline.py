@@ -302,3 +302,41 @@ def test_what_was_divided_is_left_alone_by_the_next(rig: Rig, trace_id: str) -> 
     found = rig.store.request(trace_id, None)
     assert found is not None
     assert found.revision == 1
+
+
+def test_what_is_sent_again_changes_nothing(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, CHILD, Stage.RETRIEVE, 10, 40))
+    rig.after_s(1)
+    before = rig.store.request(trace_id, None)
+    rig.send(span, child(span, CHILD, Stage.RETRIEVE, 10, 40))
+    rig.after_s(5)
+
+    assert rig.store.request(trace_id, None) == before
+    assert trace_id not in rig.store.unassembled()
+    assert rig.counted("latencytrace_requests_total") == 1
+    assert rig.counted("latencytrace_service_revised_total") == 0
+
+
+def test_a_late_span_beside_the_critical_path_is_kept(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, CHILD, Stage.RETRIEVE, 0, 90))
+    rig.after_s(1)
+    rig.send(child(span, LATE_CHILD, Stage.EMBED, 10, 40))
+    rig.after_s(5)
+
+    assert {kept.span_id for kept in rig.store.kept_spans(trace_id)} == {ROOT, CHILD, LATE_CHILD}
+
+
+def test_requests_a_hundred_days_apart_are_divided_together(rig: Rig, trace_id: str) -> None:
+    day_ns = 86_400 * 1000 * MS
+    spans = [
+        replace(
+            root(uuid4().hex), service=trace_id, start_ns=day * day_ns, end_ns=day * day_ns + MS
+        )
+        for day in range(10_000, 10_101)
+    ]
+    rig.send(*spans)
+    rig.after_s(1)
+
+    assert rig.store.breakdown(Cohort(service=trace_id)).requests == len(spans)

@@ -6,7 +6,7 @@ from typing import Final, cast
 import orjson
 
 from latencytrace.model import Breakdown, Cohort, Quantiles, Stage, StageBreakdown
-from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, stage_column
+from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
 Parameters = Mapping[str, object]
@@ -22,6 +22,10 @@ ROUTES: Final = (
 REVISIONS: Final = (
     f"SELECT TraceId, SpanId, max(Revision) FROM {REQUESTS} "
     "WHERE TraceId IN {trace_ids:Array(String)} GROUP BY TraceId, SpanId"
+)
+KEPT_COUNTS: Final = (
+    f"SELECT TraceId, uniqExact(SpanId) FROM {SPANS} "
+    "WHERE TraceId IN {trace_ids:Array(String)} GROUP BY TraceId"
 )
 STARTS: Final = (  # where revised requests stand, to be voided if they moved
     "SELECT TraceId, SpanId, reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) "
@@ -176,3 +180,8 @@ def request_question(columns: str, *, outermost: bool) -> str:
         f"SELECT {columns} FROM {REQUESTS} FINAL WHERE TraceId = {{trace_id:String}} AND {which} "
         "ORDER BY Start, SpanId LIMIT 1"
     )
+
+
+def written_question(columns: str) -> str:
+    """All requests of the traces `{trace_ids:Array(String)}`."""
+    return f"SELECT {columns} FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"

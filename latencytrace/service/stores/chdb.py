@@ -24,7 +24,8 @@ class ChdbStore:
         self._engine = engine
         # Merging the view's steps would cost 7 ms of planning at each insert.
         self._inserter = engine.connect(query_plan_merge_expressions=0)
-        self._assembler = engine.connect()  # its reads wait for no reader's
+        # Its reads wait for no reader's; imported requests may lie a hundred days apart.
+        self._assembler = engine.connect(max_partitions_per_insert_block=0)
         self._readers = Readers(engine)
         self._insert_otlp = otlp_view.insert_statement(engine.otlp_schema)
 
@@ -53,6 +54,17 @@ class ChdbStore:
             (trace_id, span_id): revision
             for trace_id, span_id, revision in cast(list[tuple[str, str, int]], rows)
         }
+
+    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """See `Store.written`."""
+        question = questions.written_question(request_rows.COLUMNS)
+        lines = self._assembler.query(question, _LINES, {"trace_ids": trace_ids})
+        return list(request_rows.requests_from(lines))
+
+    def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """See `Store.kept_counts`."""
+        lines = self._assembler.query(questions.KEPT_COUNTS, _SPAN_LINES, {"trace_ids": trace_ids})
+        return dict(cast(list[tuple[str, int]], _rows(lines)))
 
     def unassembled(self) -> Sequence[str]:
         """See `Store.unassembled`."""
