@@ -56,6 +56,7 @@ def _resource_spans(span: Span) -> ResourceSpans:
         semconv.SERVICE_NAME: span.service,
         semconv.SERVICE_INSTANCE_ID: span.instance,
         semconv.SERVICE_VERSION: span.version,
+        semconv.HOST_NAME: span.host,
     }
     spans = ResourceSpans()
     spans.resource.attributes.extend(

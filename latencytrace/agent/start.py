@@ -4,6 +4,7 @@ import atexit
 import importlib.metadata
 import os
 import re
+import socket
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.tracer import RecordingProvider
 from latencytrace.agent.user_stage import UserStage
 from latencytrace.errors import SettingsError
+from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.plugins import HOOKS, plugins
 from latencytrace.settings import AgentSettings, agent_settings
@@ -295,6 +297,7 @@ def _resource(settings: AgentSettings) -> Mapping[str, object]:
     elif not named or named.startswith("unknown_service"):
         detected[SERVICE_NAME] = program_name(sys.argv)
     detected.setdefault(SERVICE_INSTANCE_ID, str(uuid4()))
+    detected.setdefault(semconv.HOST_NAME, socket.gethostname())
     detected["process.pid"] = os.getpid()
     detected["telemetry.distro.name"] = SCOPE
     detected["telemetry.distro.version"] = importlib.metadata.version("latencytrace")

@@ -4,6 +4,7 @@ They are the CLIENT side of each request, so that the service can divide it end 
 """
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -68,6 +69,7 @@ class SpanSender:
         self._resource = {
             semconv.SERVICE_NAME: SERVICE,
             semconv.SERVICE_INSTANCE_ID: str(uuid4()),
+            semconv.HOST_NAME: socket.gethostname(),
         }
 
     def add(self, outcome: Outcome) -> None:

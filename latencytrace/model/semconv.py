@@ -9,6 +9,8 @@ SERVICE_NAME = "service.name"
 SERVICE_VERSION = "service.version"
 SERVICE_INSTANCE_ID = "service.instance.id"
 HOST_NAME = "host.name"
+HOST_ID = "host.id"
+K8S_NODE_NAME = "k8s.node.name"
 
 # HTTP
 HTTP_REQUEST_METHOD = "http.request.method"

@@ -138,6 +138,7 @@ spans = st.builds(
     kind=st.sampled_from(SpanKind),
     service=texts.filter(bool),
     instance=st.none() | texts.filter(bool),
+    host=st.none() | texts.filter(bool),
     version=st.none() | texts.filter(bool),
     scope=texts,
     start_ns=nanoseconds,
@@ -261,6 +262,29 @@ def test_a_poisoned_block_is_named_and_leaves_nothing(store: Store) -> None:
         store.insert_otlp(otlp(span) + b"\x0a\xff\xff")
 
     assert store.arrived([span.trace_id]) == {}
+
+
+@pytest.mark.parametrize(
+    ("resource", "host"),
+    [
+        ({"k8s.node.name": "node-1", "host.id": "i-7", "host.name": "pod-9"}, "node-1"),
+        ({"host.id": "i-7", "host.name": "pod-9"}, "i-7"),
+        ({"host.name": "pod-9"}, "pod-9"),
+        ({}, None),
+    ],
+    ids=["node", "id", "name", "unknown"],
+)
+def test_the_host_is_that_of_the_clock(
+    store: Store, resource: dict[str, str], host: str | None
+) -> None:
+    trace_id = trace_of(f"host {host}")
+    request = message([one_span(trace_id)])
+    request.resource_spans[0].resource.attributes.extend(key_values(resource))
+    store.insert_otlp(request.SerializeToString())
+
+    ((arrived,),) = store.arrived([trace_id]).values()
+
+    assert arrived.host == host
 
 
 def test_unknown_traces_have_not_arrived(store: Store) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from latencytrace.model import SpanKind, StatusCode, semconv
 from latencytrace.service.sql import content
-from latencytrace.service.sql.tables import ARRIVALS, DATABASE, SPAN_COLUMNS
+from latencytrace.service.sql.tables import ARRIVALS, DATABASE, SPAN_COLUMNS, host_of
 
 RAW = f"{DATABASE}.otlp"
 VIEW = f"{DATABASE}.otlp_into_arrivals"
@@ -277,6 +277,7 @@ _COLUMNS = {
     "Events.AttributeTypes": "arraySlice(types_of_lists, 1, length(`span.events`.name))",
     "Links.AttributeTypes": "arraySlice(types_of_lists, length(`span.events`.name) + 1)",
     "ServiceInstance": f"resource['{semconv.SERVICE_INSTANCE_ID}']",
+    "Host": host_of("resource"),
     "ServiceVersion": f"resource['{semconv.SERVICE_VERSION}']",
     "ContentRemoved": (
         f"countEqual(fates, {content.REMOVED}) "

@@ -24,7 +24,7 @@ _U64 = (1 << 64) - 1
 
 _COLUMNS = (
     "TraceId, SpanId, ParentSpanId, SpanName, SpanKind, ServiceName, ServiceInstance, "
-    "ServiceVersion, ScopeName, toUnixTimestamp64Nano(Timestamp), Duration, StatusCode, "
+    "Host, ServiceVersion, ScopeName, toUnixTimestamp64Nano(Timestamp), Duration, StatusCode, "
     "mapKeys(SpanAttributes), mapValues(SpanAttributes), SpanAttributeTypes, "
     "arrayMap(time -> toUnixTimestamp64Nano(time), Events.Timestamp), Events.Name, "
     "arrayMap(map -> (mapKeys(map), mapValues(map)), Events.Attributes), Events.AttributeTypes, "
@@ -45,7 +45,7 @@ KEEP = (  # copies what arrived of the traces `{trace_ids:Array(String)}`
 _Texts = list[str]
 _Maps = list[tuple[_Texts, _Texts]]
 _Row = tuple[
-    str, str, str, str, str, str, str, str, str, int, int, str, _Texts, _Texts, str,
+    str, str, str, str, str, str, str, str, str, str, int, int, str, _Texts, _Texts, str,
     list[int], _Texts, _Maps, _Texts, _Texts, _Texts, _Maps, _Texts, int,
 ]  # fmt: skip
 
@@ -63,8 +63,8 @@ def spans_from(lines: bytes) -> Iterator[Span]:
 
 def _span(row: _Row) -> Span:
     (
-        trace_id, span_id, parent_id, name, kind, service, instance, version, scope,
-        signed_start_ns, duration_ns, status, keys, values, types,
+        trace_id, span_id, parent_id, name, kind, service, instance, host, version,
+        scope, signed_start_ns, duration_ns, status, keys, values, types,
         event_times, event_names, event_maps, event_types,
         link_traces, link_spans, link_maps, link_types, removed,
     ) = row  # fmt: skip
@@ -77,6 +77,7 @@ def _span(row: _Row) -> Span:
         kind=_KINDS.get(kind, SpanKind.UNSPECIFIED),
         service=service,
         instance=instance or None,
+        host=host or None,
         version=version or None,
         scope=scope,
         start_ns=start_ns,

@@ -41,6 +41,13 @@ def stage_column(stage: Stage) -> str:
     return "".join(word.capitalize() for word in stage.split("_")) + "Ns"
 
 
+def host_of(resource: str) -> str:
+    """Whose clock a resource's spans were told by: a node's, which its containers share."""
+    names = (semconv.K8S_NODE_NAME, semconv.HOST_ID, semconv.HOST_NAME)
+    first = ", ".join(f"nullIf({resource}['{name}'], '')" for name in names)
+    return f"ifNull(coalesce({first}), '')"
+
+
 COLLECTOR_COLUMNS = {
     "Timestamp": "DateTime64(9) CODEC(Delta, {codec})",
     "TraceId": "String CODEC({codec})",
@@ -77,6 +84,7 @@ OWN_SPAN_COLUMNS = {
     "ServiceVersion": (
         f"{_WORD} DEFAULT ResourceAttributes['{semconv.SERVICE_VERSION}'] CODEC({{codec}})"
     ),
+    "Host": f"{_WORD} DEFAULT {host_of('ResourceAttributes')} CODEC({{codec}})",
     # How many attributes were left out as content (see `content`).
     "ContentRemoved": "UInt32 DEFAULT 0 CODEC({codec})",
 }
