@@ -49,7 +49,7 @@ def _collection(module: str, kind: str) -> tuple[Patch, ...]:
 class ChromadbHook(Hook):
     """Times a collection's methods, and within them the embedding of texts, whoever does it."""
 
-    requires = ("chromadb >= 0.5", "chromadb-client >= 0.5")
+    requires = ("chromadb >= 0.6", "chromadb-client >= 0.6")
     patches = (
         *(patch for client in _CLIENTS for patch in _collection(*client)),
         Patch(

@@ -56,7 +56,7 @@ class FaissHook(Hook):
     """
 
     requires = (
-        "faiss-cpu >= 1.7.3",
+        "faiss-cpu >= 1.7.4",
         "faiss-gpu >= 1.7.2",
         "faiss-gpu-cu12 >= 1.8",
         "faiss >= 1.7",
