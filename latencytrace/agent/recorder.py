@@ -111,6 +111,11 @@ class Recorder:
         return bool(context.get(_SUPPRESSED) or context.get(_SUPPRESS_INSTRUMENTATION_KEY))
 
     @staticmethod
+    def suppressing() -> Context:
+        """The current context, with nothing to be recorded in it."""
+        return set_value(_SUPPRESSED, value=True)
+
+    @staticmethod
     def stream() -> IntervalRecorder | None:
         """Where interleaved work is noted, inside a stream; None outside."""
         intervals = context_value(_INTERVALS)

@@ -265,8 +265,8 @@ class TransformersHook(Hook):
             time_token,
         ),
         Patch(_TOKENIZER, "PreTrainedTokenizerBase.apply_chat_template", Stage.PREPROCESS),
-        Patch(_TOKENIZER, "PreTrainedTokenizerBase.__call__", Stage.TOKENIZE),
-        Patch(_TOKENIZER, "PreTrainedTokenizerBase.encode", Stage.TOKENIZE),
+        Patch(_TOKENIZER, "PreTrainedTokenizerBase.__call__", Stage.TOKENIZE, interleaved=True),
+        Patch(_TOKENIZER, "PreTrainedTokenizerBase.encode", Stage.TOKENIZE, interleaved=True),
         Patch(_TOKENIZER, "PreTrainedTokenizerBase.decode", Stage.DETOKENIZE, interleaved=True),
         Patch(
             _TOKENIZER, "PreTrainedTokenizerBase.batch_decode", Stage.DETOKENIZE, interleaved=True
