@@ -99,6 +99,7 @@ class RequestDocument(TypedDict):
     segments: list[SegmentDocument]
     spans: NotRequired[list[SpanDocument]]
     spans_kept: NotRequired[bool]
+    network: NotRequired[dict[str, int]]
     busy: NotRequired[dict[str, int]]
     exclusive: NotRequired[dict[str, int]]
     repairs: list[RepairDocument]

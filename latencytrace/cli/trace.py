@@ -1,5 +1,6 @@
 """`latencytrace trace`: one request as a waterfall, and its ledger."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -128,7 +129,15 @@ def ledger(request: RequestDocument) -> list[RenderableType]:
             "Please report it.",
             "bold red",
         )
-    return [drawn, verdict]
+    return [drawn, *_network(request.get("network", {})), verdict]
+
+
+def _network(phases: Mapping[str, int]) -> list[Text]:
+    """What the network's time went to; nothing, where no client told."""
+    if not phases.keys() - {"other"}:
+        return []
+    told = ", ".join(f"{phase} {duration(length)}" for phase, length in phases.items())
+    return [Text(f"of the network: {told}", "dim")]
 
 
 def _heading(request: RequestDocument) -> list[RenderableType]:

@@ -10,7 +10,7 @@ A group per stage; in it, comma-separated intervals in order of time, each
 before it in its group, and the first one's from the start of the span.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from latencytrace.model.stage import Stage
@@ -61,16 +61,29 @@ def unpack_intervals(packed: str, span_start_ns: int) -> tuple[Interval, ...]:
     Raises:
         ValueError: The text is not of the format above, or names an unknown stage.
     """
-    intervals = []
+    intervals = [
+        Interval(stage=Stage(name), start_ns=start_ns, end_ns=end_ns)
+        for name, start_ns, end_ns in unpack_named(packed, span_start_ns)
+    ]
+    return tuple(sorted(intervals, key=lambda interval: (interval.start_ns, interval.end_ns)))
+
+
+def unpack_named(packed: str, span_start_ns: int) -> Iterator[tuple[str, int, int]]:
+    """The same format, whatever its groups are called.
+
+    Returns:
+        Name, start and end of each interval, group by group.
+
+    Raises:
+        ValueError: The text is not of the format.
+    """
     for group in filter(None, packed.split(";")):
-        stage_name, _, parts = group.partition(":")
-        stage = Stage(stage_name)
+        name, _, parts = group.partition(":")
         position_ns = span_start_ns
         for part in parts.split(","):
             gap, separator, length = part.partition("+")
             if not (part.isascii() and separator and gap.isdigit() and length.isdigit()):
-                raise ValueError(f"interval {part!r} of {stage} is not of the form gap+length")
+                raise ValueError(f"interval {part!r} of {name} is not of the form gap+length")
             start_ns = position_ns + int(gap)
             position_ns = start_ns + int(length)
-            intervals.append(Interval(stage=stage, start_ns=start_ns, end_ns=position_ns))
-    return tuple(sorted(intervals, key=lambda interval: (interval.start_ns, interval.end_ns)))
+            yield name, start_ns, position_ns

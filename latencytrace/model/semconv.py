@@ -80,5 +80,6 @@ INTERVALS = "latencytrace.intervals"  # see `model.interval`
 INDEX_TYPE = "latencytrace.index.type"  # such as `IndexIVFFlat`
 INDEX_SIZE = "latencytrace.index.size"  # vectors that a search could find
 BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
+NETWORK_PHASES = "latencytrace.network.phases"  # of an exchange; packed as intervals are
 QUEUED_NS = "latencytrace.queued_ns"  # from the front proxy's taking a request to its span
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call

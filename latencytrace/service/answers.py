@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.network_phases import network_phases
 from latencytrace.analysis.stage_times import stage_times
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import (
@@ -151,6 +152,7 @@ def request(
         else []
     )
     document["spans_kept"] = tree is not None
+    document["network"] = network_phases(tree, found.segments) if tree else {}
     times = stage_times(tree) if tree else {}
     document["busy"] = {stage.value: of_stage.busy_ns for stage, of_stage in times.items()}
     document["exclusive"] = {

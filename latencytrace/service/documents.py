@@ -129,6 +129,7 @@ class RequestDocument(_RequestFields):
 
     spans: list[SpanDocument]
     spans_kept: bool
+    network: dict[str, int]
     busy: dict[Stage, int]
     exclusive: dict[Stage, int]
 

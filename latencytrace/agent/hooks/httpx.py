@@ -8,8 +8,10 @@ from typing import Any
 from opentelemetry import propagate
 from opentelemetry.trace import SpanKind
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.network_phases import NetworkPhases
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -23,9 +25,17 @@ class _Exchange:
         self._timing: Timing = recorder.start(
             request.method, Stage.NETWORK, _request_attributes(request), kind=SpanKind.CLIENT
         )
+        self._request = request
+        self._extensions: dict[str, Any] = request.extensions
+        self._phases = NetworkPhases(self._extensions.get("trace"))
         carrier: dict[str, str] = {}
         propagate.inject(carrier, self._timing.context())
         request.headers.update(carrier)
+
+    def listen(self, *, asynchronous: bool) -> None:
+        """Hear from the transport what it does when."""
+        heard = self._phases.alisten if asynchronous else self._phases.listen
+        self._request.extensions = {**self._extensions, "trace": heard}
 
     def activate(self) -> None:
         self._timing.activate()
@@ -52,6 +62,12 @@ class _Exchange:
 
     def end(self) -> None:
         with guarded("ending a request", self._recorder.on_fault):
+            if not self._timing.span.is_recording():
+                return
+            self._request.extensions = self._extensions
+            phases = self._phases.packed(self._timing.started_ns, monotonic_ns())
+            if phases:
+                self._timing.note({semconv.NETWORK_PHASES: phases})
             self._timing.end()
 
 
@@ -116,10 +132,12 @@ def _timed_kind(kind: type) -> type[_TimedStream]:
     return type("TimedStream", (_TimedStream, *bases), {})
 
 
-def _begun(recorder: Recorder, request: Any) -> _Exchange | None:  # noqa: ANN401
+def _begun(recorder: Recorder, request: Any, *, asynchronous: bool) -> _Exchange | None:  # noqa: ANN401
     with guarded("starting a request", recorder.on_fault):
         if not recorder.suppressed():
-            return _Exchange(recorder, request)
+            exchange = _Exchange(recorder, request)
+            exchange.listen(asynchronous=asynchronous)
+            return exchange
     return None
 
 
@@ -127,7 +145,7 @@ def time_sync(recorder: Recorder, original: Timed) -> Timed:
     """Time one exchange of a `Client`, retries and redirects each by itself."""
 
     def _send_single_request(self: Any, request: Any) -> Any:  # noqa: ANN401
-        exchange = _begun(recorder, request)
+        exchange = _begun(recorder, request, asynchronous=False)
         if exchange is None:
             return original(self, request)
         exchange.activate()
@@ -148,7 +166,7 @@ def time_async(recorder: Recorder, original: Timed) -> Timed:
     """Time one exchange of an `AsyncClient`."""
 
     async def _send_single_request(self: Any, request: Any) -> Any:  # noqa: ANN401
-        exchange = _begun(recorder, request)
+        exchange = _begun(recorder, request, asynchronous=True)
         if exchange is None:
             return await original(self, request)
         exchange.activate()

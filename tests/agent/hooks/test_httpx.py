@@ -4,6 +4,7 @@ import asyncio
 import gc
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import pairwise
 
 import fastapi
 import httpx
@@ -13,6 +14,7 @@ from opentelemetry.trace import INVALID_SPAN, SpanKind, get_current_span
 
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
+from latencytrace.model.interval import unpack_named
 from tests.agent.hooked import Spans, attribute_text, hooked
 from tests.agent.hooks.serving import serving
 from tests.agent.receiving import TracedProgram
@@ -88,7 +90,9 @@ def test_an_exchange_is_one_client_span_of_the_network(
     fetch(f"{url}/?prompt=secret")
 
     assert (spans.only.name, spans.only.kind) == ("GET", SpanKind.CLIENT)
-    assert dict(spans.only.attributes) == {
+    noted = dict(spans.only.attributes)
+    noted.pop(semconv.NETWORK_PHASES)
+    assert noted == {
         semconv.STAGE: Stage.NETWORK,
         semconv.HTTP_REQUEST_METHOD: "GET",
         semconv.HTTP_RESPONSE_STATUS_CODE: 200,
@@ -98,6 +102,46 @@ def test_an_exchange_is_one_client_span_of_the_network(
         semconv.URL_PATH: "/",
     }
     assert "secret" not in attribute_text(spans)
+
+
+@both
+def test_what_the_exchange_did_when_is_told(spans: Spans, url: str, fetch: Fetch) -> None:
+    fetch(f"{url}/parts")
+
+    told = list(unpack_named(str(spans.only.attributes[semconv.NETWORK_PHASES]), 0))
+    assert [phase for phase, _, _ in told] == ["connect", "send", "wait", "receive"]
+    assert all(before[2] <= after[1] for before, after in pairwise(told))
+    _, began_ns, ended_ns = told[-1]
+    assert ended_ns - began_ns > (PARTS - 1) * PAUSE_S * 1e9
+
+
+@pytest.mark.usefixtures("spans")
+def test_a_listener_of_the_programs_own_hears_what_it_heard_before(url: str) -> None:
+    heard: list[str] = []
+    extensions = {"trace": lambda event, _: heard.append(event)}
+    with httpx.Client(trust_env=False) as client:
+        request = client.build_request("GET", url, extensions=extensions)
+        client.send(request)
+
+    assert "http11.send_request_headers.started" in heard
+    assert request.extensions["trace"] is extensions["trace"]
+
+
+@pytest.mark.usefixtures("spans")
+def test_an_asynchronous_listener_of_the_programs_own_is_awaited(url: str) -> None:
+    heard: list[str] = []
+
+    async def listen(event: str, _: object) -> None:
+        await asyncio.sleep(0)
+        heard.append(event)
+
+    async def main() -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            await client.get(url, extensions={"trace": listen})
+
+    asyncio.run(main())
+
+    assert "http11.receive_response_headers.complete" in heard
 
 
 @both

@@ -1,0 +1,49 @@
+"""What the network's share of a request went to: connecting, sending, waiting and the like."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from latencytrace.model import Segment, Span, Stage, Trace, semconv
+from latencytrace.model.interval import unpack_named
+
+PHASES = ("connect", "tls", "send", "wait", "receive")
+OTHER = "other"  # no phase that its client told: waiting for a connection, most often
+
+
+def network_phases(trace: Trace, segments: Iterable[Segment]) -> dict[str, int]:
+    """Divide the critical path's network time by what the calling client told.
+
+    Args:
+        trace: Of the request.
+        segments: Its critical path.
+
+    Returns:
+        Nanoseconds by phase, `PHASES` in order, then `OTHER`; they add up to the ledger's
+        network time. `wait` is that for the first byte of the answer, less the time that
+        the server's own span explains: the way there and back, and what comes before it.
+    """
+    spent: dict[str, int] = defaultdict(int)
+    for segment in segments:
+        if segment.stage is not Stage.NETWORK:
+            continue
+        left_ns = segment.end_ns - segment.start_ns
+        for phase, start_ns, end_ns in _phases(trace.unclipped.get(segment.span_id)):
+            within_ns = min(end_ns, trace.root.start_ns + segment.end_ns) - max(
+                start_ns, trace.root.start_ns + segment.start_ns
+            )
+            if 0 < within_ns <= left_ns:
+                spent[phase] += within_ns
+                left_ns -= within_ns
+        spent[OTHER] += left_ns
+    return {phase: spent[phase] for phase in (*PHASES, OTHER) if spent[phase]}
+
+
+def _phases(span: Span | None) -> Iterator[tuple[str, int, int]]:
+    packed = span.attributes.get(semconv.NETWORK_PHASES) if span else None
+    if span is None or not isinstance(packed, str):
+        return
+    try:
+        told = list(unpack_named(packed, span.start_ns))
+    except ValueError:  # whatever a sender calls phases
+        return
+    yield from ((phase, start, end) for phase, start, end in told if phase in PHASES)
