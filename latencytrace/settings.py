@@ -10,6 +10,7 @@ from latencytrace.errors import SettingsError
 
 DEFAULT_OTLP_ENDPOINT = "http://127.0.0.1:4318"
 DEFAULT_URL = "http://127.0.0.1:8321"
+OFF = "off"  # in the place of an address to listen on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class ServiceSettings:
     folder: Path
     listen: Address
     otlp_http: Address
+    otlp_grpc: Address | None  # None: nobody listens
     store: str  # a plugin's name
     keep_spans_ratio: float
     token: str | None
@@ -104,6 +106,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
     folder: Path | None = None,
     listen: str | None = None,
     otlp_http: str | None = None,
+    otlp_grpc: str | None = None,
     store: str | None = None,
     keep_spans_ratio: float | None = None,
     environ: Mapping[str, str] = os.environ,
@@ -117,12 +120,14 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         keep_spans_ratio = _number(environ, "LATENCYTRACE_KEEP_SPANS", 1.0)
     if not 0 <= keep_spans_ratio <= 1:
         raise SettingsError(f"--keep-spans is a ratio between 0 and 1, not {keep_spans_ratio}")
+    grpc = otlp_grpc or environ.get("LATENCYTRACE_OTLP_GRPC") or "127.0.0.1:4317"
     return ServiceSettings(
         folder=folder or data_folder(environ),
         listen=Address.parse(listen or environ.get("LATENCYTRACE_LISTEN") or "127.0.0.1:8321"),
         otlp_http=Address.parse(
             otlp_http or environ.get("LATENCYTRACE_OTLP_HTTP") or "127.0.0.1:4318"
         ),
+        otlp_grpc=None if grpc == OFF else Address.parse(grpc),
         store=store or environ.get("LATENCYTRACE_STORE") or "chdb",
         keep_spans_ratio=keep_spans_ratio,
         token=environ.get("LATENCYTRACE_TOKEN") or None,

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from latencytrace.cli.parent_death import ending_with_parent
 from latencytrace.errors import ServiceUnreachableError
+from latencytrace.settings import OFF
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
@@ -85,7 +86,7 @@ def free_port(preferred: int | None = None) -> int:
 
 def service_is_installed() -> bool:
     """Whether the `service` extra is there."""
-    return all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "chdb"))
+    return all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "grpc", "chdb"))
 
 
 class BackgroundProgram:
@@ -189,7 +190,7 @@ def service_program(
 ) -> BackgroundProgram:
     """A `latencytrace serve` that listens at these base addresses."""
     command = [sys.executable, "-m", "latencytrace", "serve"]
-    command += ["--listen", _address(url), "--otlp-http", _address(endpoint)]
+    command += ["--listen", _address(url), "--otlp-http", _address(endpoint), "--otlp-grpc", OFF]
     if folder is not None:
         command += ["--data", os.fspath(folder)]
     return BackgroundProgram("latencytrace serve", command, log)

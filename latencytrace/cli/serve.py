@@ -27,6 +27,14 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
             show_default=False,
         ),
     ] = None,
+    otlp_grpc: Annotated[
+        str | None,
+        typer.Option(
+            "--otlp-grpc",
+            help="Address of the receiver over gRPC, or off [127.0.0.1:4317].",
+            show_default=False,
+        ),
+    ] = None,
     store: Annotated[
         str | None, typer.Option(help="Storage engine; chdb by default.", show_default=False)
     ] = None,
@@ -44,8 +52,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
 ) -> None:
     """Receive spans over OTLP, divide every request into stages, answer questions.
 
-    Every flag has an environment variable: LATENCYTRACE_DATA, _LISTEN, _OTLP_HTTP, _STORE,
-    _KEEP_SPANS. Stop it with Ctrl-C; nothing that was acknowledged is lost.
+    Every flag has an environment variable: LATENCYTRACE_DATA, _LISTEN, _OTLP_HTTP,
+    _OTLP_GRPC, _STORE, _KEEP_SPANS. Stop it with Ctrl-C; nothing that was acknowledged is lost.
 
     Example: latencytrace serve --data ./traces
     """
@@ -58,14 +66,17 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         folder=data,
         listen=listen,
         otlp_http=otlp_http,
+        otlp_grpc=otlp_grpc,
         store=store,
         keep_spans_ratio=keep_spans,
     )
 
     name = own_command()
 
-    def ready(api: Address, otlp: Address) -> None:
+    def ready(api: Address, otlp: Address, grpc: Address | None) -> None:
         print(f"latencytrace takes spans at http://{otlp} and answers at http://{api}")
+        if grpc is not None:
+            print(f"it takes them over gRPC too, at {grpc}")
         print(f"its data are in {settings.folder}")
         print(f"next: {name} run -- COMMAND, then {name} breakdown", flush=True)
 

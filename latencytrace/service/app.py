@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from importlib.metadata import version
 from socket import socket
 
@@ -12,6 +12,8 @@ from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.clock import now_ns
 from latencytrace.service.edge import Edge, is_loopback
+from latencytrace.service.grpc_receiver import GrpcReceiver
+from latencytrace.service.intake import Intake
 from latencytrace.service.listeners import Listener, Servers, listening
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.problems import answer_with_problems
@@ -29,13 +31,17 @@ _NO_TRACE = "0" * 32
 
 
 def serve(
-    settings: ServiceSettings, ready: Callable[[Address, Address], None], *, insecure: bool
+    settings: ServiceSettings,
+    ready: Callable[[Address, Address, Address | None], None],
+    *,
+    insecure: bool,
 ) -> None:
     """Run the service until it is told to stop by SIGINT or SIGTERM.
 
     Args:
         settings: What it is told.
-        ready: Called with the addresses of the API and of the OTLP receiver.
+        ready: Called with the addresses of the API, of the receiver over HTTP and of the one
+            over gRPC, if it is on.
         insecure: Listen off loopback without asking for a token.
 
     Raises:
@@ -43,25 +49,31 @@ def serve(
         StoreInUseError: Another process owns the data folder.
     """
     _refuse_open_doors(settings, insecure=insecure)
-    with (
-        listening(settings.listen.host, settings.listen.port, "--listen") as api_socket,
-        listening(settings.otlp_http.host, settings.otlp_http.port, "--otlp-http") as otlp_socket,
-        closing(open_store(settings)) as store,
-    ):
+    with ExitStack() as opened:
+        api_socket = opened.enter_context(_listening(settings.listen, "--listen"))
+        otlp_socket = opened.enter_context(_listening(settings.otlp_http, "--otlp-http"))
+        grpc_socket = None
+        if settings.otlp_grpc is not None:
+            grpc_socket = opened.enter_context(_listening(settings.otlp_grpc, "--otlp-grpc"))
+        grpc_address = _address(grpc_socket) if grpc_socket is not None else None
+        store = opened.enter_context(closing(open_store(settings)))
         telemetry = Telemetry()
         pipeline = Pipeline(store, telemetry, time.monotonic_ns, settings.keep_spans_ratio)
-        servers = Servers()
-        answering = api(store, pipeline, telemetry, servers, _address(otlp_socket))
-        receiving = receiver(pipeline.submit, telemetry)
         token = None if insecure else settings.token
+        intake = Intake(pipeline.submit, telemetry)
+        servers = Servers()
+        if grpc_socket is not None:
+            servers = Servers(GrpcReceiver(intake, grpc_socket, token))
+        answering = api(store, pipeline, telemetry, servers, _address(otlp_socket))
         with _running(pipeline):
-            ready(_address(api_socket), _address(otlp_socket))
+            ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
                 Listener(
                     application=Edge(answering, settings.listen.host, token), socket=api_socket
                 ),
                 Listener(
-                    application=Edge(receiving, settings.otlp_http.host, token), socket=otlp_socket
+                    application=Edge(receiver(intake), settings.otlp_http.host, token),
+                    socket=otlp_socket,
                 ),
             )
 
@@ -81,7 +93,7 @@ def api(
 
     def unready() -> str | None:
         if not servers.are_started:
-            return "the receiver of spans has not started yet"
+            return "the receivers of spans have not started yet"
         if not pipeline.is_running:
             return "spans are not being divided: see the log, and start the service again"
         try:
@@ -135,14 +147,18 @@ def _running(pipeline: Pipeline) -> Iterator[None]:
         pipeline.close()
 
 
+def _listening(address: Address, flag: str) -> AbstractContextManager[socket]:
+    return listening(address.host, address.port, flag)
+
+
 def _address(listened: socket) -> Address:
     host, port = listened.getsockname()[:2]
     return Address(host=host, port=port)
 
 
 def _refuse_open_doors(settings: ServiceSettings, *, insecure: bool) -> None:
-    for address in (settings.listen, settings.otlp_http):
-        if not (insecure or settings.token or is_loopback(address.host)):
+    for address in (settings.listen, settings.otlp_http, settings.otlp_grpc):
+        if address is not None and not (insecure or settings.token or is_loopback(address.host)):
             raise SettingsError(
                 f"{address} can be reached from other machines: set LATENCYTRACE_TOKEN, which "
                 "senders and readers must then show, or accept anybody with --insecure"

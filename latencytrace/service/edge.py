@@ -19,7 +19,7 @@ _ASK_LOOPBACK = (
     "the Host header names another machine, and this service listens on loopback only: ask for "
     "127.0.0.1 or localhost, or let it listen on an address that others can reach"
 )
-_SHOW_TOKEN = "send `Authorization: Bearer TOKEN` with the service's LATENCYTRACE_TOKEN"  # noqa: S105 - no token
+SHOW_TOKEN = "send `Authorization: Bearer TOKEN` with the service's LATENCYTRACE_TOKEN"  # noqa: S105 - no token
 
 
 def is_loopback(host: str) -> bool:
@@ -47,23 +47,25 @@ class Edge:
     def __init__(self, application: Application, host: str, token: str | None) -> None:
         self._application = application
         self._check_host = is_loopback(host)
-        self._token = None if token is None or self._check_host else token.encode()
+        self._token = None if self._check_host else token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI request."""
         headers = {name.lower(): value for name, value in scope["headers"]}
         if self._check_host and not _names_loopback(headers.get(b"host", b"")):
             await _refuse(send, HTTPStatus.MISDIRECTED_REQUEST, _ASK_LOOPBACK)
-        elif not (scope["path"] in _OPEN_PATHS or self._shows_token(headers)):
-            await _refuse(send, HTTPStatus.UNAUTHORIZED, _SHOW_TOKEN)
+        elif not (scope["path"] in _OPEN_PATHS or shows_token(headers, self._token)):
+            await _refuse(send, HTTPStatus.UNAUTHORIZED, SHOW_TOKEN)
         else:
             await self._application(scope, receive, send)
 
-    def _shows_token(self, headers: Mapping[bytes, bytes]) -> bool:
-        if self._token is None:
-            return True
-        shown = headers.get(b"authorization", b"")
-        return hmac.compare_digest(shown, b"Bearer " + self._token)
+
+def shows_token(headers: Mapping[bytes, bytes], token: str | None) -> bool:
+    """Whether somebody may pass; None: anybody."""
+    if token is None:
+        return True
+    shown = headers.get(b"authorization", b"")
+    return hmac.compare_digest(shown, b"Bearer " + token.encode())
 
 
 def _names_loopback(header: bytes) -> bool:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import uvicorn
 
@@ -45,16 +46,47 @@ class Listener:
     socket: socket.socket
 
 
-class Servers:
-    """HTTP servers that start together, and end together at a signal."""
+class Companion(Protocol):
+    """A server that is none of HTTP, in the same event loop."""
 
-    def __init__(self) -> None:
+    @property
+    def is_started(self) -> bool:
+        """Whether it answers."""
+        ...
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        ...
+
+    async def stop(self, grace_s: float) -> None:
+        """Answer what is under way within this time; may be called again with less."""
+        ...
+
+    async def stopped(self) -> None:
+        """Return once it has ended."""
+        ...
+
+
+class Servers:
+    """Servers that start together, and end together at a signal.
+
+    Args:
+        companions: Those that are none of HTTP.
+    """
+
+    def __init__(self, *companions: Companion) -> None:
         self._servers: tuple[uvicorn.Server, ...] = ()
+        self._companions = companions
+        self._stopping: list[asyncio.Future[None]] = []  # a task that nobody holds may vanish
 
     @property
     def are_started(self) -> bool:
         """Whether each of them answers."""
-        return bool(self._servers) and all(server.started for server in self._servers)
+        return (
+            bool(self._servers)
+            and all(server.started for server in self._servers)
+            and all(companion.is_started for companion in self._companions)
+        )
 
     def run(self, *listeners: Listener) -> None:
         """Serve until SIGINT or SIGTERM, then answer what is under way, and return.
@@ -80,6 +112,8 @@ class Servers:
             runner.run(self._serve([listener.socket for listener in listeners]))
 
     async def _serve(self, sockets: list[socket.socket]) -> None:
+        for companion in self._companions:
+            await companion.start()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
@@ -88,10 +122,14 @@ class Servers:
             *(
                 server._serve([listened])  # noqa: SLF001 - see above
                 for server, listened in zip(self._servers, sockets, strict=True)
-            )
+            ),
+            *(companion.stopped() for companion in self._companions),
         )
 
     def _stop(self) -> None:
+        again = any(server.should_exit for server in self._servers)
         for server in self._servers:
-            server.force_exit = server.should_exit
+            server.force_exit = again
             server.should_exit = True
+        for companion in self._companions:
+            self._stopping.append(asyncio.ensure_future(companion.stop(0 if again else GRACE_S)))

@@ -1,9 +1,5 @@
 """OTLP over HTTP: `POST /v1/traces`, answered once what was sent is safe."""
 
-import asyncio
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Final
 
@@ -15,15 +11,10 @@ from starlette.routing import Route
 
 from latencytrace.errors import OtlpError, OverloadedError, StoreError
 from latencytrace.service import otlp
-from latencytrace.service.otlp import CheckedRequest, OtlpAnswer
-from latencytrace.service.telemetry import Telemetry
+from latencytrace.service.intake import RETRY_AFTER_S, Intake, Share
+from latencytrace.service.otlp import OtlpAnswer
 
 MAX_BODY_BYTES: Final = otlp.MAX_BYTES  # on the wire
-MAX_BYTES_READ: Final = 4 * MAX_BODY_BYTES  # of all bodies that are being read and checked
-LONG_BODY_BYTES: Final = 256 * 1024  # checked beside the event loop, which it would hold up
-RETRY_AFTER: Final = "1"  # seconds
-
-Submit = Callable[[CheckedRequest], Future[None]]
 
 _TOO_LARGE = f"the body has more than {MAX_BODY_BYTES} bytes: send smaller batches"
 _CODES = {  # of google.rpc.Status
@@ -32,22 +23,17 @@ _CODES = {  # of google.rpc.Status
 }
 
 
-def receiver(submit: Submit, telemetry: Telemetry) -> Starlette:
+def receiver(intake: Intake) -> Starlette:
     """The application that takes spans.
 
     Answers 200 once they are kept, 400 to what is not OTLP, 413 to what is too large, 429
     with `Retry-After` while too much waits, 503 likewise while the store fails.
-
-    Args:
-        submit: Keeps the spans of a checked request.
-        telemetry: Counts what is not kept.
     """
-    budget = _Budget(MAX_BYTES_READ)
 
     async def traces(request: Request) -> Response:
         content_type = request.headers.get("content-type")
         try:
-            answer = await _kept(request, budget, submit, telemetry)
+            answer = await _kept(request, intake)
         except (OtlpError, ClientDisconnect) as error:
             return refused(HTTPStatus.BAD_REQUEST, str(error), content_type)
         except OverloadedError as error:
@@ -62,10 +48,10 @@ def receiver(submit: Submit, telemetry: Telemetry) -> Starlette:
         return refused(error.status_code, _advice(request, error), content_type)
 
     def refused(status: int, message: str, content_type: str | None) -> Response:
-        telemetry.posts_refused.labels(str(int(status))).inc()
+        intake.refused(HTTPStatus(status))
         code = _CODES.get(HTTPStatus(status), otlp.INVALID_ARGUMENT)
         answer = otlp.refusal(message, code, content_type)
-        retry = {"retry-after": RETRY_AFTER} if status in _CODES else None
+        retry = {"retry-after": str(RETRY_AFTER_S)} if status in _CODES else None
         return Response(answer.body, status, retry, answer.content_type)
 
     return Starlette(
@@ -74,25 +60,18 @@ def receiver(submit: Submit, telemetry: Telemetry) -> Starlette:
     )
 
 
-async def _kept(
-    request: Request, budget: "_Budget", submit: Submit, telemetry: Telemetry
-) -> OtlpAnswer:
+async def _kept(request: Request, intake: Intake) -> OtlpAnswer:
     """Read a request, check it, and wait until its spans are kept."""
     headers = request.headers
     content_type = headers.get("content-type")
-    with budget.share() as share:
+    with intake.share() as share:
         body = await _body(request, share)
-        arguments = (body, content_type, headers.get("content-encoding"))
-        if len(body) > LONG_BODY_BYTES:
-            checked = await asyncio.to_thread(otlp.check, *arguments)
-        else:
-            checked = otlp.check(*arguments)
-    telemetry.spans_rejected.inc(checked.rejected_spans)
-    await asyncio.wrap_future(submit(checked))
+        checked = await intake.check(body, content_type, headers.get("content-encoding"))
+    await intake.keep(checked)
     return otlp.acceptance(checked, content_type)
 
 
-async def _body(request: Request, share: "_Share") -> bytes:
+async def _body(request: Request, share: Share) -> bytes:
     """The whole body.
 
     Raises:
@@ -115,39 +94,3 @@ def _advice(request: Request, error: HTTPException) -> str:
     if error.status_code == HTTPStatus.NOT_FOUND:
         return f"{request.url.path} is not taken here: POST traces to /v1/traces"
     return error.detail
-
-
-class _Budget:
-    """Bytes that all bodies being read may have together."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.bytes = 0
-
-    @contextmanager
-    def share(self) -> "Iterator[_Share]":
-        """One body's share, given back at the end."""
-        share = _Share(self)
-        try:
-            yield share
-        finally:
-            self.bytes -= share.bytes
-
-
-class _Share:
-    """What one body has taken of a budget."""
-
-    def __init__(self, budget: _Budget) -> None:
-        self._budget = budget
-        self.bytes = 0
-
-    def take(self, size: int) -> None:
-        """Note that this much more was read.
-
-        Raises:
-            OverloadedError: The budget is spent.
-        """
-        self._budget.bytes += size
-        self.bytes += size
-        if self._budget.bytes > self._budget.max_bytes:
-            raise OverloadedError("too many bodies are being read: send again in a second")

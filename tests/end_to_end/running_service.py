@@ -19,6 +19,7 @@ from tests.cli.programs import environment
 PATIENCE_S = 20
 PROTOBUF = {"content-type": "application/x-protobuf"}
 _ADDRESSES = re.compile(r"takes spans at (\S+) and answers at (\S+)")
+_GRPC = re.compile(r"over gRPC too, at (\S+)\n")
 
 
 class RunningService:
@@ -28,12 +29,13 @@ class RunningService:
         self, folder: Path, *flags: str, env: Mapping[str, str] | None = None, ready: bool = True
     ) -> None:
         self.folder = folder
+        grpc = () if "--otlp-grpc" in flags else ("--otlp-grpc", "127.0.0.1:0")
         listen = () if "--listen" in flags else ("--listen", "127.0.0.1:0")
         self._log = (folder.parent / f"{folder.name}.log").open("w+b")
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "latencytrace", "serve", "--data", str(folder)),
-                *("--otlp-http", "127.0.0.1:0", *listen, *flags),
+                *("--otlp-http", "127.0.0.1:0", *grpc, *listen, *flags),
             ],
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -50,6 +52,11 @@ class RunningService:
         self.otlp = self.otlp.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - asked on loopback
         self.url = self.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - likewise
         until(lambda: self.client.get(f"{self.url}/readyz").is_success, self.said)
+
+    @property
+    def otlp_grpc(self) -> str:
+        """Where it takes spans over gRPC."""
+        return until(lambda: _GRPC.search(self.said()), self.said).group(1)
 
     def said(self) -> str:
         """What it printed so far."""

@@ -1,0 +1,174 @@
+"""OTLP over gRPC, into the service as senders meet it."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import grpc
+import pytest
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanKind as SdkSpanKind
+
+from latencytrace.model import semconv
+from latencytrace.service.grpc_receiver import EXPORT
+from latencytrace.service.otlp import MAX_BYTES
+from tests.end_to_end.running_service import RunningService
+from tests.otlp_messages import message, one_span
+
+TOKEN = "correct horse"  # noqa: S105 - a test's
+LONG = (("grpc.max_send_message_length", -1),)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    with RunningService(tmp_path_factory.mktemp("grpc") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def trace_id() -> str:
+    return uuid4().hex
+
+
+@pytest.fixture
+def channel(service: RunningService) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(service.otlp_grpc, options=LONG) as opened:
+        yield opened
+
+
+def exported(
+    channel: grpc.Channel,
+    request: ExportTraceServiceRequest,
+    metadata: tuple[tuple[str, str], ...] = (),
+    compression: grpc.Compression | None = None,
+) -> ExportTraceServiceResponse:
+    answer: ExportTraceServiceResponse = TraceServiceStub(channel).Export(  # type: ignore[no-untyped-call] # generated
+        request, metadata=metadata, compression=compression, timeout=20
+    )
+    return answer
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+def test_what_the_stock_exporter_sends_is_divided(
+    service: RunningService, compression: grpc.Compression
+) -> None:
+    provider = TracerProvider(resource=Resource.create({semconv.SERVICE_NAME: "stock-grpc"}))
+    exporter = OTLPSpanExporter(service.otlp_grpc, insecure=True, compression=compression)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    tracer = provider.get_tracer("test")
+    with (
+        tracer.start_as_current_span("POST /chat", kind=SdkSpanKind.SERVER) as span,
+        tracer.start_as_current_span("search", attributes={semconv.STAGE: "retrieve"}),
+    ):
+        pass
+    provider.shutdown()
+
+    found = service.request(f"{span.get_span_context().trace_id:032x}")
+
+    assert found["service"] == "stock-grpc"
+    assert set(found["ledger"]) == {"retrieve", "unattributed"}  # type: ignore[call-overload] # a document
+
+
+def test_good_spans_beside_bad_ones_are_kept(
+    service: RunningService, channel: grpc.Channel, trace_id: str
+) -> None:
+    sent = message([one_span(trace_id), one_span(trace_id)])
+    sent.resource_spans[1].scope_spans[0].spans[0].span_id = b"short"
+
+    partial = exported(channel, sent).partial_success
+
+    assert partial.rejected_spans == 1
+    assert "span id" in partial.error_message
+    assert service.request(trace_id)
+
+
+def test_what_is_no_otlp_is_refused_with_the_reason(channel: grpc.Channel) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        channel.unary_unary(EXPORT)(b"\xff\xff\xff", timeout=20)
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "protobuf" in refused.value.details()
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+def test_a_message_too_large_is_refused(
+    channel: grpc.Channel, compression: grpc.Compression
+) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        channel.unary_unary(EXPORT)(bytes(MAX_BYTES + 1), compression=compression, timeout=20)
+
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "grpc-status-details-bin" not in dict(refused.value.trailing_metadata())
+
+
+def test_metrics_are_not_taken_and_the_sender_is_told(
+    service: RunningService, channel: grpc.Channel
+) -> None:
+    method = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+    with pytest.raises(grpc.RpcError) as refused:
+        channel.unary_unary(method)(b"", timeout=20)
+
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert EXPORT in refused.value.details()
+    assert service.metric("latencytrace_service_posts_refused_total") >= 1
+
+
+def test_off_loopback_a_token_is_asked_for(tmp_path: Path, trace_id: str) -> None:
+    env = {"LATENCYTRACE_TOKEN": TOKEN}
+    request = message([one_span(trace_id)])
+    with RunningService(tmp_path / "data", "--otlp-grpc", "0.0.0.0:0", env=env) as service:
+        address = service.otlp_grpc.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - asked on loopback
+        with grpc.insecure_channel(address) as channel:
+            with pytest.raises(grpc.RpcError) as none:
+                exported(channel, request)
+            with pytest.raises(grpc.RpcError) as wrong:
+                exported(channel, request, (("authorization", "Bearer wrong"),))
+            exported(channel, request, (("authorization", f"Bearer {TOKEN}"),))
+        assert service.request(trace_id)
+
+    assert none.value.code() is wrong.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert "LATENCYTRACE_TOKEN" in none.value.details()
+
+
+def test_off_loopback_a_token_is_needed_to_start(tmp_path: Path) -> None:
+    flags = ("--otlp-grpc", "0.0.0.0:0")
+    with RunningService(tmp_path / "data", *flags, ready=False) as service:
+        code = service.exit_code()
+
+        assert code == 1
+        assert "LATENCYTRACE_TOKEN" in service.said()
+
+
+def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, trace_id: str) -> None:
+    with RunningService(tmp_path / "data") as first:
+        with grpc.insecure_channel(first.otlp_grpc) as channel:
+            exported(channel, message([one_span(trace_id)]))
+        first.end(signal.SIGKILL)
+    with RunningService(tmp_path / "data") as second:
+        assert second.request(trace_id)
+
+
+def test_a_port_in_use_is_one_sentence(service: RunningService, tmp_path: Path) -> None:
+    flags = ("--otlp-grpc", service.otlp_grpc)
+    with RunningService(tmp_path / "other", *flags, ready=False) as second:
+        code = second.exit_code()
+
+        assert code == 1
+        assert second.said().count("\n") == 1
+        assert f"cannot listen on {service.otlp_grpc}: Address already in use" in second.said()
+        assert "--otlp-grpc" in second.said()
+
+
+def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    with RunningService(tmp_path / "data", "--otlp-grpc", "off") as service:
+        assert "gRPC" not in service.said()
+        assert service.end() == 0
