@@ -85,6 +85,9 @@ class AppliedHook:
         if missing:
             reason = f"not found: {missing}"
             return HookStatus(name=self._name, state=HookState.REFUSED, reason=reason)
+        if not self._patches:
+            reason = "nothing that it could time is named in the settings"
+            return HookStatus(name=self._name, state=HookState.WAITING, reason=reason)
         modules = ", ".join(sorted({patch.module for patch in self._patches}))
         reason = f"the program has not imported {modules}"
         return HookStatus(name=self._name, state=HookState.WAITING, reason=reason)
