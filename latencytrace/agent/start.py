@@ -3,15 +3,14 @@
 import atexit
 import importlib.metadata
 import os
-import re
 import socket
-import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+import wrapt
 from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
 from opentelemetry.trace import ProxyTracerProvider, TracerProvider
@@ -21,6 +20,7 @@ from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
 from latencytrace.agent.hook import Hook, HookOptions
 from latencytrace.agent.otlp_encoder import OtlpEncoder
 from latencytrace.agent.patching import AppliedHook, HookStatus
+from latencytrace.agent.program_name import this_program
 from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.tracer import RecordingProvider
@@ -32,8 +32,8 @@ from latencytrace.plugins import HOOKS, plugins
 from latencytrace.settings import AgentSettings, agent_settings
 
 SCOPE = "latencytrace"
+_LAST = -1000  # of a child's finalizers
 EXIT_FLUSH_S = 3.0  # the longest that a program's exit waits for its last spans
-_APPLICATION = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_][\w.()]*")  # uvicorn's and gunicorn's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,23 +295,13 @@ def _resource(settings: AgentSettings) -> Mapping[str, object]:
     if settings.service_name:
         detected[SERVICE_NAME] = settings.service_name
     elif not named or named.startswith("unknown_service"):
-        detected[SERVICE_NAME] = program_name(sys.argv)
+        detected[SERVICE_NAME] = this_program()
     detected.setdefault(SERVICE_INSTANCE_ID, str(uuid4()))
     detected.setdefault(semconv.HOST_NAME, socket.gethostname())
     detected["process.pid"] = os.getpid()
     detected["telemetry.distro.name"] = SCOPE
     detected["telemetry.distro.version"] = importlib.metadata.version("latencytrace")
     return detected
-
-
-def program_name(argv: Sequence[str]) -> str:
-    """What to call a program that nobody named: `app` of `uvicorn app:main`, else its script."""
-    for argument in argv[1:]:
-        application = _APPLICATION.fullmatch(argument)
-        if application:
-            return application.group(1).rpartition(".")[2]
-    script = Path(argv[0]) if argv and argv[0] not in {"", "-c", "-m"} else Path("python")
-    return script.parent.name if script.stem == "__main__" else script.stem
 
 
 def _after_fork() -> None:
@@ -327,5 +317,15 @@ def _at_exit() -> None:
         agent.flush(EXIT_FLUSH_S)
 
 
+def _flush_at_end_of_children(multiprocessing_util: Any) -> None:  # noqa: ANN401 - a module
+    """Let children of multiprocessing send their last spans: before 3.13 they skip `atexit`."""
+
+    def in_child(flush: Callable[[], None]) -> None:
+        multiprocessing_util.Finalize(None, flush, exitpriority=_LAST)
+
+    multiprocessing_util.register_after_fork(_at_exit, in_child)
+
+
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)
+wrapt.register_post_import_hook(_flush_at_end_of_children, "multiprocessing.util")

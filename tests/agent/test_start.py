@@ -16,7 +16,7 @@ import transformers.generation.utils
 import latencytrace
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.patching import HookState
-from latencytrace.agent.start import program_name, start
+from latencytrace.agent.start import start
 from latencytrace.settings import AgentSettings
 from tests.agent.receiving import PATIENCE_S, Receiver, TracedProgram
 
@@ -211,21 +211,6 @@ def test_the_service_is_named_as_told(agent: TracedProgram) -> None:
     assert resource["telemetry.distro.name"] == "latencytrace"
     assert resource["telemetry.sdk.language"] == "python"
     assert resource["service.instance.id"]
-
-
-@pytest.mark.parametrize(
-    ("argv", "name"),
-    [
-        (["/usr/bin/uvicorn", "app:app"], "app"),
-        (["/usr/bin/uvicorn", "--port", "80", "shop.main:create()"], "main"),
-        (["serve.py", "--port", "80"], "serve"),
-        (["/srv/shop/__main__.py"], "shop"),
-        (["-c"], "python"),
-        ([], "python"),
-    ],
-)
-def test_a_program_that_nobody_named_is_named_after_itself(argv: list[str], name: str) -> None:
-    assert program_name(argv) == name
 
 
 NAMED = """

@@ -1,0 +1,119 @@
+"""`latencytrace run` and the processes that a program starts: each span arrives exactly once."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.agent.receiving import ReceivedSpan, Receiver
+from tests.cli.programs import environment, latencytrace
+
+MULTIPROCESSING = """
+import multiprocessing, sys
+import latencytrace
+
+def work(name):
+    with latencytrace.stage(name):
+        pass
+
+if __name__ == "__main__":
+    with latencytrace.stage("before"):
+        pass
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=work, args=("child",))
+    with latencytrace.stage("around"):
+        child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+POOL = """
+import sys
+from concurrent.futures import ProcessPoolExecutor
+import latencytrace
+
+def work(number):
+    with latencytrace.stage("task"):
+        return number
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(2) as pool:
+        assert sum(pool.map(work, range(10))) == 45
+"""
+SUBPROCESS = """
+import subprocess, sys
+import latencytrace
+
+if len(sys.argv) > 1:
+    with latencytrace.stage("child"):
+        sys.exit(0)
+with latencytrace.stage("parent"):
+    sys.exit(subprocess.run([sys.executable, __file__, "again"]).returncode)
+"""
+
+
+def ran(
+    receiver: Receiver, folder: Path, program: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    (folder / "shop.py").write_text(program)
+    return latencytrace(
+        *("run", "--", *arguments),
+        env=environment(
+            OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint,
+            PYTHONPATH=str(folder),
+            # So long that only what a process sends at its end arrives.
+            OTEL_BSP_SCHEDULE_DELAY="60000",
+        ),
+    )
+
+
+def counted(receiver: Receiver) -> Counter[str]:
+    return Counter(span.name for span in receiver.spans)
+
+
+def processes(spans: list[ReceivedSpan]) -> set[object]:
+    return {span.resource["process.pid"] for span in spans}
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_process_of_multiprocessing_sends_its_own_spans_at_its_end(
+    receiver: Receiver, tmp_path: Path, method: str
+) -> None:
+    done = ran(receiver, tmp_path, MULTIPROCESSING, sys.executable, "-m", "shop", method)
+
+    assert done.returncode == 0, done.stderr
+    assert counted(receiver) == {"before": 1, "around": 1, "child": 1}
+    assert len(processes(receiver.spans)) == 2
+    assert {span.resource["service.name"] for span in receiver.spans} == {"shop"}
+
+
+def test_the_tasks_of_a_pool_of_processes_arrive_once_each(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    done = ran(receiver, tmp_path, POOL, sys.executable, str(tmp_path / "shop.py"))
+
+    assert done.returncode == 0, done.stderr
+    assert counted(receiver) == {"task": 10}
+
+
+def test_a_python_that_a_program_starts_sends_its_own_spans(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    done = ran(receiver, tmp_path, SUBPROCESS, sys.executable, str(tmp_path / "shop.py"))
+
+    assert done.returncode == 0, done.stderr
+    assert counted(receiver) == {"parent": 1, "child": 1}
+    assert len(processes(receiver.spans)) == 2
+
+
+def test_a_console_script_is_traced(receiver: Receiver, tmp_path: Path) -> None:
+    script = tmp_path / "shopctl"
+    script.write_text(f"#!{sys.executable}\nfrom shop import main\nmain()\n")
+    script.chmod(0o755)
+    program = "import latencytrace\n@latencytrace.stage('order')\ndef main(): pass\n"
+
+    done = ran(receiver, tmp_path, program, str(script))
+
+    assert done.returncode == 0, done.stderr
+    assert counted(receiver) == {"order": 1}
+    assert receiver.spans[0].resource["service.name"] == "shopctl"
