@@ -9,6 +9,7 @@ from latencytrace.cli import (
     breakdown,
     demo,
     doctor,
+    export,
     import_traces,
     load,
     requests,
@@ -33,6 +34,7 @@ app.command()(load.load)
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)
 app.command()(trace.trace)
+app.command()(export.export)
 app.command("import")(import_traces.import_traces)
 app.command()(demo.demo)
 app.command(context_settings=_OF_A_PROGRAM)(doctor.doctor)

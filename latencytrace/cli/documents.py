@@ -57,6 +57,13 @@ class SegmentDocument(TypedDict):
     name: str
 
 
+class LinkDocument(TypedDict):
+    """A span that shared work."""
+
+    trace_id: str
+    span_id: str
+
+
 class SpanDocument(TypedDict):
     """One timed operation, relative to its request's start."""
 
@@ -65,9 +72,12 @@ class SpanDocument(TypedDict):
     name: str
     stage: str
     service: str
+    instance: NotRequired[str | None]
     start_ns: int
     end_ns: int
     status: str
+    attributes: NotRequired[dict[str, object]]
+    links: NotRequired[list[LinkDocument]]
 
 
 class RepairDocument(TypedDict):

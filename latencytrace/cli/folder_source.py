@@ -37,6 +37,13 @@ class FolderSource:
             raise NotFoundError(f"a folder cannot answer {path}")
         return answers.request(self.store, trace_id, parameters.get("span_id"), lambda _: False)
 
+    def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """See `reading.Source.body`."""
+        if path != "/ledgers":
+            raise NotFoundError(f"a folder cannot answer {path}")
+        cohort = answers.cohort_of(parameters, now_ns())
+        return answers.ledgers(self.store, cohort, parameters["format"])
+
 
 @contextmanager
 def open_folder(folder: Path) -> Iterator[FolderSource]:

@@ -36,6 +36,10 @@ class Source(Protocol):
         """
         ...
 
+    def body(self, path: str, parameters: Filters) -> bytes:
+        """The same where the answer is no JSON."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSource:
@@ -47,14 +51,18 @@ class ServiceSource:
 
     def document(self, path: str, parameters: Filters) -> object:
         """See `Source.document`."""
+        document: object = json.loads(self.body(path, parameters))
+        return document
+
+    def body(self, path: str, parameters: Filters) -> bytes:
+        """See `Source.body`."""
         query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
         request = urllib.request.Request(f"{self.url}/api/v1{path}{query}")  # noqa: S310 - the user's own address
         if self.token is not None:
             request.add_header("Authorization", f"Bearer {self.token}")
         try:
             with open_url(request, self.timeout_s) as response:
-                document: object = json.load(response)
-                return document
+                return response.read()
         except urllib.error.HTTPError as error:
             raise LatencytraceError(_problem(error)) from None
         except OSError as error:

@@ -25,12 +25,13 @@ from latencytrace.model import (
     Stage,
     StatusCode,
 )
-from latencytrace.service.store import Order, Store
+from latencytrace.service.store import Order, Store, TableFormat
 
 Document = dict[str, object]
 
 HOUR_NS = 3_600_000_000_000
 MAX_LIMIT = 10_000
+MAX_LEDGERS = 500_000  # of one table, which is in memory as a whole
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _UNITS_NS = {"s": 10**9, "m": 60 * 10**9, "h": HOUR_NS, "d": 24 * HOUR_NS}
 _BACK = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
@@ -111,6 +112,25 @@ def requests(store: Store, cohort: Cohort, order: str, limit: int) -> Document:
         raise QuestionError(f"limit must lie between 1 and {MAX_LIMIT}, not be {limit}")
     found = store.requests(cohort, Order(order), limit)
     return {"requests": [request_document(request) for request in found]}
+
+
+def ledgers(store: Store, cohort: Cohort, table_format: str) -> bytes:
+    """`GET /ledgers`: a table with a row for each request and a column for each stage.
+
+    Raises:
+        QuestionError: The format is not known, or there are too many requests.
+    """
+    if table_format not in set(TableFormat):
+        raise QuestionError(
+            f"format {table_format!r} is not known: use {' or '.join(TableFormat)}"
+        )
+    count = store.count(cohort)
+    if count > MAX_LEDGERS:
+        raise QuestionError(
+            f"{count:,} requests are more than {MAX_LEDGERS:,} at once: take a shorter time "
+            "with since and until, or fewer routes"
+        )
+    return store.ledgers(cohort, TableFormat(table_format))
 
 
 def request(
@@ -265,6 +285,7 @@ def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:
         "name": span.name,
         "stage": stage.value,
         "service": span.service,
+        "instance": span.instance,
         "start_ns": span.start_ns - request_start_ns,
         "end_ns": span.end_ns - request_start_ns,
         "status": "error" if span.status is StatusCode.ERROR else "ok",

@@ -22,6 +22,7 @@ from latencytrace.service.store import Store
 from latencytrace.service.telemetry import Telemetry
 from latencytrace.service.views.breakdown import breakdown_router
 from latencytrace.service.views.health import health_router
+from latencytrace.service.views.ledgers import ledgers_router
 from latencytrace.service.views.receivers import receivers_router
 from latencytrace.service.views.requests import requests_router
 from latencytrace.service.views.services import services_router
@@ -105,6 +106,7 @@ def api(
     app.include_router(services_router(store), prefix="/api/v1")
     app.include_router(breakdown_router(store, now_ns), prefix="/api/v1")
     app.include_router(requests_router(store, now_ns, pipeline.is_open), prefix="/api/v1")
+    app.include_router(ledgers_router(store, now_ns), prefix="/api/v1")
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix="/api/v1")
     app.include_router(health_router(telemetry, unready))
     return app

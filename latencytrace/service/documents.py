@@ -83,6 +83,7 @@ class SpanDocument(TypedDict):
     name: str
     stage: Stage
     service: str
+    instance: str | None
     start_ns: int
     end_ns: int
     status: str

@@ -21,6 +21,13 @@ class Order(StrEnum):
     NEWEST = "newest"
 
 
+class TableFormat(StrEnum):
+    """The format of a table of ledgers."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
 class Store(Protocol):
     """Keeps `span_arrivals`, `requests` and `spans` (DESIGN parts 2 and 7).
 
@@ -111,6 +118,18 @@ class Store(Protocol):
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """Requests of a cohort, each with its segments; health routes only if named."""
+        ...
+
+    def count(self, cohort: Cohort) -> int:
+        """How many requests of a cohort there are, of those that `requests` lists."""
+        ...
+
+    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
+        """A row for each of them in order of start, a column for each stage.
+
+        The columns of stages are nanoseconds, 0 where it is absent; they add up to the
+        duration. Unknown is empty in CSV.
+        """
         ...
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:

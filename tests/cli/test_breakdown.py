@@ -21,6 +21,10 @@ class OneRoute:
         assert (path, parameters) == ("/breakdown", {"route": "POST /chat"})
         return self.only
 
+    def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """Not asked for here."""
+        raise AssertionError(path, parameters)
+
 
 PLAIN = Console(width=100, color_system=None)
 

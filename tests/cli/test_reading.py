@@ -185,7 +185,7 @@ def test_help_is_there_without_the_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["serve", "run", "demo", "breakdown", "requests", "trace", "import"]
+    "command", ["serve", "run", "demo", "breakdown", "requests", "trace", "import", "export"]
 )
 def test_the_help_of_every_command_has_an_example(command: str) -> None:
     assert f"Example: latencytrace {command}" in latencytrace(command, "--help").stdout

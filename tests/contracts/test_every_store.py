@@ -1,5 +1,7 @@
 """What every store promises, whatever keeps it."""
 
+import csv
+import io
 import itertools
 import math
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
+from pyarrow import parquet
 
 from latencytrace.errors import PoisonedBlockError
 from latencytrace.model import (
@@ -32,7 +35,7 @@ from latencytrace.model import (
     StatusCode,
 )
 from latencytrace.plugins import STORES, load_plugin, plugins
-from latencytrace.service.store import Order, Store
+from latencytrace.service.store import Order, Store, TableFormat
 from tests.otlp_messages import START_NS, key_values, message, one_span, otlp
 
 MINUTE_NS = 60 * 10**9
@@ -429,6 +432,67 @@ def test_services_and_routes_are_named_once_in_order(store: Store) -> None:
     assert [name for name in store.services() if name.startswith("z")] == ["z1", "z2"]
     assert list(store.routes("z1")) == ["GET /z", "POST /chat"]
     assert "GET /z" in store.routes(None)
+
+
+# The table of ledgers
+
+
+def rows_of(store: Store, cohort: Cohort) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(store.ledgers(cohort, TableFormat.CSV).decode())))
+
+
+def test_a_table_has_a_row_a_request_and_a_column_a_stage(store: Store) -> None:
+    whole = replace(
+        one_request("table", start_ns=START_NS + 7, ledger=dict.fromkeys(Stage, 2**40 + 7)),
+        route='it\'s, \\ a "ünïcode"\nroute',
+        model="llama",
+        output_tokens=4,
+    )
+    first = replace(one_request("t0", service="table"), instance="pod-1", outermost=False)
+    store.write([whole, first], [])
+
+    rows = rows_of(store, Cohort(service="table"))
+    assert [row["trace_id"] for row in rows] == [first.trace_id, whole.trace_id]
+    assert (rows[1]["route"], rows[1]["model"], rows[1]["instance"]) == (whole.route, "llama", "")
+    assert rows[1]["start"] == "2025-11-21T01:53:20.000000007Z"
+    assert (rows[1]["output_tokens"], rows[1]["input_tokens"]) == ("4", "")
+    assert {f"{stage}_ns": str(2**40 + 7) for stage in Stage}.items() <= rows[1].items()
+    assert all(
+        sum(int(row[f"{stage}_ns"]) for stage in Stage) == int(row["duration_ns"]) for row in rows
+    )
+
+
+def test_a_table_in_parquet_has_the_same_values_with_their_types(store: Store) -> None:
+    store.write([one_request("parquet", start_ns=START_NS + 7)], [])
+
+    body = store.ledgers(Cohort(service="parquet"), TableFormat.PARQUET)
+    table = parquet.read_table(io.BytesIO(body))
+    [row] = rows_of(store, Cohort(service="parquet"))
+    assert table.column_names == list(row)
+    assert table["duration_ns"].to_pylist() == [int(row["duration_ns"])]
+    assert table["start"].cast("int64").to_pylist() == [START_NS + 7]
+    assert table["model"].to_pylist() == [None]
+
+
+def test_a_table_holds_the_requests_that_a_list_holds(store: Store) -> None:
+    store.write(
+        [
+            one_request("l1", service="listed"),
+            one_request("l2", service="listed", health=True, route="GET /health"),
+            one_request("l3", service="listed", start_ns=START_NS + 10),
+        ],
+        [],
+    )
+
+    for cohort in (
+        Cohort(service="listed"),
+        Cohort(service="listed", route="GET /health"),
+        Cohort(service="listed", until_ns=START_NS + 10),
+        Cohort(service="nobody"),
+    ):
+        listed = [one.trace_id for one in store.requests(cohort, Order.NEWEST, 9)][::-1]
+        assert [row["trace_id"] for row in rows_of(store, cohort)] == listed
+        assert store.count(cohort) == len(listed)
 
 
 # The breakdown

@@ -1,6 +1,8 @@
 """The same spans give the same numbers, however they came and wherever they are read."""
 
+import csv
 import gzip
+import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -8,8 +10,9 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from pyarrow import parquet
 
-from latencytrace.cli.documents import BreakdownDocument
+from latencytrace.cli.documents import BreakdownDocument, RequestDocument
 from latencytrace.cli.folder_source import open_folder
 from latencytrace.cli.import_files import import_files
 from latencytrace.cli.units import duration, shares
@@ -250,3 +253,24 @@ def test_read_from_the_table_in_the_terminal(live: RunningService) -> None:
         ]
         cells = lines[row["stage"]].split()
         assert " ".join(cells[2:]) == " ".join(numbers)
+
+
+def test_exported_as_a_table(live: RunningService, wanted: Documents) -> None:
+    flags = ("--since", WHOLE["since"], "--until", WHOLE["until"], "--url", live.url)
+    written = latencytrace("export", *flags).stdout
+    answer = live.get(f"/api/v1/ledgers?{QUERY}&format=parquet")
+
+    rows = list(csv.DictReader(io.StringIO(written)))
+    listed = cast(list[RequestDocument], wanted[f"/requests?{QUERY}&order=newest"]["requests"])
+    assert [
+        {
+            "trace_id": row["trace_id"],
+            "ledger": {
+                stage.value: length_ns for stage in Stage if (length_ns := int(row[f"{stage}_ns"]))
+            },
+        }
+        for row in reversed(rows)
+    ] == [{"trace_id": one["trace_id"], "ledger": one["ledger"]} for one in listed]
+    table = parquet.read_table(io.BytesIO(answer.content)).to_pylist()
+    assert [row["decode_ns"] for row in table] == [int(row["decode_ns"]) for row in rows]
+    assert answer.headers["content-type"] == "application/vnd.apache.parquet"

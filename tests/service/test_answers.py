@@ -34,7 +34,7 @@ from latencytrace.service.documents import (
     ServicesDocument,
 )
 from latencytrace.service.json_answer import JsonAnswer
-from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
+from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, TableFormat
 from tests.otlp_messages import SPAN, START_NS, TRACE, one_span
 from tests.service.made_requests import made_request
 
@@ -113,6 +113,14 @@ class KnownStore:
         """All of them."""
         self.asked.append((cohort, order, limit))
         return self._requests
+
+    def count(self, cohort: Cohort) -> int:
+        """Not asked for here."""
+        raise AssertionError(cohort)
+
+    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
+        """Not asked for here."""
+        raise AssertionError(cohort, table_format)
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
         """The one of these ids."""
@@ -265,12 +273,14 @@ def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
     assert found["spans"] == [
         {
             "span_id": SPAN, "parent_id": None, "name": "POST /chat", "stage": "unattributed",
-            "service": "rag", "start_ns": 0, "end_ns": 1000, "status": "ok", "attributes": {},
+            "service": "rag", "instance": "rag-1",
+            "start_ns": 0, "end_ns": 1000, "status": "ok", "attributes": {},
             "links": [], "device": None,
         },
         {
             "span_id": CHILD, "parent_id": SPAN, "name": "search", "stage": "retrieve",
-            "service": "rag", "start_ns": 100, "end_ns": 700, "status": "error",
+            "service": "rag", "instance": "rag-1",
+            "start_ns": 100, "end_ns": 700, "status": "error",
             "attributes": {semconv.STAGE: "retrieve", "top_k": 5, "blob": "00ff", "nan": "nan"},
             "links": [{"trace_id": UNKNOWN, "span_id": CHILD, "attributes": {}}], "device": None,
         },

@@ -67,7 +67,7 @@ def where(cohort: Cohort) -> tuple[str, Parameters]:
     return " AND ".join(conditions) or "true", parameters
 
 
-def _counted(cohort: Cohort) -> str:
+def counted(cohort: Cohort) -> str:
     """Which requests of a cohort count: health routes only if they were asked for."""
     return "NOT Health" if cohort.route is None else "true"
 
@@ -75,28 +75,28 @@ def _counted(cohort: Cohort) -> str:
 def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
     """One row with everything `breakdown_from` reads."""
     condition, parameters = where(cohort)
-    counted = _counted(cohort)
+    which = counted(cohort)
     levels = ", ".join(map(str, _LEVELS))
     stage_levels = ", ".join(map(str, _STAGE_LEVELS))
     selected = [
-        f"countIf({counted}) AS requests",
+        f"countIf({which}) AS requests",
         "count() AS all_requests",
-        f"sumIf(toFloat64(DurationNs), {counted}) AS duration",
-        f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {counted}) AS tokens_per_second",
+        f"sumIf(toFloat64(DurationNs), {which}) AS duration",
+        f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {which}) AS tokens_per_second",
         (
             "maxIntersectionsIf(toUnixTimestamp64Nano(Start), "
-            f"toUnixTimestamp64Nano(Start) + toInt64(DurationNs), {counted}) AS concurrency"
+            f"toUnixTimestamp64Nano(Start) + toInt64(DurationNs), {which}) AS concurrency"
         ),
     ]
     for name in ("DurationNs", "TimeToFirstTokenNs", "TimePerOutputTokenNs"):
         selected += [
-            f"avgIf({name}, {counted}) AS {name}Mean",
-            f"quantilesExactInclusiveIf({levels})({name}, {counted}) AS {name}Quantiles",
+            f"avgIf({name}, {which}) AS {name}Mean",
+            f"quantilesExactInclusiveIf({levels})({name}, {which}) AS {name}Quantiles",
         ]
     for column in map(stage_column, Stage):
-        has = f"{counted} AND {column} > 0"
+        has = f"{which} AND {column} > 0"
         selected += [
-            f"sumIf(toFloat64({column}), {counted}) AS {column}Sum",
+            f"sumIf(toFloat64({column}), {which}) AS {column}Sum",
             f"countIf({has}) AS {column}Count",
             f"quantilesExactInclusiveIf({stage_levels})({column}, {has}) AS {column}Quantiles",
         ]
@@ -160,7 +160,7 @@ def requests_question(cohort: Cohort, order: Order, columns: str) -> tuple[str, 
     # The few first are found by narrow columns, then read whole.
     keys = (
         f"SELECT toStartOfFiveMinutes(Start), TraceId, SpanId FROM {REQUESTS} FINAL "
-        f"WHERE {condition} AND {_counted(cohort)} "
+        f"WHERE {condition} AND {counted(cohort)} "
         f"ORDER BY {by}, TraceId, SpanId LIMIT {{limit:UInt32}}"
     )
     return (

@@ -9,9 +9,9 @@ import orjson
 
 from latencytrace.model import Breakdown, Cohort, Request, Span
 from latencytrace.service.chdb_engine import Engine, Readers
-from latencytrace.service.sql import otlp_view, questions, request_rows, span_rows
+from latencytrace.service.sql import ledger_table, otlp_view, questions, request_rows, span_rows
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
-from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
+from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, TableFormat
 
 _SPAN_LINES = "JSONCompactEachRow"
 _LINES = "JSONEachRow"
@@ -104,6 +104,16 @@ class ChdbStore:
         question, parameters = questions.requests_question(cohort, order, request_rows.COLUMNS)
         lines = self._readers.query(question, _LINES, {**parameters, "limit": limit})
         return list(request_rows.requests_from(lines))
+
+    def count(self, cohort: Cohort) -> int:
+        """See `Store.count`."""
+        question, parameters = ledger_table.count_question(cohort)
+        return int(self._readers.query(question, "TSV", parameters))
+
+    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
+        """See `Store.ledgers`."""
+        question, parameters = ledger_table.table_question(cohort)
+        return self._readers.query(question, ledger_table.ENGINE_FORMATS[table_format], parameters)
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
         """See `Store.request`."""

@@ -1,0 +1,57 @@
+"""The ledgers of a cohort as a table for other programs, written by the engine itself."""
+
+from typing import Final
+
+from latencytrace.model import Cohort, Stage
+from latencytrace.service.sql.questions import Parameters, counted, where
+from latencytrace.service.sql.tables import REQUESTS, stage_column
+from latencytrace.service.store import TableFormat
+
+ENGINE_FORMATS: Final = {TableFormat.CSV: "CSVWithNames", TableFormat.PARQUET: "Parquet"}
+
+_COLUMNS: Final = {
+    "trace_id": "TraceId",
+    "span_id": "SpanId",
+    "service": "ServiceName",
+    "instance": "ServiceInstance",
+    "version": "ServiceVersion",
+    "route": "Route",
+    "model": "Model",
+    "status": "Status",
+    "start": "Start",
+    "duration_ns": "toInt64(DurationNs)",  # unsigned numbers are foreign to many readers
+    "time_to_first_token_ns": "TimeToFirstTokenNs",
+    "time_per_output_token_ns": "TimePerOutputTokenNs",
+    "input_tokens": "InputTokens",
+    "cached_input_tokens": "CachedInputTokens",
+    "output_tokens": "OutputTokens",
+    "finish_reason": "FinishReason",
+    "batch_size": "BatchSize",
+    "revision": "toInt32(Revision)",
+} | {f"{stage}_ns": f"toInt64({stage_column(stage)})" for stage in Stage}
+
+NAMES: Final = tuple(_COLUMNS)
+
+_SETTINGS = "date_time_output_format = 'iso', format_csv_null_representation = ''"
+
+
+def count_question(cohort: Cohort) -> tuple[str, Parameters]:
+    """How many requests of a cohort count."""
+    condition, parameters = where(cohort)
+    return (
+        f"SELECT count() FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)}",
+        parameters,
+    )
+
+
+def table_question(cohort: Cohort) -> tuple[str, Parameters]:
+    """One row a request, in order of start; the columns of stages add up to the duration."""
+    condition, parameters = where(cohort)
+    columns = ", ".join(f"{column} AS {name}" for name, column in _COLUMNS.items())
+    return (
+        (
+            f"SELECT {columns} FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
+            f"ORDER BY Start, TraceId, SpanId SETTINGS {_SETTINGS}"
+        ),
+        parameters,
+    )

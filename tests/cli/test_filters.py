@@ -1,0 +1,114 @@
+"""Every reading command takes the same filters, and every question is asked with them."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+
+import pytest
+
+from latencytrace.cli import app, breakdown, export, requests, trace
+from latencytrace.cli.folder_source import FolderSource, open_folder
+from latencytrace.cli.import_files import import_files
+from latencytrace.model import Span, semconv
+from tests.cli.recording_api import RecordingApi, recording_api
+from tests.otlp_messages import START_NS, message, one_span
+
+__all__ = ["recording_api"]
+
+FILTERS = {
+    "service": "rag",
+    "route": "POST /chat",
+    "model": "tiny",
+    "version": "1.0",
+    "instance": "rag-1",
+    "since": "2025-11-21T00:00:00Z",
+    "until": "2025-11-22T00:00:00Z",
+}
+READING = ("breakdown", "requests", "trace", "tail", "export")
+COMMANDS = {
+    command.name or cast(Callable[[], None], command.callback).__name__: command.callback
+    for command in app.registered_commands
+}
+
+
+@pytest.mark.parametrize("name", [name for name in READING if name in COMMANDS])
+def test_every_reading_command_takes_every_filter(name: str) -> None:
+    taken = inspect.signature(cast(Callable[[], None], COMMANDS[name])).parameters
+
+    assert {*FILTERS, "url", "data"} <= taken.keys()
+
+
+ASKED: Mapping[str, Callable[..., None]] = {
+    "/api/v1/breakdown": lambda **flags: breakdown.breakdown(as_json=True, **flags),
+    "/api/v1/requests": lambda **flags: requests.requests(as_json=True, **flags),
+    "/api/v1/requests?": lambda **flags: trace.trace("slowest", as_json=True, **flags),
+    "/api/v1/ledgers": export.export,
+}
+
+
+@pytest.mark.parametrize("path", ASKED)
+def test_every_filter_reaches_the_service(path: str, recording_api: RecordingApi) -> None:
+    ASKED[path](**FILTERS, url=recording_api.url)
+
+    [asked] = [query for found, query in recording_api.asked if found == path.rstrip("?")]
+    assert FILTERS.items() <= asked.items()
+
+
+def test_a_picture_of_each_route_is_asked_with_every_other_filter(
+    recording_api: RecordingApi,
+) -> None:
+    others = {name: value for name, value in FILTERS.items() if name != "route"}
+    breakdown.breakdown(**others, url=recording_api.url)  # type: ignore[arg-type] # texts, all of them
+
+    asked = [query for path, query in recording_api.asked if path == "/api/v1/breakdown"]
+    assert all(others.items() <= query.items() for query in asked)
+    assert any(FILTERS.items() <= query.items() for query in asked)
+
+
+def two_requests() -> tuple[Span, Span]:
+    """One that every filter finds, one that none does, but for `since` alone."""
+    return (
+        one_span(attributes={
+            semconv.HTTP_REQUEST_METHOD: "POST",
+            semconv.HTTP_ROUTE: "/chat",
+            semconv.GEN_AI_RESPONSE_MODEL: "tiny",
+        }),
+        one_span("f" * 32, name="GET /", start_ns=START_NS + 86_400_000_000_000,
+                 end_ns=START_NS + 86_400_000_000_001),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FolderSource]:
+    """The two of them."""
+    path = tmp_path_factory.mktemp("filters")
+    sent = message(two_requests())
+    for pair in sent.resource_spans[1].resource.attributes:
+        pair.value.string_value = "another"
+    (path / "file").write_bytes(sent.SerializeToString())
+    import_files([str(path / "file")], url=None, endpoint=None, data=path / "data", as_json=True)
+    with open_folder(path / "data") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", [name for name in FILTERS if name != "since"])
+def test_every_filter_leaves_out_what_it_should(name: str, folder: FolderSource) -> None:
+    wanted = {"since": FILTERS["since"], name: FILTERS[name]}
+    counted = cast(Mapping[str, int], folder.document("/breakdown", wanted))
+    listed = cast(Mapping[str, list[object]], folder.document("/requests", wanted))
+    table = folder.body("/ledgers", {**wanted, "format": "csv"})
+
+    assert counted["requests"] == len(listed["requests"]) == table.count(b"\n") - 1 == 1
+
+
+def test_since_leaves_out_what_came_before(folder: FolderSource) -> None:
+    later = cast(Mapping[str, int], folder.document("/breakdown", {"since": FILTERS["until"]}))
+    both = cast(Mapping[str, int], folder.document("/breakdown", {"since": FILTERS["since"]}))
+
+    assert (later["requests"], both["requests"]) == (1, 2)
+
+
+def test_filters_together_find_what_each_of_them_finds(folder: FolderSource) -> None:
+    found = cast(Mapping[str, int], folder.document("/breakdown", FILTERS))
+
+    assert found["requests"] == 1
