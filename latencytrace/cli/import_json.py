@@ -16,6 +16,7 @@ LONG_LISTS: Final = frozenset({"resourceSpans", "resource_spans", "data"})
 MAX_CHARACTERS: Final = 256 * 1024 * 1024  # of one item
 
 _SPACE = " \t\r\n"
+_LONGEST_CUT = 2  # characters: a point, or an exponent's letter and sign
 _NEAR_THE_END = 16  # characters: a literal, number or escape that is cut off begins there
 
 
@@ -144,9 +145,10 @@ class JsonReader:
             except (ValueError, RecursionError) as error:  # thousands of digits, of brackets
                 raise _MalformedError(self._line, f"not JSON: {error}") from None
             else:
-                # A number at the very end may go on behind it.
-                if end < len(self._text) or not self._read_more():
-                    self._move_to(end)
+                # A number at the very end may go on: of `1.5e+7` so far `1.5e+` may be there.
+                length = end - self._at
+                if end < len(self._text) - _LONGEST_CUT or not self._read_more():
+                    self._move_to(self._at + length)
                     return value
 
     def _read_on(self, error: json.JSONDecodeError) -> None:

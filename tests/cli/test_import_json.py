@@ -43,6 +43,11 @@ def test_chunks_of_any_size_give_every_item(
     assert read_values(text, size) == items
 
 
+@pytest.mark.parametrize("number", [-0.0, 1.5, 12, 1.5e70, 1.5e-70, -1])
+def test_a_number_is_whole_wherever_a_chunk_ends(number: float) -> None:
+    assert read_values(json.dumps({"data": [number, 2]}), 1) == [number, 2]
+
+
 @given(st.binary(max_size=200), st.integers(1, 50))
 def test_any_bytes_are_read_to_their_end(body: bytes, size: int) -> None:
     assert isinstance(read(body, size), list)
