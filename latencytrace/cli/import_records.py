@@ -43,7 +43,7 @@ def records(chunks: Iterator[bytes]) -> Iterator[Record | Unread]:
         yield from _from_json(_again(first, chunks))
     elif first[0] == TAG:
         yield from ProtobufReader(_again(first, chunks)).fields()
-    elif len(first) > PREFIX_BYTES and first[0] == 0 and first[PREFIX_BYTES] == TAG:
+    elif len(first) > PREFIX_BYTES and first[0] < PREFIX_BYTES and first[PREFIX_BYTES] == TAG:
         yield from ProtobufReader(_again(first, chunks)).prefixed()
     else:
         yield Unread(place=Place(byte=0), reason="neither OTLP (JSON, protobuf) nor Jaeger's JSON")
