@@ -45,6 +45,7 @@ class AgentSettings:
     service_name: str | None
     endpoint: str  # of OTLP/HTTP, the base address without /v1/traces
     traces_url: str  # where traces are posted
+    metrics_url: str | None  # where the agent reports on itself; None: nowhere
     headers: Mapping[str, str]
     timeout_s: float
     interval_s: float  # between two exports
@@ -92,6 +93,7 @@ def agent_settings(
         service_name=service_name or environ.get("OTEL_SERVICE_NAME") or None,
         endpoint=base,
         traces_url=own or f"{base}/v1/traces",
+        metrics_url=_metrics_url(environ, base, of_traces_alone=own is not None),
         headers=_headers(environ),
         timeout_s=_number(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", 10.0),
         interval_s=_number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500) / 1000,
@@ -180,6 +182,15 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
         return float(text)
     except ValueError:
         raise SettingsError(f"{name}={text!r} is not a number") from None
+
+
+def _metrics_url(environ: Mapping[str, str], base: str, *, of_traces_alone: bool) -> str | None:
+    if environ.get("OTEL_METRICS_EXPORTER", "").strip().lower() == "none":
+        return None
+    own = environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+    if own or (of_traces_alone and not environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")):
+        return own or None
+    return f"{base}/v1/metrics"
 
 
 def _torch_modules(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -153,9 +153,10 @@ class Exporter:
         sender: Where they go.
         queue_spans: How many spans may wait; more are dropped and counted.
         interval_s: How long spans wait for company.
+        after_round: Called on the background thread after each round of sending.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is told, each by name
         self,
         encode: Callable[[Sequence[RecordedSpan]], bytes],
         sender: HttpSender,
@@ -163,6 +164,7 @@ class Exporter:
         queue_spans: int,
         interval_s: float,
         on_fault: OnFault,
+        after_round: Callable[[], None] = lambda: None,
     ) -> None:
         self.counts = ExportCounts()
         self._encode = encode
@@ -171,6 +173,7 @@ class Exporter:
         self._bound = queue_spans
         self._interval_s = interval_s
         self._on_fault = on_fault
+        self._after_round = after_round
         self._unreachable = False
         self._refusal: str | None = None  # the last that was logged
         self._start_thread()
@@ -233,6 +236,8 @@ class Exporter:
             self._wake.clear()
             with guarded("exporting spans", self._on_fault):
                 self._send_queue()
+            with guarded("reporting on the export", self._on_fault):
+                self._after_round()
         self._sender.close()
 
     def _send_queue(self) -> None:

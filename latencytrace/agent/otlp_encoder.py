@@ -53,7 +53,8 @@ def _varint(number: int) -> bytes:
     return _VARINTS[number] if 0 <= number < 16384 else _long_varint(number)  # noqa: PLR2004
 
 
-def _field(tag: bytes, content: bytes) -> bytes:
+def field(tag: bytes, content: bytes) -> bytes:
+    """A field of variable length: its tag (number << 3 | 2), its length, its content."""
     return tag + _varint(len(content)) + content
 
 
@@ -67,22 +68,22 @@ def _any_value(value: object) -> bytes:  # noqa: C901, PLR0911 - one case a type
     """Encode one `AnyValue`; of a bool before an int, for every bool is one."""
     match value:
         case str():
-            return _field(b"\x0a", _text(value))
+            return field(b"\x0a", _text(value))
         case bool():
             return b"\x10\x01" if value else b"\x10\x00"
         case int():
             if not -(1 << 63) <= value < 1 << 63:
-                return _field(b"\x0a", _long_integer(value))
+                return field(b"\x0a", _long_integer(value))
             return b"\x18" + _varint(value)
         case float():
             return b"\x21" + _DOUBLE(value)
         case bytes():
-            return _field(b"\x3a", value)
+            return field(b"\x3a", value)
         case tuple() | list():
-            return _field(b"\x2a", b"".join(_field(b"\x0a", _any_value(item)) for item in value))
+            return field(b"\x2a", b"".join(field(b"\x0a", _any_value(item)) for item in value))
         case Mapping():
-            pairs = (_key_value(str(key), item) for key, item in value.items())
-            return _field(b"\x32", b"".join(_field(b"\x0a", pair) for pair in pairs))
+            pairs = (key_value(str(key), item) for key, item in value.items())
+            return field(b"\x32", b"".join(field(b"\x0a", pair) for pair in pairs))
         case _:
             return b""
 
@@ -92,8 +93,9 @@ def _long_integer(value: int) -> bytes:
     return (str(value) if decimal else hex(value)).encode()
 
 
-def _key_value(key: str, value: object) -> bytes:
-    return _field(b"\x0a", _text(key)) + _field(b"\x12", _any_value(value))
+def key_value(key: str, value: object) -> bytes:
+    """Encode one `KeyValue`, an attribute."""
+    return field(b"\x0a", _text(key)) + field(b"\x12", _any_value(value))
 
 
 class OtlpEncoder:
@@ -104,8 +106,8 @@ class OtlpEncoder:
     """
 
     def __init__(self, resource: Mapping[str, object]) -> None:
-        attributes = b"".join(_field(b"\x0a", _key_value(*pair)) for pair in resource.items())
-        self._resource = _field(b"\x0a", attributes)
+        attributes = b"".join(field(b"\x0a", key_value(*pair)) for pair in resource.items())
+        self._resource = field(b"\x0a", attributes)
         self._strings: dict[tuple[str, str], bytes] = {}
         self._ints: dict[tuple[str, int], bytes] = {}
         self._names: dict[tuple[str, int], bytes] = {}
@@ -120,9 +122,9 @@ class OtlpEncoder:
             body = self._span(span)
             out += (b"\x12", _varint(len(body)), body)
         scope_spans = [
-            _field(b"\x12", _scope(tracer) + b"".join(parts)) for tracer, parts in scopes.items()
+            field(b"\x12", _scope(tracer) + b"".join(parts)) for tracer, parts in scopes.items()
         ]
-        return _field(b"\x0a", self._resource + b"".join(scope_spans))
+        return field(b"\x0a", self._resource + b"".join(scope_spans))
 
     def _span(self, span: RecordedSpan) -> bytes:
         parent_id, extra = span.parent_id, span.extra
@@ -147,7 +149,7 @@ class OtlpEncoder:
         )
 
     def _name(self, span: RecordedSpan) -> bytes:
-        encoded = _field(b"\x2a", _text(span.name)) + b"\x30" + _varint(span.kind_number + 1)
+        encoded = field(b"\x2a", _text(span.name)) + b"\x30" + _varint(span.kind_number + 1)
         if len(self._names) < _CACHED_VALUES:
             self._names[span.name, span.kind_number] = encoded
         return encoded
@@ -158,16 +160,16 @@ class OtlpEncoder:
             if type(value) is str:
                 encoded = self._strings.get((key, value))
                 if encoded is None:
-                    encoded = _field(_ATTRIBUTE, _key_value(key, value))
+                    encoded = field(_ATTRIBUTE, key_value(key, value))
                     if len(value) < _CACHED_LENGTH:
                         _remember(self._strings, (key, value), encoded)
             elif type(value) is int:
                 encoded = self._ints.get((key, value))
                 if encoded is None:
-                    encoded = _field(_ATTRIBUTE, _key_value(key, value))
+                    encoded = field(_ATTRIBUTE, key_value(key, value))
                     _remember(self._ints, (key, value), encoded)
             else:
-                encoded = _field(_ATTRIBUTE, _key_value(key, value))
+                encoded = field(_ATTRIBUTE, key_value(key, value))
             out.append(encoded)
         return b"".join(out)
 
@@ -179,38 +181,38 @@ def _remember(cache: dict[K, bytes], key: K, encoded: bytes) -> None:
 
 
 def _scope(tracer: SpanMaker) -> bytes:
-    scope = _field(b"\x0a", _text(tracer.name))
+    scope = field(b"\x0a", _text(tracer.name))
     if tracer.version:
-        scope += _field(b"\x12", _text(tracer.version))
-    return _field(b"\x0a", scope)
+        scope += field(b"\x12", _text(tracer.version))
+    return field(b"\x0a", scope)
 
 
 def _extra(extra: Extra) -> bytes:
     """Encode what few spans have; plainer than the rest, for it is rare."""
     out = []
     if extra.trace_state:
-        out.append(_field(b"\x1a", _text(extra.trace_state.to_header())))
-    out += [_field(b"\x5a", _event(*event)) for event in extra.events]
-    out += [_field(b"\x6a", _link(*link)) for link in extra.links]
+        out.append(field(b"\x1a", _text(extra.trace_state.to_header())))
+    out += [field(b"\x5a", _event(*event)) for event in extra.events]
+    out += [field(b"\x6a", _link(*link)) for link in extra.links]
     status = b""
     if extra.description:
-        status += _field(b"\x12", _text(extra.description))
+        status += field(b"\x12", _text(extra.description))
     if extra.status is not StatusCode.UNSET:
         status += b"\x18" + _varint(_STATUS_CODES[extra.status])
     if status:
-        out.append(_field(b"\x7a", status))
+        out.append(field(b"\x7a", status))
     out.append(_REMOTE_FLAGS if extra.remote_parent else _LOCAL_FLAGS)
     return b"".join(out)
 
 
 def _event(name: str, time_ns: int, attributes: Mapping[str, object]) -> bytes:
-    pairs = b"".join(_field(b"\x1a", _key_value(*pair)) for pair in attributes.items())
+    pairs = b"".join(field(b"\x1a", key_value(*pair)) for pair in attributes.items())
     time = (time_ns & _MAX_UINT64).to_bytes(8, "little")
-    return b"\x09" + time + _field(b"\x12", _text(name)) + pairs
+    return b"\x09" + time + field(b"\x12", _text(name)) + pairs
 
 
 def _link(context: SpanContext, attributes: Mapping[str, object]) -> bytes:
-    pairs = b"".join(_field(b"\x22", _key_value(*pair)) for pair in attributes.items())
+    pairs = b"".join(field(b"\x22", key_value(*pair)) for pair in attributes.items())
     flags = int(context.trace_flags) | (0x300 if context.is_remote else 0x100)
     state = context.trace_state.to_header() if context.trace_state else ""
     return b"".join(
@@ -219,7 +221,7 @@ def _link(context: SpanContext, attributes: Mapping[str, object]) -> bytes:
             context.trace_id.to_bytes(16, "big"),
             _SPAN_ID,
             context.span_id.to_bytes(8, "big"),
-            _field(b"\x1a", _text(state)) if state else b"",
+            field(b"\x1a", _text(state)) if state else b"",
             pairs,
             b"\x35" + flags.to_bytes(4, "little"),
         )

@@ -15,6 +15,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
 from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.exporter import ExportCounts, Exporter, HttpSender
 from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
 from latencytrace.agent.hook import Hook, HookOptions
@@ -23,6 +24,7 @@ from latencytrace.agent.patching import AppliedHook, HookStatus
 from latencytrace.agent.program_name import this_program
 from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
 from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.self_report import Report, SelfReport
 from latencytrace.agent.tracer import RecordingProvider
 from latencytrace.agent.user_stage import UserStage
 from latencytrace.errors import SettingsError
@@ -33,6 +35,7 @@ from latencytrace.settings import AgentSettings, agent_settings
 
 SCOPE = "latencytrace"
 _LAST = -1000  # of a child's finalizers
+REPORT_TIMEOUT_S = 2.0  # spans wait meanwhile
 EXIT_FLUSH_S = 3.0  # the longest that a program's exit waits for its last spans
 
 
@@ -83,12 +86,14 @@ class Agent:
         self.settings = settings
         self._on_fault = on_fault
         self._resource = dict(_resource(settings))
+        self._self_report: SelfReport | None = None
         self._exporter = Exporter(
             OtlpEncoder(self._resource).encode,
             HttpSender(settings.traces_url, settings.headers, settings.timeout_s),
             queue_spans=settings.queue_spans,
             interval_s=settings.interval_s,
             on_fault=on_fault,
+            after_round=self._report_changes,
         )
         _provider.record_to(self._exporter.ended)
         self._global = GlobalProvider(_provider, self._join_program)
@@ -101,6 +106,7 @@ class Agent:
             AppliedHook(name, hook, self.recorder, options)
             for name, hook in _hooks(settings.hooks, on_fault)
         ]
+        self._self_report = self._new_self_report()
 
     def status(self) -> AgentStatus:
         """What it does now."""
@@ -134,6 +140,8 @@ class Agent:
             hook.restore()
         self._global.uninstall()
         self._exporter.stop(timeout_s)
+        if self._self_report is not None:
+            self._self_report.close()
         shutdown = getattr(self._program_processor, "shutdown", None)
         if shutdown is not None:
             shutdown()
@@ -145,7 +153,34 @@ class Agent:
         """In a forked child: an identity of its own, and none of the parent's spans."""
         self._resource[SERVICE_INSTANCE_ID] = str(uuid4())
         self._resource["process.pid"] = os.getpid()
+        if self._self_report is not None:
+            self._self_report.close()
+            self._self_report = self._new_self_report()
         self._exporter.reset_after_fork(OtlpEncoder(self._resource).encode)
+
+    def _new_self_report(self) -> SelfReport | None:
+        if self.settings.metrics_url is None:
+            return None
+        try:
+            sender = HttpSender(self.settings.metrics_url, self.settings.headers, REPORT_TIMEOUT_S)
+        except SettingsError as error:
+            logger.warning("latencytrace does not report on itself: %s", error)
+            return None
+        return SelfReport(self._resource, sender, monotonic_ns)
+
+    def _report_changes(self) -> None:
+        """On the background thread: tell the receiver how we do, if that changed."""
+        if self._self_report is not None and (self._exporter.counts.sent or self._global.program):
+            status = self.status()
+            self._self_report.send(
+                Report(
+                    provider=status.provider or "",
+                    sent=status.spans_sent,
+                    dropped=status.spans_dropped,
+                    faults=status.faults,
+                    hooks=status.hooks,
+                )
+            )
 
     def _join_program(self, program: TracerProvider) -> None:
         """Hand the spans of the program's own provider to our receiver as well."""

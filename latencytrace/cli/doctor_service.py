@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from urllib.error import HTTPError
 
+from latencytrace.cli.doctor_agents import agent_findings
 from latencytrace.cli.doctor_finding import Finding, Verdict
 from latencytrace.cli.local_service import (
     answers,
@@ -57,8 +58,8 @@ REFUSALS: Mapping[str, tuple[str, str]] = {  # by HTTP status
         "the answer told the sender why; look at what posts to this address",
     ),
     "404": (
-        "posts of another kind than traces",
-        "in the senders: export OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none",
+        "posts of another kind than traces and metrics",
+        "in the senders: export OTEL_LOGS_EXPORTER=none",
     ),
     "413": ("posts that were too large", "in the senders: smaller batches"),
     "429": (
@@ -132,10 +133,12 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
         )
     status, body = _get(f"{url}/metrics", token)
     if status == HTTPStatus.OK:
-        yield from counted(list(samples(body)))
+        metrics = list(samples(body))
+        yield from _counted(metrics)
+        yield from agent_findings(metrics)
 
 
-def counted(metrics: list[Sample]) -> Iterator[Finding]:
+def _counted(metrics: list[Sample]) -> Iterator[Finding]:
     """What the service's own counters say of what it took, dropped and refused."""
     for sample in metrics:
         number = round(sample.value)

@@ -83,3 +83,14 @@ BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
 NETWORK_PHASES = "latencytrace.network.phases"  # of an exchange; packed as intervals are
 QUEUED_NS = "latencytrace.queued_ns"  # from the front proxy's taking a request to its span
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call
+
+# What an agent reports on itself: metrics, and attributes of their points.
+AGENT_RUNNING = "latencytrace.agent.running"
+AGENT_SPANS_SENT = "latencytrace.agent.spans.sent"
+AGENT_SPANS_DROPPED = "latencytrace.agent.spans.dropped"
+AGENT_FAULTS = "latencytrace.agent.faults"
+AGENT_HOOK = "latencytrace.agent.hook"
+AGENT_PROVIDER = "latencytrace.agent.provider"
+HOOK = "latencytrace.hook"
+HOOK_STATE = "latencytrace.hook.state"
+HOOK_REASON = "latencytrace.hook.reason"

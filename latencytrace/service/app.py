@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.plugins import STORES, load_plugin
+from latencytrace.service.agent_reports import AgentReports
 from latencytrace.service.clock import now_ns
 from latencytrace.service.edge import Edge, is_loopback
 from latencytrace.service.grpc_receiver import GrpcReceiver
@@ -59,6 +60,8 @@ def serve(
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
         store = opened.enter_context(closing(open_store(settings)))
         telemetry = Telemetry()
+        reports = AgentReports(time.monotonic_ns)
+        telemetry.registry.register(reports)
         pipeline = Pipeline(store, telemetry, time.monotonic_ns, settings.keep_spans_ratio)
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry)
@@ -73,7 +76,7 @@ def serve(
                     application=Edge(answering, settings.listen.host, token), socket=api_socket
                 ),
                 Listener(
-                    application=Edge(receiver(intake), settings.otlp_http.host, token),
+                    application=Edge(receiver(intake, reports), settings.otlp_http.host, token),
                     socket=otlp_socket,
                 ),
             )

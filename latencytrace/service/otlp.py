@@ -72,7 +72,7 @@ def check(body: bytes, content_type: str | None, content_encoding: str | None) -
     Raises:
         OtlpError: Nothing of the body can be kept; the message says why.
     """
-    plain = _decompressed(body, content_encoding)
+    plain = decompressed(body, content_encoding)
     if media_type(content_type) == JSON:
         return check_message(message_from_json(plain))
     return check_message(_message(plain), plain)
@@ -107,7 +107,7 @@ def acceptance(checked: CheckedRequest, content_type: str | None) -> OtlpAnswer:
     if checked.rejected_spans:
         response.partial_success.rejected_spans = checked.rejected_spans
         response.partial_success.error_message = checked.reason or ""
-    return _answer(response, content_type)
+    return answer(response, content_type)
 
 
 def refusal(message: str, code: int, content_type: str | None) -> OtlpAnswer:
@@ -118,10 +118,11 @@ def refusal(message: str, code: int, content_type: str | None) -> OtlpAnswer:
         code: Of `google.rpc.Status`: INVALID_ARGUMENT and the like.
         content_type: What the sender spoke; anything unknown is answered in protobuf.
     """
-    return _answer(Status(code=code, message=message), content_type)
+    return answer(Status(code=code, message=message), content_type)
 
 
-def _answer(message: Message, content_type: str | None) -> OtlpAnswer:
+def answer(message: Message, content_type: str | None) -> OtlpAnswer:
+    """A message of OTLP's as the body of an answer."""
     if (content_type or "").partition(";")[0].strip().lower() == JSON:
         return OtlpAnswer(body=orjson.dumps(json_format.MessageToDict(message)), content_type=JSON)
     return OtlpAnswer(body=message.SerializeToString(), content_type=PROTOBUF)
@@ -196,7 +197,12 @@ def _has_ids(span: ProtoSpan) -> bool:
     )
 
 
-def _decompressed(body: bytes, content_encoding: str | None) -> bytes:
+def decompressed(body: bytes, content_encoding: str | None) -> bytes:
+    """A body as it was before it was compressed.
+
+    Raises:
+        OtlpError: It is compressed otherwise, torn or too large.
+    """
     encoding = (content_encoding or "identity").strip().lower()
     if encoding == "gzip":
         return _gunzipped(body)

@@ -1,5 +1,7 @@
-"""OTLP over HTTP: `POST /v1/traces`, answered once what was sent is safe."""
+"""OTLP over HTTP: `POST /v1/traces`, answered once what was sent is safe; `/v1/metrics`."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -11,10 +13,14 @@ from starlette.routing import Route
 
 from latencytrace.errors import OtlpError, OverloadedError, StoreError
 from latencytrace.service import otlp
+from latencytrace.service.agent_reports import AgentReports
 from latencytrace.service.intake import RETRY_AFTER_S, Intake, Share
 from latencytrace.service.otlp import OtlpAnswer
+from latencytrace.service.otlp_metrics import metrics_answer, metrics_request
 
 MAX_BODY_BYTES: Final = otlp.MAX_BYTES  # on the wire
+
+Take = Callable[[Request], Awaitable[OtlpAnswer]]
 
 _TOO_LARGE = f"the body has more than {MAX_BODY_BYTES} bytes: send smaller batches"
 _CODES = {  # of google.rpc.Status
@@ -23,24 +29,29 @@ _CODES = {  # of google.rpc.Status
 }
 
 
-def receiver(intake: Intake) -> Starlette:
-    """The application that takes spans.
+def receiver(intake: Intake, reports: AgentReports) -> Starlette:
+    """The application that takes spans, and what agents report on themselves.
 
     Answers 200 once they are kept, 400 to what is not OTLP, 413 to what is too large, 429
     with `Retry-After` while too much waits, 503 likewise while the store fails.
     """
 
-    async def traces(request: Request) -> Response:
-        content_type = request.headers.get("content-type")
-        try:
-            answer = await _kept(request, intake)
-        except (OtlpError, ClientDisconnect) as error:
-            return refused(HTTPStatus.BAD_REQUEST, str(error), content_type)
-        except OverloadedError as error:
-            return refused(HTTPStatus.TOO_MANY_REQUESTS, str(error), content_type)
-        except StoreError as error:
-            return refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error), content_type)
-        return Response(answer.body, media_type=answer.content_type)
+    async def traces(request: Request) -> OtlpAnswer:
+        return await _kept(request, intake)
+
+    async def metrics(request: Request) -> OtlpAnswer:
+        return await _noted(request, intake, reports)
+
+    def endpoint(take: Take) -> Callable[[Request], Awaitable[Response]]:
+        async def answered(request: Request) -> Response:
+            content_type = request.headers.get("content-type")
+            try:
+                answer = await take(request)
+            except (OtlpError, ClientDisconnect, OverloadedError, StoreError) as error:
+                return refused(_status(error), str(error), content_type)
+            return Response(answer.body, media_type=answer.content_type)
+
+        return answered
 
     async def elsewhere(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
@@ -55,7 +66,10 @@ def receiver(intake: Intake) -> Starlette:
         return Response(answer.body, status, retry, answer.content_type)
 
     return Starlette(
-        routes=[Route("/v1/traces", traces, methods=["POST"])],
+        routes=[
+            Route("/v1/traces", endpoint(traces), methods=["POST"]),
+            Route("/v1/metrics", endpoint(metrics), methods=["POST"]),
+        ],
         exception_handlers={HTTPException: elsewhere},
     )
 
@@ -69,6 +83,17 @@ async def _kept(request: Request, intake: Intake) -> OtlpAnswer:
         checked = await intake.check(body, content_type, headers.get("content-encoding"))
     await intake.keep(checked)
     return otlp.acceptance(checked, content_type)
+
+
+async def _noted(request: Request, intake: Intake, reports: AgentReports) -> OtlpAnswer:
+    """Read a request of metrics, and note what agents report."""
+    content_type = request.headers.get("content-type")
+    with intake.share() as share:
+        body = await _body(request, share)
+        encoding = request.headers.get("content-encoding")
+        # Beside the event loop, which a long one would hold up.
+        message = await asyncio.to_thread(metrics_request, body, content_type, encoding)
+    return metrics_answer(reports.take(message), content_type)
 
 
 async def _body(request: Request, share: Share) -> bytes:
@@ -90,7 +115,17 @@ async def _body(request: Request, share: Share) -> bytes:
     return b"".join(parts)
 
 
+def _status(error: Exception) -> HTTPStatus:
+    """Whose fault it is, and whether sending again can help."""
+    if isinstance(error, OverloadedError):
+        return HTTPStatus.TOO_MANY_REQUESTS
+    if isinstance(error, StoreError):
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    return HTTPStatus.BAD_REQUEST
+
+
 def _advice(request: Request, error: HTTPException) -> str:
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return f"{request.url.path} is not taken here: POST traces to /v1/traces"
+        path = request.url.path
+        return f"{path} is not taken here: POST traces to /v1/traces, metrics to /v1/metrics"
     return error.detail

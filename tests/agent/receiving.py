@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
@@ -76,6 +79,7 @@ class Receiver(ThreadingHTTPServer):
         self.release.set()
         self.posts: list[ExportTraceServiceRequest] = []  # those answered with 200
         self.post_headers: list[dict[str, str]] = []
+        self.reports: list[ExportMetricsServiceRequest] = []
         self.refused = 0
         self.connections = 0
         self.close_each = False
@@ -104,6 +108,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
+        if self.path.endswith("/v1/metrics"):
+            self._take_report(body)
+            return
         self.server.release.wait(PATIENCE_S)
         status, headers = self.server.answers.popleft() if self.server.answers else (200, {})
         if status == 200:
@@ -117,6 +124,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
         self.close_connection = self.server.close_each
+
+    def _take_report(self, body: bytes) -> None:
+        """What the agent says of itself, which no script of answers is about."""
+        self.server.reports.append(ExportMetricsServiceRequest.FromString(body))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

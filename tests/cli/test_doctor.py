@@ -121,8 +121,8 @@ def test_what_the_service_refused_is_counted_with_its_fix(tmp_path: Path) -> Non
         "posts that were not OTLP, 400: 1": (
             "the answer told the sender why; look at what posts to this address"
         ),
-        "posts of another kind than traces, 404: 1": (
-            "in the senders: export OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none"
+        "posts of another kind than traces and metrics, 404: 1": (
+            "in the senders: export OTEL_LOGS_EXPORTER=none"
         ),
     }
 
@@ -142,6 +142,30 @@ def test_a_token_that_is_missing_is_named(tmp_path: Path) -> None:
         f"{it.otlp}/v1/traces asks for a token: spans are refused",
     ]
     assert shown == {}
+
+
+DROPPING = """
+import os, latencytrace
+for _ in range(50):
+    with latencytrace.stage("rerank"):
+        pass
+latencytrace.flush()
+print(os.getpid())
+"""
+
+
+def test_an_agent_that_dropped_spans_is_named_with_its_process(tmp_path: Path) -> None:
+    few = {"OTEL_BSP_MAX_QUEUE_SIZE": "5", "OTEL_BSP_SCHEDULE_DELAY": "60000"}
+    with RunningService(tmp_path / "data") as service:
+        ran = latencytrace(
+            *("run", "--service", "tiny", "--", sys.executable, "-c", DROPPING),
+            env=environment(**at(service), **few),
+        )
+
+        (said,) = found(**at(service))
+
+    assert said.startswith("tiny (instance ")
+    assert said.endswith(f", process {ran.stdout.strip()}): spans dropped: 45")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ import pytest
 from google.protobuf import json_format
 from google.rpc.status_pb2 import Status
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -133,11 +137,39 @@ def test_what_is_no_otlp_is_refused_with_the_reason(
     assert reason
 
 
-def test_metrics_are_not_taken_and_the_sender_is_told(service: RunningService) -> None:
-    answer = service.post(b"", path="/v1/metrics")
+def test_logs_are_not_taken_and_the_sender_is_told(service: RunningService) -> None:
+    answer = service.post(b"", path="/v1/logs")
 
     assert answer.status_code == 404
     assert "/v1/traces" in Status.FromString(answer.content).message
+
+
+@pytest.mark.parametrize("headers", [PROTOBUF, {"content-type": "application/json"}])
+def test_metrics_that_are_no_agents_are_rejected_by_partial_success(
+    service: RunningService, headers: dict[str, str]
+) -> None:
+    request = ExportMetricsServiceRequest()
+    metrics = request.resource_metrics.add().scope_metrics.add().metrics
+    metrics.add(name="process.cpu").gauge.data_points.add(as_double=0.5)
+    is_json = "json" in headers["content-type"]
+    body = json_format.MessageToJson(request).encode() if is_json else request.SerializeToString()
+
+    answer = service.post(body, headers, path="/v1/metrics")
+
+    response = ExportMetricsServiceResponse()
+    if is_json:
+        json_format.Parse(answer.text, response)
+    else:
+        response.ParseFromString(answer.content)
+    assert answer.status_code == 200
+    assert response.partial_success.rejected_data_points == 1
+
+
+@pytest.mark.parametrize("headers", [PROTOBUF, {"content-type": "application/json"}])
+def test_metrics_that_are_no_otlp_are_refused(
+    service: RunningService, headers: dict[str, str]
+) -> None:
+    assert service.post(b"\xff{", headers, path="/v1/metrics").status_code == 400
 
 
 def test_a_body_too_large_is_refused_before_its_end(service: RunningService) -> None:

@@ -1,0 +1,142 @@
+"""What agents report on themselves, as metrics of the service: `latencytrace_agent_*`."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as MetricFamily
+from prometheus_client.registry import Collector
+
+from latencytrace.model import semconv
+
+MAX_AGENTS: Final = 500
+MAX_HOOKS: Final = 100  # of one agent
+MAX_CHARACTERS: Final = 200
+SILENT_NS: Final = 180_000_000_000  # three reports missed: it has ended
+PREFIX: Final = "latencytrace_agent"
+_COUNTS: Final = {
+    semconv.AGENT_SPANS_SENT: ("spans_sent", "Spans that an agent has sent."),
+    semconv.AGENT_SPANS_DROPPED: ("spans_dropped", "Spans that an agent has dropped."),
+    semconv.AGENT_FAULTS: ("faults", "Errors of its own that an agent kept from its program."),
+}
+_AGENT = ("service", "instance")
+
+
+@dataclass(slots=True)
+class _Agent:
+    """The last report of one agent."""
+
+    heard_ns: int
+    about: Mapping[str, str]
+    provider: str = ""
+    counts: dict[str, float] = field(default_factory=dict)
+    hooks: list[tuple[str, str, str]] = field(default_factory=list)  # name, state, reason
+
+
+class AgentReports(Collector):
+    """Holds the last report of each agent that is heard of; bounded.
+
+    Args:
+        now_ns: A monotonic clock.
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._agents: dict[tuple[str, str], _Agent] = {}
+        self.ignored = 0  # data points of other metrics
+
+    def take(self, request: ExportMetricsServiceRequest) -> int:
+        """Note the reports in a request of metrics.
+
+        Returns:
+            How many data points are of other metrics, and are not kept.
+        """
+        ignored = 0
+        for resource_metrics in request.resource_metrics:
+            about = _texts(resource_metrics.resource.attributes)
+            agent = _Agent(heard_ns=self._now_ns(), about=about)
+            for scope_metrics in resource_metrics.scope_metrics:
+                ignored += sum(_note(agent, metric) for metric in scope_metrics.metrics)
+            if agent.provider:
+                key = (about.get("service.name", ""), about.get("service.instance.id", ""))
+                self._agents.pop(key, None)
+                self._agents[key] = agent  # the one heard of last stands last
+        while len(self._agents) > MAX_AGENTS:
+            del self._agents[next(iter(self._agents))]
+        self.ignored += ignored
+        return ignored
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """Read the reports of agents that still run."""
+        latest_ns = self._now_ns() - SILENT_NS
+        heard = {
+            key: agent for key, agent in list(self._agents.items()) if agent.heard_ns >= latest_ns
+        }
+        yield CounterMetricFamily(
+            "latencytrace_service_data_points_ignored",
+            "Data points of metrics that are not an agent's.",
+            value=self.ignored,
+        )
+        labels = (*_AGENT, "version", "pid", "provider")
+        info = GaugeMetricFamily(f"{PREFIX}_info", "Agents that run.", labels=labels)
+        hooks = GaugeMetricFamily(
+            f"{PREFIX}_hook", "Hooks of agents.", labels=(*_AGENT, "hook", "state", "reason")
+        )
+        counts = {
+            name: CounterMetricFamily(f"{PREFIX}_{short}", text, labels=_AGENT)
+            for name, (short, text) in _COUNTS.items()
+        }
+        for key, agent in heard.items():
+            version = agent.about.get("telemetry.distro.version", "")
+            pid = agent.about.get("process.pid", "")
+            info.add_metric([*key, version, pid, agent.provider], 1)
+            for name, family in counts.items():
+                family.add_metric(key, agent.counts.get(name, 0))
+            for hook in agent.hooks:
+                hooks.add_metric([*key, *hook], 1)
+        yield from (info, hooks, *counts.values())
+
+
+def _note(agent: _Agent, metric: Metric) -> int:
+    """Note one metric; returns how many points of it are of no agent's."""
+    points = metric.gauge.data_points or metric.sum.data_points
+    if metric.name in _COUNTS:
+        agent.counts[metric.name] = sum(map(_number, points))
+    elif metric.name == semconv.AGENT_RUNNING:
+        for point in points:
+            agent.provider = _texts(point.attributes).get(semconv.AGENT_PROVIDER, "")
+    elif metric.name == semconv.AGENT_HOOK:
+        for point in points[:MAX_HOOKS]:
+            texts = _texts(point.attributes)
+            keys = (semconv.HOOK, semconv.HOOK_STATE, semconv.HOOK_REASON)
+            name, state, reason = (texts.get(key, "") for key in keys)
+            agent.hooks.append((name, state, reason))
+    else:
+        return (
+            len(points)
+            + len(metric.histogram.data_points)
+            + len(metric.exponential_histogram.data_points)
+            + len(metric.summary.data_points)
+        )
+    return 0
+
+
+def _number(point: NumberDataPoint) -> float:
+    return float(point.as_int if point.HasField("as_int") else point.as_double)
+
+
+def _texts(attributes: Iterable[KeyValue]) -> dict[str, str]:
+    """Attributes as bounded texts; those of other kinds than texts and integers are left out."""
+    texts = {}
+    for pair in attributes:
+        if pair.value.HasField("string_value"):
+            texts[pair.key] = pair.value.string_value[:MAX_CHARACTERS]
+        elif pair.value.HasField("int_value"):
+            texts[pair.key] = str(pair.value.int_value)
+    return texts
