@@ -11,6 +11,7 @@ from latencytrace.cli.doctor_finding import Finding, Verdict
 from latencytrace.cli.local_service import (
     answers,
     free_port,
+    host_and_port,
     is_loopback,
     listens,
     open_url,
@@ -89,7 +90,7 @@ def service_findings(
     else:
         yield from _service(url, token)
     if agent is not None and not agent.disabled and (there or listens(agent.traces_url)):
-        yield _receiver(agent)
+        yield _receiver(agent, _takes_at(url, token) if there else None)
 
 
 def _absent(url: str, agent: AgentSettings | None) -> Finding:
@@ -156,8 +157,13 @@ def _counted(metrics: list[Sample]) -> Iterator[Finding]:
             yield _wrong(f"{what}, {code}: {number:,}", fix)
 
 
-def _receiver(agent: AgentSettings) -> Finding:
-    """Whether an empty post, which stores nothing, is taken where spans would go."""
+def _receiver(agent: AgentSettings, services: str | None) -> Finding:
+    """Whether an empty post, which stores nothing, is taken where spans would go.
+
+    Args:
+        agent: Where they would go.
+        services: Where the service that answers takes them; None: unknown.
+    """
     headers = {"content-type": "application/x-protobuf", **agent.headers}
     request = urllib.request.Request(  # noqa: S310 - the user's own address
         agent.traces_url, data=b"", headers=headers, method="POST"
@@ -165,6 +171,11 @@ def _receiver(agent: AgentSettings) -> Finding:
     try:
         with open_url(request, TIMEOUT_S) as response:
             response.read()
+        if services is not None and not _same(services, agent.traces_url):
+            return _note(
+                f"spans go to {agent.traces_url}; the service takes them at {services}",
+                f"export OTEL_EXPORTER_OTLP_ENDPOINT={services}, unless they are passed on to it",
+            )
         return _fine(f"spans are taken at {agent.traces_url}")
     except HTTPError as error:
         if error.code == HTTPStatus.UNAUTHORIZED:
@@ -175,7 +186,8 @@ def _receiver(agent: AgentSettings) -> Finding:
         what = f"{agent.traces_url} answers {error.code} {error.reason}: spans are refused"
     except (OSError, ValueError) as error:
         what = f"nobody takes spans at {agent.traces_url}: {error}"
-    return _wrong(what, "export OTEL_EXPORTER_OTLP_ENDPOINT=… as the service has it (port 4318)")
+    where = services or "… as the service has it (port 4318)"
+    return _wrong(what, f"export OTEL_EXPORTER_OTLP_ENDPOINT={where}")
 
 
 def _get(url: str, token: str | None) -> tuple[int, str]:
@@ -190,6 +202,22 @@ def _get(url: str, token: str | None) -> tuple[int, str]:
         return error.code, error.read().decode("utf-8", "replace")
     except OSError as error:
         return 0, str(error)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two addresses name one port of one machine, loopback by whatever name."""
+    (one_host, one_port), (other_host, other_port) = host_and_port(one), host_and_port(other)
+    both_here = is_loopback(one) and is_loopback(other)
+    return one_port == other_port and (both_here or one_host == other_host)
+
+
+def _takes_at(url: str, token: str | None) -> str | None:
+    """Where a service says that it takes spans."""
+    status, body = _get(f"{url}/api/v1/receivers", token)
+    try:
+        return str(json.loads(body)["otlp_http"]) if status == HTTPStatus.OK else None
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def _version(body: str) -> str | None:

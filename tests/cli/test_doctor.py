@@ -11,6 +11,7 @@ from threading import Thread
 import pytest
 
 from latencytrace.cli.local_service import free_port
+from tests.agent.receiving import receiving
 from tests.cli.programs import NOWHERE, environment, latencytrace, listening
 from tests.end_to_end.running_service import RunningService
 
@@ -75,9 +76,26 @@ def test_a_receiver_that_is_elsewhere_than_the_service_loses_spans(
     (what, fix), *more = found(LATENCYTRACE_URL=service.url).items()
 
     assert what.startswith(f"nobody takes spans at {NOWHERE}/v1/traces: ")
-    assert fix is not None
-    assert fix.startswith("export OTEL_EXPORTER_OTLP_ENDPOINT=")
+    assert fix == f"export OTEL_EXPORTER_OTLP_ENDPOINT={service.otlp}"
     assert not more
+
+
+def test_spans_that_go_to_another_receiver_than_the_services_are_noted(
+    service: RunningService,
+) -> None:
+    with receiving() as other:
+        said = latencytrace(
+            "doctor",
+            env=environment(
+                LATENCYTRACE_URL=service.url, OTEL_EXPORTER_OTLP_ENDPOINT=other.endpoint
+            ),
+        )
+
+    assert said.returncode == 0
+    assert (
+        f"· spans go to {other.endpoint}/v1/traces; the service takes them at {service.otlp}"
+        in said.stdout
+    )
 
 
 def test_a_receiver_that_takes_no_traces_is_told_by_its_answer(service: RunningService) -> None:
