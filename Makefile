@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .PHONY: help demo demo-smollm2 test lint bench docs clean
 
 help: ## list these commands
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
 
 demo: $(VENV)/.demo ## trace an example chat application under load, and show where its time goes
 	@if [ -t 1 ]; then $(BIN)/latencytrace demo; else $(BIN)/latencytrace demo --once; fi
@@ -33,6 +33,10 @@ test: $(VENV)/.checks ## everything that continuous integration runs
 	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 	@echo '== all passed'
+
+test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is compiled first (minutes)
+	@$(BIN)/pytest -m llama_cpp
+	@$(BIN)/pytest tests/contracts
 
 lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .
@@ -79,4 +83,9 @@ $(VENV)/.smollm2: $(VENV)/.demo
 $(VENV)/.checks: $(VENV)/.demo
 	@echo '== installing the tools that check it'
 	@$(PIP) install --quiet --editable '.[demo]' --group test --group lint --group docs
+	@touch $@
+
+$(VENV)/.llama-cpp: $(VENV)/.checks
+	@echo '== compiling llama.cpp, about 10 minutes on two cores (once)'
+	@CMAKE_ARGS=-DGGML_NATIVE=OFF $(PIP) install --quiet --group llama-cpp
 	@touch $@

@@ -37,6 +37,7 @@ class Patch:
         name: What the span is called; None: as the target's last part, or as its stage where
             that says nothing.
         optional: Not every supported version of the library has the target.
+        within: Only calls inside of another span are timed, as the load that a request waits for.
     """
 
     module: str
@@ -49,6 +50,7 @@ class Patch:
     part_of: tuple[Stage, ...] = ()
     name: str | None = None
     optional: bool = False
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from functools import wraps
 from typing import Any
 
+from opentelemetry.trace import get_current_span
+
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import OnFault, guarded, raise_fault
 from latencytrace.agent.hook import Arguments, HookAttributes, Patch, Timed
@@ -126,11 +128,13 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     arguments_of = named_arguments(original)
     stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result
     on_fault = recorder.on_fault
-    outer = (stage, *patch.part_of)
+    outer, within = (stage, *patch.part_of), patch.within
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         with guarded(doing, on_fault):
             if recorder.suppressed() or recorder.inside(*outer):
+                return None
+            if within and not get_current_span().is_recording():
                 return None
             intervals = recorder.stream() if patch.interleaved else None
             if intervals is not None:

@@ -11,7 +11,6 @@ from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, Patch, Replacement, Timed
 from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.wrapping import Call, beginning, timed
 from latencytrace.model.stage import Stage
 
 _UTILS = "transformers.cli.serving.utils"
@@ -50,17 +49,6 @@ def belong_to_no_request(_recorder: Recorder, original: Timed) -> Timed:
     return run
 
 
-def time_load(recorder: Recorder, original: Timed) -> Timed:
-    """Time what loads a model, where a request waits for it."""
-    patch = Patch(_MANAGER, "ModelManager._load_model", Stage.LOAD, name="load")
-    begin = beginning(original, patch, recorder)
-
-    def begin_within(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        return begin(args, kwargs) if get_current_span().is_recording() else None
-
-    return timed(original, begin_within)
-
-
 class TransformersServeHook(Hook):
     """Times what only the server knows; what it serves with is timed by the other hooks."""
 
@@ -70,6 +58,6 @@ class TransformersServeHook(Hook):
         Replacement(_UTILS, "InferenceThread.submit", carry_into_queue),
         Replacement(_UTILS, "InferenceThread.async_submit", carry_into_queue),
         Patch(_UTILS, "DirectStreamer.put", Stage.DETOKENIZE, interleaved=True),
-        Replacement(_MANAGER, "ModelManager._load_processor", time_load),
-        Replacement(_MANAGER, "ModelManager._load_model", time_load),
+        Patch(_MANAGER, "ModelManager._load_processor", Stage.LOAD, within=True),
+        Patch(_MANAGER, "ModelManager._load_model", Stage.LOAD, within=True),
     )

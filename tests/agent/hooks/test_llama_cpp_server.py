@@ -1,0 +1,71 @@
+"""`latencytrace run -- python -m llama_cpp.server`, unchanged."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from latencytrace.model import Stage
+from tests.agent.receiving import ReceivedSpan, Receiver
+from tests.end_to_end.traced_server import TracedServer, traced_server
+
+pytest.importorskip("llama_cpp.server.app")
+ROUTE = "/v1/completions"
+OPTIONS = ("--n_ctx", "512", "--n_threads", "1", "--n_threads_batch", "1")
+pytestmark = [pytest.mark.llama_cpp, pytest.mark.timeout(400)]
+
+
+def body(tokens: int, *, stream: bool) -> dict[str, object]:
+    """A request whose answer never ends before its last token."""
+    return {
+        "prompt": "where did the milliseconds go",
+        "max_tokens": tokens,
+        "temperature": 0,
+        "logit_bias": {"2": -100.0},
+        "stream": stream,
+    }
+
+
+def ask(server: TracedServer) -> None:
+    answer = server.client.post(ROUTE, json=body(4, stream=False))
+    assert answer.status_code == 200, answer.text
+
+
+def ask_while_another_is_answered(server: TracedServer) -> None:
+    with server.client.stream("POST", ROUTE, json=body(400, stream=True)) as answer:
+        lines = answer.iter_lines()
+        next(line for line in lines if '"text"' in line)
+        with ThreadPoolExecutor(1) as client:
+            other = client.submit(ask, server)
+            for _ in lines:
+                pass
+            other.result()
+
+
+def stages(spans: list[ReceivedSpan]) -> set[str]:
+    of_spans = {span.stage for span in spans if span.stage}
+    return of_spans | {interval.stage.value for span in spans for interval in span.intervals}
+
+
+def test_a_second_requests_wait_for_the_lock_is_its_queue(
+    receiver: Receiver, tmp_path: Path, gguf: Path
+) -> None:
+    command = (sys.executable, "-m", "llama_cpp.server", "--model", str(gguf), *OPTIONS)
+    server_options = ("--host", "127.0.0.1", "--port", "PORT", "--interrupt_requests", "False")
+
+    with traced_server(
+        receiver, tmp_path, *command, *server_options, ready="/v1/models"
+    ) as server:
+        ask_while_another_is_answered(server)
+        requests = server.spans(f"POST {ROUTE}", 2)
+
+    first, second = (server.trace(request) for request in requests)
+    every = {Stage.TOKENIZE, Stage.QUEUE, Stage.PREFILL, Stage.DECODE, Stage.DETOKENIZE}
+    assert stages(first) >= every | {Stage.RESPOND}
+    assert stages(second) >= every
+    (decode,) = (span for span in first if span.stage == Stage.DECODE)
+    waits = [span for span in second if span.stage == Stage.QUEUE]
+    assert min(wait.start_ns for wait in waits) < decode.end_ns
+    assert max(wait.end_ns for wait in waits) >= decode.end_ns
+    assert {wait.parent_id for wait in waits} == {second[0].span_id}
