@@ -1,5 +1,6 @@
 """All that a data folder holds, once no service has it open."""
 
+import json
 from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,8 @@ class DataFolder:
 
     def holds(self, secret: str) -> bool:
         """Whether a text is anywhere, plain or in base64."""
-        spellings = (secret, *_in_base64(secret))
+        in_json = json.dumps(secret, ensure_ascii=False)[1:-1]
+        spellings = (secret, in_json, in_json.replace("/", "\\/"), *_in_base64(secret))
         return any(text in self.rows or text.encode() in self.files for text in spellings)
 
 
