@@ -9,7 +9,9 @@ from urllib.parse import unquote
 from latencytrace.errors import SettingsError
 
 DEFAULT_OTLP_ENDPOINT = "http://127.0.0.1:4318"
+DEFAULT_GRPC_ENDPOINT = "http://127.0.0.1:4317"
 DEFAULT_URL = "http://127.0.0.1:8321"
+GRPC = "grpc"  # a protocol of OTLP
 OFF = "off"  # in the place of an address to listen on
 
 
@@ -43,14 +45,15 @@ class AgentSettings:
 
     disabled: bool
     service_name: str | None
-    endpoint: str  # of OTLP/HTTP, the base address without /v1/traces
-    traces_url: str  # where traces are posted
-    metrics_url: str | None  # where the agent reports on itself; None: nowhere
+    endpoint: str  # the base address, without /v1/traces
+    traces_url: str  # where traces are posted; over gRPC the base address of that
+    metrics_url: str | None  # where the agent reports on itself, likewise; None: nowhere
     headers: Mapping[str, str]
     timeout_s: float
     interval_s: float  # between two exports
     queue_spans: int
     hooks: tuple[str, ...] | None  # None: all
+    grpc: bool = False  # spans are sent over gRPC, else over HTTP
     torch_modules: tuple[str, ...] = ()  # `package.module:Class`, each timed as `forward`
 
 
@@ -73,15 +76,26 @@ def agent_settings(
     endpoint: str | None = None,
     service_name: str | None = None,
     hooks: tuple[str, ...] | None = None,
+    over_http: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> AgentSettings:
     """Settings of the agent: arguments first, then the environment, then defaults.
 
+    Args:
+        endpoint: The base address to send to.
+        service_name: What to call the program.
+        hooks: Those to apply.
+        over_http: Whatever the environment says of the protocol.
+        environ: The environment.
+
     Raises:
         SettingsError: A value cannot be used; the message names the variable.
     """
-    base = endpoint or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_OTLP_ENDPOINT
-    base = base.rstrip("/")
+    grpc = not over_http and otlp_protocol(environ) == GRPC
+    default = DEFAULT_GRPC_ENDPOINT if grpc else DEFAULT_OTLP_ENDPOINT
+    base = (endpoint or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or default).rstrip("/")
+    if grpc:
+        base = _with_scheme(base, environ)
     if not base.startswith(("http://", "https://")):
         raise SettingsError(f"endpoint {base!r} must begin with http:// or https://")
     own = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") if endpoint is None else None
@@ -92,8 +106,9 @@ def agent_settings(
         disabled=_flag(environ, "LATENCYTRACE_DISABLED") or _flag(environ, "OTEL_SDK_DISABLED"),
         service_name=service_name or environ.get("OTEL_SERVICE_NAME") or None,
         endpoint=base,
-        traces_url=own or f"{base}/v1/traces",
-        metrics_url=_metrics_url(environ, base, of_traces_alone=own is not None),
+        traces_url=_with_scheme(own or base, environ) if grpc else own or f"{base}/v1/traces",
+        grpc=grpc,
+        metrics_url=_metrics_url(environ, base, of_traces_alone=own is not None, grpc=grpc),
         headers=_headers(environ),
         timeout_s=_number(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", 10.0),
         interval_s=_number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500) / 1000,
@@ -170,6 +185,23 @@ def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(home) / "latencytrace"
 
 
+def otlp_protocol(environ: Mapping[str, str] = os.environ) -> str:
+    """The protocol of OTLP that traces shall be sent by; empty where nobody says."""
+    named = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "").strip()
+    return (named or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip()).lower()
+
+
+def _with_scheme(address: str, environ: Mapping[str, str]) -> str:
+    """An address of gRPC, which may stand without scheme: then a variable says whether plain."""
+    if "://" in address:
+        return address
+    insecure = any(
+        _flag(environ, name)
+        for name in ("OTEL_EXPORTER_OTLP_TRACES_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE")
+    )
+    return f"{'http' if insecure else 'https'}://{address}"
+
+
 def _flag(environ: Mapping[str, str], name: str) -> bool:
     return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
 
@@ -184,13 +216,15 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
         raise SettingsError(f"{name}={text!r} is not a number") from None
 
 
-def _metrics_url(environ: Mapping[str, str], base: str, *, of_traces_alone: bool) -> str | None:
+def _metrics_url(
+    environ: Mapping[str, str], base: str, *, of_traces_alone: bool, grpc: bool
+) -> str | None:
     if environ.get("OTEL_METRICS_EXPORTER", "").strip().lower() == "none":
         return None
     own = environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
     if own or (of_traces_alone and not environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")):
-        return own or None
-    return f"{base}/v1/metrics"
+        return _with_scheme(own, environ) if own and grpc else own or None
+    return base if grpc else f"{base}/v1/metrics"
 
 
 def _torch_modules(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Takes ended spans off the serving threads and sends them as OTLP over HTTP.
+"""Takes ended spans off the serving threads and sends them as OTLP.
 
 A bounded queue, one background thread, a kept-alive connection, retries with
 back-off; what does not fit is dropped and counted, never waited for.
@@ -20,6 +20,7 @@ from latencytrace.agent.clock import cpu_ns
 from latencytrace.agent.context import leave
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.sender import Answer, Sender
 from latencytrace.agent.tracer import started_here
 from latencytrace.errors import SettingsError
 
@@ -38,15 +39,6 @@ class ExportCounts:
     in_flight: int = 0
     export_cpu_ns: int = 0
     last_error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a receiver said to one post."""
-
-    status: int
-    reason: str
-    retry_after_s: float | None
 
 
 class _Fate(Enum):
@@ -159,7 +151,7 @@ class Exporter:
     def __init__(  # noqa: PLR0913 - what it is told, each by name
         self,
         encode: Callable[[Sequence[RecordedSpan]], bytes],
-        sender: HttpSender,
+        sender: Sender,
         *,
         queue_spans: int,
         interval_s: float,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from struct import Struct
 
 from latencytrace.agent.clock import ANCHOR_NS
-from latencytrace.agent.exporter import HttpSender
 from latencytrace.agent.otlp_encoder import field, key_value
 from latencytrace.agent.patching import HookStatus
+from latencytrace.agent.sender import Sender
 from latencytrace.model import semconv
 
 CHANGES_AFTER_NS = 10_000_000_000
@@ -48,7 +48,7 @@ class SelfReport:
     """
 
     def __init__(
-        self, resource: Mapping[str, object], sender: HttpSender, now_ns: Callable[[], int]
+        self, resource: Mapping[str, object], sender: Sender, now_ns: Callable[[], int]
     ) -> None:
         attributes = (field(b"\x0a", key_value(*pair)) for pair in resource.items())
         self._resource = field(b"\x0a", b"".join(attributes))

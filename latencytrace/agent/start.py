@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import wrapt
@@ -17,6 +17,7 @@ from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.exporter import ExportCounts, Exporter, HttpSender
+from latencytrace.agent.grpc_sender import METRICS, TRACES, GrpcSender
 from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
 from latencytrace.agent.hook import Hook, HookOptions
 from latencytrace.agent.otlp_encoder import OtlpEncoder
@@ -25,6 +26,7 @@ from latencytrace.agent.program_name import this_program
 from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.self_report import Report, SelfReport
+from latencytrace.agent.sender import Sender
 from latencytrace.agent.tracer import RecordingProvider
 from latencytrace.agent.user_stage import UserStage
 from latencytrace.errors import SettingsError
@@ -32,6 +34,9 @@ from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.plugins import HOOKS, plugins
 from latencytrace.settings import AgentSettings, agent_settings
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
 
 SCOPE = "latencytrace"
 _LAST = -1000  # of a child's finalizers
@@ -89,7 +94,7 @@ class Agent:
         self._self_report: SelfReport | None = None
         self._exporter = Exporter(
             OtlpEncoder(self._resource).encode,
-            HttpSender(settings.traces_url, settings.headers, settings.timeout_s),
+            _sender(settings, settings.traces_url, TRACES, settings.timeout_s),
             queue_spans=settings.queue_spans,
             interval_s=settings.interval_s,
             on_fault=on_fault,
@@ -162,7 +167,7 @@ class Agent:
         if self.settings.metrics_url is None:
             return None
         try:
-            sender = HttpSender(self.settings.metrics_url, self.settings.headers, REPORT_TIMEOUT_S)
+            sender = _sender(self.settings, self.settings.metrics_url, METRICS, REPORT_TIMEOUT_S)
         except SettingsError as error:
             logger.warning("latencytrace does not report on itself: %s", error)
             return None
@@ -187,17 +192,11 @@ class Agent:
         if not isinstance(program, TakesProcessors):
             logger.warning("the program's tracer provider takes no processors: see its back end")
             return
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - only where it is used
-            OTLPSpanExporter,
-        )
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - only where it is used
 
         with guarded("joining the program's tracer provider", self._on_fault):
-            exporter = OTLPSpanExporter(
-                endpoint=self.settings.traces_url, headers=dict(self.settings.headers)
-            )
             self._program_processor = BatchSpanProcessor(
-                exporter, schedule_delay_millis=self.settings.interval_s * 1000
+                _sdk_exporter(self.settings), schedule_delay_millis=self.settings.interval_s * 1000
             )
             program.add_span_processor(self._program_processor)
 
@@ -221,8 +220,8 @@ def instrument(
     Args:
         service_name: What breakdowns call this program; None: `OTEL_SERVICE_NAME`, else
             the program's own name.
-        endpoint: Base address of an OTLP/HTTP receiver; None:
-            `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://127.0.0.1:4318`.
+        endpoint: Base address of an OTLP receiver; None: `OTEL_EXPORTER_OTLP_ENDPOINT`, else
+            `http://127.0.0.1:4318`.
         hooks: Names of the hooks to apply; None: all that are installed.
         gpu: Whether to sample GPUs. This version cannot yet; True is logged.
     """
@@ -294,6 +293,30 @@ def agent_status() -> AgentStatus:
     """What the agent does: spans made, sent and dropped, its own cost, hooks and why not."""
     agent = _running
     return _NOT_RUNNING if agent is None else agent.status()
+
+
+def _sender(settings: AgentSettings, url: str, method: str, timeout_s: float) -> Sender:
+    """What carries spans, or our reports, to an address.
+
+    Raises:
+        SettingsError: It cannot; the message says why.
+    """
+    if settings.grpc:
+        return GrpcSender(url, settings.headers, timeout_s, method)
+    return HttpSender(url, settings.headers, timeout_s)
+
+
+def _sdk_exporter(settings: AgentSettings) -> "SpanExporter":
+    """What carries away the spans of the program's own provider."""
+    if settings.grpc:
+        from latencytrace.agent.program_exporter import ProgramExporter  # noqa: PLC0415
+
+        return ProgramExporter(_sender(settings, settings.traces_url, TRACES, settings.timeout_s))
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - only where it is used
+        OTLPSpanExporter,
+    )
+
+    return OTLPSpanExporter(endpoint=settings.traces_url, headers=dict(settings.headers))
 
 
 def _recorder() -> Recorder:

@@ -59,6 +59,7 @@ def start_application(  # noqa: PLR0913, PLR0917 - what it needs
             "LATENCYTRACE_URL": service_url,
             "OTEL_RESOURCE_ATTRIBUTES": f"service.instance.id={INSTANCE}",
             "RAG_CHAT_MODEL": model,
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",  # as its service takes them
             "HF_HUB_OFFLINE": "1",
         },
     )

@@ -1,14 +1,16 @@
 """Whether the variables that tracing reads make sense together."""
 
+import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from latencytrace.cli.doctor_finding import Finding, Verdict
 from latencytrace.errors import SettingsError
-from latencytrace.settings import AgentSettings
+from latencytrace.settings import GRPC, AgentSettings
 
 ABOUT = "environment"
 GRPC_PORT = 4317
+HTTP_PORT = 4318
 OFF_SWITCHES = ("LATENCYTRACE_DISABLED", "OTEL_SDK_DISABLED")
 CONTRIB_AUTOSTART = "opentelemetry/instrumentation/auto_instrumentation"
 
@@ -34,7 +36,7 @@ def environment_findings(
             f"unset {' '.join(switches)}",
         )
     yield from _endpoint(environ, agent)
-    yield from _protocol(environ)
+    yield from _protocol(environ, agent)
     yield from _other_providers(environ)
 
 
@@ -42,13 +44,13 @@ def _endpoint(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Find
     """Whether the addresses are meant as OpenTelemetry means them."""
     named = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/")
     own = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
-    if named.endswith("/v1/traces"):
+    if named.endswith("/v1/traces") and not agent.grpc:
         yield _wrong(
             f"OTEL_EXPORTER_OTLP_ENDPOINT={named} is a base address: spans go to "
             f"{agent.traces_url}",
             f"export OTEL_EXPORTER_OTLP_ENDPOINT={named.removesuffix('/v1/traces')}",
         )
-    if own and urlsplit(own).path in {"", "/"}:
+    if own and not agent.grpc and urlsplit(own).path in {"", "/"}:
         yield _wrong(
             f"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={own} is used as it is, without /v1/traces",
             f"export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={own.rstrip('/')}/v1/traces",
@@ -61,21 +63,28 @@ def _endpoint(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Find
         )
 
 
-def _protocol(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether the agent speaks what the variables ask for."""
+def _protocol(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Finding]:
+    """Whether the agent speaks what the variables ask for, at a port that is usual for it."""
     for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         protocol = environ.get(name, "").strip().lower()
-        if protocol and protocol != "http/protobuf":
+        if protocol not in {"", "http/protobuf", GRPC}:
             yield _wrong(
-                f"{name}={protocol}, but this version's agent sends http/protobuf",
+                f"{name}={protocol}, but the agent sends http/protobuf or grpc",
                 f"export {name}=http/protobuf, and name an address that takes it (port 4318)",
             )
+    if agent.grpc and importlib.util.find_spec("h2") is None:
+        yield _wrong(
+            "the agent stays off: spans shall go over gRPC, for which a package is missing",
+            "pip install 'latencytrace[grpc]'",
+        )
+    usual, other = (GRPC_PORT, HTTP_PORT) if agent.grpc else (HTTP_PORT, GRPC_PORT)
     for name in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
-        if _port(environ.get(name, "")) == GRPC_PORT:
+        if _port(environ.get(name, "")) == other:
+            said, spoken = ("HTTP", "gRPC") if agent.grpc else ("gRPC", "HTTP")
             yield _wrong(
-                f"{name}={environ[name]} is the usual port of OTLP over gRPC; the agent "
-                "speaks HTTP",
-                f"export {name}={environ[name].replace(':4317', ':4318')}",
+                f"{name}={environ[name]} is the usual port of OTLP over {said}; the agent "
+                f"speaks {spoken}",
+                f"export {name}={environ[name].replace(f':{other}', f':{usual}')}",
             )
 
 

@@ -18,10 +18,12 @@ from latencytrace.cli.local_service import (
     service_is_installed,
 )
 from latencytrace.cli.metrics_text import Sample, samples
+from latencytrace.errors import SettingsError
 from latencytrace.settings import AgentSettings
 
 ABOUT = "service"
 TIMEOUT_S = 5.0
+SEND_TOKEN = 'export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20TOKEN"'  # noqa: S105 - none
 SHOW_TOKEN = "export LATENCYTRACE_TOKEN=… as the service has it"  # noqa: S105 - no token
 LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and what helps
     "latencytrace_service_spans_rejected_total": (
@@ -164,6 +166,8 @@ def _receiver(agent: AgentSettings, services: str | None) -> Finding:
         agent: Where they would go.
         services: Where the service that answers takes them; None: unknown.
     """
+    if agent.grpc:
+        return _grpc_receiver(agent)
     headers = {"content-type": "application/x-protobuf", **agent.headers}
     request = urllib.request.Request(  # noqa: S310 - the user's own address
         agent.traces_url, data=b"", headers=headers, method="POST"
@@ -181,13 +185,30 @@ def _receiver(agent: AgentSettings, services: str | None) -> Finding:
         if error.code == HTTPStatus.UNAUTHORIZED:
             return _wrong(
                 f"{agent.traces_url} asks for a token: spans are refused",
-                'export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20TOKEN"',
+                SEND_TOKEN,
             )
         what = f"{agent.traces_url} answers {error.code} {error.reason}: spans are refused"
     except (OSError, ValueError) as error:
         what = f"nobody takes spans at {agent.traces_url}: {error}"
     where = services or "… as the service has it (port 4318)"
     return _wrong(what, f"export OTEL_EXPORTER_OTLP_ENDPOINT={where}")
+
+
+def _grpc_receiver(agent: AgentSettings) -> Finding:
+    from latencytrace.agent.grpc_sender import GrpcSender  # noqa: PLC0415 - other commands do without the agent
+
+    try:
+        sender = GrpcSender(agent.traces_url, agent.headers, TIMEOUT_S)
+        answer = sender.post(b"")
+        sender.close()
+    except (OSError, SettingsError) as error:
+        what = f"nobody takes spans over gRPC at {agent.traces_url}: {error}"
+        return _wrong(what, "export OTEL_EXPORTER_OTLP_ENDPOINT=… as the service has it (4317)")
+    if answer.status == HTTPStatus.OK:
+        return _fine(f"spans are taken at {agent.traces_url}, over gRPC")
+    if answer.status == HTTPStatus.UNAUTHORIZED:
+        return _wrong(f"{agent.traces_url} asks for a token: spans are refused", SEND_TOKEN)
+    return _wrong(f"{agent.traces_url} answers {answer.reason}: spans are refused", None)
 
 
 def _get(url: str, token: str | None) -> tuple[int, str]:

@@ -166,7 +166,7 @@ def _service_target(address: str, endpoint: str | None) -> ServiceTarget:
     token = service_token()
     source = ServiceSource(url=address, token=token)
     receivers = cast(Mapping[str, str], source.document("/receivers", {}))
-    settings = agent_settings(endpoint=endpoint or receivers["otlp_http"])
+    settings = agent_settings(endpoint=endpoint or receivers["otlp_http"], over_http=True)
     headers = {"content-type": PROTOBUF, **settings.headers}
     if token is not None:
         headers.setdefault("authorization", f"Bearer {token}")

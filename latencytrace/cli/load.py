@@ -124,7 +124,7 @@ def _run(
     from latencytrace.cli.load_generator import generate  # noqa: PLC0415 - an extra
     from latencytrace.cli.load_spans import Receiver  # noqa: PLC0415 - likewise
 
-    settings = agent_settings(endpoint=endpoint)
+    settings = agent_settings(endpoint=endpoint, over_http=True)
     receiver = Receiver(
         url=settings.traces_url, headers=settings.headers, timeout_s=settings.timeout_s
     )

@@ -186,11 +186,22 @@ class BackgroundProgram:
 
 
 def service_program(
-    *, folder: Path | None, url: str, endpoint: str, log: Path
+    *, folder: Path | None, url: str, endpoint: str, log: Path, grpc: bool = False
 ) -> BackgroundProgram:
-    """A `latencytrace serve` that listens at these base addresses."""
+    """A `latencytrace serve` that listens at these base addresses.
+
+    Args:
+        folder: Its data; None: the usual ones.
+        url: Where it answers.
+        endpoint: Where it takes spans.
+        log: Where its output goes.
+        grpc: It takes them over gRPC there, else over HTTP.
+    """
+    otlp = ["--otlp-grpc", _address(endpoint), "--otlp-http", "127.0.0.1:0"]
+    if not grpc:
+        otlp = ["--otlp-http", _address(endpoint), "--otlp-grpc", OFF]
     command = [sys.executable, "-m", "latencytrace", "serve"]
-    command += ["--listen", _address(url), "--otlp-http", _address(endpoint), "--otlp-grpc", OFF]
+    command += ["--listen", _address(url), *otlp]
     if folder is not None:
         command += ["--data", os.fspath(folder)]
     return BackgroundProgram("latencytrace serve", command, log)

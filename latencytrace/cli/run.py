@@ -24,7 +24,7 @@ from latencytrace.cli.local_service import (
 )
 from latencytrace.cli.own_name import own_command
 from latencytrace.errors import ServiceUnreachableError
-from latencytrace.settings import agent_settings, data_folder, service_url
+from latencytrace.settings import AgentSettings, agent_settings, data_folder, service_url
 
 NOT_FOUND = 127  # what shells answer for a command that does not exist
 NOT_EXECUTABLE = 126
@@ -39,7 +39,7 @@ def run(
         str | None, typer.Option(help="What to call the program in breakdowns.")
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(help="Base address of the OTLP/HTTP receiver.")
+        str | None, typer.Option(help="Base address of the OTLP receiver.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Data folder, where a service must be started first.")
@@ -61,9 +61,7 @@ def run(
     environment = traced_environment(service=service, endpoint=endpoint)
     if not _service_is_needed(settings.endpoint):
         os.execvpe(command[0], command, environment)  # noqa: S606 - likewise
-    raise typer.Exit(
-        _run_beside_service(command, environment, settings.endpoint, data or data_folder())
-    )
+    raise typer.Exit(_run_beside_service(command, environment, settings, data or data_folder()))
 
 
 def traced_environment(
@@ -81,6 +79,7 @@ def traced_environment(
         environment["OTEL_SERVICE_NAME"] = service
     if endpoint is not None:
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
+        environment.pop("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", None)  # it would win
     return environment
 
 
@@ -104,11 +103,13 @@ def _service_is_needed(endpoint: str) -> bool:
 
 
 def _run_beside_service(
-    command: list[str], environment: dict[str, str], endpoint: str, folder: Path
+    command: list[str], environment: dict[str, str], settings: AgentSettings, folder: Path
 ) -> int:
     url = service_url()
     log = Path(tempfile.mkdtemp(prefix="latencytrace-")) / "serve.log"
-    with service_program(folder=folder, url=url, endpoint=endpoint, log=log) as background:
+    with service_program(
+        folder=folder, url=url, endpoint=settings.endpoint, log=log, grpc=settings.grpc
+    ) as background:
         try:
             started = _started(background, url)
         except KeyboardInterrupt:

@@ -67,7 +67,7 @@ def serve(
         intake = Intake(pipeline.submit, telemetry)
         servers = Servers()
         if grpc_socket is not None:
-            servers = Servers(GrpcReceiver(intake, grpc_socket, token))
+            servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
         answering = api(store, pipeline, telemetry, servers, _address(otlp_socket))
         with _running(pipeline):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)

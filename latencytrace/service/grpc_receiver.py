@@ -1,5 +1,7 @@
-"""OTLP over gRPC: `TraceService/Export`, answered once what was sent is safe."""
+"""OTLP over gRPC: `TraceService/Export`, answered once what was sent is safe; metrics too."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from socket import socket
 from typing import Any, Final
@@ -7,16 +9,24 @@ from typing import Any, Final
 import grpc
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from latencytrace.errors import OtlpError, OverloadedError, SettingsError, StoreError
 from latencytrace.service import otlp
+from latencytrace.service.agent_reports import AgentReports
 from latencytrace.service.edge import SHOW_TOKEN, is_loopback, shows_token
 from latencytrace.service.intake import RETRY_AFTER_S, Intake
+from latencytrace.service.otlp_metrics import metrics_answer, metrics_request
 
-SERVICE: Final = trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"].full_name
-EXPORT: Final = f"/{SERVICE}/Export"
+_TRACES = trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"]
+_METRICS = metrics_service_pb2.DESCRIPTOR.services_by_name["MetricsService"]
+EXPORT: Final = f"/{_TRACES.full_name}/Export"
+EXPORT_METRICS: Final = f"/{_METRICS.full_name}/Export"
 MAX_CALLS: Final = 4096  # at once; the engine's own answer to more has no time to retry at
+
+Take = Callable[[bytes], Awaitable[bytes]]
+Answering = Callable[[bytes, Any], Awaitable[bytes]]
 
 _CODES: Final = {
     HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
@@ -29,20 +39,24 @@ _RETRIED: Final = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 
 
 class GrpcReceiver:
-    """A gRPC server that takes spans.
+    """A gRPC server that takes spans, and what agents report on themselves.
 
     Bytes are handed over as they came: nothing is parsed but in `otlp.check`. Browsers
     cannot speak gRPC, so that no page can reach it under a name of its own.
 
     Args:
         intake: Where spans go.
+        reports: Where reports go.
         reserved: A socket that listens at the address to use; closed as soon as the
             server, which makes its sockets itself, can take its place.
         token: What to ask for off loopback; None: nothing.
     """
 
-    def __init__(self, intake: Intake, reserved: socket, token: str | None) -> None:
+    def __init__(
+        self, intake: Intake, reports: AgentReports, reserved: socket, token: str | None
+    ) -> None:
         self._intake = intake
+        self._reports = reports
         self._reserved = reserved
         host, port = reserved.getsockname()[:2]
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -63,7 +77,11 @@ class GrpcReceiver:
             ),
             maximum_concurrent_rpcs=MAX_CALLS,
         )
-        server.add_generic_rpc_handlers((_Methods(self._export, self._elsewhere),))
+        methods = {
+            EXPORT: self._answering(self._kept),
+            EXPORT_METRICS: self._answering(self._noted),
+        }
+        server.add_generic_rpc_handlers((_Methods(methods, self._elsewhere),))
         self._reserved.close()
         try:
             server.add_insecure_port(self._address)
@@ -81,18 +99,21 @@ class GrpcReceiver:
         """Return once it has ended."""
         await self._server.wait_for_termination()
 
-    async def _export(self, body: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's
-        status, why = HTTPStatus.UNAUTHORIZED, SHOW_TOKEN
-        try:
-            if shows_token(_headers(context), self._token):
-                return await self._kept(body)
-        except OtlpError as error:
-            status, why = HTTPStatus.BAD_REQUEST, str(error)
-        except OverloadedError as error:
-            status, why = HTTPStatus.TOO_MANY_REQUESTS, str(error)
-        except StoreError as error:
-            status, why = HTTPStatus.SERVICE_UNAVAILABLE, str(error)
-        return await self._refuse(context, status, why)
+    def _answering(self, take: Take) -> Answering:
+        async def answered(body: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's
+            status, why = HTTPStatus.UNAUTHORIZED, SHOW_TOKEN
+            try:
+                if shows_token(_headers(context), self._token):
+                    return await take(body)
+            except OtlpError as error:
+                status, why = HTTPStatus.BAD_REQUEST, str(error)
+            except OverloadedError as error:
+                status, why = HTTPStatus.TOO_MANY_REQUESTS, str(error)
+            except StoreError as error:
+                status, why = HTTPStatus.SERVICE_UNAVAILABLE, str(error)
+            return await self._refuse(context, status, why)
+
+        return answered
 
     async def _kept(self, body: bytes) -> bytes:
         with self._intake.share() as share:
@@ -101,8 +122,15 @@ class GrpcReceiver:
         await self._intake.keep(checked)
         return otlp.acceptance(checked, otlp.PROTOBUF).body
 
+    async def _noted(self, body: bytes) -> bytes:
+        with self._intake.share() as share:
+            share.take(len(body))
+            # Beside the event loop, which a long one would hold up.
+            message = await asyncio.to_thread(metrics_request, body, otlp.PROTOBUF, None)
+        return metrics_answer(self._reports.take(message), otlp.PROTOBUF).body
+
     async def _elsewhere(self, _body: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's
-        why = f"this is not taken here: traces are, by {EXPORT}"
+        why = f"this is not taken here: traces are, by {EXPORT}, and metrics"
         return await self._refuse(context, HTTPStatus.NOT_FOUND, why)
 
     async def _refuse(self, context: Any, status: HTTPStatus, why: str) -> bytes:  # noqa: ANN401 - grpc's
@@ -123,13 +151,16 @@ class GrpcReceiver:
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
     """Every method that can be asked for."""
 
-    def __init__(self, export: object, elsewhere: object) -> None:
-        self._export = grpc.unary_unary_rpc_method_handler(export)
+    def __init__(self, methods: Mapping[str, Answering], elsewhere: Answering) -> None:
+        self._handlers = {
+            name: grpc.unary_unary_rpc_method_handler(answering)
+            for name, answering in methods.items()
+        }
         self._elsewhere = grpc.unary_unary_rpc_method_handler(elsewhere)
 
     def service(self, handler_call_details: Any) -> object:  # noqa: ANN401 - grpc's
-        """The one that takes spans, else one that says where they are taken."""
-        return self._export if handler_call_details.method == EXPORT else self._elsewhere
+        """The one asked for, else one that says what is taken."""
+        return self._handlers.get(handler_call_details.method, self._elsewhere)
 
 
 def _headers(context: Any) -> dict[bytes, bytes]:  # noqa: ANN401 - grpc's

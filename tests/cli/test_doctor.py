@@ -117,6 +117,17 @@ class _Ok(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+def test_a_receiver_over_grpc_is_asked_as_the_agent_would(service: RunningService) -> None:
+    spoken = {**at(service), "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    right = {**spoken, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{service.otlp_grpc}"}
+    said = latencytrace("doctor", env=environment(**right))
+    wrong = found(**spoken)
+
+    assert f"spans are taken at http://{service.otlp_grpc}, over gRPC" in said.stdout
+    assert said.returncode == 0
+    assert [what for what in wrong if what.startswith("nobody takes spans over gRPC")]
+
+
 def test_something_else_at_the_services_address_is_no_service() -> None:
     with HTTPServer(("127.0.0.1", 0), _Ok) as other:
         Thread(target=other.serve_forever, daemon=True).start()
@@ -214,6 +225,12 @@ def test_an_agent_that_dropped_spans_is_named_with_its_process(tmp_path: Path) -
             "http/json",
             "OTEL_EXPORTER_OTLP_PROTOCOL=http/json, but",
             "export OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "http://127.0.0.1:4317",
+            "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317 is the usual port of OTLP",
+            "export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318",
         ),
         (
             "PYTHONPATH",

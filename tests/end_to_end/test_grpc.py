@@ -8,6 +8,10 @@ from uuid import uuid4
 import grpc
 import pytest
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -19,7 +23,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind as SdkSpanKind
 
 from latencytrace.model import semconv
-from latencytrace.service.grpc_receiver import EXPORT
+from latencytrace.service.grpc_receiver import EXPORT, EXPORT_METRICS
 from latencytrace.service.otlp import MAX_BYTES
 from tests.end_to_end.running_service import RunningService
 from tests.otlp_messages import message, one_span
@@ -110,16 +114,29 @@ def test_a_message_too_large_is_refused(
     assert "grpc-status-details-bin" not in dict(refused.value.trailing_metadata())
 
 
-def test_metrics_are_not_taken_and_the_sender_is_told(
+def test_logs_are_not_taken_and_the_sender_is_told(
     service: RunningService, channel: grpc.Channel
 ) -> None:
-    method = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+    method = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
     with pytest.raises(grpc.RpcError) as refused:
         channel.unary_unary(method)(b"", timeout=20)
 
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert EXPORT in refused.value.details()
     assert service.metric("latencytrace_service_posts_refused_total") >= 1
+
+
+def test_metrics_that_are_no_agents_are_rejected_by_partial_success(
+    channel: grpc.Channel,
+) -> None:
+    request = ExportMetricsServiceRequest()
+    metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="mine")
+    metric.gauge.data_points.add(as_int=1)
+
+    answer = channel.unary_unary(EXPORT_METRICS)(request.SerializeToString(), timeout=20)
+
+    partial = ExportMetricsServiceResponse.FromString(answer).partial_success
+    assert partial.rejected_data_points == 1
 
 
 def test_off_loopback_a_token_is_asked_for(tmp_path: Path, trace_id: str) -> None:

@@ -1,0 +1,277 @@
+"""Sends OTLP over gRPC: a unary call on a connection that is kept, with h2 (pure Python).
+
+Not with grpcio: in a child forked from a process that has used it, calls hang past their
+deadline, and servers fork their workers. It is also nothing that a hook for gRPC would time.
+"""
+
+import importlib.util
+import socket
+import ssl
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from latencytrace.agent.sender import Answer
+from latencytrace.errors import SettingsError
+
+if TYPE_CHECKING:
+    from h2.connection import H2Connection
+    from h2.events import Event
+
+TRACES: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+METRICS: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+_READ_BYTES: Final = 65536
+_OK: Final = 200
+_RESOURCE_EXHAUSTED: Final = 8
+_TOO_LARGE: Final = 413
+_BAD_GATEWAY: Final = 502
+# What OTLP sends again is 503 here; what it does not is the status that HTTP has for it.
+_CODES: Final[Mapping[int, tuple[str, int]]] = {
+    0: ("OK", _OK),
+    1: ("CANCELLED", 503),
+    3: ("INVALID_ARGUMENT", 400),
+    4: ("DEADLINE_EXCEEDED", 503),
+    7: ("PERMISSION_DENIED", 403),
+    _RESOURCE_EXHAUSTED: ("RESOURCE_EXHAUSTED", 429),
+    10: ("ABORTED", 503),
+    11: ("OUT_OF_RANGE", 503),
+    12: ("UNIMPLEMENTED", 404),
+    14: ("UNAVAILABLE", 503),
+    15: ("DATA_LOSS", 503),
+    16: ("UNAUTHENTICATED", 401),
+}
+
+
+class GrpcSender:
+    """Calls one method at one address.
+
+    Args:
+        url: `http://HOST:PORT`, or `https://` with TLS; a path is left out, as
+            OpenTelemetry's exporters do.
+        headers: Metadata of each call.
+        timeout_s: How long to wait for an answer.
+        method: What to call.
+
+    Raises:
+        SettingsError: The address is none, or h2 is not installed.
+    """
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], timeout_s: float, method: str = TRACES
+    ) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise SettingsError(f"endpoint {url!r} is no address: {error}") from error
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise SettingsError(f"endpoint {url!r} is not of the form http://HOST:PORT")
+        if importlib.util.find_spec("h2") is None:
+            raise SettingsError(
+                "OTEL_EXPORTER_OTLP_PROTOCOL=grpc needs an extra: pip install "
+                "'latencytrace[grpc]'; or set it to http/protobuf, and an endpoint that takes "
+                "that (port 4318)"
+            )
+        self.url = url
+        self._host = parts.hostname
+        self._secure = parts.scheme == "https"
+        self._port = port or (443 if self._secure else 80)
+        self._timeout_s = timeout_s
+        self._headers = [
+            (":method", "POST"),
+            (":scheme", parts.scheme),
+            (":path", method),
+            (":authority", parts.netloc.rpartition("@")[2]),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("user-agent", "latencytrace"),
+            ("grpc-timeout", f"{max(int(timeout_s * 1000), 1)}m"),
+            *((name.lower(), value) for name, value in headers.items()),
+        ]
+        self._connection: _Connection | None = None
+
+    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:
+        """Make one call; a connection that was kept too long is opened anew.
+
+        Raises:
+            OSError: Nobody answered.
+        """
+        kept = self._connection is not None
+        try:
+            return self._post(body, timeout_s)
+        except ConnectionError:
+            if not kept:
+                raise
+        return self._post(body, timeout_s)
+
+    def _post(self, body: bytes, timeout_s: float | None) -> Answer:
+        connection = self._connection or self._open()
+        connection.socket.settimeout(self._timeout_s if timeout_s is None else timeout_s)
+        try:
+            headers = connection.call(self._headers, body)
+        except OSError:
+            self.close()
+            raise
+        if connection.is_ending:
+            self.close()
+        return _answer(headers)
+
+    def _open(self) -> "_Connection":
+        opened = socket.create_connection((self._host, self._port), self._timeout_s)
+        try:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._secure:
+                context = ssl.create_default_context()
+                context.set_alpn_protocols(["h2"])
+                opened = context.wrap_socket(opened, server_hostname=self._host)
+            self._connection = _Connection(opened)
+        except BaseException:
+            opened.close()
+            raise
+        return self._connection
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.socket.close()
+
+
+class _Connection:
+    """One HTTP/2 connection, with one call at a time."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        # Loaded where it is used, by the exporter's thread: importing it takes a while.
+        from h2.config import H2Configuration  # noqa: PLC0415
+        from h2.connection import H2Connection  # noqa: PLC0415
+
+        self.socket = opened
+        self.is_ending = False  # the receiver takes no more calls
+        self._http: H2Connection = H2Connection(H2Configuration(header_encoding="utf-8"))
+        self._http.initiate_connection()
+
+    def call(self, headers: list[tuple[str, str]], body: bytes) -> dict[str, str]:
+        """The headers and trailers of the answer.
+
+        Raises:
+            OSError: None came.
+        """
+        from h2.exceptions import ProtocolError  # noqa: PLC0415 - see above
+
+        try:
+            stream = self._http.get_next_available_stream_id()
+            self._http.send_headers(stream, headers)
+            answer = _CallAnswer(stream)
+            self._send(answer, b"\0" + len(body).to_bytes(4, "big") + body)
+            while not answer.is_ended:
+                self._read(answer)
+        except ProtocolError as error:
+            raise ConnectionError(f"what answers speaks no gRPC: {error}") from error
+        return answer.headers
+
+    def _send(self, answer: "_CallAnswer", message: bytes) -> None:
+        """Send a message as fast as the receiver takes it, unless it answers before."""
+        view = memoryview(message)
+        while view and not answer.is_ended:
+            window = self._http.local_flow_control_window(answer.stream)
+            size = min(window, self._http.max_outbound_frame_size, len(view))
+            if size:
+                self._http.send_data(answer.stream, bytes(view[:size]), size == len(view))
+                view = view[size:]
+                self.socket.sendall(self._http.data_to_send())
+            else:
+                self._read(answer)
+
+    def _read(self, answer: "_CallAnswer") -> None:
+        """Take in what the receiver says next."""
+        self.socket.sendall(self._http.data_to_send())
+        received = self.socket.recv(_READ_BYTES)
+        if not received:
+            raise ConnectionResetError("the receiver closed the connection")
+        for event in self._http.receive_data(received):
+            answer.take(event, self._http)
+            self.is_ending = self.is_ending or answer.is_last
+        self.socket.sendall(self._http.data_to_send())
+
+
+class _CallAnswer:
+    """What has come of the answer to one call."""
+
+    def __init__(self, stream: int) -> None:
+        self.stream = stream
+        self.headers: dict[str, str] = {}
+        self.is_ended = False
+        self.is_last = False  # the connection ends with it
+
+    def take(self, event: "Event", http: "H2Connection") -> None:
+        """Take in one event of the connection.
+
+        Raises:
+            ConnectionError: The receiver ended the connection, or the call, without an answer.
+        """
+        from h2 import events  # noqa: PLC0415 - see above
+
+        match event:
+            case events.ResponseReceived() | events.TrailersReceived():
+                self.headers |= _texts(event.headers or ())
+            case events.DataReceived():
+                http.acknowledge_received_data(event.flow_controlled_length or 0, self.stream)
+            case events.StreamEnded():
+                self.is_ended = True
+            case events.StreamReset():
+                self.is_ended = True
+                if "grpc-status" not in self.headers:
+                    raise ConnectionResetError(f"the receiver cut the call: {event.error_code}")
+            case events.ConnectionTerminated():
+                self.is_last = True
+                if not self.is_ended and (event.last_stream_id or 0) < self.stream:
+                    raise ConnectionResetError(f"the receiver is ending: {event.error_code}")
+            case _:
+                pass
+
+
+def _texts(headers: Iterable[tuple[str | bytes, str | bytes]]) -> dict[str, str]:
+    return {
+        key if isinstance(key, str) else key.decode("latin-1"): (
+            value if isinstance(value, str) else value.decode("latin-1")
+        )
+        for key, value in headers
+    }
+
+
+def _answer(headers: Mapping[str, str]) -> Answer:
+    """What the headers and trailers of a call say, as HTTP would have said it."""
+    said = headers.get("grpc-status", "")
+    if not said.isdecimal():  # not gRPC: a proxy's page, say
+        page = headers.get(":status", "")
+        return Answer(
+            int(page) if page.isdecimal() and page != str(_OK) else _BAD_GATEWAY, "no gRPC", None
+        )
+    code = int(said)
+    name, status = _CODES.get(code, (f"gRPC status {code}", 500))
+    retry_after_s = _retry_after_s(headers.get("grpc-status-details-bin", ""))
+    if code == _RESOURCE_EXHAUSTED and retry_after_s is None:
+        status = _TOO_LARGE  # the specification: without a time it is not sent again
+    message = unquote(headers.get("grpc-message", ""))
+    return Answer(status, f"{name}: {message}" if message else name, retry_after_s)
+
+
+def _retry_after_s(details: str) -> float | None:
+    """When to send again, where the receiver told."""
+    if not details:
+        return None
+    # Loaded where it is needed: importing protobuf takes 0.1 s.
+    from google.protobuf.message import DecodeError  # noqa: PLC0415
+    from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415
+    from google.rpc.status_pb2 import Status  # noqa: PLC0415
+
+    try:
+        status = Status.FromString(b64decode(details + "=" * (-len(details) % 4)))
+    except (ValueError, DecodeError):
+        return None
+    for detail in status.details:
+        retry = RetryInfo()
+        if detail.Unpack(retry):
+            return float(retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9)
+    return None

@@ -1,0 +1,36 @@
+"""Spans of the program's own tracer provider, sent by a sender of ours."""
+
+from collections.abc import Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from latencytrace.agent.guard import logger
+from latencytrace.agent.sender import Sender
+
+
+class ProgramExporter(SpanExporter):
+    """Hands batches of the SDK's spans to a sender, once."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send a batch."""
+        from opentelemetry.exporter.otlp.proto.common.trace_encoder import (  # noqa: PLC0415 - takes a while
+            encode_spans,
+        )
+
+        try:
+            answer = self._sender.post(encode_spans(spans).SerializeToString())
+        except OSError as error:
+            logger.warning("latencytrace: %d spans are lost: %s", len(spans), error)
+            return SpanExportResult.FAILURE
+        if answer.status != 200:  # noqa: PLR2004 - HTTP's OK
+            logger.warning("latencytrace: %d spans are lost: %s", len(spans), answer.reason)
+            return SpanExportResult.FAILURE
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        """Let go of the connection."""
+        self._sender.close()
