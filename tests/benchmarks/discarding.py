@@ -16,7 +16,7 @@ _counted: Counter[str] = Counter()
 
 
 class _Answering(BaseHTTPRequestHandler):
-    """Takes every post, and keeps traces; a GET of a path says how many spans were posted below it."""
+    """Takes every post, and keeps traces; a GET of a path says how many came below it."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # status and headers leave in one packet: two would wait for each other
