@@ -2,6 +2,7 @@
 
 LatencytraceError
 ├── SettingsError         a setting has a value that cannot be used
+├── ObjectivesError       an objectives file cannot be used
 ├── PluginError           a plugin is missing or cannot be loaded
 ├── ServiceUnreachableError  no service answers, and no folder can be read either
 ├── OtlpError             a sender's bytes are not OTLP
@@ -20,6 +21,10 @@ class LatencytraceError(Exception):
 
 class SettingsError(LatencytraceError):
     """A setting has a value that cannot be used."""
+
+
+class ObjectivesError(LatencytraceError):
+    """An objectives file cannot be used; the message names each line and its fix."""
 
 
 class PluginError(LatencytraceError):

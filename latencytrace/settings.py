@@ -202,6 +202,15 @@ def _with_scheme(address: str, environ: Mapping[str, str]) -> str:
     return f"{'http' if insecure else 'https'}://{address}"
 
 
+def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The file of objectives: the one named, else the one that lies here, if any."""
+    named = environ.get("LATENCYTRACE_OBJECTIVES")
+    if named:
+        return Path(named)
+    here = Path("objectives.yaml")
+    return here if here.is_file() else None
+
+
 def _flag(environ: Mapping[str, str], name: str) -> bool:
     return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
 

@@ -12,6 +12,7 @@ from latencytrace.cli import (
     export,
     import_traces,
     load,
+    objectives,
     requests,
     run,
     serve,
@@ -34,6 +35,7 @@ app.command()(load.load)
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)
 app.command()(trace.trace)
+app.command()(objectives.objectives)
 app.command()(export.export)
 app.command("import")(import_traces.import_traces)
 app.command()(demo.demo)

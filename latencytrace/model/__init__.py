@@ -7,6 +7,7 @@ from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown
 from latencytrace.model.cohort import Cohort
 from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
 from latencytrace.model.ledger import Ledger, Segment, StageTimes
+from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
 from latencytrace.model.request import Request, RequestStatus
 from latencytrace.model.span import (
     Attributes,
@@ -24,23 +25,28 @@ __all__ = [
     "AttributeValue",
     "Attributes",
     "Breakdown",
+    "BurnRule",
     "Cohort",
     "Event",
     "Interval",
     "Ledger",
     "Link",
+    "Measure",
+    "Objective",
     "Quantiles",
     "Repair",
     "RepairKind",
     "Request",
     "RequestStatus",
     "Segment",
+    "Severity",
     "Span",
     "SpanKind",
     "Stage",
     "StageBreakdown",
     "StageTimes",
     "StatusCode",
+    "Tally",
     "Trace",
     "pack_intervals",
     "unpack_intervals",

@@ -1,0 +1,130 @@
+"""How fast an error budget is spent: counts and an objective in, burn rates out.
+
+Source: Google, The Site Reliability Workbook, chapter 5 (multiwindow, multi-burn-rate
+alerts). We differ in three things: windows scale with the period, so that a factor always
+means the same share of the budget; a window that is not observed whole counts only for the
+part that is (`coverage_ratio`); and a handful of bad requests never fires.
+"""
+
+from latencytrace.model import BurnRule, Objective, Severity, Tally
+from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
+
+REFERENCE_PERIOD_NS = 30 * DAY_NS
+SHORTEST_WINDOW_NS = 10 * 10**9  # what counts are kept in
+CALM_SHARE = 0.9  # of the factor: an alert that fires at 6 is over below 5.4
+LEAST_BAD = {Severity.PAGE: 10, Severity.TICKET: 20}  # requests in the long window
+
+# Factor, long window over 30 days, severity; the budget that is spent when it fires.
+_TIERS = (
+    (28.8, 15 * MINUTE_NS, Severity.PAGE),  # 1 %
+    (14.4, HOUR_NS, Severity.PAGE),  # 2 %
+    (6.0, 6 * HOUR_NS, Severity.PAGE),  # 5 %
+    (3.0, DAY_NS, Severity.TICKET),  # 10 %
+    (1.0, 3 * DAY_NS, Severity.TICKET),  # 10 %
+)
+
+
+def scaled_rules(period_ns: int) -> tuple[BurnRule, ...]:
+    """The tiers for a period, the fastest first; too short ones to be counted are left out."""
+    rules = (
+        BurnRule(
+            factor=factor,
+            long_ns=round(long_ns * period_ns / REFERENCE_PERIOD_NS),
+            severity=severity,
+        )
+        for factor, long_ns, severity in _TIERS
+    )
+    return tuple(rule for rule in rules if rule.short_ns >= SHORTEST_WINDOW_NS)
+
+
+def can_fire(objective: Objective, rule: BurnRule) -> bool:
+    """Whether any share of bad requests is enough: the highest burn rate is 1 / budget."""
+    return rule.factor * objective.budget_ratio < 1
+
+
+def burn_rules(objective: Objective) -> tuple[BurnRule, ...]:
+    """The tiers that watch an objective, the fastest first."""
+    return tuple(rule for rule in scaled_rules(objective.period_ns) if can_fire(objective, rule))
+
+
+def burn_rate(objective: Objective, tally: Tally) -> float | None:
+    """How many times faster than sustainable the budget is spent; None: no traffic."""
+    if tally.total == 0:
+        return None
+    return tally.bad / tally.total / objective.budget_ratio
+
+
+def burns(
+    objective: Objective, rule: BurnRule, long: Tally, short: Tally, coverage_ratio: float
+) -> bool:
+    """Whether a tier fires.
+
+    Args:
+        objective: Whose budget it is.
+        rule: The tier.
+        long: Counts of its long window.
+        short: Counts of its short window.
+        coverage_ratio: The share of the long window that was observed.
+    """
+    long_rate, short_rate = burn_rate(objective, long), burn_rate(objective, short)
+    return (
+        long_rate is not None
+        and short_rate is not None
+        and long.bad >= LEAST_BAD[rule.severity]
+        and long_rate * coverage_ratio > rule.factor
+        and short_rate > rule.factor
+    )
+
+
+def is_calm(
+    objective: Objective, rule: BurnRule, long: Tally, short: Tally, coverage_ratio: float
+) -> bool | None:
+    """Whether a tier that fired has calmed down, with some margin; None: nobody can know.
+
+    Silence is no recovery: without requests in the short window it cannot be known.
+    """
+    long_rate, short_rate = burn_rate(objective, long), burn_rate(objective, short)
+    if long_rate is None or short_rate is None:
+        return None
+    calm = CALM_SHARE * rule.factor
+    return long_rate * coverage_ratio < calm or short_rate < calm
+
+
+def budget_left_ratio(objective: Objective, period: Tally, coverage_ratio: float) -> float | None:
+    """The share of the period's budget that is left; below 0: overdrawn; None: no traffic.
+
+    Args:
+        objective: Whose budget it is.
+        period: Counts of the whole period.
+        coverage_ratio: The share of the period that was observed. What was not is taken
+            to have had the same traffic and no bad request.
+    """
+    rate = burn_rate(objective, period)
+    return None if rate is None else 1 - rate * coverage_ratio
+
+
+def exhaustion_ns(
+    objective: Objective, left_ratio: float | None, recent_burn_rate: float | None
+) -> int | None:
+    """When the budget is gone at the recent burn rate; 0: it is; None: never, or unknown."""
+    if left_ratio is None:
+        return None
+    if left_ratio <= 0:
+        return 0
+    if not recent_burn_rate:
+        return None
+    return round(left_ratio * objective.period_ns / recent_burn_rate)
+
+
+def detection_ns(objective: Objective, rule: BurnRule, bad_ratio: float) -> int | None:
+    """How long a step to a share of bad requests burns before a tier fires; None: never."""
+    needed_ratio = rule.factor * objective.budget_ratio
+    if bad_ratio <= needed_ratio:
+        return None
+    return round(rule.long_ns * needed_ratio / bad_ratio)
+
+
+def calming_ns(objective: Objective, rule: BurnRule, bad_ratio: float) -> int:
+    """How long after a long incident a tier has calmed down."""
+    calm_ratio = CALM_SHARE * rule.factor * objective.budget_ratio
+    return max(0, round(rule.short_ns * (1 - calm_ratio / bad_ratio)))

@@ -1,0 +1,97 @@
+"""`latencytrace objectives`: what is promised, and when somebody is called."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from latencytrace.analysis.burn_rate import burn_rules, detection_ns
+from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.pictures import screen, show, table
+from latencytrace.cli.units import count, duration, share, span
+from latencytrace.errors import LatencytraceError, ObjectivesError
+from latencytrace.model import Objective
+from latencytrace.settings import objectives_file
+
+if TYPE_CHECKING:  # its parts are an extra
+    from latencytrace.service.objectives_file import ObjectivesFile
+
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        help="Default: LATENCYTRACE_OBJECTIVES, else objectives.yaml.", show_default=""
+    ),
+]
+
+
+def objectives(file: File = None) -> None:
+    """Check a file of objectives, and show what each promises and when it alerts.
+
+    Example: latencytrace objectives objectives.yaml
+    """
+    found = read(file)
+    show(screen(), *picture(found.objectives, found.notes))
+
+
+def read(file: Path | None) -> "ObjectivesFile":
+    """The objectives of the file named, else of the usual one.
+
+    Raises:
+        ObjectivesError: There is none, or something in it is wrong.
+    """
+    path = file or objectives_file()
+    if path is None:
+        raise ObjectivesError(
+            "there is no objectives.yaml here: name a file, or set LATENCYTRACE_OBJECTIVES"
+        )
+    if not service_is_installed():
+        raise LatencytraceError(f"objectives need the service's parts: {EXTRA_HINT}")
+    from latencytrace.service.objectives_file import (  # noqa: PLC0415 - an extra
+        read_objectives,
+    )
+
+    return read_objectives(path)
+
+
+def picture(objectives: tuple[Objective, ...], notes: tuple[str, ...]) -> list[RenderableType]:
+    """Each objective with its tiers."""
+    parts: list[RenderableType] = []
+    for objective in objectives:
+        parts += [*heading(objective), _tiers(objective), ""]
+    parts += [Text(note, "dim") for note in notes]
+    return [*parts, f"{count(len(objectives), 'objective')}, nothing wrong."]
+
+
+def heading(objective: Objective) -> list[RenderableType]:
+    """What is promised, in words."""
+    of = [objective.service, objective.route, objective.model, objective.version]
+    promise = (
+        f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "
+        f"{objective.measured} within {duration(objective.threshold_ns)}, "
+        f"over {span(objective.period_ns)}"
+    )
+    return [Text(f"{objective.name}  {objective.display_name}", "bold"), promise]
+
+
+def _tiers(objective: Objective) -> RenderableType:
+    drawn = table(
+        "alert",
+        "burns",
+        "over",
+        "and over",
+        "at least bad",
+        "after a full outage",
+        left=("alert",),
+    )
+    for rule in burn_rules(objective):
+        drawn.add_row(
+            str(rule.severity),
+            f"{rule.factor:g}x",
+            span(rule.long_ns),
+            span(rule.short_ns),
+            share(rule.factor * objective.budget_ratio),
+            span(detection_ns(objective, rule, 1.0)),
+        )
+    return drawn

@@ -1,0 +1,90 @@
+"""Objectives: the share of requests that is promised to be fast, and the rules that watch it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from latencytrace.model.request import Request
+from latencytrace.model.stage import Stage
+
+MINUTE_NS = 60 * 10**9
+HOUR_NS = 60 * MINUTE_NS
+DAY_NS = 24 * HOUR_NS
+SHORT_WINDOWS_IN_LONG = 12
+
+
+class Measure(StrEnum):
+    """What is timed of a request."""
+
+    DURATION = "duration"
+    TIME_TO_FIRST_TOKEN = "time_to_first_token"  # noqa: S105 - no password
+    TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105 - no password
+    STAGE = "stage"
+
+
+class Severity(StrEnum):
+    """How soon somebody must look."""
+
+    PAGE = "page"  # now
+    TICKET = "ticket"  # within days
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A promise: at least `target_ratio` of a cohort's requests within `threshold_ns`."""
+
+    name: str
+    display_name: str
+    service: str
+    route: str | None  # None: any, as of the next two
+    model: str | None
+    version: str | None
+    measure: Measure
+    stage: Stage | None  # which one, where a stage is measured
+    threshold_ns: int  # a request that took exactly this long is good
+    target_ratio: float  # above 0, below 1
+    period_ns: int  # over which the budget must last
+
+    @property
+    def budget_ratio(self) -> float:
+        """The share of requests that may break the promise."""
+        return 1 - self.target_ratio
+
+    @property
+    def measured(self) -> str:
+        """What is timed, as objectives files spell it: `duration`, `stage:retrieve`."""
+        return str(self.measure) if self.stage is None else f"{self.measure}:{self.stage}"
+
+    def counts(self, request: Request) -> bool:
+        """Whether a request belongs to the cohort."""
+        return (
+            request.service == self.service
+            and self.route in {None, request.route}
+            and self.model in {None, request.model}
+            and self.version in {None, request.version}
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurnRule:
+    """A burn rate that must be exceeded in a long and a short window for an alert to fire."""
+
+    factor: float
+    long_ns: int
+    severity: Severity
+
+    @property
+    def short_ns(self) -> int:
+        """The window that ends the alert soon after the incident."""
+        return self.long_ns // SHORT_WINDOWS_IN_LONG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Requests counted in a window, and those of them that broke the promise."""
+
+    bad: int
+    total: int
+
+    def __add__(self, other: Self) -> "Tally":
+        return Tally(bad=self.bad + other.bad, total=self.total + other.total)
