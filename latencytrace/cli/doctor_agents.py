@@ -18,7 +18,7 @@ def agent_findings(metrics: Sequence[Sample]) -> Iterator[Finding]:
 
 def _agent(info: Sample, metrics: Sequence[Sample]) -> Iterator[Finding]:
     labels = info.labels
-    name = f"{labels['service']} (instance {labels['instance'][:SHORT_INSTANCE]}"
+    name = f"{labels['service']} (instance {labels['agent'][:SHORT_INSTANCE]}"
     name += f", process {labels['pid']})" if labels["pid"] else ")"
     counts = {sample.name: round(sample.value) for sample in metrics}
     sent = counts.get("latencytrace_agent_spans_sent_total", 0)
@@ -65,7 +65,7 @@ def _hook(name: str, sample: Sample) -> Iterator[Finding]:
 
 def _of_same(sample: Sample, info: Sample) -> bool:
     return sample.name.startswith("latencytrace_agent_") and all(
-        sample.labels.get(label) == info.labels.get(label) for label in ("service", "instance")
+        sample.labels.get(label) == info.labels.get(label) for label in ("service", "agent")
     )
 
 

@@ -1,6 +1,7 @@
 """`latencytrace serve`: receive spans, divide requests, answer questions."""
 
 import logging
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -59,6 +60,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     """
     if not service_is_installed():
         raise LatencytraceError(f"the service is not installed: {EXTRA_HINT}")
+    _keep_metrics_to_ourselves()
     from latencytrace.service.app import serve as run_service  # noqa: PLC0415 - an extra, and heavy
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
@@ -81,3 +83,13 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         print(f"next: {name} run -- COMMAND, then {name} breakdown", flush=True)
 
     run_service(settings, ready, insecure=insecure)
+
+
+def _keep_metrics_to_ourselves() -> None:
+    """Forget a folder that prometheus_client would share among processes.
+
+    It is read when prometheus_client is imported. Ours is one process: there it would lose
+    its exemplars, and mix its metrics into those of the program that the folder is for.
+    """
+    for name in ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"):
+        os.environ.pop(name, None)  # noqa: TID251 - taken away, not read

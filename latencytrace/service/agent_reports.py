@@ -25,7 +25,7 @@ _COUNTS: Final = {
     semconv.AGENT_SPANS_DROPPED: ("spans_dropped", "Spans that an agent has dropped."),
     semconv.AGENT_FAULTS: ("faults", "Errors of its own that an agent kept from its program."),
 }
-_AGENT = ("service", "instance")
+_AGENT = ("service", "agent")  # not `instance`: Prometheus keeps that for what it scrapes
 
 
 @dataclass(slots=True)
@@ -50,6 +50,7 @@ class AgentReports(Collector):
         self._now_ns = now_ns
         self._agents: dict[tuple[str, str], _Agent] = {}
         self.ignored = 0  # data points of other metrics
+        self.evicted = 0  # agents forgotten for others' sake
 
     def take(self, request: ExportMetricsServiceRequest) -> int:
         """Note the reports in a request of metrics.
@@ -69,6 +70,7 @@ class AgentReports(Collector):
                 self._agents[key] = agent  # the one heard of last stands last
         while len(self._agents) > MAX_AGENTS:
             del self._agents[next(iter(self._agents))]
+            self.evicted += 1
         self.ignored += ignored
         return ignored
 
@@ -82,6 +84,11 @@ class AgentReports(Collector):
             "latencytrace_service_data_points_ignored",
             "Data points of metrics that are not an agent's.",
             value=self.ignored,
+        )
+        yield CounterMetricFamily(
+            "latencytrace_service_evicted_agents",
+            "Agents forgotten because too many report.",
+            value=self.evicted,
         )
         labels = (*_AGENT, "version", "pid", "provider")
         info = GaugeMetricFamily(f"{PREFIX}_info", "Agents that run.", labels=labels)

@@ -2,7 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
@@ -38,7 +45,10 @@ class Telemetry:
     """
 
     def __init__(self, max_cohorts: int = MAX_COHORTS) -> None:
+        # A series more for each label set, that nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call] # untyped there
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self._max_cohorts = max_cohorts
         self._cohorts: set[tuple[str, str, str]] = set()
         self._of_requests()

@@ -257,7 +257,21 @@ def test_metrics_name_traces_where_openmetrics_is_accepted(
     assert plain.headers["content-type"].startswith("text/plain")
     assert trace_id not in plain.text
     assert trace_id in rich.text
+    assert "_created" not in rich.text
     assert service.metric("latencytrace_service_faulty_traces_total") == 0
+
+
+def test_metrics_stay_out_of_a_folder_that_a_program_shares(tmp_path: Path, trace_id: str) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    env = {"PROMETHEUS_MULTIPROC_DIR": str(shared)}
+    with RunningService(tmp_path / "data", env=env) as service:
+        service.post(otlp(root(trace_id)))
+        service.request(trace_id)
+        rich = service.get("/metrics", {"accept": "application/openmetrics-text; version=1.0.0"})
+
+    assert trace_id in rich.text
+    assert not list(shared.iterdir())
 
 
 def test_another_host_s_name_is_refused(service: RunningService) -> None:

@@ -9,7 +9,7 @@ from latencytrace.model import semconv
 from latencytrace.service.agent_reports import MAX_AGENTS, SILENT_NS, AgentReports
 from tests.fakes import FakeClock
 
-RAG = {"service": "rag", "instance": "rag-1"}
+RAG = {"service": "rag", "agent": "rag-1"}
 
 
 def report(
@@ -97,8 +97,9 @@ def test_agents_and_texts_are_bounded() -> None:
         reports.take(report(instance=f"{number}", reason="x" * 1000))
 
     metrics = shown(reports)
-    first = {"service": "rag", "instance": "0"}
-    last = {"service": "rag", "instance": f"{MAX_AGENTS}"}
+    first = {"service": "rag", "agent": "0"}
+    last = {"service": "rag", "agent": f"{MAX_AGENTS}"}
     hook = {**last, "hook": "qdrant", "state": "refused", "reason": "x" * 200}
     assert metrics.get_sample_value("latencytrace_agent_spans_dropped_total", first) is None
+    assert metrics.get_sample_value("latencytrace_service_evicted_agents_total") == 1
     assert metrics.get_sample_value("latencytrace_agent_hook", hook) == 1

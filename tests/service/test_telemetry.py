@@ -108,6 +108,18 @@ def test_an_unknown_model_is_an_empty_label() -> None:
     assert value(telemetry, "latencytrace_requests_total", **{**COHORT, "model": ""}, status="ok")
 
 
+def test_what_the_service_itself_costs_is_counted() -> None:
+    assert value(Telemetry(), "process_cpu_seconds_total")
+    assert value(Telemetry(), "process_resident_memory_bytes")
+
+
+def test_no_series_says_when_another_one_began() -> None:
+    telemetry = counted(made_request(time_to_first_token_ns=SECOND_NS, output_tokens=1))
+
+    names = {sample.name for family in telemetry.registry.collect() for sample in family.samples}
+    assert not {name for name in names if name.endswith("_created")}
+
+
 def test_buckets_name_a_trace_each() -> None:
     telemetry = counted(made_request(stages={Stage.DECODE: SECOND_NS}))
 
