@@ -23,8 +23,9 @@ from latencytrace.analysis.stage_of import stage_of
 from latencytrace.model import Repair, Span, Stage, Trace
 
 # A request inside another costs its whole subtree again; a service graph is never deeper
-# than this, but what a stranger sends may be.
+# or larger than this, but what a stranger sends may be.
 MAX_NESTED_REQUESTS = 32
+MAX_NESTED_SPANS = 100_000  # in all inner requests of a trace, counted again in each
 MAX_REPAIRS_OF_A_KIND = 20  # told one by one; the others of a request are counted
 
 
@@ -32,7 +33,7 @@ MAX_REPAIRS_OF_A_KIND = 20  # told one by one; the others of a request are count
 class _Forest:
     """All trees of one trace id, in which no child is clipped to its parent yet."""
 
-    spans: Mapping[str, Span]  # by span id, each parent before its children
+    spans: dict[str, Span]  # by span id, each parent before its children
     children: Mapping[str, list[Span]]
     stages: Mapping[str, Stage]
     intervals: Mapping[str, Intervals]  # as they were sent
@@ -49,7 +50,8 @@ def build_traces(spans: Iterable[Span]) -> tuple[Trace, ...]:
         One `Trace` a request (see `is_request`), the outermost ones first, in order of
         start. None, if no request has arrived. Repaired, so that every child lies
         within its parent; an inner request is clipped by no span above it. Requests
-        inside more than `MAX_NESTED_REQUESTS` others are left to those.
+        inside more than `MAX_NESTED_REQUESTS` others, and those beyond
+        `MAX_NESTED_SPANS`, the outer ones first, are left to those.
     """
     forest = _forest(spans)
     traces = [_tree(forest, root, outermost=root.parent_id is None) for root in _requests(forest)]
@@ -87,14 +89,33 @@ def _forest(heap: Iterable[Span]) -> _Forest:
 
 
 def _requests(forest: _Forest) -> Iterator[Span]:
+    """The outermost requests, and of the inner ones as many as may be divided."""
     around: dict[str, int] = {}  # how many requests a span lies in, by span id
+    found: list[tuple[int, int, str]] = []
     for span_id, span in forest.spans.items():
         parent = None if span.parent_id is None else forest.spans[span.parent_id]
         around[span_id] = 0 if parent is None else around[parent.span_id]
         if is_request(span, parent):
             if around[span_id] <= MAX_NESTED_REQUESTS:
-                yield span
+                found.append((around[span_id], span.start_ns, span_id))
             around[span_id] += 1
+    sizes = _sizes(forest.spans)
+    nested = 0
+    for depth, _, span_id in sorted(found):
+        if depth:
+            if nested + sizes[span_id] > MAX_NESTED_SPANS:
+                continue
+            nested += sizes[span_id]
+        yield forest.spans[span_id]
+
+
+def _sizes(spans: dict[str, Span]) -> dict[str, int]:
+    """How many spans each span's subtree has."""
+    sizes = dict.fromkeys(spans, 1)
+    for span in reversed(spans.values()):  # children before their parents
+        if span.parent_id is not None:
+            sizes[span.parent_id] += sizes[span.span_id]
+    return sizes
 
 
 def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latencytrace.analysis import build_trace
 from latencytrace.analysis.build_trace import MAX_NESTED_REQUESTS, build_traces
 from latencytrace.analysis.is_request import ENTRY_KINDS
 from latencytrace.model import (
@@ -438,3 +439,18 @@ def test_repairs_without_end_are_counted() -> None:
 
     assert [repair.span_id for repair in trace.repairs][-2:] == ["late 19", "root"]
     assert trace.repairs[-1].detail == "and 5 more"
+
+
+def test_requests_within_requests_cost_no_more_than_so_many_spans(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(build_trace, "MAX_NESTED_SPANS", 5)
+    chain = [root()]
+    for depth in range(1, 6):
+        service = "rag" if depth % 2 == 0 else "gateway"
+        parent = chain[-1].span_id
+        chain.append(span(f"{depth}", 0, 100, parent=parent, kind=SERVER, service=service))
+
+    traces = build_traces(chain)
+
+    assert [trace.root.span_id for trace in traces] == ["root", "1"]
