@@ -3,16 +3,29 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from latencytrace.agent.batching import Ticket
     from latencytrace.agent.start import (
         AgentStatus,
         agent_status,
+        batch,
+        enqueue,
         flush,
         instrument,
         stage,
         uninstrument,
     )
 
-__all__ = ["AgentStatus", "agent_status", "flush", "instrument", "stage", "uninstrument"]
+__all__ = [
+    "AgentStatus",
+    "Ticket",
+    "agent_status",
+    "batch",
+    "enqueue",
+    "flush",
+    "instrument",
+    "stage",
+    "uninstrument",
+]
 
 
 def __getattr__(name: str) -> object:

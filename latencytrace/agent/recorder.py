@@ -24,6 +24,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from latencytrace.agent.batch_counts import BatchCounts
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import leave
 from latencytrace.agent.guard import OnFault
@@ -45,11 +46,12 @@ class Recorder:
         on_fault: Takes what our own code raises.
     """
 
-    __slots__ = ("on_fault", "tracer")
+    __slots__ = ("batches", "on_fault", "tracer")
 
     def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
         self.tracer = tracer
         self.on_fault = on_fault
+        self.batches = BatchCounts()
 
     def start(  # noqa: PLR0913 - what a span may have
         self,

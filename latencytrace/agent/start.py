@@ -3,36 +3,36 @@
 import atexit
 import importlib.metadata
 import os
-import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import wrapt
 from opentelemetry import trace
-from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
 from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
+from latencytrace.agent.batch_counts import BatchCounts
+from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.exporter import ExportCounts, Exporter, HttpSender
 from latencytrace.agent.grpc_sender import METRICS, TRACES, GrpcSender
 from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
-from latencytrace.agent.hook import Hook, HookOptions
+from latencytrace.agent.hook import HookOptions
+from latencytrace.agent.installed_hooks import installed_hooks
 from latencytrace.agent.otlp_encoder import OtlpEncoder
 from latencytrace.agent.patching import AppliedHook, HookStatus
-from latencytrace.agent.program_name import this_program
 from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
 from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.resource import resource_of
 from latencytrace.agent.self_report import Report, SelfReport
 from latencytrace.agent.sender import Sender
 from latencytrace.agent.tracer import RecordingProvider
 from latencytrace.agent.user_stage import UserStage
 from latencytrace.errors import SettingsError
-from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
-from latencytrace.plugins import HOOKS, plugins
 from latencytrace.settings import AgentSettings, agent_settings
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class AgentStatus:
     faults: int  # errors of our own that the program did not see
     last_error: str | None  # of the last post, None once one succeeded
     hooks: tuple[HookStatus, ...]
+    batches: BatchCounts = field(default_factory=BatchCounts)  # of `enqueue()` and `batch()`
 
 
 _NOT_RUNNING = AgentStatus(
@@ -90,7 +91,7 @@ class Agent:
     def __init__(self, settings: AgentSettings, on_fault: OnFault) -> None:
         self.settings = settings
         self._on_fault = on_fault
-        self._resource = dict(_resource(settings))
+        self._resource = resource_of(settings.service_name)
         self._self_report: SelfReport | None = None
         self._exporter = Exporter(
             OtlpEncoder(self._resource).encode,
@@ -109,7 +110,7 @@ class Agent:
         options = HookOptions(torch_modules=settings.torch_modules)
         self._hooks = [
             AppliedHook(name, hook, self.recorder, options)
-            for name, hook in _hooks(settings.hooks, on_fault)
+            for name, hook in installed_hooks(settings.hooks, on_fault)
         ]
         self._self_report = self._new_self_report()
 
@@ -129,6 +130,7 @@ class Agent:
             faults=self._on_fault.faults if isinstance(self._on_fault, FaultCounter) else 0,
             last_error=counts.last_error,
             hooks=tuple(hook.status for hook in self._hooks),
+            batches=replace(self.recorder.batches),
         )
 
     def flush(self, timeout_s: float) -> bool:
@@ -158,6 +160,7 @@ class Agent:
         """In a forked child: an identity of its own, and none of the parent's spans."""
         self._resource[SERVICE_INSTANCE_ID] = str(uuid4())
         self._resource["process.pid"] = os.getpid()
+        self.recorder.batches = BatchCounts()
         if self._self_report is not None:
             self._self_report.close()
             self._self_report = self._new_self_report()
@@ -279,6 +282,35 @@ def stage(name: str, **attributes: AttributeValue) -> UserStage:
     return UserStage(_recorder, name, attributes)
 
 
+def enqueue(*, tokens: int | None = None) -> Ticket:
+    """Take a ticket where a request joins a queue of your own: its wait begins.
+
+    Hand it on with the request's work, and to `batch` where that is done. Call it in
+    what the caller waits for, not in a helper that returns before.
+
+    Args:
+        tokens: How much work it brings, if you know; `latencytrace trace` then divides
+            a batch by tokens instead of equally.
+    """
+    return new_ticket(_recorder(), tokens)
+
+
+def batch(
+    tickets: Iterable[Ticket | None], stage: str = "forward", **attributes: AttributeValue
+) -> Batch:
+    """Time what serves many requests at once; a context manager, sync or async.
+
+    The block is one span in a trace of its own, and each request gets its wait and the
+    block's time in its own trace. Hand the results out after the block.
+
+    Args:
+        tickets: Of the requests it serves; one named twice counts once, None is passed over.
+        stage: One of latencytrace's stages, or a name of your own (see `stage`).
+        attributes: Scalars to keep with the shared span. No prompts: they are stored.
+    """
+    return Batch(_recorder, tickets, stage, attributes)
+
+
 def flush(timeout_s: float = 5.0) -> bool:
     """Send every span that has ended by now.
 
@@ -324,42 +356,6 @@ def _recorder() -> Recorder:
     if agent is not None:
         return agent.recorder
     return Recorder(trace.get_tracer(SCOPE), FaultCounter())
-
-
-def _hooks(names: Sequence[str] | None, on_fault: OnFault) -> list[tuple[str, type[Hook]]]:
-    """The hooks to apply; one that cannot be loaded is logged and left out."""
-    found: list[tuple[str, type[Hook]]] = []
-    installed = {plugin.name: plugin for plugin in plugins(HOOKS)}
-    for name in installed if names is None else names:
-        if name not in installed:
-            logger.warning("no hook is called %r; installed: %s", name, ", ".join(installed))
-            continue
-        loaded: object = None
-        with guarded(f"loading the hook {name!r}", on_fault):
-            loaded = installed[name].load()
-        if loaded is None:
-            continue
-        if isinstance(loaded, type) and issubclass(loaded, Hook):
-            found.append((name, loaded))
-        else:
-            logger.warning("hook %r is no subclass of latencytrace.agent.hook.Hook", name)
-    return found
-
-
-def _resource(settings: AgentSettings) -> Mapping[str, object]:
-    """Attributes of this process; `OTEL_RESOURCE_ATTRIBUTES` comes first."""
-    detected = dict(Resource.create({}).attributes)
-    named = str(detected.get(SERVICE_NAME, ""))
-    if settings.service_name:
-        detected[SERVICE_NAME] = settings.service_name
-    elif not named or named.startswith("unknown_service"):
-        detected[SERVICE_NAME] = this_program()
-    detected.setdefault(SERVICE_INSTANCE_ID, str(uuid4()))
-    detected.setdefault(semconv.HOST_NAME, socket.gethostname())
-    detected["process.pid"] = os.getpid()
-    detected["telemetry.distro.name"] = SCOPE
-    detected["telemetry.distro.version"] = importlib.metadata.version("latencytrace")
-    return detected
 
 
 def _after_fork() -> None:

@@ -78,6 +78,11 @@ class RecordingTracer(Tracer):
         self.processors = processors
         self.delegate: Tracer | None = None  # the program's own, once it has set a provider
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether a span goes to the exporter alone, through no code of the program's."""
+        return self.delegate is None and self.processors.started is None
+
     def start_span(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
         self,
         name: str,

@@ -19,6 +19,12 @@ R = TypeVar("R")
 _NAMED = {stage.value: stage for stage in Stage if stage is not Stage.UNATTRIBUTED}
 
 
+def named_stage(name: str) -> tuple[Stage, dict[str, AttributeValue]]:
+    """The stage that a name means, and what keeps a name of the user's own."""
+    stage = _NAMED.get(name, Stage.APPLICATION)
+    return stage, {semconv.STAGE_NAME: name} if stage is Stage.APPLICATION else {}
+
+
 class UserStage:
     """Times a block or a function; made by `latencytrace.stage(name)`.
 
@@ -39,10 +45,8 @@ class UserStage:
     ) -> None:
         self._recorder = recorder
         self._name = name
-        self._stage = _NAMED.get(name, Stage.APPLICATION)
-        self._attributes = attributes
-        if self._stage is Stage.APPLICATION:
-            self._attributes = {semconv.STAGE_NAME: name, **attributes}
+        self._stage, named = named_stage(name)
+        self._attributes = {**named, **attributes}
         self._timings: list[Timing] = []  # the same object may be entered again meanwhile
 
     def __enter__(self) -> Self:

@@ -69,6 +69,9 @@ EXCEPTION_TYPE = "exception.type"
 EXCEPTION_MESSAGE = "exception.message"
 EXCEPTION_STACKTRACE = "exception.stacktrace"
 
+# From text-generation-inference
+TGI_BATCH_SIZE = "batch_size"
+
 # From Jaeger and OpenTracing
 JAEGER_WARNINGS = "jaeger.warnings"  # what Jaeger noted while it repaired a span
 OPENTRACING_REF_TYPE = "opentracing.ref_type"  # child_of or follows_from
@@ -80,6 +83,8 @@ INTERVALS = "latencytrace.intervals"  # see `model.interval`
 INDEX_TYPE = "latencytrace.index.type"  # such as `IndexIVFFlat`
 INDEX_SIZE = "latencytrace.index.size"  # vectors that a search could find
 BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
+BATCH_TOKENS = "latencytrace.batch.tokens"  # of one member, or of a whole batch
+SHARED = "latencytrace.shared"  # true: one span that serves many requests; on links: to one
 NETWORK_PHASES = "latencytrace.network.phases"  # of an exchange; packed as intervals are
 QUEUED_NS = "latencytrace.queued_ns"  # from the front proxy's taking a request to its span
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call

@@ -9,7 +9,17 @@ import pytest
 
 import latencytrace
 
-PUBLIC = {"AgentStatus", "agent_status", "flush", "instrument", "stage", "uninstrument"}
+PUBLIC = {
+    "AgentStatus",
+    "Ticket",
+    "agent_status",
+    "batch",
+    "enqueue",
+    "flush",
+    "instrument",
+    "stage",
+    "uninstrument",
+}
 HEAVY = {"torch", "fastapi", "numpy", "chdb", "pyarrow", "transformers", "requests", "starlette"}
 
 
@@ -44,6 +54,8 @@ def test_an_unknown_name_is_an_attribute_error_as_of_any_module() -> None:
     ("name", "signature"),
     [
         ("stage", "(name: str, **attributes: "),
+        ("enqueue", "(*, tokens: int | None = None) -> "),
+        ("batch", "(tickets: "),
         ("flush", "(timeout_s: float = 5.0) -> bool"),
         ("uninstrument", "() -> None"),
         ("agent_status", "() -> "),
