@@ -9,6 +9,7 @@ from latencytrace.model.interval import Interval, pack_intervals, unpack_interva
 from latencytrace.model.ledger import Ledger, Segment, StageTimes
 from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
 from latencytrace.model.request import Request, RequestStatus
+from latencytrace.model.shared_step import ShareBasis, SharedStep, StepMember
 from latencytrace.model.span import (
     Attributes,
     AttributeValue,
@@ -40,12 +41,15 @@ __all__ = [
     "RequestStatus",
     "Segment",
     "Severity",
+    "ShareBasis",
+    "SharedStep",
     "Span",
     "SpanKind",
     "Stage",
     "StageBreakdown",
     "StageTimes",
     "StatusCode",
+    "StepMember",
     "Tally",
     "Trace",
     "pack_intervals",

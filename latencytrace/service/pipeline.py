@@ -10,12 +10,13 @@ taken up at the next start, and written again under the same keys.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import zip_longest
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.is_request import is_shared
 from latencytrace.analysis.requests import request_of
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Request, Span, Trace
@@ -152,6 +153,7 @@ class Pipeline:
             divided, withdrawn = self._divided(arrived, revisions)
             requests, resent = apart_from_resent(divided, self._store)
             kept = {request.trace_id for request in requests if self._span_keeping.keeps(request)}
+            kept |= self._kept_steps(arrived.keys() - {one.trace_id for one in divided}, arrived)
             # What was sent again is written again too, or the next start would divide it again.
             kept |= grown(resent, arrived, self._store)
             self._store.write([*requests, *resent], kept, withdrawn)
@@ -165,6 +167,17 @@ class Pipeline:
             self._assembler.forget(set(trace_ids) - {request.trace_id for request in divided})
         self._telemetry.withdrawn.inc(len(withdrawn))
         self._telemetry.count(requests)
+
+    def _kept_steps(
+        self, requestless: Iterable[str], arrived: Mapping[str, Sequence[Span]]
+    ) -> set[str]:
+        """The traces of shared steps, which hold no request, whose spans are kept."""
+        return {
+            trace_id
+            for trace_id in requestless
+            for span in arrived[trace_id]
+            if is_shared(span) and self._span_keeping.keeps_step(span)
+        }
 
     def _divided(
         self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions

@@ -1,9 +1,9 @@
-"""Which requests keep their spans: the failed, the slow, and a share of the ordinary ones."""
+"""Which requests and shared steps keep their spans: failed, slow, and a share of the others."""
 
 from bisect import bisect_left, insort
 from collections import deque
 
-from latencytrace.model import Request, RequestStatus
+from latencytrace.model import Request, RequestStatus, Span, StatusCode
 
 SLOW_QUANTILE = 0.95
 MEMORY = 200  # the latest requests of a route that tell what is slow there
@@ -27,15 +27,27 @@ class SpanKeeping:
 
     def keeps(self, request: Request) -> bool:
         """Whether the spans of a request are kept; takes note of its duration."""
+        failed = request.status is not RequestStatus.OK
         key = (request.service, request.route)
+        return self._keeps(key, request.trace_id, request.duration_ns, failed=failed)
+
+    def keeps_step(self, step: Span) -> bool:
+        """Whether a shared step is kept, with all spans of its trace; takes note likewise."""
+        failed = step.status is StatusCode.ERROR
+        key = (step.service, f"step {step.name}")
+        return self._keeps(key, step.trace_id, step.end_ns - step.start_ns, failed=failed)
+
+    def _keeps(
+        self, key: tuple[str, str], trace_id: str, duration_ns: int, *, failed: bool
+    ) -> bool:
         if key not in self._routes and len(self._routes) >= MAX_ROUTES:
             latest = self._routes.setdefault(None, _Latest())
         else:
             latest = self._routes.setdefault(key, _Latest())
-        slow = latest.is_slow(request.duration_ns)
-        latest.add(request.duration_ns)
-        ordinary = int(request.trace_id[-8:], 16) < self._below
-        return ordinary or slow or request.status is not RequestStatus.OK
+        slow = latest.is_slow(duration_ns)
+        latest.add(duration_ns)
+        ordinary = int(trace_id[-8:], 16) < self._below
+        return ordinary or slow or failed
 
 
 class _Latest:

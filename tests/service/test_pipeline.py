@@ -125,6 +125,17 @@ def test_a_quiet_trace_becomes_a_ledger(rig: Rig, trace_id: str) -> None:
     assert rig.counted("latencytrace_requests_total") == 1
 
 
+def test_a_shared_step_is_kept_and_is_no_request(rig: Rig, trace_id: str) -> None:
+    step = replace(root(trace_id), attributes={semconv.SHARED: True}, kind=SpanKind.INTERNAL)
+    inner = child(step, CHILD, Stage.FORWARD, 10, 40)
+    rig.send(step, inner)
+    rig.after_s(1)
+
+    assert rig.store.request(trace_id, None) is None
+    assert rig.counted("latencytrace_requests_total") == 0
+    assert rig.store.kept_counts([trace_id]) == {trace_id: 2}
+
+
 def test_an_open_trace_says_so(rig: Rig, trace_id: str) -> None:
     rig.send(root(trace_id))
     before = rig.pipeline.is_open(trace_id)

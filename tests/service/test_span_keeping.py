@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from latencytrace.model import Request, RequestStatus
+from latencytrace.model import Request, RequestStatus, Span, StatusCode
 from latencytrace.service.span_keeping import SpanKeeping
+from tests.otlp_messages import one_span
 from tests.service.made_requests import made_request
 
 FIRST_ID = "0" * 32
@@ -67,3 +68,18 @@ def test_routes_beyond_the_bound_share_one_memory() -> None:
 
     assert all(kept[:200])
     assert not all(kept[200:])
+
+
+def step(duration_ns: int = MS, trace_id: str = LAST_ID) -> Span:
+    return one_span(trace_id, start_ns=0, end_ns=duration_ns)
+
+
+def test_shared_steps_are_kept_by_the_same_rules() -> None:
+    keeping = SpanKeeping(0.5)
+    for number in range(300):
+        keeping.keeps_step(step(10 * MS + number % 10))
+
+    assert keeping.keeps_step(step(trace_id=FIRST_ID))
+    assert keeping.keeps_step(step(11 * MS))
+    assert keeping.keeps_step(replace(step(), status=StatusCode.ERROR))
+    assert not keeping.keeps_step(step())

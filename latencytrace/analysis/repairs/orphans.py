@@ -73,13 +73,13 @@ def _parentless(spans: Mapping[str, Span], cut: Collection[str]) -> tuple[list[S
 def _settle(
     heads: Iterable[Span], children: Mapping[str, list[Span]], adopted: dict[str, Span]
 ) -> list[Span]:
-    """Note spans and all below them as adopted; return the requests among them."""
+    """Note spans and all below them as adopted; return the roots and requests among them."""
     requests = []
     pending = list(heads)
     while pending:
         span = pending.pop()
         adopted[span.span_id] = span
-        if is_request(span, adopted[span.parent_id] if span.parent_id else None):
+        if span.parent_id is None or is_request(span, adopted[span.parent_id]):
             requests.append(span)
         pending.extend(children.get(span.span_id, ()))
     return requests

@@ -5,7 +5,7 @@ from typing import Final, cast
 
 import orjson
 
-from latencytrace.model import Breakdown, Cohort, Quantiles, Stage, StageBreakdown
+from latencytrace.model import Breakdown, Cohort, Quantiles, Stage, StageBreakdown, semconv
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -36,7 +36,10 @@ UNASSEMBLED: Final = (  # no request was written since their last span arrived
     # A request is written after its spans arrived, and those are kept for two hours.
     f"(SELECT TraceId, max(Written) AS LastWritten FROM {REQUESTS} "
     "WHERE Written >= now() - INTERVAL 3 HOUR GROUP BY TraceId) AS Written USING TraceId "
-    "GROUP BY TraceId HAVING max(Arrived) > max(LastWritten)"
+    "GROUP BY TraceId HAVING max(Arrived) > max(LastWritten) "
+    # A shared step never has a request: it is done unless the process ended in its last minute.
+    f"AND (NOT max(mapContains(SpanAttributes, '{semconv.SHARED}') AND ParentSpanId = '') "
+    f"OR max(Arrived) > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE)"
 )
 
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)

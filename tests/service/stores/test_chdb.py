@@ -14,11 +14,12 @@ import chdb
 import pytest
 
 from latencytrace.errors import StoreError, StoreInUseError
-from latencytrace.model import Cohort
+from latencytrace.model import Cohort, semconv
 from latencytrace.service.chdb_engine import bound_text
 from latencytrace.service.sql.tables import UUIDS
 from latencytrace.service.stores.chdb import ChdbStore
 from tests.otlp_messages import TRACE, one_span, otlp
+from tests.service.made_requests import made_request
 
 ENGINE = "clickhouse"
 SPAN = one_span()
@@ -309,3 +310,26 @@ def test_any_text_can_be_asked_for(tmp_path: Path, name: str) -> None:
     assert store.breakdown(Cohort(service=name, route=name)).requests == 0
     assert list(store.routes(name)) == []
     store.close()
+
+
+# Shared steps
+
+
+def test_a_step_of_an_earlier_run_is_done_though_it_never_has_a_request(tmp_path: Path) -> None:
+    folder, old, new = tmp_path, "1" * 32, "2" * 32
+    store = ChdbStore.open(folder)
+    store.insert_otlp(otlp(one_span(new, attributes={semconv.SHARED: True})))
+    store.write([made_request()], [])
+    store.close()
+    table = "latencytrace.span_arrivals"
+    sql(
+        folder,
+        f"INSERT INTO {table} SELECT * REPLACE ('{old}' AS TraceId, "  # noqa: S608 - our own names
+        f"Arrived - INTERVAL 5 MINUTE AS Arrived) FROM {table}",
+    )
+
+    store = ChdbStore.open(folder)
+    unassembled = store.unassembled()
+    store.close()
+
+    assert list(unassembled) == [new]
