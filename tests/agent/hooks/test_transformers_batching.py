@@ -22,7 +22,8 @@ NEVER = 63  # a token that ends nothing
 
 
 @pytest.fixture(scope="module")
-def hooks() -> Iterator[Spans]:
+def hooks(tiny_chat: TinyChat) -> Iterator[Spans]:
+    assert tiny_chat.model.init_continuous_batching  # making it imported what the hook is for
     with hooked(ThreadsHook, TransformersBatchingHook) as spans:
         yield spans
 
