@@ -1,16 +1,25 @@
-"""Leaves OpenTelemetry's current context without complaint, and calls in another one."""
+"""Enters and leaves OpenTelemetry's current context without complaint; calls in another one."""
 
 from collections.abc import Callable
-from contextvars import Token
+from contextvars import ContextVar, Token
 from typing import Any
 
-from opentelemetry.context import Context, attach
+from opentelemetry.context import (
+    _RUNTIME_CONTEXT,  # whose `attach` sets this variable, two calls deep
+    Context,
+    attach,
+)
+
+_variable = getattr(_RUNTIME_CONTEXT, "_current_context", None)
+enter: Callable[[Context], Token[Context]] = (
+    _variable.set if isinstance(_variable, ContextVar) else attach
+)
 
 
 def leave(token: Token[Context]) -> None:
-    """Make the context before an `attach` current again.
+    """Make the context before an `enter` current again.
 
-    In another task or thread than it was attached in, as when a generator is dropped
+    In another task or thread than it was entered in, as when a generator is dropped
     half-way, nothing is there to be restored. OpenTelemetry's `detach` would log an
     error with a traceback, which tells the program's authors nothing they could mend.
     """
@@ -22,7 +31,7 @@ def leave(token: Token[Context]) -> None:
 
 def call_in(context: Context, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever it returns
     """Call with another context current, such as that of who asked for the call."""
-    token = attach(context)
+    token = enter(context)
     try:
         return call(*args, **kwargs)
     finally:

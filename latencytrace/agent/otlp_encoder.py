@@ -30,6 +30,7 @@ _STATUS_CODES = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 K = TypeVar("K")
 
 _DOUBLE = Struct("<d").pack
+_DOUBLE_BYTES = 8
 _CACHED_VALUES = 8192
 _CACHED_LENGTH = 96  # longer strings hardly ever repeat
 _DECIMAL_BITS = 1024
@@ -108,9 +109,9 @@ class OtlpEncoder:
     def __init__(self, resource: Mapping[str, object]) -> None:
         attributes = b"".join(field(b"\x0a", key_value(*pair)) for pair in resource.items())
         self._resource = field(b"\x0a", attributes)
-        self._strings: dict[tuple[str, str], bytes] = {}
-        self._ints: dict[tuple[str, int], bytes] = {}
         self._names: dict[tuple[str, int], bytes] = {}
+        self._pairs: dict[type, dict[tuple[str, object], bytes]] = {str: {}, int: {}, bool: {}}
+        self._float_heads: dict[str, bytes] = {}
 
     def encode(self, spans: Iterable[RecordedSpan]) -> bytes:
         """Encode ended spans as one `ExportTraceServiceRequest`."""
@@ -156,22 +157,31 @@ class OtlpEncoder:
 
     def _attributes(self, attributes: Mapping[str, object]) -> bytes:
         out = []
+        pairs, heads = self._pairs, self._float_heads
         for key, value in attributes.items():
-            if type(value) is str:
-                encoded = self._strings.get((key, value))
-                if encoded is None:
-                    encoded = field(_ATTRIBUTE, key_value(key, value))
-                    if len(value) < _CACHED_LENGTH:
-                        _remember(self._strings, (key, value), encoded)
-            elif type(value) is int:
-                encoded = self._ints.get((key, value))
-                if encoded is None:
-                    encoded = field(_ATTRIBUTE, key_value(key, value))
-                    _remember(self._ints, (key, value), encoded)
+            if type(value) is float:
+                encoded = (heads.get(key) or self._float_head(key)) + _DOUBLE(value)
             else:
-                encoded = field(_ATTRIBUTE, key_value(key, value))
+                known = pairs.get(type(value))
+                if known is None:
+                    encoded = field(_ATTRIBUTE, key_value(key, value))
+                else:
+                    encoded = known.get((key, value)) or self._pair(known, key, value)
             out.append(encoded)
         return b"".join(out)
+
+    def _float_head(self, key: str) -> bytes:
+        """All of a float's attribute but the eight bytes of its value."""
+        head = field(_ATTRIBUTE, key_value(key, 0.0))[:-_DOUBLE_BYTES]
+        _remember(self._float_heads, key, head)
+        return head
+
+    @staticmethod
+    def _pair(known: dict[tuple[str, object], bytes], key: str, value: object) -> bytes:
+        encoded = field(_ATTRIBUTE, key_value(key, value))
+        if type(value) is not str or len(value) < _CACHED_LENGTH:
+            _remember(known, (key, value), encoded)
+        return encoded
 
 
 def _remember(cache: dict[K, bytes], key: K, encoded: bytes) -> None:

@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, cast
 
-from opentelemetry.context import Context, attach
+from opentelemetry.context import Context
 from opentelemetry.trace import (
     Link,
     Span,
@@ -30,7 +30,7 @@ from opentelemetry.trace.propagation import (
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
-from latencytrace.agent.context import leave
+from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import logger
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
@@ -289,7 +289,7 @@ class RecordedSpan(Span):
 
     def __enter__(self) -> Self:
         if self.parent_context is not None:
-            self.token = attach(Context({**self.parent_context, _SPAN_KEY: self}))
+            self.token = enter(Context({**self.parent_context, _SPAN_KEY: self}))
         return self
 
     def __exit__(
@@ -307,8 +307,10 @@ class RecordedSpan(Span):
                 self.record_exception(exc_val)
             if self.mark_error:
                 self.set_status(StatusCode.ERROR, f"{type(exc_val).__name__}: {exc_val}")
-        if self.attached:
-            self.end()
+        if self.attached and not self.ended:  # as `end` does, a call less
+            self.ended = monotonic_ns()
+            self.parent_context = None
+            self.tracer.ended(self)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate: each call of the function is a span of its own; this one is let go."""

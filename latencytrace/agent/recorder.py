@@ -9,7 +9,6 @@ from contextvars import Token
 from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
     Context,
-    attach,
     create_key,
     get_current,
     set_value,
@@ -21,12 +20,14 @@ from opentelemetry.trace import (
     StatusCode,
     Tracer,
     get_current_span,
-    set_span_in_context,
+)
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
 )
 
 from latencytrace.agent.batch_counts import BatchCounts
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
-from latencytrace.agent.context import leave
+from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import OnFault
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.recorded_span import recorded_in
@@ -142,14 +143,13 @@ class Timing:
 
     def context(self) -> Context:
         """The current context with this span in it, and its intervals if it collects any."""
-        context = set_span_in_context(self.span, get_current())
-        if self.intervals is not None:
-            context = set_value(_INTERVALS, self.intervals, context)
-        return context
+        if self.intervals is None:
+            return Context({**get_current(), _SPAN_KEY: self.span})
+        return Context({**get_current(), _SPAN_KEY: self.span, _INTERVALS: self.intervals})
 
     def activate(self) -> None:
         """Make the span current until `deactivate`, in the same task and thread."""
-        self._token = attach(self.context())
+        self._token = enter(self.context())
 
     def deactivate(self) -> None:
         """Make the span before it current again."""

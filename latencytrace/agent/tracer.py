@@ -16,12 +16,14 @@ from opentelemetry.trace import (
     TraceFlags,
     Tracer,
     TracerProvider,
-    get_current_span,
     use_span,
+)
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # where a context holds its span
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
-from latencytrace.agent.recorded_span import Extra, RecordedSpan, copied_attributes, recorded_in
+from latencytrace.agent.recorded_span import Extra, RecordedSpan, copied_attributes
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import Span as SdkSpan
@@ -110,17 +112,17 @@ class RecordingTracer(Tracer):
                 record_exception,
                 set_status_on_exception,
             )
-        parent = recorded_in(get_current() if context is None else context)
+        parent = (get_current() if context is None else context).get(_SPAN_KEY)
         span = _new(RecordedSpan)
-        if parent is not None:
+        span.extra = None
+        if type(parent) is RecordedSpan:
             span.trace_id = parent.trace_id
             span.parent_id = parent.span_id
-            span.extra = None
             if parent.extra is not None and parent.extra.trace_state:
                 span.extra = Extra()
                 span.extra.trace_state = parent.extra.trace_state
         else:
-            unsampled = self._adopt(span, get_current_span(context).get_span_context())
+            unsampled = self._adopt(span, parent)
             if unsampled is not None:
                 return unsampled
         span.span_id = _random_bits(64) or _new_id(64)
@@ -155,6 +157,8 @@ class RecordingTracer(Tracer):
         end_on_exit: bool = True,  # noqa: FBT001, FBT002
     ) -> AbstractContextManager[Span]:
         """Start a span that is current inside the `with`, or during each decorated call."""
+        if context is None:
+            context = get_current()
         span = self.start_span(
             name,
             context,
@@ -172,16 +176,16 @@ class RecordingTracer(Tracer):
                 record_exception=record_exception,
                 set_status_on_exception=set_status_on_exception,
             )
-        span.parent_context = get_current() if context is None else context
+        span.parent_context = context
         span.attached = end_on_exit
         return span
 
     @staticmethod
-    def _adopt(span: RecordedSpan, parent: SpanContext) -> Span | None:
+    def _adopt(span: RecordedSpan, current: object) -> Span | None:
         """Hang a span below a parent that is not ours, or make it a root."""
-        span.extra = None
-        if not parent.is_valid:
-            span.trace_id = _new_id(128)
+        parent = current.get_span_context() if isinstance(current, Span) else None
+        if parent is None or not parent.is_valid:
+            span.trace_id = _random_bits(128) or _new_id(128)
             span.parent_id = 0
             return None
         if not parent.trace_flags.sampled:
