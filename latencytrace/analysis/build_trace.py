@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from latencytrace.analysis.is_request import is_request
+from latencytrace.analysis.known_engines import engine_of, have_engines
 from latencytrace.analysis.proxy_queue import with_proxy_queue
 from latencytrace.analysis.purposes import with_purposes
+from latencytrace.analysis.repairs.callbacks import hung_inside
 from latencytrace.analysis.repairs.clipping import clipped
 from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.cycles import cut_cycles
 from latencytrace.analysis.repairs.duplicates import without_duplicates
+from latencytrace.analysis.repairs.handing_over import handed_over
 from latencytrace.analysis.repairs.intervals import (
     Intervals,
     clipped_intervals,
@@ -20,6 +23,8 @@ from latencytrace.analysis.repairs.intervals import (
 from latencytrace.analysis.repairs.negative import without_negative
 from latencytrace.analysis.repairs.orphans import adopt_orphans
 from latencytrace.analysis.stage_of import stage_of
+from latencytrace.analysis.steps import with_steps
+from latencytrace.analysis.told_times import told_times
 from latencytrace.model import Repair, Span, Stage, Trace
 
 # A request inside another costs its whole subtree again; a service graph is never deeper
@@ -66,12 +71,13 @@ def build_traces(spans: Iterable[Span]) -> tuple[Trace, ...]:
 def _forest(heap: Iterable[Span]) -> _Forest:
     """Mend what can be mended without clipping, in the order in which it must be."""
     spans, duplicates = without_duplicates(heap)
-    spans, negative = without_negative(spans)
+    spans, negative = without_negative(_as_they_ran(spans))
     cut, cycles = cut_cycles(spans)
     spans, skewed = aligned(spans, cut)
     spans, intervals, unreadable = read_intervals(spans)
     spans, intervals = with_proxy_queue(spans, intervals)
     spans, orphans = adopt_orphans(spans, cut)
+    spans = handed_over(hung_inside(spans))
     repairs = defaultdict(list)
     for repair in (*duplicates, *negative, *unreadable, *cycles, *skewed, *orphans):
         repairs[repair.span_id].append(repair)
@@ -79,13 +85,24 @@ def _forest(heap: Iterable[Span]) -> _Forest:
     for span in spans.values():
         if span.parent_id is not None:
             children[span.parent_id].append(span)
+    stages = with_steps(spans, {id_: stage_of(span) for id_, span in spans.items()})
     return _Forest(
         spans=spans,
         children=children,
-        stages=with_purposes(spans, {id_: stage_of(span) for id_, span in spans.items()}),
+        stages=with_purposes(spans, stages),
         intervals=intervals,
         repairs=repairs,
     )
+
+
+def _as_they_ran(spans: dict[str, Span]) -> dict[str, Span]:
+    """The spans, those over their true time that their sender gave another."""
+    if not have_engines(spans.values()):
+        return spans
+    return {
+        span_id: span if (engine := engine_of(span)) is None else engine.ran(span)
+        for span_id, span in spans.items()
+    }
 
 
 def _requests(forest: _Forest) -> Iterator[Span]:
@@ -150,25 +167,27 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         below.sort(key=lambda child: (child.start_ns, child.end_ns, child.span_id))
         children[parent.span_id] = tuple(below)
         pending.extend(below)
+    stages = {span_id: forest.stages[span_id] for span_id in spans}
+    told, unlikely = told_times(spans, unclipped, children, stages, intervals)
     return Trace(
         root=root,
         outermost=outermost,
         spans=spans,
         unclipped=unclipped,
         children=children,
-        stages={span_id: forest.stages[span_id] for span_id in spans},
-        intervals=intervals,
-        repairs=_told(repairs, root),
+        stages=stages,
+        intervals=told,
+        repairs=_listed((*repairs, *unlikely), root),
     )
 
 
-def _told(repairs: Iterable[Repair], root: Span) -> tuple[Repair, ...]:
-    told: list[Repair] = []
+def _listed(repairs: Iterable[Repair], root: Span) -> tuple[Repair, ...]:
+    listed: list[Repair] = []
     in_order = sorted(repairs, key=lambda repair: (repair.kind, repair.span_id))
     for kind, repairs_of_kind in groupby(in_order, key=lambda repair: repair.kind):
         alike = list(repairs_of_kind)
-        told += alike[:MAX_REPAIRS_OF_A_KIND]
+        listed += alike[:MAX_REPAIRS_OF_A_KIND]
         more = len(alike) - MAX_REPAIRS_OF_A_KIND
         if more > 0:
-            told.append(Repair(kind=kind, span_id=root.span_id, detail=f"and {more} more"))
-    return tuple(told)
+            listed.append(Repair(kind=kind, span_id=root.span_id, detail=f"and {more} more"))
+    return tuple(listed)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.known_engines import title_of
+from latencytrace.analysis.steps import without_steps
 from latencytrace.analysis.token_latency import token_latency
 from latencytrace.model import (
     AttributeValue,
@@ -76,6 +78,7 @@ def request_of(
     """
     root = trace.root
     tokens = token_latency(trace)
+    segments = without_steps(trace, segments)
     return Request(
         trace_id=root.trace_id,
         span_id=root.span_id,
@@ -107,7 +110,7 @@ def _route(root: Span) -> str:
     """`POST /chat` from the template of the route; else the span's own name."""
     route = root.attributes.get(semconv.HTTP_ROUTE)
     method = _either(root, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD)
-    return f"{method!s} {route!s}" if route and method else root.name
+    return f"{method!s} {route!s}" if route and method else title_of(root)
 
 
 def _is_health(root: Span) -> bool:

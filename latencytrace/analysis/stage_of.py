@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from latencytrace.analysis.is_request import ENTRY_KINDS
+from latencytrace.analysis.known_engines import engine_of
 from latencytrace.model import Span, SpanKind, Stage, semconv
 
 _OURS = {stage.value: stage for stage in Stage}
@@ -16,9 +17,17 @@ _BY_ATTRIBUTE: tuple[tuple[str, Mapping[str, Stage]], ...] = (
             "chat": Stage.REMOTE_MODEL,
             "text_completion": Stage.REMOTE_MODEL,
             "generate_content": Stage.REMOTE_MODEL,
+            "image_generation": Stage.REMOTE_MODEL,
+            "speech": Stage.REMOTE_MODEL,
+            "transcription": Stage.REMOTE_MODEL,
             "embeddings": Stage.EMBED,
+            "embedding": Stage.EMBED,  # LiteLLM
             "retrieval": Stage.RETRIEVE,
+            "vector_db_retrieve": Stage.RETRIEVE,  # OpenLLMetry
+            "search_memory": Stage.RETRIEVE,
+            "rerank": Stage.RERANK,
             "execute_tool": Stage.TOOL,
+            "execute_task": Stage.UNATTRIBUTED,  # OpenLLMetry
             "invoke_agent": Stage.UNATTRIBUTED,
             "create_agent": Stage.UNATTRIBUTED,
             "invoke_workflow": Stage.UNATTRIBUTED,
@@ -34,6 +43,7 @@ _BY_ATTRIBUTE: tuple[tuple[str, Mapping[str, Stage]], ...] = (
             "RERANKER": Stage.RERANK,
             "TOOL": Stage.TOOL,
             "GUARDRAIL": Stage.GUARDRAIL,
+            "PROMPT": Stage.PREPROCESS,
             "CHAIN": Stage.UNATTRIBUTED,
             "AGENT": Stage.UNATTRIBUTED,
         },
@@ -47,6 +57,30 @@ _BY_ATTRIBUTE: tuple[tuple[str, Mapping[str, Stage]], ...] = (
             "agent": Stage.UNATTRIBUTED,
         },
     ),
+    (
+        semconv.TRACELOOP_REQUEST_TYPE,
+        {
+            "chat": Stage.REMOTE_MODEL,
+            "completion": Stage.REMOTE_MODEL,
+            "embedding": Stage.EMBED,
+            "rerank": Stage.RERANK,
+        },
+    ),
+    (
+        semconv.LANGFUSE_TYPE,
+        {
+            "generation": Stage.REMOTE_MODEL,
+            "embedding": Stage.EMBED,
+            "retriever": Stage.RETRIEVE,
+            "tool": Stage.TOOL,
+            "guardrail": Stage.GUARDRAIL,
+            "agent": Stage.UNATTRIBUTED,
+            "chain": Stage.UNATTRIBUTED,
+            "event": Stage.UNATTRIBUTED,
+            "span": Stage.UNATTRIBUTED,
+        },
+    ),
+    (semconv.MCP_METHOD_NAME, {"tools/call": Stage.TOOL}),
 )
 
 _DATABASE_SYSTEMS = (semconv.DB_SYSTEM_NAME, semconv.DB_SYSTEM_OLD)
@@ -59,6 +93,9 @@ _VECTOR_DATABASES = frozenset(
 
 _CHROMADB_SCOPE = "chromadb.telemetry.opentelemetry"  # its own tracing, of its own methods
 _CHROMADB_WRITES = ("add", "delete", "modify", "submit", "update", "upsert", "write")
+
+_SEARCH_ENGINES = frozenset({"elasticsearch", "opensearch"})
+_SEARCHES = frozenset({"knn_search", "msearch", "search"})
 
 _CALLS = (
     semconv.HTTP_REQUEST_METHOD,
@@ -80,7 +117,8 @@ _FRAMEWORK_SCOPES = ("fastapi", "starlette", "opentelemetry.instrumentation.asgi
 def stage_of(span: Span) -> Stage:
     """The stage that a span's own time belongs to.
 
-    Our attribute comes first, then the semantic conventions, old names and new ones.
+    Our attribute comes first, then the table of the engine that made the span (see
+    `analysis.engines`), then the semantic conventions, old names and new ones.
     Framework spans (server, endpoint, chain, a root that names no stage) have none:
     UNATTRIBUTED. OTHER is what no table knows.
     """
@@ -94,6 +132,14 @@ def stage_of(span: Span) -> Stage:
 def _ours(span: Span) -> Stage | None:
     name = span.attributes.get(semconv.STAGE)
     return _OURS.get(name) if isinstance(name, str) else None
+
+
+def _engine(span: Span) -> Stage | None:
+    engine = engine_of(span)
+    if engine is None:
+        return None
+    stage = engine.stages.get(span.name)
+    return engine.stage(span) if stage is None else stage
 
 
 def _entry(span: Span) -> Stage | None:
@@ -112,8 +158,11 @@ def _database(span: Span) -> Stage | None:
     for key in _DATABASE_SYSTEMS:
         system = span.attributes.get(key)
         if isinstance(system, str):
-            is_vector = system.lower() in _VECTOR_DATABASES
-            return Stage.RETRIEVE if is_vector else Stage.DATABASE
+            retrieves = system.lower() in _VECTOR_DATABASES or (
+                system.lower() in _SEARCH_ENGINES
+                and span.attributes.get(semconv.DB_OPERATION_NAME) in _SEARCHES
+            )
+            return Stage.RETRIEVE if retrieves else Stage.DATABASE
     return None
 
 
@@ -145,6 +194,7 @@ def _framework(span: Span) -> Stage | None:
 
 _RULES: tuple[Callable[[Span], Stage | None], ...] = (
     _ours,
+    _engine,
     _entry,
     _by_attribute,
     _database,

@@ -1,32 +1,24 @@
 """When a request's first token came, and how fast the others followed."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from latencytrace.model import AttributeValue, Span, Stage, Trace, semconv
-
-_NS_PER_S = 1_000_000_000
-
-# New names first, then old ones and those of OpenInference.
-_INPUT = (
-    semconv.GEN_AI_USAGE_INPUT_TOKENS,
-    semconv.GEN_AI_USAGE_INPUT_TOKENS_OLD,
-    semconv.OPENINFERENCE_INPUT_TOKENS,
+from latencytrace.analysis.known_engines import engine_of, generation_of, have_engines
+from latencytrace.analysis.token_counts import (
+    BATCH_SIZE,
+    CACHED,
+    FINISH_REASON,
+    INPUT,
+    MODEL,
+    OUTPUT,
+    SEQUENCES,
+    Said,
+    count,
+    engines_first_token,
+    first_token,
+    value,
 )
-_OUTPUT = (
-    semconv.GEN_AI_USAGE_OUTPUT_TOKENS,
-    semconv.GEN_AI_USAGE_OUTPUT_TOKENS_OLD,
-    semconv.OPENINFERENCE_OUTPUT_TOKENS,
-)
-_CACHED = (
-    semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS,
-    semconv.OPENINFERENCE_CACHED_INPUT_TOKENS,
-)
-_MODEL = (
-    semconv.GEN_AI_REQUEST_MODEL,
-    semconv.GEN_AI_RESPONSE_MODEL,
-    semconv.OPENINFERENCE_MODEL,
-)
+from latencytrace.model import AttributeValue, Span, Stage, Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,94 +40,111 @@ def token_latency(trace: Trace) -> TokenLatency:
 
     The model calls are the spans with output tokens, or, where there are none, those
     with input tokens; of several inside each other the outer one, whose counts the
-    inner ones repeat.
+    inner ones repeat. The part of a disaggregated call that only prefills is none.
 
     Returns:
-        Time to first token: the `gen_ai.response.time_to_first_chunk` of the request's own
-        span, which is when the first token left for the caller; without one, the end of
-        the first prefill to end, less the request's start; without a prefill, the first
-        such attribute of any span, counted from its span's start. Time per output token:
-        the duration of the decode spans (of one alone: from the first token's leaving to
-        its end) over the tokens that each of their sequences got after its first.
-        Tokens: the sums over the model calls. Model, finish reason and batch size: of
-        the model call that ended last; without model calls, of any span.
+        Time to first token: what the request's own span says of it, which is when the
+        first token left for the caller; without that, what a model's engine says, counted
+        from its span's start; else the end of the first prefill to end, less the request's
+        start; without a prefill, what any span says. Time per output token: the time that
+        engines say they decoded, else the duration of the decode spans (of one alone:
+        from the first token's leaving to its end), over the tokens that each of their
+        sequences got after its first. Tokens: the sums over the model calls. Model, finish
+        reason and batch size: of the model call that ended last; without model calls, of
+        any span.
     """
-    calls = _outermost_with(trace, _OUTPUT) or _outermost_with(trace, _INPUT)
+    prefills = _only_prefilling(trace)
+    calls = _outermost_with(trace, OUTPUT, prefills) or _outermost_with(trace, INPUT, prefills)
     told_by = calls or tuple(trace.spans.values())
-    model = _of_last(told_by, _MODEL)
-    finish_reason = _of_last(told_by, (semconv.GEN_AI_RESPONSE_FINISH_REASONS,))
-    batch_size = _of_last(told_by, (semconv.BATCH_SIZE,))
+    model = _of_last(told_by, MODEL)
+    finish_reason = _of_last(told_by, FINISH_REASON)
+    batch_size = _of_last(told_by, BATCH_SIZE)
+    if batch_size is None and have_engines(trace.spans.values()):
+        batch_size = _of_last(trace.spans.values(), BATCH_SIZE)
     return TokenLatency(
         model=None if model is None else str(model),
-        time_to_first_token_ns=_first_token(trace),
-        time_per_output_token_ns=_per_token(trace),
-        input_tokens=_total(calls, _INPUT),
-        cached_input_tokens=_total(calls, _CACHED),
-        output_tokens=_total(calls, _OUTPUT),
+        time_to_first_token_ns=_first_token(trace, prefills),
+        time_per_output_token_ns=_per_engines_token(calls) or _per_token(trace),
+        input_tokens=_total(calls, INPUT),
+        cached_input_tokens=_total(calls, CACHED),
+        output_tokens=_total(calls, OUTPUT),
         finish_reason=None if finish_reason is None else str(finish_reason),
         batch_size=batch_size if isinstance(batch_size, int) else None,
     )
 
 
-def _outermost_with(trace: Trace, keys: tuple[str, ...]) -> tuple[Span, ...]:
-    """The spans with one of these counts that lie below no other such span."""
+def _only_prefilling(trace: Trace) -> frozenset[str]:
+    """The spans of those parts of calls that only prefill; their tokens go to no caller."""
+    found: set[str] = set()
+    if not have_engines(trace.spans.values()):
+        return frozenset()
+    for span_id, span in trace.spans.items():
+        engine = engine_of(span)
+        if span.parent_id in found or (engine is not None and engine.only_prefills(span)):
+            found.add(span_id)
+    return frozenset(found)
+
+
+def _outermost_with(trace: Trace, said: Said, but: Collection[str]) -> tuple[Span, ...]:
+    """The spans that say this and lie below no other such span."""
     found = []
     pending = [trace.root]
     while pending:
         span = pending.pop()
-        if _count(span, keys) is not None:
-            found.append(span)
+        if span.span_id not in but and count(span, said) is not None:
+            found.append(trace.unclipped[span.span_id])
         else:
             pending.extend(trace.children.get(span.span_id, ()))
     return tuple(found)
 
 
-def _of_last(spans: Iterable[Span], keys: tuple[str, ...]) -> AttributeValue:
-    """The attribute, or its first element, of the span that ended last of those that have it."""
-    told = [(span, value) for span in spans if (value := _value(span, keys)) is not None]
+def _of_last(spans: Iterable[Span], said: Said) -> AttributeValue:
+    """What the span that ended last says, of those that say it."""
+    told = [(span, found) for span in spans if (found := value(span, said)) is not None]
     if not told:
         return None
     last = max(told, key=lambda pair: (pair[0].end_ns, pair[0].start_ns, pair[0].span_id))
     return last[1]
 
 
-def _value(span: Span, keys: tuple[str, ...]) -> AttributeValue:
-    for key in keys:
-        value = span.attributes.get(key)
-        if isinstance(value, tuple):
-            value = value[0] if value else None
-        if value is not None and value != "":
-            return value
-    return None
-
-
-def _first_token(trace: Trace) -> int | None:
-    left_ns = _first_chunk(trace.root)
+def _first_token(trace: Trace, prefills: Collection[str]) -> int | None:
+    root_ns = trace.root.start_ns
+    left_ns = first_token(trace.unclipped[trace.root.span_id])
     if left_ns is not None:
-        return left_ns - trace.root.start_ns
-    first_ns = min(
-        (
-            span.end_ns
-            for span_id, span in trace.spans.items()
-            if trace.stages[span_id] is Stage.PREFILL
-        ),
-        default=None,
-    )
+        return left_ns - root_ns
+    spans = [span for span_id, span in trace.unclipped.items() if span_id not in prefills]
+    first_ns = _earliest(map(engines_first_token, spans))
     if first_ns is None:
-        chunks_ns = (_first_chunk(span) for span in trace.spans.values())
-        first_ns = min((time_ns for time_ns in chunks_ns if time_ns is not None), default=None)
-    return None if first_ns is None else first_ns - trace.root.start_ns
+        first_ns = _earliest(_prefilled(trace))
+    if first_ns is None:
+        first_ns = _earliest(map(first_token, spans))
+    return None if first_ns is None else min(max(first_ns, root_ns), trace.root.end_ns) - root_ns
 
 
-def _first_chunk(span: Span) -> int | None:
-    """When a span's first chunk came; None also for a time outside the span, for it is wrong."""
-    seconds = span.attributes.get(semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK)
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        return None
-    after_ns = seconds * _NS_PER_S
-    if not 0 <= after_ns <= span.end_ns - span.start_ns:
-        return None
-    return span.start_ns + round(after_ns)
+def _earliest(times_ns: Iterable[int | None]) -> int | None:
+    return min((time_ns for time_ns in times_ns if time_ns is not None), default=None)
+
+
+def _prefilled(trace: Trace) -> Iterator[int]:
+    """When each prefill ended."""
+    for span_id, span in trace.spans.items():
+        if trace.stages[span_id] is Stage.PREFILL:
+            yield span.end_ns
+    for intervals in trace.intervals.values():
+        for interval in intervals:
+            if interval.stage is Stage.PREFILL:
+                yield interval.end_ns
+
+
+def _per_engines_token(calls: Iterable[Span]) -> int | None:
+    """The time that engines say they decoded over the tokens after the first."""
+    decoded_ns = following = 0
+    for span in calls:
+        decode_ns = generation_of(span).decode_ns
+        if decode_ns is not None:
+            decoded_ns += decode_ns
+            following += _following_tokens(span)
+    return round(decoded_ns / following) if following else None
 
 
 def _per_token(trace: Trace) -> int | None:
@@ -145,8 +154,8 @@ def _per_token(trace: Trace) -> int | None:
     for span_id, span in trace.spans.items():
         if trace.stages[span_id] is Stage.DECODE:
             parent = trace.spans.get(span.parent_id or "")
-            teller = span if parent is None or _count(span, _OUTPUT) is not None else parent
-            if _count(teller, _OUTPUT):
+            teller = span if parent is None or count(span, OUTPUT) is not None else parent
+            if count(teller, OUTPUT):
                 tellers[teller.span_id] = teller
                 decodes.append(span)
     following = sum(_following_tokens(span) for span in tellers.values())
@@ -155,7 +164,7 @@ def _per_token(trace: Trace) -> int | None:
 
 def _decoded_ns(trace: Trace, decodes: list[Span]) -> int:
     """How long decode spans took; of one alone, from when its first token left for the caller."""
-    left_ns = _first_chunk(trace.root)
+    left_ns = first_token(trace.root)
     if len(decodes) == 1 and left_ns is not None and left_ns < decodes[0].end_ns:
         return decodes[0].end_ns - left_ns
     return sum(span.end_ns - span.start_ns for span in decodes)
@@ -163,19 +172,11 @@ def _decoded_ns(trace: Trace, decodes: list[Span]) -> int:
 
 def _following_tokens(span: Span) -> int:
     """Tokens after the first one, of each sequence: those of a batch are made together."""
-    tokens = _count(span, _OUTPUT) or 0
-    sequences = _count(span, (semconv.BATCH_SIZE,)) or 1
+    tokens = count(span, OUTPUT) or 0
+    sequences = count(span, SEQUENCES) or 1
     return max(tokens // sequences - 1, 0)
 
 
-def _total(spans: Iterable[Span], keys: tuple[str, ...]) -> int | None:
-    counts = [count for count in (_count(span, keys) for span in spans) if count is not None]
+def _total(spans: Iterable[Span], said: Said) -> int | None:
+    counts = [found for found in (count(span, said) for span in spans) if found is not None]
     return sum(counts) if counts else None
-
-
-def _count(span: Span, keys: tuple[str, ...]) -> int | None:
-    for key in keys:
-        value = span.attributes.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-    return None

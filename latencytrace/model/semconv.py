@@ -55,6 +55,10 @@ GEN_AI_USAGE_CACHED_INPUT_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 GEN_AI_USAGE_INPUT_TOKENS_OLD = "gen_ai.usage.prompt_tokens"
 GEN_AI_USAGE_OUTPUT_TOKENS_OLD = "gen_ai.usage.completion_tokens"
 
+GEN_AI_USAGE_CACHED_TOKENS_OLD = "gen_ai.usage.cached_tokens"
+GEN_AI_SYSTEM_OLD = "gen_ai.system"
+MCP_METHOD_NAME = "mcp.method.name"
+
 # Other conventions for generative AI
 OPENINFERENCE_SPAN_KIND = "openinference.span.kind"
 OPENINFERENCE_MODEL = "llm.model_name"
@@ -62,6 +66,40 @@ OPENINFERENCE_INPUT_TOKENS = "llm.token_count.prompt"
 OPENINFERENCE_OUTPUT_TOKENS = "llm.token_count.completion"
 OPENINFERENCE_CACHED_INPUT_TOKENS = "llm.token_count.prompt_details.cache_read"
 TRACELOOP_SPAN_KIND = "traceloop.span.kind"
+TRACELOOP_REQUEST_TYPE = "llm.request.type"
+LANGFUSE_TYPE = "langfuse.observation.type"
+LANGFUSE_MODEL = "langfuse.observation.model.name"
+LANGFUSE_USAGE = "langfuse.observation.usage_details"  # a JSON object as text
+LANGFUSE_GENERATION_BEGAN = "langfuse.observation.completion_start_time"  # a JSON string
+LANGFUSE_FINISH_REASON = "langfuse.observation.metadata.finish_reason"  # likewise
+LOGFIRE_SPAN_TYPE = "logfire.span_type"
+LOGFIRE_DURATION = "duration"  # in seconds; of a log that tells of a stream
+LITELLM_CALL_ID = "litellm.call_id"
+OPENINFERENCE_FINISH_REASON = "llm.finish_reason"
+OPENINFERENCE_EMBEDDING_MODEL = "embedding.model_name"
+
+# What engines tell of themselves; the same key need not mean the same (see `analysis.engines`)
+GEN_AI_REQUEST_N = "gen_ai.request.n"  # sequences asked for
+LATENCY_TO_FIRST = "gen_ai.latency.time_to_first_token"
+LATENCY_E2E = "gen_ai.latency.e2e"
+LATENCY_IN_QUEUE = "gen_ai.latency.time_in_queue"
+LATENCY_IN_PREFILL = "gen_ai.latency.time_in_model_prefill"
+LATENCY_IN_DECODE = "gen_ai.latency.time_in_model_decode"
+SGLANG_MODULE = "module"
+SGLANG_THREAD = "thread_label"
+SGLANG_BATCH_SIZE = "batch_size"  # of an event `schedule`
+RUST_NAMESPACE = "code.namespace"  # of a span made with Rust's `tracing`
+RUST_MODULE = "code.module.name"  # the same by its new name
+RUST_VALIDATION_TIME = "validation_time"
+RUST_TOKENIZATION_TIME = "tokenization_time"
+RUST_QUEUE_TIME = "queue_time"
+RUST_INFERENCE_TIME = "inference_time"
+TRITON_MODEL_NAME = "triton.model_name"
+LLM_D_TIME_TO_DECODE_MS = "llm_d.pd_proxy.true_ttft_ms"
+LLM_D_PREFILL_MS = "llm_d.pd_proxy.prefill_duration_ms"
+LLM_D_DECODE_MS = "llm_d.pd_proxy.decode_duration_ms"
+LLM_D_HANDOVER_MS = "llm_d.pd_proxy.coordinator_overhead_ms"
+LLM_D_HANDOVER_MS_OLD = "llm_d.pd_proxy.kv_transfer_overhead_ms"
 
 # Exceptions (span events)
 EXCEPTION_EVENT = "exception"

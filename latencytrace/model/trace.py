@@ -19,6 +19,7 @@ class RepairKind(StrEnum):
     NEGATIVE = "negative"  # it ended before it started; made empty at its start
     CLIPPED = "clipped"  # it stuck out of its parent
     INTERVALS = "intervals"  # its packed intervals could not be read
+    TIMES = "times"  # times that its engine told could not be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from latencytrace.analysis.is_request import ENTRY_KINDS, is_request
+from latencytrace.analysis.is_request import is_entry, is_request
 from latencytrace.model import Repair, RepairKind, Span
 
 
@@ -30,12 +30,10 @@ def adopt_orphans(
         no way to a request is left out.
     """
     roots, orphans = _parentless(spans, cut)
-    entries = [orphan for orphan in orphans if orphan.kind in ENTRY_KINDS]
-    others = [orphan for orphan in orphans if orphan.kind not in ENTRY_KINDS]
-    if not roots:
-        roots, entries = [replace(entry, parent_id=None) for entry in entries], []
-    if not roots:
-        return {}, []
+    entries = [orphan for orphan in orphans if is_entry(orphan)]
+    others = [orphan for orphan in orphans if not is_entry(orphan)]
+    if not any(is_request(root, None) for root in roots):
+        roots, entries = [*roots, *(replace(entry, parent_id=None) for entry in entries)], []
     children = defaultdict(list)
     for span in spans.values():
         if span.parent_id is not None and span.span_id not in cut:
@@ -43,6 +41,8 @@ def adopt_orphans(
     adopted: dict[str, Span] = {}
     repairs = []
     requests = _settle(roots, children, adopted)
+    if not requests:
+        return adopted, []
     for homeless in (entries, others):
         hung = []
         for orphan, request in _places(homeless, requests):
@@ -91,7 +91,7 @@ def _places(orphans: Iterable[Span], requests: Iterable[Span]) -> Iterator[tuple
     services = {request.service for request in in_order}
     orphans_of: dict[tuple[str, bool], list[Span]] = defaultdict(list)
     for orphan in sorted(orphans, key=_order):
-        orphans_of[orphan.service, orphan.kind in ENTRY_KINDS].append(orphan)
+        orphans_of[orphan.service, is_entry(orphan)].append(orphan)
     for (service, called), together in orphans_of.items():
         candidates = in_order
         if called and services != {service}:

@@ -1,0 +1,1 @@
+"""One inference engine a file; `analysis.known_engines` lists them."""

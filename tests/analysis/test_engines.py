@@ -1,0 +1,306 @@
+"""Each engine's spans give the queue, prefill and decode that the engine itself reports."""
+
+import pytest
+
+from latencytrace.analysis.known_engines import ENGINES
+from latencytrace.model import Request, Stage
+from tests.recorded import FIXTURES, recorded, recorded_requests
+
+MS = 1_000_000
+
+
+def outermost(name: str) -> list[Request]:
+    return [request for request in recorded_requests(name) if request.outermost]
+
+
+def of_service(name: str, service: str) -> Request:
+    return next(request for request in recorded_requests(name) if request.service == service)
+
+
+def in_ms(request: Request) -> dict[str, float]:
+    return {stage.value: length_ns / MS for stage, length_ns in request.ledger.items()}
+
+
+def taken_ms(name: str, span_name: str) -> float:
+    """How long the spans of a name took together, as they were sent."""
+    spans = [span for span in recorded(name) if span.name == span_name]
+    return sum(span.end_ns - span.start_ns for span in spans) / MS
+
+
+@pytest.mark.parametrize("fixture", sorted(path.stem for path in FIXTURES.glob("*.json")))
+def test_every_request_of_a_fixture_balances(fixture: str) -> None:
+    requests = recorded_requests(fixture)
+
+    assert requests
+    assert all(sum(request.ledger.values()) == request.duration_ns for request in requests)
+
+
+@pytest.mark.parametrize("fixture", sorted(path.stem for path in FIXTURES.glob("*.json")))
+def test_only_an_evaluator_has_no_place(fixture: str) -> None:
+    other = {
+        segment.name
+        for request in recorded_requests(fixture)
+        for segment in request.segments
+        if segment.stage is Stage.OTHER
+    }
+
+    assert other <= {"a evaluator"}
+
+
+def test_engines_have_names_and_scopes_of_their_own() -> None:
+    assert len({engine.name for engine in ENGINES}) == len(ENGINES)
+    assert all(engine.scopes for engine in ENGINES)
+
+
+def test_vllm_tells_queue_prefill_and_decode() -> None:
+    request = of_service("vllm", "vllm")
+    inner = next(one for one in recorded_requests("vllm") if one.route == "llm_request")
+
+    assert request.ledger == {Stage.LOAD: 9_000 * MS}
+    assert in_ms(inner) == {"unattributed": 50, "queue": 200, "prefill": 100, "decode": 630}
+    assert inner.time_to_first_token_ns == 325 * MS
+    assert inner.time_per_output_token_ns == 10 * MS
+    assert (inner.input_tokens, inner.output_tokens) == (512, 64)
+
+
+def test_vllm_divides_the_time_of_who_called_it() -> None:
+    request = of_service("vllm", "app")
+
+    assert in_ms(request) == {
+        "network": 20,
+        "unattributed": 50,
+        "queue": 200,
+        "prefill": 100,
+        "decode": 630,
+    }
+    assert request.time_to_first_token_ns == 335 * MS
+
+
+def test_tensorrt_llm_counts_from_the_requests_arrival() -> None:
+    request = of_service("tensorrt_llm", "trtllm")
+    whole = next(one for one in outermost("tensorrt_llm") if one.route == "llm_request")
+
+    assert in_ms(whole) == {"queue": 50, "prefill": 70, "decode": 360, "unattributed": 20}
+    assert (whole.time_to_first_token_ns, whole.finish_reason) == (120 * MS, "length")
+    assert whole.time_per_output_token_ns == 10 * MS
+    assert not request.repairs
+
+
+def test_tensorrt_llm_does_not_divide_what_came_before_the_first_token_of_an_unknown_queue() -> (
+    None
+):
+    request = of_service("tensorrt_llm", "trtllm-gen")
+
+    assert in_ms(request) == {"transfer": 30, "decode": 320, "unattributed": 30}
+    assert not request.repairs
+
+
+def test_sglangs_slices_tell_queue_prefill_and_decode() -> None:
+    (request,) = recorded_requests("sglang")
+
+    ledger = in_ms(request)
+    waiting = taken_ms("sglang", "prefill_waiting") + taken_ms("sglang", "decode_waiting")
+    assert ledger["queue"] == pytest.approx(waiting, abs=0.01)
+    assert ledger["prefill"] == pytest.approx(taken_ms("sglang", "prefill_forward"), abs=0.01)
+    assert ledger["decode"] == pytest.approx(taken_ms("sglang", "decode_forward"), abs=0.01)
+    assert ledger["tokenize"] == pytest.approx(taken_ms("sglang", "tokenize"), abs=0.01)
+
+
+def test_sglangs_time_in_prefill_holds_the_queue_and_is_not_read_as_prefill() -> None:
+    (request,) = recorded_requests("sglang")
+    (root,) = (span for span in recorded("sglang") if span.parent_id is None)
+
+    told_s = root.attributes["gen_ai.latency.time_in_model_prefill"]
+    assert isinstance(told_s, float)
+    assert told_s * 1_000 > in_ms(request)["queue"] + in_ms(request)["prefill"] - 3
+    assert in_ms(request)["prefill"] < 0.6 * told_s * 1_000
+
+
+def test_sglang_tells_tokens_batch_and_why_it_finished() -> None:
+    (request,) = recorded_requests("sglang")
+
+    assert (request.input_tokens, request.cached_input_tokens, request.output_tokens) == (
+        64,
+        16,
+        6,
+    )
+    assert (request.finish_reason, request.model, request.batch_size) == ("stop", "tiny", 4)
+
+
+def test_sglangs_times_to_the_tokens_are_those_that_it_tells() -> None:
+    (request,) = recorded_requests("sglang")
+    (root,) = (span for span in recorded("sglang") if span.parent_id is None)
+
+    first_s = root.attributes["gen_ai.latency.time_to_first_token"]
+    decode_s = root.attributes["gen_ai.latency.time_in_model_decode"]
+    assert isinstance(first_s, float)
+    assert isinstance(decode_s, float)
+    assert request.time_to_first_token_ns == round(first_s * 1e9)
+    assert request.time_per_output_token_ns == pytest.approx(decode_s * 1e9 / 5, abs=1)
+
+
+def test_sglangs_route_holds_no_id_and_no_blank() -> None:
+    (request,) = recorded_requests("sglang")
+
+    assert request.route == "Req"
+
+
+def test_sglangs_decode_steps_share_one_line() -> None:
+    (request,) = recorded_requests("sglang")
+
+    decoding = [segment for segment in request.segments if segment.stage is Stage.DECODE]
+    assert [segment.name for segment in decoding] == ["decode_forward"]
+
+
+def test_tgis_durations_and_spans_agree() -> None:
+    (request,) = (one for one in recorded_requests("tgi") if one.route == "POST /generate")
+
+    assert in_ms(request) == {
+        "unattributed": 2.5,
+        "preprocess": 0.5,
+        "tokenize": 1,
+        "queue": 26.25,
+        "forward": 69.75,
+    }
+
+
+def test_tgis_batches_are_no_requests() -> None:
+    assert "batch" not in {request.route for request in recorded_requests("tgi")}
+
+
+def test_more_time_than_a_span_took_is_cut_off_and_told() -> None:
+    (request,) = (one for one in recorded_requests("tgi") if one.route == "generate_stream")
+
+    assert in_ms(request) == {"preprocess": 0.456, "queue": 12.3, "forward": 67.244}
+    assert [(repair.kind, repair.detail) for repair in request.repairs] == [
+        ("times", "generate_stream: it tells of 1247323000 ns and took 80000000 ns")
+    ]
+
+
+def test_tei_tells_tokenizing_queue_and_what_the_model_did() -> None:
+    embedding, reranking = sorted(
+        recorded_requests("tei"), key=lambda request: -request.duration_ns
+    )
+
+    assert in_ms(embedding) == {"unattributed": 1.1, "tokenize": 0.9, "queue": 6, "embed": 12}
+    assert in_ms(reranking) == {"tokenize": 1, "queue": 2, "rerank": 6.5, "unattributed": 0.5}
+
+
+def test_tritons_events_tell_queue_copies_and_inference() -> None:
+    (request,) = recorded_requests("triton")
+
+    assert in_ms(request) == {
+        "network": 2,
+        "queue": 2 + 5,
+        "transfer": 2 * 1.5,
+        "forward": 2 * 8,
+        "respond": 2,
+        "unattributed": 10,
+    }
+    assert request.model == "ensemble"
+
+
+def test_tritons_inner_server_spans_are_no_requests() -> None:
+    assert [request.route for request in recorded_requests("triton")] == ["InferRequest"]
+
+
+def test_a_ray_serve_request_waits_for_its_replica() -> None:
+    requests = recorded_requests("ray_serve")
+
+    queues_ms = sorted(in_ms(request)["queue"] for request in requests)
+    routes_ms = sorted(
+        (span.end_ns - span.start_ns) / MS
+        for span in recorded("ray_serve")
+        if span.name.startswith("route_to_replica")
+    )
+    assert queues_ms == pytest.approx(routes_ms, abs=15)
+    assert all(queue < route for queue, route in zip(queues_ms, routes_ms, strict=True))
+
+
+def test_a_ray_serve_replica_goes_on_after_it_was_routed_to() -> None:
+    requests = recorded_requests("ray_serve")
+
+    assert not any(request.repairs for request in requests)
+    assert all(
+        any(segment.name == "replica_handle_request Model __call__" for segment in one.segments)
+        for one in requests
+    )
+
+
+def test_llm_d_divides_a_request_of_which_two_servers_did_one_half_each() -> None:
+    request = of_service("llm_d", "llm-d-router/epp")
+
+    ledger = in_ms(request)
+    assert (ledger["queue"], ledger["prefill"], ledger["decode"]) == (20 + 5, 60 + 15, 240)
+    assert ledger["transfer"] == 3
+    assert (ledger["preprocess"], ledger["cache"]) == (5, 1)
+
+
+def test_llm_ds_first_token_is_the_decoders_and_tokens_are_not_counted_twice() -> None:
+    request = of_service("llm_d", "llm-d-router/epp")
+
+    assert request.time_to_first_token_ns == (112 + 30) * MS
+    assert request.time_per_output_token_ns == 8 * MS
+    assert (request.input_tokens, request.output_tokens) == (900, 31)
+
+
+def test_litellms_calls_are_models_seen_from_outside() -> None:
+    requests = recorded_requests("litellm")
+
+    assert [set(request.ledger) for request in requests] == [
+        *[{Stage.REMOTE_MODEL}] * 3,
+        {Stage.EMBED},
+    ]
+    assert [(request.output_tokens, request.finish_reason) for request in requests[:3]] == [
+        (6, "stop")
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("fixture", "stages"),
+    [
+        ("openinference", {Stage.EMBED, Stage.RETRIEVE, Stage.TOOL, Stage.REMOTE_MODEL}),
+        ("openllmetry", {Stage.EMBED, Stage.RETRIEVE, Stage.TOOL, Stage.REMOTE_MODEL}),
+        ("logfire", {Stage.EMBED, Stage.REMOTE_MODEL}),
+        (
+            "langfuse",
+            {Stage.EMBED, Stage.RETRIEVE, Stage.TOOL, Stage.REMOTE_MODEL, Stage.GUARDRAIL},
+        ),
+    ],
+)
+def test_an_instrumented_application_shows_what_it_did(fixture: str, stages: set[Stage]) -> None:
+    (request,) = recorded_requests(fixture)
+
+    assert {stage for stage in request.ledger if stage.explains} == stages
+
+
+@pytest.mark.parametrize("fixture", ["openinference", "openllmetry"])
+def test_a_streams_first_event_is_its_first_token(fixture: str) -> None:
+    (request,) = recorded_requests(fixture)
+    (call,) = (
+        span for span in recorded(fixture) if span.name in {"ChatCompletion", "openai.chat"}
+    )
+
+    assert request.time_to_first_token_ns == call.events[0].time_ns - request.start_ns
+    assert (request.input_tokens, request.output_tokens) == (11, 6)
+
+
+def test_langfuses_first_token_and_tokens_are_read_from_its_json() -> None:
+    (request,) = recorded_requests("langfuse")
+    call = next(span for span in recorded("langfuse") if span.name == "OpenAI-generation")
+
+    assert request.time_to_first_token_ns is not None
+    first_ns = request.start_ns + request.time_to_first_token_ns
+    assert call.start_ns + 35 * MS < first_ns < call.end_ns
+    assert (request.input_tokens, request.output_tokens) == (22, 12)
+    assert (request.model, request.finish_reason) == ("tiny", "stop")
+
+
+def test_logfires_log_of_a_stream_stands_for_the_stream() -> None:
+    (request,) = recorded_requests("logfire")
+    (log,) = (span for span in recorded("logfire") if span.name.startswith("streaming response"))
+
+    took_s = log.attributes["duration"]
+    assert isinstance(took_s, float)
+    streamed = [segment for segment in request.segments if segment.name == log.name]
+    assert streamed[0].end_ns - streamed[0].start_ns == pytest.approx(took_s * 1e9, rel=0.05)
