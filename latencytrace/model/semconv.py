@@ -71,7 +71,6 @@ LANGFUSE_TYPE = "langfuse.observation.type"
 LANGFUSE_MODEL = "langfuse.observation.model.name"
 LANGFUSE_USAGE = "langfuse.observation.usage_details"  # a JSON object as text
 LANGFUSE_GENERATION_BEGAN = "langfuse.observation.completion_start_time"  # a JSON string
-LANGFUSE_FINISH_REASON = "langfuse.observation.metadata.finish_reason"  # likewise
 LOGFIRE_SPAN_TYPE = "logfire.span_type"
 LOGFIRE_DURATION = "duration"  # in seconds; of a log that tells of a stream
 LITELLM_CALL_ID = "litellm.call_id"

@@ -22,14 +22,12 @@ def _generation(span: Span) -> Generation:
     usage = _json(span, semconv.LANGFUSE_USAGE)
     counts = usage if isinstance(usage, dict) else {}
     model = span.attributes.get(semconv.LANGFUSE_MODEL)
-    finish_reason = _json(span, semconv.LANGFUSE_FINISH_REASON)
     return Generation(
         first_token_ns=_first_token(span),
         model=model if isinstance(model, str) else None,
         input_tokens=_count(counts, _INPUT),
         cached_input_tokens=_count(counts, _CACHED),
         output_tokens=_count(counts, _OUTPUT),
-        finish_reason=finish_reason if isinstance(finish_reason, str) else None,
     )
 
 
