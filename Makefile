@@ -4,10 +4,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := fastotel ddtrace openlit openllmetry openinference logfire langfuse
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-smollm2 test lint bench docs clean
+.PHONY: help demo demo-smollm2 test lint bench bench-agent docs clean
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -43,14 +44,17 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in tests/benchmarks/bench_*.py; do \
+	@set -e; for file in $(filter-out %/bench_agent.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
+
+bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
+	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_agent.py
 
 docs: $(VENV)/.checks ## the documentation as web pages, in docs/site
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 
 clean: ## remove the virtual environment and every cache
-	@rm -rf $(VENV) docs/site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) .peers docs/site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 
 # The steps of setting up; each leaves a stamp and is repeated when pyproject.toml changes.
 
@@ -88,4 +92,10 @@ $(VENV)/.checks: $(VENV)/.demo
 $(VENV)/.llama-cpp: $(VENV)/.checks
 	@echo '== compiling llama.cpp, about 10 minutes on two cores (once)'
 	@CMAKE_ARGS=-DGGML_NATIVE=OFF $(PIP) install --quiet --group llama-cpp
+	@touch $@
+
+.peers/%/.installed: tests/benchmarks/peers/%.txt
+	@echo '== installing $*'
+	@$(PYTHON) -m venv .peers/$*
+	@.peers/$*/bin/python -m pip --disable-pip-version-check install --quiet --requirement $<
 	@touch $@

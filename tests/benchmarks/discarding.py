@@ -1,5 +1,6 @@
 """A receiver of OTLP over HTTP in a process of its own that only counts what it gets."""
 
+import gzip
 import http.client
 from collections import Counter
 from collections.abc import Iterator
@@ -11,12 +12,15 @@ from multiprocessing.context import SpawnContext
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+_COUNT = "/spans/"
+_DATADOG = "/v0."  # its agent's addresses; a pair of spans is a trace
+
 _bodies: list[tuple[str, bytes]] = []  # looked into when asked, so that answers come at once
 _counted: Counter[str] = Counter()
 
 
 class _Answering(BaseHTTPRequestHandler):
-    """Takes every post, and keeps traces; a GET of a path says how many came below it."""
+    """Takes every post, and keeps traces; a GET says how many of a sender's spans came."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # status and headers leave in one packet: two would wait for each other
@@ -24,17 +28,26 @@ class _Answering(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
+        if self.path.startswith(_DATADOG):
+            _counted["ddtrace"] += 2 * int(self.headers["x-datadog-trace-count"])
+            self._answer(b"{}")
+            return
         if self.path.endswith("/v1/traces"):
+            if self.headers.get("content-encoding") == "gzip":
+                body = gzip.decompress(body)
             _bodies.append((self.path, body))
         self._answer(b"")
 
     def do_GET(self) -> None:
+        if not self.path.startswith(_COUNT):
+            self._answer(b"{}")
+            return
         bodies, _bodies[:] = list(_bodies), []
         for path, body in bodies:
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                 for scope in resource.scope_spans:
                     _counted[path.split("/")[1]] += len(scope.spans)
-        self._answer(str(_counted[self.path.strip("/")]).encode())
+        self._answer(str(_counted[self.path.removeprefix(_COUNT)]).encode())
 
     def _answer(self, body: bytes) -> None:
         self.send_response(200)
@@ -65,7 +78,7 @@ class Discarding:
     def spans(self, sender: str) -> int:
         """How many spans came from it so far."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        connection.request("GET", f"/{sender}")
+        connection.request("GET", _COUNT + sender)
         count = int(connection.getresponse().read())
         connection.close()
         return count
