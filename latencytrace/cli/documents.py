@@ -88,6 +88,30 @@ class RepairDocument(TypedDict):
     detail: str
 
 
+class StepMemberDocument(TypedDict):
+    """A request's part in a shared step."""
+
+    trace_id: str
+    service: str | None
+    route: str | None
+    tokens: int | None
+    share_ns: int
+
+
+class SharedStepDocument(TypedDict):
+    """A shared step that held a request up."""
+
+    span_id: str
+    name: str
+    stage: str
+    wall_ns: int
+    size: int | None
+    basis: str | None
+    held_up_ns: int
+    share_ns: int | None
+    largest_others: list[StepMemberDocument]
+
+
 class RequestDocument(TypedDict):
     """`GET /requests/{trace_id}`; in lists without its spans."""
 
@@ -109,6 +133,8 @@ class RequestDocument(TypedDict):
     segments: list[SegmentDocument]
     spans: NotRequired[list[SpanDocument]]
     spans_kept: NotRequired[bool]
+    shared_steps: NotRequired[list[SharedStepDocument]]
+    shared_steps_left_out: NotRequired[int]
     network: NotRequired[dict[str, int]]
     busy: NotRequired[dict[str, int]]
     exclusive: NotRequired[dict[str, int]]

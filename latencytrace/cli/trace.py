@@ -11,6 +11,7 @@ from rich.text import Text
 from latencytrace.cli import options, reading
 from latencytrace.cli.documents import RequestDocument
 from latencytrace.cli.pictures import bar, in_order, json_text, screen, show, stage_style, table
+from latencytrace.cli.shared_steps import shared_steps
 from latencytrace.cli.units import count, duration, exact, shares
 from latencytrace.cli.waterfall import waterfall
 from latencytrace.errors import LatencytraceError
@@ -95,7 +96,8 @@ def picture(request: RequestDocument, console: Console) -> list[RenderableType]:
     parts: list[RenderableType] = [*_heading(request), ""]
     if not request.get("spans"):
         parts += ["Its spans were not kept: this is its critical path alone.", ""]
-    return [*parts, *waterfall(request, console), "", *ledger(request), *_repairs(request), ""]
+    parts += [*waterfall(request, console), "", *ledger(request)]
+    return [*parts, *shared_steps(request), *_repairs(request), ""]
 
 
 def ledger(request: RequestDocument) -> list[RenderableType]:

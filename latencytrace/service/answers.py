@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.is_request import is_shared
 from latencytrace.analysis.network_phases import network_phases
 from latencytrace.analysis.stage_times import stage_times
 from latencytrace.errors import NotFoundError, QuestionError
@@ -25,6 +26,7 @@ from latencytrace.model import (
     Stage,
     StatusCode,
 )
+from latencytrace.service.steps import steps_of_request
 from latencytrace.service.store import Order, Store, TableFormat
 
 Document = dict[str, object]
@@ -172,6 +174,9 @@ def request(
         else []
     )
     document["spans_kept"] = tree is not None
+    document["shared_steps"], document["shared_steps_left_out"] = (
+        steps_of_request(store, tree, found) if tree else ([], 0)
+    )
     document["network"] = network_phases(tree, found.segments) if tree else {}
     times = stage_times(tree) if tree else {}
     document["busy"] = {stage.value: of_stage.busy_ns for stage, of_stage in times.items()}
@@ -188,6 +193,12 @@ def _why_not_found(
         return (
             f"trace {trace_id} is still open: it is divided one second after it has gone quiet, "
             "once the span of its request has arrived; ask again then"
+        )
+    step = next((span for span in spans if is_shared(span)), None)
+    if step is not None and span_id is None:
+        return (
+            f"trace {trace_id} is a shared step, which served many requests: "
+            f"/api/v1/steps/{step.span_id} has them"
         )
     if spans and span_id is None:
         return (

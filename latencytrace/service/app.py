@@ -27,6 +27,7 @@ from latencytrace.service.views.ledgers import ledgers_router
 from latencytrace.service.views.receivers import receivers_router
 from latencytrace.service.views.requests import requests_router
 from latencytrace.service.views.services import services_router
+from latencytrace.service.views.steps import steps_router
 from latencytrace.settings import Address, ServiceSettings
 
 _NO_TRACE = "0" * 32
@@ -110,6 +111,7 @@ def api(
     app.include_router(breakdown_router(store, now_ns), prefix="/api/v1")
     app.include_router(requests_router(store, now_ns, pipeline.is_open), prefix="/api/v1")
     app.include_router(ledgers_router(store, now_ns), prefix="/api/v1")
+    app.include_router(steps_router(store), prefix="/api/v1")
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix="/api/v1")
     app.include_router(health_router(telemetry, unready))
     return app

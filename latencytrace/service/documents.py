@@ -2,7 +2,7 @@
 
 from typing_extensions import TypedDict
 
-from latencytrace.model import RequestStatus, Stage
+from latencytrace.model import RequestStatus, ShareBasis, Stage
 
 
 class QuantilesDocument(TypedDict):
@@ -92,6 +92,48 @@ class SpanDocument(TypedDict):
     device: None
 
 
+class StepMemberDocument(TypedDict):
+    """A request's part in a shared step; its share is an estimate."""
+
+    trace_id: str
+    span_id: str
+    service: str | None
+    route: str | None
+    tokens: int | None
+    wall_ns: int | None
+    share_ns: int
+
+
+class _StepFields(TypedDict):
+    trace_id: str
+    span_id: str
+    name: str
+    service: str
+    instance: str | None
+    stage: Stage
+    start: str
+    wall_ns: int
+    size: int | None
+    tokens: int | None
+    basis: ShareBasis | None
+
+
+class StepDocument(_StepFields):
+    """A shared step: the shares, and `unknown_share_ns`, add up to `wall_ns`."""
+
+    members: list[StepMemberDocument]
+    unknown_members: int
+    unknown_share_ns: int
+
+
+class RequestStepDocument(_StepFields):
+    """A shared step that held a request up, and whose parts in it were the largest."""
+
+    held_up_ns: int
+    share_ns: int | None
+    largest_others: list[StepMemberDocument]
+
+
 class _RequestFields(TypedDict):
     trace_id: str
     span_id: str
@@ -130,6 +172,8 @@ class RequestDocument(_RequestFields):
 
     spans: list[SpanDocument]
     spans_kept: bool
+    shared_steps: list[RequestStepDocument]
+    shared_steps_left_out: int
     network: dict[str, int]
     busy: dict[Stage, int]
     exclusive: dict[Stage, int]

@@ -140,6 +140,25 @@ class Store(Protocol):
         """The spans of a trace, from `spans` or else from the arrivals; empty: not kept."""
         ...
 
+    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """The requests of these traces for who asks, the highest revision of each."""
+        ...
+
+    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
+        """The spans at these places (trace id, span id), kept or arrived, each once."""
+        ...
+
+    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
+        """The spans with this id, of any trace, kept or arrived, each once."""
+        ...
+
+    def linking_to(self, span: Span) -> tuple[Span, ...]:
+        """The spans with a link to this one, kept or arrived, each once.
+
+        Those that began before it ended, and at most ten minutes before it began.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the folder."""
         ...

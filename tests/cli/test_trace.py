@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from latencytrace.cli.documents import RequestDocument
+from latencytrace.cli.documents import RequestDocument, SharedStepDocument
 from latencytrace.cli.trace import ledger, picture
 from latencytrace.cli.waterfall import rows
 from tests.cli.documents import MS, request_document, span
@@ -77,3 +77,50 @@ def test_the_tree_is_drawn_in_order_of_time() -> None:
     names = [row.name for row in rows(request_document())]
 
     assert names == ["POST /chat", "encode", "generate", "detokenize x2"]
+
+
+STEP = SharedStepDocument(
+    span_id="5e" * 8,
+    name="prefill",
+    stage="prefill",
+    wall_ns=52 * MS,
+    size=3,
+    basis="tokens",
+    held_up_ns=50 * MS,
+    share_ns=2 * MS,
+    largest_others=[
+        {
+            "trace_id": "1f3c9a" + "0" * 26,
+            "service": "rag",
+            "route": "POST /chat",
+            "tokens": 32_000,
+            "share_ns": 49 * MS,
+        },
+        {"trace_id": "ab" * 16, "service": None, "route": None, "tokens": None, "share_ns": MS},
+    ],
+)
+
+
+def test_who_slowed_a_request_is_named_with_its_share() -> None:
+    request = request_document()
+    request["shared_steps"] = [STEP]
+    request["shared_steps_left_out"] = 2
+
+    lines = drawn(request).splitlines()
+    at = lines.index("served together with others")
+
+    assert lines[at + 1 : at + 6] == [
+        "prefill held it up 50.0 ms: it took 52.0 ms for 3 requests, 2.00 ms of it this one's",
+        "5e5e5e5e5e5e5e5e",
+        "  49.0 ms  POST /chat with 32,000 tokens 1f3c9a000000",
+        "  1.00 ms  a request that is not kept abababababab",
+        "Shares of a step are an estimate in proportion to tokens; no ledger holds them. 2 more",
+    ]
+
+
+def test_a_step_that_is_not_kept_says_so() -> None:
+    request = request_document()
+    gone: SharedStepDocument = {**STEP, "size": None, "share_ns": None, "basis": None}
+    request["shared_steps"] = [{**gone, "largest_others": []}]
+
+    assert "it took 52.0 ms, not kept" in drawn(request)

@@ -627,3 +627,48 @@ def test_traces_with_arrivals_but_no_request_are_unassembled(store: Store) -> No
 
     assert open_span.trace_id in unassembled
     assert done.trace_id not in unassembled
+
+
+# Shared steps
+
+
+def linked(name: str, to: Span | None = None, *, start_ns: int = START_NS) -> Span:
+    """A span that links to another, or to none."""
+    span = one_span(trace_of(name), trace_of(name)[:16], start_ns=start_ns)
+    links = () if to is None else (Link(trace_id=to.trace_id, span_id=to.span_id),)
+    return replace(span, end_ns=start_ns + 1000, links=links)
+
+
+def test_spans_are_found_by_their_places_and_ids_arrived_or_kept(store: Store) -> None:
+    kept, arrived, other = linked("place 1"), linked("place 2"), linked("place 3")
+    store.insert_otlp(otlp(kept, arrived, other))
+    store.write([], [kept.trace_id])
+    places = [(kept.trace_id, kept.span_id), (arrived.trace_id, arrived.span_id)]
+
+    assert set(map(repr, store.spans_at(places))) == {repr(kept), repr(arrived)}
+    assert store.spans_at([(kept.trace_id, arrived.span_id)]) == ()
+    assert store.spans_at([]) == ()
+    assert store.spans_of_id(arrived.span_id) == (arrived,)
+    assert store.spans_of_id("e" * 16) == ()
+
+
+@pytest.mark.parametrize("start_ns", [0, START_NS, 2**63 - 1, 2**63 + 2**30, 2**64 - 1001])
+def test_those_that_link_to_a_span_are_found_whenever_it_was(store: Store, start_ns: int) -> None:
+    step = linked(f"step{start_ns}", start_ns=start_ns)
+    member = linked(f"memb{start_ns}", to=step, start_ns=start_ns)
+    elsewhere = Link(trace_id=trace_of("elsewhere"), span_id=step.span_id)
+    stranger = replace(linked(f"str{start_ns}", start_ns=start_ns), links=(elsewhere,))
+    store.insert_otlp(otlp(step, member, stranger))
+
+    assert store.linking_to(step) == (member,)
+    assert store.linking_to(member) == ()
+
+
+def test_requests_of_traces_are_read_for_who_asks(store: Store) -> None:
+    first, second = one_request("ask 1"), one_request("ask 2")
+    store.write([first, second], [])
+    store.write([replace(second, revision=2)], [])
+
+    found = store.requests_of([first.trace_id, second.trace_id, trace_of("nobody")])
+
+    assert sorted(found, key=lambda each: each.trace_id) == [first, replace(second, revision=2)]

@@ -6,7 +6,9 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 from uuid import uuid4
 
 import httpx
@@ -24,7 +26,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind as SdkSpanKind
 
-from latencytrace.model import Span, SpanKind, Stage, semconv
+from latencytrace.model import Link, Span, SpanKind, Stage, semconv
 from tests.end_to_end.running_service import PROTOBUF, RunningService
 from tests.otlp_messages import message, one_span, otlp
 
@@ -63,6 +65,31 @@ def child(of: Span, span_id: str, stage: Stage, start_ms: int, end_ms: int) -> S
         end_ns=of.start_ns + end_ms * MS,
         attributes={semconv.STAGE: stage.value},
     )
+
+
+def test_a_shared_step_answers_for_all_its_members(service: RunningService) -> None:
+    asked = [root(uuid4().hex), root(uuid4().hex)]
+    served = [child(one, CHILD, Stage.FORWARD, 10, 60) for one in asked]
+    step = replace(
+        root(uuid4().hex, 50),
+        span_id=uuid4().hex[:16],
+        attributes={semconv.STAGE: "forward", semconv.SHARED: True},
+        links=tuple(Link(trace_id=one.trace_id, span_id=one.span_id) for one in served),
+    )
+    to_step = Link(trace_id=step.trace_id, span_id=step.span_id)
+    members = [replace(one, links=(to_step,)) for one in served]
+    assert service.post(otlp(step, *asked, *members)).is_success
+
+    (shared,) = cast(list[dict[str, Any]], service.request(asked[0].trace_id)["shared_steps"])
+    service.request(asked[1].trace_id)
+    found = cast(dict[str, Any], service.ask(f"/steps/{step.span_id}"))
+
+    assert (shared["span_id"], shared["share_ns"]) == (step.span_id, 25 * MS)
+    assert [one["trace_id"] for one in shared["largest_others"]] == [asked[1].trace_id]
+    assert {(one["trace_id"], one["share_ns"]) for one in found["members"]} == {
+        (one.trace_id, 25 * MS) for one in asked
+    }
+    assert service.get("/api/v1/steps/xyz").status_code == 400
 
 
 def test_what_the_stock_exporter_sends_is_divided(service: RunningService) -> None:

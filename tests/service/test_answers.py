@@ -137,6 +137,22 @@ class KnownStore:
         """The spans, if they are kept."""
         return tuple(span for span in self._spans if self._kept and span.trace_id == trace_id)
 
+    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """Those of these traces."""
+        return [found for found in self._requests if found.trace_id in trace_ids]
+
+    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
+        """Those of the spans that lie there."""
+        return tuple(span for span in self._spans if (span.trace_id, span.span_id) in places)
+
+    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
+        """Not asked for here."""
+        raise AssertionError(span_id)
+
+    def linking_to(self, span: Span) -> tuple[Span, ...]:
+        """Not asked for here."""
+        raise AssertionError(span)
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -55,6 +55,29 @@ def spans_of(table: str) -> str:
     return f"SELECT {_COLUMNS} FROM {table} WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
 
 
+def spans_at(table: str) -> str:
+    """The question for spans of these traces with one of the ids `{span_ids:Array(String)}`."""
+    return (
+        f"SELECT {_COLUMNS} FROM {table} WHERE TraceId IN {{trace_ids:Array(String)}} "
+        f"AND SpanId IN {{span_ids:Array(String)}} {ONCE}"
+    )
+
+
+def spans_of_id(table: str) -> str:
+    """The question for the spans with the id `{span_id:String}`, of any trace."""
+    return f"SELECT {_COLUMNS} FROM {table} WHERE SpanId = {{span_id:String}} {ONCE}"
+
+
+def spans_linking(table: str) -> str:
+    """The question for spans that began from `{since}` to `{until}` and link to an id."""
+    return (
+        f"SELECT {_COLUMNS} FROM {table} "
+        "WHERE Timestamp >= fromUnixTimestamp64Nano({since:Int64}) "
+        "AND Timestamp <= fromUnixTimestamp64Nano({until:Int64}) "
+        f"AND has(Links.SpanId, {{span_id:String}}) {ONCE}"
+    )
+
+
 def spans_from(lines: bytes) -> Iterator[Span]:
     """Spans from the answer to `spans_of` in the format JSONCompactEachRow."""
     for line in lines.splitlines():

@@ -1,6 +1,6 @@
 """The embedded store: ClickHouse's engine in this process, one folder, no server."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Self, cast
@@ -15,6 +15,8 @@ from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, TableFo
 
 _SPAN_LINES = "JSONCompactEachRow"
 _LINES = "JSONEachRow"
+LINKED_WITHIN_NS = 600 * 10**9  # before a step began, its members may have begun
+_SIGN = 1 << 63
 
 
 class ChdbStore:
@@ -134,6 +136,50 @@ class ChdbStore:
                 return tuple(span_rows.spans_from(lines))
         return ()
 
+    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """See `Store.requests_of`."""
+        question = questions.written_question(request_rows.COLUMNS)
+        lines = self._readers.query(question, _LINES, {"trace_ids": trace_ids})
+        return list(request_rows.requests_from(lines))
+
+    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
+        """See `Store.spans_at`."""
+        wanted = set(places)
+        found = self._spans(
+            span_rows.spans_at,
+            trace_ids={trace_id for trace_id, _ in wanted},
+            span_ids={span_id for _, span_id in wanted},
+        )
+        return tuple(span for span in found if (span.trace_id, span.span_id) in wanted)
+
+    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
+        """See `Store.spans_of_id`."""
+        return self._spans(span_rows.spans_of_id, span_id=span_id)
+
+    def linking_to(self, span: Span) -> tuple[Span, ...]:
+        """See `Store.linking_to`."""
+        since, until = _in_column(
+            max(span.start_ns - LINKED_WITHIN_NS, 0), max(span.end_ns, span.start_ns)
+        )
+        found = self._spans(
+            span_rows.spans_linking, span_id=span.span_id, since=since, until=until
+        )
+        place = (span.trace_id, span.span_id)
+        return tuple(
+            one
+            for one in found
+            if any((link.trace_id, link.span_id) == place for link in one.links)
+        )
+
+    def _spans(self, question: Callable[[str], str], **parameters: object) -> tuple[Span, ...]:
+        """What both tables answer, each span once."""
+        found: dict[tuple[str, str], Span] = {}
+        for table in (SPANS, ARRIVALS):
+            lines = self._readers.query(question(table), _SPAN_LINES, parameters)
+            for span in span_rows.spans_from(lines):
+                found.setdefault((span.trace_id, span.span_id), span)
+        return tuple(found.values())
+
     def close(self) -> None:
         """See `Store.close`."""
         self._engine.close()
@@ -176,3 +222,9 @@ def _by_trace(spans: Iterable[Span]) -> dict[str, tuple[Span, ...]]:
         trace_id: tuple(group)
         for trace_id, group in groupby(spans, key=lambda span: span.trace_id)
     }
+
+
+def _in_column(since_ns: int, until_ns: int) -> tuple[int, int]:
+    """Bounds as a signed column holds times of 64 bits; all of it where they span its edge."""
+    since, until = ((time_ns ^ _SIGN) - _SIGN for time_ns in (since_ns, until_ns))
+    return (since, until) if since <= until else (-_SIGN, _SIGN - 1)
