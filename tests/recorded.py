@@ -1,5 +1,6 @@
 """The spans that other software sends, read from the fixtures of `tests/analysis`."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,6 +29,12 @@ def recorded(name: str) -> list[Span]:
     """All spans of a fixture."""
     message = message_from_json((FIXTURES / f"{name}.json").read_bytes())
     return [span for resource in message.resource_spans for span in _spans(resource)]
+
+
+def reported(name: str) -> dict[str, float]:
+    """What the software told beside its spans: in its metrics, mostly."""
+    told = json.loads((FIXTURES / f"{name}.json").read_bytes())["reported"]
+    return {str(key): float(value) for key, value in told.items()}
 
 
 def recorded_requests(name: str) -> list[Request]:

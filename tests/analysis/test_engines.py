@@ -4,7 +4,7 @@ import pytest
 
 from latencytrace.analysis.known_engines import ENGINES
 from latencytrace.model import Request, Stage
-from tests.recorded import FIXTURES, recorded, recorded_requests
+from tests.recorded import FIXTURES, recorded, recorded_requests, reported
 
 MS = 1_000_000
 
@@ -15,6 +15,10 @@ def outermost(name: str) -> list[Request]:
 
 def of_service(name: str, service: str) -> Request:
     return next(request for request in recorded_requests(name) if request.service == service)
+
+
+def outermost_of(name: str, service: str) -> list[Request]:
+    return [request for request in outermost(name) if request.service == service]
 
 
 def in_ms(request: Request) -> dict[str, float]:
@@ -52,28 +56,61 @@ def test_engines_have_names_and_scopes_of_their_own() -> None:
     assert all(engine.scopes for engine in ENGINES)
 
 
-def test_vllm_tells_queue_prefill_and_decode() -> None:
-    request = of_service("vllm", "vllm")
-    inner = next(one for one in recorded_requests("vllm") if one.route == "llm_request")
+@pytest.mark.parametrize(
+    ("stage", "metric"),
+    [
+        (Stage.QUEUE, "vllm:request_queue_time_seconds_sum"),
+        (Stage.PREFILL, "vllm:request_prefill_time_seconds_sum"),
+        (Stage.DECODE, "vllm:request_decode_time_seconds_sum"),
+    ],
+)
+def test_vllms_ledgers_add_up_to_the_sums_of_its_metrics(stage: Stage, metric: str) -> None:
+    requests = outermost_of("vllm", "app")
 
-    assert request.ledger == {Stage.LOAD: 9_000 * MS}
-    assert in_ms(inner) == {"unattributed": 50, "queue": 200, "prefill": 100, "decode": 630}
-    assert inner.time_to_first_token_ns == 325 * MS
-    assert inner.time_per_output_token_ns == 10 * MS
-    assert (inner.input_tokens, inner.output_tokens) == (512, 64)
+    assert len(requests) == 3
+    whole_ns = sum(request.ledger[stage] for request in requests)
+    assert whole_ns == pytest.approx(reported("vllm")[metric] * 1e9, abs=10)
 
 
-def test_vllm_divides_the_time_of_who_called_it() -> None:
-    request = of_service("vllm", "app")
+def test_what_vllm_does_not_tell_is_unattributed() -> None:
+    requests = outermost_of("vllm", "app")
 
-    assert in_ms(request) == {
-        "network": 20,
-        "unattributed": 50,
-        "queue": 200,
-        "prefill": 100,
-        "decode": 630,
+    told = reported("vllm")
+    untold_s = (
+        told["vllm:e2e_request_latency_seconds_sum"]
+        - told["vllm:request_queue_time_seconds_sum"]
+        - told["vllm:request_inference_time_seconds_sum"]
+    )
+    unattributed_ns = sum(request.ledger[Stage.UNATTRIBUTED] for request in requests)
+    assert unattributed_ns / 1e9 == pytest.approx(untold_s, abs=0.002)
+
+
+def test_vllms_times_to_the_tokens_are_those_that_it_tells() -> None:
+    inner = [one for one in recorded_requests("vllm") if one.route == "llm_request"]
+
+    spans = [span for span in recorded("vllm") if span.name == "llm_request"]
+    told = {
+        span.span_id: (
+            span.attributes["gen_ai.latency.time_to_first_token"],
+            span.attributes["gen_ai.latency.time_in_model_decode"],
+        )
+        for span in spans
     }
-    assert request.time_to_first_token_ns == 335 * MS
+    assert len(inner) == 4
+    for request in inner:
+        first_s, decode_s = told[request.span_id]
+        assert isinstance(first_s, float)
+        assert isinstance(decode_s, float)
+        assert request.output_tokens is not None
+        assert request.time_to_first_token_ns == round(first_s * 1e9)
+        each_ns = decode_s * 1e9 / (request.output_tokens - 1)
+        assert request.time_per_output_token_ns == pytest.approx(each_ns, abs=1)
+
+
+def test_vllms_start_is_loading() -> None:
+    request = next(one for one in recorded_requests("vllm") if one.route == "Overall Loading")
+
+    assert request.ledger == {Stage.LOAD: request.duration_ns}
 
 
 def test_tensorrt_llm_counts_from_the_requests_arrival() -> None:
