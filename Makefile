@@ -39,6 +39,9 @@ test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is 
 	@$(BIN)/pytest -m llama_cpp
 	@$(BIN)/pytest tests/contracts
 
+test-nvml-oldest: $(VENV)/.nvml-oldest ## the tests of GPU sampling with the oldest binding that is supported
+	@PYTHONPATH=$(VENV)/nvml-oldest $(BIN)/pytest tests/agent/gpu_readers tests/agent/test_gpu_sampler.py
+
 lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
@@ -98,4 +101,8 @@ $(VENV)/.llama-cpp: $(VENV)/.checks
 	@echo '== installing $*'
 	@$(PYTHON) -m venv .peers/$*
 	@.peers/$*/bin/python -m pip --disable-pip-version-check install --quiet --requirement $<
+	@touch $@
+
+$(VENV)/.nvml-oldest: $(VENV)/.checks
+	@$(PIP) install --quiet --upgrade --target $(VENV)/nvml-oldest --group nvml-oldest
 	@touch $@

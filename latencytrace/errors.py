@@ -7,6 +7,7 @@ LatencytraceError
 ├── ServiceUnreachableError  no service answers, and no folder can be read either
 ├── OtlpError             a sender's bytes are not OTLP
 ├── OverloadedError       no more can be taken for now
+├── GpuUnavailableError   the GPUs of a vendor cannot be read
 ├── QuestionError         a question to the service cannot be understood
 ├── NotFoundError         what was asked for is not there
 └── StoreError            the store cannot do what was asked
@@ -41,6 +42,19 @@ class OtlpError(LatencytraceError):
 
 class OverloadedError(LatencytraceError):
     """No more can be taken for now: the sender shall try again later."""
+
+
+class GpuUnavailableError(LatencytraceError):
+    """The GPUs of a vendor cannot be read; the message says why.
+
+    Args:
+        message: Why, and what to do.
+        is_final: It is no use to try again in this process.
+    """
+
+    def __init__(self, message: str, *, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 class QuestionError(LatencytraceError):

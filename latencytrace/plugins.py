@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from latencytrace.errors import PluginError
 
 HOOKS = "latencytrace.hook"
+GPU_READERS = "latencytrace.gpu_reader"
 STORES = "latencytrace.store"
 
 

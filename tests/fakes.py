@@ -1,5 +1,13 @@
 """Stand-ins that keep our own contracts, for what cannot be had in a test."""
 
+from collections.abc import Mapping, Sequence
+
+from latencytrace.agent.gpu_reader import Detail
+from latencytrace.errors import GpuUnavailableError
+from latencytrace.model.gpu_sample import GpuDevice, GpuMetric, GpuSample, Reading
+
+GPU = GpuDevice(uuid="GPU-a", index=0, name="NVIDIA H200", vendor="nvidia", driver="580.1")
+
 
 class FakeClock:
     """A clock that stands still until it is moved."""
@@ -14,3 +22,51 @@ class FakeClock:
     def move_s(self, seconds: float) -> None:
         """Let time pass."""
         self.now_ns += round(seconds * 1e9)
+
+
+class ScriptedGpuReader:
+    """GPUs that do what a test says: each call of `read` takes the next of `script`.
+
+    Args:
+        clock: Moved by what a call takes.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.devices = [GPU]
+        self.refusals: list[GpuUnavailableError] = []  # of the next openings
+        self.fails: GpuUnavailableError | None = None  # of the next reading
+        self.takes_s = 0.0  # each reading
+        self.details: list[Detail] = []
+        self.read_at_ns: list[int] = []
+        self.calls: list[str] = []
+        self.errors: Mapping[tuple[str, str], int] = {}
+
+    def open(self) -> Sequence[GpuDevice]:
+        """See `GpuReader.open`."""
+        self.calls.append("open")
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return self.devices
+
+    def read(self, detail: Detail) -> Sequence[GpuSample]:
+        """See `GpuReader.read`."""
+        self.details.append(detail)
+        self.read_at_ns.append(self.clock())
+        self.clock.move_s(self.takes_s)
+        if self.fails is not None:
+            failure, self.fails = self.fails, None
+            raise failure
+        reading = Reading(GpuMetric.POWER, 75.0)
+        return [
+            GpuSample(device=device, start_ns=None, end_ns=self.clock(), readings=(reading,))
+            for device in self.devices
+        ]
+
+    def close(self) -> None:
+        """See `GpuReader.close`."""
+        self.calls.append("close")
+
+    def reset_after_fork(self) -> None:
+        """See `GpuReader.reset_after_fork`."""
+        self.calls.append("reset_after_fork")

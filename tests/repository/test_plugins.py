@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = {"latencytrace.hook": "agent/hooks", "latencytrace.store": "service/stores"}
+FOLDERS = {
+    "latencytrace.gpu_reader": "agent/gpu_readers",
+    "latencytrace.hook": "agent/hooks",
+    "latencytrace.store": "service/stores",
+}
 
 
 def entry_points() -> dict[str, dict[str, str]]:
@@ -46,3 +50,8 @@ def test_every_plugin_is_called_after_its_file(group: str) -> None:
 @pytest.mark.parametrize("stem", sorted(files("agent/hooks")))
 def test_every_hook_has_a_test_with_its_real_library(stem: str) -> None:
     assert (ROOT / "tests/agent/hooks" / f"test_{stem}.py").exists()
+
+
+@pytest.mark.parametrize("stem", sorted(files("agent/gpu_readers")))
+def test_every_gpu_reader_has_a_test_with_its_real_library(stem: str) -> None:
+    assert (ROOT / "tests/agent/gpu_readers" / f"test_{stem}.py").exists()

@@ -1,0 +1,53 @@
+"""The contract of a GPU reader: what the sampler needs of one vendor's library."""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Protocol
+
+from latencytrace.model.gpu_sample import GpuDevice, GpuSample
+
+
+class Detail(IntEnum):
+    """How much of a GPU is read at one tick; each level contains those before it."""
+
+    FAST = 0  # counters over a window, clocks: every tick
+    SLOW = 1  # power, memory, temperature: every second or so
+    RARE = 2  # what hardly ever changes, or costs more
+
+
+class GpuReader(Protocol):
+    """Reads the GPUs of one vendor; every call comes from the one sampling thread.
+
+    A reading that cannot be had is left out of its sample and counted in `errors`: it
+    never becomes a 0. A call may hang for as long as a broken driver likes; nothing
+    but the sampling thread waits for it, so it must let go of the interpreter.
+    """
+
+    @property
+    def errors(self) -> Mapping[tuple[str, str], int]:
+        """How often a call failed, by the names of the call and of the error."""
+        ...
+
+    def open(self) -> Sequence[GpuDevice]:
+        """Begin to read; the GPUs there are, none of them is an answer too.
+
+        Raises:
+            GpuUnavailableError: Nothing can be read, now or ever.
+        """
+        ...
+
+    def read(self, detail: Detail) -> Sequence[GpuSample]:
+        """One sample of each GPU that still answers.
+
+        Raises:
+            GpuUnavailableError: No GPU answers any more: open again, later.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what `open` took."""
+        ...
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: forget everything, without a call into the library."""
+        ...

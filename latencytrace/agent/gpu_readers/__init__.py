@@ -1,0 +1,1 @@
+"""One file per vendor of GPUs; each implements `latencytrace.agent.gpu_reader.GpuReader`."""
