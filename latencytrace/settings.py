@@ -69,6 +69,9 @@ class ServiceSettings:
     keep_spans_ratio: float
     token: str | None
     capture_content: bool = False  # keep prompts, texts and the like
+    objectives: Path | None = None  # a file of objectives; None: nothing is promised
+    public_url: str | None = None  # in links to the API; None: where it listens
+    dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
 
 
 def agent_settings(
@@ -126,6 +129,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
     otlp_grpc: str | None = None,
     store: str | None = None,
     keep_spans_ratio: float | None = None,
+    objectives: Path | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> ServiceSettings:
     """Settings of the service: flags first, then the environment, then defaults.
@@ -149,6 +153,9 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         keep_spans_ratio=keep_spans_ratio,
         token=environ.get("LATENCYTRACE_TOKEN") or None,
         capture_content=_flag(environ, "LATENCYTRACE_CAPTURE_CONTENT"),
+        objectives=objectives or objectives_file(environ),
+        public_url=_web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
+        dashboard_url=_web_address(environ, "LATENCYTRACE_DASHBOARD_URL"),
     )
 
 
@@ -213,6 +220,13 @@ def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 def _flag(environ: Mapping[str, str], name: str) -> bool:
     return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
+
+
+def _web_address(environ: Mapping[str, str], name: str) -> str | None:
+    text = environ.get(name, "").strip().rstrip("/")
+    if text and not text.startswith(("http://", "https://")):
+        raise SettingsError(f"{name}={text!r} must begin with http:// or https://")
+    return text or None
 
 
 def _number(environ: Mapping[str, str], name: str, default: float) -> float:

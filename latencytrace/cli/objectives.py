@@ -10,9 +10,10 @@ from rich.text import Text
 from latencytrace.analysis.burn_rate import burn_rules, detection_ns
 from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.pictures import screen, show, table
-from latencytrace.cli.units import count, duration, share, span
+from latencytrace.cli.units import count, duration, share
 from latencytrace.errors import LatencytraceError, ObjectivesError
 from latencytrace.model import Objective
+from latencytrace.model.objective import length_text
 from latencytrace.settings import objectives_file
 
 if TYPE_CHECKING:  # its parts are an extra
@@ -70,7 +71,7 @@ def heading(objective: Objective) -> list[RenderableType]:
     promise = (
         f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "
         f"{objective.measured} within {duration(objective.threshold_ns)}, "
-        f"over {span(objective.period_ns)}"
+        f"over {length_text(objective.period_ns)}"
     )
     return [Text(f"{objective.name}  {objective.display_name}", "bold"), promise]
 
@@ -89,9 +90,9 @@ def _tiers(objective: Objective) -> RenderableType:
         drawn.add_row(
             str(rule.severity),
             f"{rule.factor:g}x",
-            span(rule.long_ns),
-            span(rule.short_ns),
+            length_text(rule.long_ns),
+            length_text(rule.short_ns),
             share(rule.factor * objective.budget_ratio),
-            span(detection_ns(objective, rule, 1.0)),
+            length_text(detection_ns(objective, rule, 1.0) or 0),
         )
     return drawn

@@ -47,6 +47,10 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
             show_default=False,
         ),
     ] = None,
+    objectives: Annotated[
+        Path | None,
+        typer.Option(help="File of objectives [objectives.yaml here].", show_default=False),
+    ] = None,
     insecure: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--insecure", help="Listen off loopback without a token.")
     ] = False,
@@ -54,7 +58,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     """Receive spans over OTLP, divide every request into stages, answer questions.
 
     Every flag has an environment variable: LATENCYTRACE_DATA, _LISTEN, _OTLP_HTTP,
-    _OTLP_GRPC, _STORE, _KEEP_SPANS. Stop it with Ctrl-C; nothing that was acknowledged is lost.
+    _OTLP_GRPC, _STORE, _KEEP_SPANS, _OBJECTIVES. Stop it with Ctrl-C; nothing that was
+    acknowledged is lost.
 
     Example: latencytrace serve --data ./traces
     """
@@ -71,6 +76,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         otlp_grpc=otlp_grpc,
         store=store,
         keep_spans_ratio=keep_spans,
+        objectives=objectives,
     )
 
     name = own_command()
@@ -80,6 +86,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         if grpc is not None:
             print(f"it takes them over gRPC too, at {grpc}")
         print(f"its data are in {settings.folder}")
+        if settings.objectives is not None:
+            print(f"it watches the objectives of {settings.objectives}")
         print(f"next: {name} run -- COMMAND, then {name} breakdown", flush=True)
 
     run_service(settings, ready, insecure=insecure)

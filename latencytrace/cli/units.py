@@ -21,16 +21,6 @@ def duration(value_ns: float | None) -> str:
     return f"{value_ns:.0f} ns"
 
 
-def span(value_ns: float | None) -> str:
-    """A long time in the unit that suits it: `3 d`, `14.4 min`."""
-    if value_ns is None:
-        return "never"
-    for unit, size_s in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if value_ns >= size_s * 1e9:
-            return f"{value_ns / size_s / 1e9:.3g} {unit}"
-    return f"{value_ns / 1e9:.3g} s"
-
-
 def exact(value_ns: int) -> str:
     """Every nanosecond, in groups of three: `8,310,042 ns`."""
     return f"{value_ns:,} ns"

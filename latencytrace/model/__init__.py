@@ -3,6 +3,16 @@
 Import them from here: `from latencytrace.model import Span, Stage`.
 """
 
+from latencytrace.model.alert import (
+    Alert,
+    AlertKind,
+    BadRequest,
+    BurnRates,
+    Distinction,
+    Evidence,
+    GuiltyStage,
+    Standing,
+)
 from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown
 from latencytrace.model.cohort import Cohort
 from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
@@ -23,12 +33,19 @@ from latencytrace.model.stage import Stage
 from latencytrace.model.trace import Repair, RepairKind, Trace
 
 __all__ = [
+    "Alert",
+    "AlertKind",
     "AttributeValue",
     "Attributes",
+    "BadRequest",
     "Breakdown",
+    "BurnRates",
     "BurnRule",
     "Cohort",
+    "Distinction",
     "Event",
+    "Evidence",
+    "GuiltyStage",
     "Interval",
     "Ledger",
     "Link",
@@ -48,6 +65,7 @@ __all__ = [
     "Stage",
     "StageBreakdown",
     "StageTimes",
+    "Standing",
     "StatusCode",
     "StepMember",
     "Tally",

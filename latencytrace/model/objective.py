@@ -13,6 +13,22 @@ DAY_NS = 24 * HOUR_NS
 SHORT_WINDOWS_IN_LONG = 12
 
 
+def length_text(length_ns: int) -> str:
+    """A window or period as people say it: `3 d`, `15 min`, `75 s`."""
+    for unit, size_ns in (("d", DAY_NS), ("h", HOUR_NS), ("min", MINUTE_NS)):
+        if length_ns >= size_ns:
+            return f"{length_ns / size_ns:.3g} {unit}"
+    return f"{length_ns / 10**9:.3g} s"
+
+
+def window_text(window_ns: int) -> str:
+    """A window as Prometheus spells it: `3d`, `5m`, `840s`, `17500ms`."""
+    for unit, size_ns in (("d", DAY_NS), ("h", HOUR_NS), ("m", MINUTE_NS), ("s", 10**9)):
+        if window_ns % size_ns == 0:
+            return f"{window_ns // size_ns}{unit}"
+    return f"{window_ns // 10**6}ms"
+
+
 class Measure(StrEnum):
     """What is timed of a request."""
 

@@ -1,7 +1,7 @@
 """The service's composition root: settings in, two listening applications out."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from importlib.metadata import version
 from socket import socket
@@ -9,25 +9,34 @@ from socket import socket
 from fastapi import FastAPI
 
 from latencytrace.errors import PluginError, SettingsError, StoreError
+from latencytrace.model import Objective
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.agent_reports import AgentReports
+from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
 from latencytrace.service.edge import Edge, is_loopback
+from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.grpc_receiver import GrpcReceiver
 from latencytrace.service.intake import Intake
 from latencytrace.service.listeners import Listener, Servers, listening
+from latencytrace.service.objective_memory import ObjectiveMemory
+from latencytrace.service.objective_metrics import ObjectiveMetrics
+from latencytrace.service.objectives_file import read_objectives
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.problems import answer_with_problems
 from latencytrace.service.receiver import receiver
+from latencytrace.service.steady_clock import SteadyClock
 from latencytrace.service.store import Store
 from latencytrace.service.telemetry import Telemetry
 from latencytrace.service.views.breakdown import breakdown_router
 from latencytrace.service.views.health import health_router
 from latencytrace.service.views.ledgers import ledgers_router
+from latencytrace.service.views.objectives import objectives_router
 from latencytrace.service.views.receivers import receivers_router
 from latencytrace.service.views.requests import requests_router
 from latencytrace.service.views.services import services_router
 from latencytrace.service.views.steps import steps_router
+from latencytrace.service.watch import Watch
 from latencytrace.settings import Address, ServiceSettings
 
 _NO_TRACE = "0" * 32
@@ -49,9 +58,11 @@ def serve(
 
     Raises:
         SettingsError: An address cannot be used; the message says what to do.
+        ObjectivesError: The file of objectives is wrong.
         StoreInUseError: Another process owns the data folder.
     """
     _refuse_open_doors(settings, insecure=insecure)
+    objectives = read_objectives(settings.objectives).objectives if settings.objectives else ()
     with ExitStack() as opened:
         api_socket = opened.enter_context(_listening(settings.listen, "--listen"))
         otlp_socket = opened.enter_context(_listening(settings.otlp_http, "--otlp-http"))
@@ -60,17 +71,26 @@ def serve(
             grpc_socket = opened.enter_context(_listening(settings.otlp_grpc, "--otlp-grpc"))
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
         store = opened.enter_context(closing(open_store(settings)))
-        telemetry = Telemetry()
+        telemetry = Telemetry(objectives=objectives)
         reports = AgentReports(time.monotonic_ns)
         telemetry.registry.register(reports)
-        pipeline = Pipeline(store, telemetry, time.monotonic_ns, settings.keep_spans_ratio)
+        evaluator, watch = _watching(settings, objectives)
+        telemetry.registry.register(ObjectiveMetrics(evaluator))
+        pipeline = Pipeline(
+            store, telemetry, time.monotonic_ns, settings.keep_spans_ratio, watch.count
+        )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry)
         servers = Servers()
         if grpc_socket is not None:
             servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
         answering = api(store, pipeline, telemetry, servers, _address(otlp_socket))
-        with _running(pipeline):
+        links = AlertLinks(
+            service=settings.public_url or f"http://{_address(api_socket)}",
+            dashboard=settings.dashboard_url,
+        )
+        answering.include_router(objectives_router(evaluator, links), prefix="/api/v1")
+        with _running(watch), _running(pipeline):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
                 Listener(
@@ -145,13 +165,22 @@ def open_store(settings: ServiceSettings) -> Store:
     return store
 
 
+def _watching(
+    settings: ServiceSettings, objectives: Sequence[Objective]
+) -> tuple[Evaluator, Watch]:
+    clock = SteadyClock(now_ns, time.monotonic_ns)
+    memory = ObjectiveMemory.open(settings.folder, clock())
+    evaluator = Evaluator(objectives, clock, memory)
+    return evaluator, Watch(evaluator, memory, lambda _: None)
+
+
 @contextmanager
-def _running(pipeline: Pipeline) -> Iterator[None]:
-    pipeline.start()
+def _running(part: Pipeline | Watch) -> Iterator[None]:
+    part.start()
     try:
         yield
     finally:
-        pipeline.close()
+        part.close()
 
 
 def _listening(address: Address, flag: str) -> AbstractContextManager[socket]:

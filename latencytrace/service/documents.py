@@ -202,3 +202,100 @@ class ReceiversDocument(TypedDict):
     """Where spans are taken."""
 
     otlp_http: str
+
+
+class BurnRateDocument(TypedDict):
+    """How fast the budget is spent in the two windows of a tier; null: no traffic."""
+
+    factor: float
+    severity: str
+    long_ns: int
+    short_ns: int
+    long: float | None
+    short: float | None
+    firing: bool
+
+
+class ObjectiveDocument(TypedDict):
+    """What is promised, and how it stands."""
+
+    name: str
+    display_name: str
+    service: str
+    route: str | None
+    model: str | None
+    version: str | None
+    measure: str
+    threshold_ns: int
+    target_ratio: float
+    period_ns: int
+    requests: int
+    bad_requests: int
+    burn_rates: list[BurnRateDocument]
+    budget_left_ratio: float | None
+    exhaustion_ns: int | None
+    last_request: str | None
+
+
+class ObjectivesDocument(TypedDict):
+    """The objectives that the service watches."""
+
+    objectives: list[ObjectiveDocument]
+
+
+class GuiltyStageDocument(TypedDict):
+    """The stage that slow requests spend most of their extra time in."""
+
+    stage: Stage
+    excess_ns: int
+    share_ratio: float
+
+
+class DistinctionDocument(TypedDict):
+    """What bad requests have more often than good ones."""
+
+    trait: str
+    value: str
+    bad_ratio: float
+    good_ratio: float
+
+
+class BadRequestDocument(TypedDict):
+    """One that broke the promise."""
+
+    trace_id: str
+    span_id: str
+    status: RequestStatus
+    duration_ns: int
+    ledger: dict[Stage, int]
+    summary: str
+    url: str
+
+
+class AlertDocument(TypedDict):
+    """All that is known of an alert."""
+
+    fingerprint: str
+    status: str
+    labels: dict[str, str]
+    summary: str
+    description: list[str]
+    started: str
+    ended: str | None
+    bad_ratio: float | None
+    window_ns: int | None
+    burn_rates: list[BurnRateDocument]
+    budget_left_ratio: float | None
+    exhaustion_ns: int | None
+    guilty: GuiltyStageDocument | None
+    failed_ratio: float | None
+    version: str | None
+    distinctions: list[DistinctionDocument]
+    slowest: list[BadRequestDocument]
+    url: str
+
+
+class AlertsDocument(TypedDict):
+    """The alerts that fire."""
+
+    alerts: list[AlertDocument]

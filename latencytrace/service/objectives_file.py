@@ -11,7 +11,7 @@ from pathlib import Path
 from latencytrace.analysis.burn_rate import burn_rules, can_fire, scaled_rules
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import Measure, Objective, Severity, Stage
-from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
+from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS, length_text
 from latencytrace.service.yaml_fields import Field, Fields, documents
 
 MAX_OBJECTIVES = 100
@@ -222,9 +222,9 @@ def _refused_tiers(objective: Objective, at: Field) -> Sequence[str]:
     """
     budget = objective.budget_ratio
     refused = [
-        f"{rule.factor:g} times over {_span(rule.long_ns)} ({rule.severity}) can never fire: "
-        f"{rule.factor:g} * {budget:.4g} of budget = {rule.factor * budget:.3g}, and no more "
-        "than 1 can be bad"
+        f"{rule.factor:g} times over {length_text(rule.long_ns)} ({rule.severity}) can never "
+        f"fire: {rule.factor:g} * {budget:.4g} of budget = {rule.factor * budget:.3g}, and no "
+        "more than 1 can be bad"
         for rule in scaled_rules(objective.period_ns)
         if not can_fire(objective, rule)
     ]
@@ -240,10 +240,3 @@ def _refused_tiers(objective: Objective, at: Field) -> Sequence[str]:
             f"{1 - 1 / highest:.4g}, of a longer value if need be"
         )
     return [f"{at.at}: {objective.name!r}: the tier {tier}: left out" for tier in refused]
-
-
-def _span(length_ns: int) -> str:
-    for unit, size_ns in (("d", DAY_NS), ("h", HOUR_NS)):
-        if length_ns >= size_ns:
-            return f"{length_ns / size_ns:.3g} {unit}"
-    return f"{length_ns / MINUTE_NS:.3g} min"

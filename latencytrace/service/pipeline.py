@@ -50,6 +50,7 @@ class Pipeline:
         telemetry: Counts them.
         now_ns: A clock that is never set back.
         keep_spans_ratio: The share of ordinary requests whose spans are kept.
+        on_divided: Told of requests once they are written; objectives count them.
     """
 
     def __init__(
@@ -58,10 +59,12 @@ class Pipeline:
         telemetry: Telemetry,
         now_ns: Callable[[], int],
         keep_spans_ratio: float = 1.0,
+        on_divided: Callable[[Sequence[Request]], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._telemetry = telemetry
         self._span_keeping = SpanKeeping(keep_spans_ratio)
+        self._on_divided = on_divided
         self._critical_paths = CriticalPaths()
         self._committer = Committer(store, on_commit=self.arrived, now_ns=now_ns)
         self._assembler = Assembler(now_ns)
@@ -167,6 +170,7 @@ class Pipeline:
             self._assembler.forget(set(trace_ids) - {request.trace_id for request in divided})
         self._telemetry.withdrawn.inc(len(withdrawn))
         self._telemetry.count(requests)
+        self._on_divided(requests)
 
     def _kept_steps(
         self, requestless: Iterable[str], arrived: Mapping[str, Sequence[Span]]

@@ -13,7 +13,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from latencytrace.model import Request, Stage
+from latencytrace.model import Measure, Objective, Request, Stage
 
 # Round numbers, for those are what people promise; dense where serving happens.
 DURATION_BUCKETS = (
@@ -41,15 +41,19 @@ class Telemetry:
 
     Cohorts are bounded: beyond `max_cohorts`, requests join the cohort `overflow`. It
     counts from 0 after a restart, as Prometheus expects of counters; a request is
-    counted with its first revision, which no restart writes again.
+    counted with its first revision, which no restart writes again. The threshold of every
+    objective is a boundary of the histogram that measures it.
     """
 
-    def __init__(self, max_cohorts: int = MAX_COHORTS) -> None:
+    def __init__(
+        self, max_cohorts: int = MAX_COHORTS, objectives: Sequence[Objective] = ()
+    ) -> None:
         # A series more for each label set, that nobody asks for.
         disable_created_metrics()  # type: ignore[no-untyped-call] # untyped there
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._max_cohorts = max_cohorts
+        self._objectives = objectives
         self._cohorts: set[tuple[str, str, str]] = set()
         self._of_requests()
         self._of_the_service()
@@ -59,25 +63,25 @@ class Telemetry:
             "latencytrace_request_duration_seconds",
             "From a request's start to its end.",
             _COHORT,
-            DURATION_BUCKETS,
+            self._buckets(DURATION_BUCKETS, Measure.DURATION),
         )
         self.stage_duration = self._histogram(
             "latencytrace_stage_duration_seconds",
             "Critical-path time of a request in one stage.",
             (*_COHORT, "stage"),
-            STAGE_BUCKETS,
+            self._buckets(STAGE_BUCKETS, Measure.STAGE),
         )
         self.time_to_first_token = self._histogram(
             "latencytrace_time_to_first_token_seconds",
             "From a request's start to its first output token.",
             _COHORT,
-            FIRST_TOKEN_BUCKETS,
+            self._buckets(FIRST_TOKEN_BUCKETS, Measure.TIME_TO_FIRST_TOKEN),
         )
         self.time_per_output_token = self._histogram(
             "latencytrace_time_per_output_token_seconds",
             "Mean time between output tokens after the first.",
             _COHORT,
-            TOKEN_BUCKETS,
+            self._buckets(TOKEN_BUCKETS, Measure.TIME_PER_OUTPUT_TOKEN),
         )
         self.requests = self._counter(
             "latencytrace_requests", "Requests by how they ended.", (*_COHORT, "status")
@@ -191,6 +195,16 @@ class Telemetry:
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
     ) -> Histogram:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    def _buckets(self, base: Sequence[float], measure: Measure) -> Sequence[float]:
+        """The buckets of a histogram, each threshold promised of it among them."""
+        thresholds = {
+            objective.threshold_ns / 1e9
+            for objective in self._objectives
+            if objective.measure is measure
+        }
+        # Its half and its double, too: quantiles are wanted near it.
+        return sorted({*base, *(share * bound for bound in thresholds for share in (0.5, 1, 2))})
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

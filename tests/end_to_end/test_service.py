@@ -430,3 +430,8 @@ def test_a_half_written_folder_is_opened_and_said_so(tmp_path: Path, trace_id: s
 
     assert found["revision"] == 1
     assert "WARNING" in said, said
+
+
+def test_a_service_without_objectives_says_so(service: RunningService) -> None:
+    assert service.ask("/objectives") == {"objectives": []}
+    assert service.ask("/alerts") == {"alerts": []}

@@ -1,0 +1,114 @@
+"""Alerts: an objective that burns too fast, or that nothing is heard of, and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+
+from latencytrace.model.ledger import Ledger
+from latencytrace.model.objective import BurnRule, Objective, Severity
+from latencytrace.model.request import RequestStatus
+from latencytrace.model.stage import Stage
+
+
+class AlertKind(StrEnum):
+    """What is wrong; the value is the alert's name."""
+
+    BURN = "LatencySLOBurn"
+    NO_DATA = "LatencySLONoData"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurnRates:
+    """How fast the budget is spent in the two windows of a tier."""
+
+    rule: BurnRule
+    long: float | None  # None: no traffic
+    short: float | None
+    firing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuiltyStage:
+    """The stage that slow requests spend most of their extra time in."""
+
+    stage: Stage
+    excess_ns: int  # its mean in slow requests less its mean in good ones
+    share_ratio: float  # of the excess of all stages that grew
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distinction:
+    """What bad requests have in common that good ones have less."""
+
+    trait: str  # `instance`, `input_tokens`
+    value: str  # `rag-2`, `over 4096`
+    bad_ratio: float  # of the bad requests that have it
+    good_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRequest:
+    """One that broke the promise."""
+
+    trace_id: str
+    span_id: str
+    status: RequestStatus
+    duration_ns: int
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of the latest requests that broke a promise."""
+
+    guilty: GuiltyStage | None  # None: nothing to compare with, or they were not slow
+    failed_ratio: float | None  # of the bad ones; the others were slow; None: no bad one
+    version: str | None  # that all bad ones have
+    distinctions: tuple[Distinction, ...]  # the strongest first
+    slowest: tuple[BadRequest, ...]  # three
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where an objective stands at one moment."""
+
+    objective: Objective
+    rates: tuple[BurnRates, ...]  # of each tier, the fastest first
+    bad: int  # in the period
+    total: int
+    budget_left_ratio: float | None  # below 0: overdrawn; None: no traffic
+    exhaustion_ns: int | None  # from now; None: never, or unknown
+    last_request_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """An alert that fires, or that has been resolved."""
+
+    kind: AlertKind
+    severity: Severity
+    started_ns: int  # since the Unix epoch
+    ended_ns: int | None  # None: it fires
+    bad_ratio: float | None  # in the long window of the fastest tier that fires
+    window_ns: int | None  # that window
+    standing: Standing
+    evidence: Evidence
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What it is known by: the same from its first moment to its last."""
+        objective = self.standing.objective
+        labels = {
+            "alertname": str(self.kind),
+            "slo": objective.name,
+            "service": objective.service,
+            "severity": str(self.severity),
+        }
+        return labels | ({"route": objective.route} if objective.route else {})
+
+    @property
+    def fingerprint(self) -> str:
+        """Its labels and start in short."""
+        named = "\0".join(f"{name}\0{value}" for name, value in sorted(self.labels.items()))
+        return sha256(f"{named}\0{self.started_ns}".encode()).hexdigest()[:32]

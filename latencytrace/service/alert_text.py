@@ -1,0 +1,94 @@
+"""An alert in words: what, how bad, since when, why, and what to look at."""
+
+from collections.abc import Iterator
+
+from latencytrace.model import Alert, AlertKind, BadRequest, Evidence, Objective
+from latencytrace.model.objective import length_text
+
+_MOSTLY = 0.5  # of the excess: below, no single stage is to blame
+
+
+def summary(alert: Alert) -> str:
+    """One line: what broke, how bad, over how long."""
+    objective = alert.standing.objective
+    of = objective.route or objective.service
+    if alert.kind is AlertKind.NO_DATA:
+        state = "comes again" if alert.ended_ns is not None else "has fallen silent"
+        return f"{objective.name}: {of}, which was steady, {state}"
+    if alert.ended_ns is not None:
+        lasted = length_text(alert.ended_ns - alert.started_ns)
+        return f"{objective.name}: {of} keeps its promise again; the alert lasted {lasted}"
+    firing = next((rate for rate in alert.standing.rates if rate.firing), None)
+    burn = f", {firing.long:.3g} times too fast" if firing and firing.long is not None else ""
+    if alert.bad_ratio is None or alert.window_ns is None:
+        return f"{objective.name}: {of} breaks its promise{burn}"
+    return (
+        f"{objective.name}: {_percent(alert.bad_ratio)} of {of} {_fault(objective, alert)} in "
+        f"the last {length_text(alert.window_ns)}{burn}"
+    )
+
+
+def description(alert: Alert) -> tuple[str, ...]:
+    """The lines below: budget, cause, what sets the bad requests apart, three of them."""
+    return (*_budget(alert), *_causes(alert.evidence))
+
+
+def _budget(alert: Alert) -> Iterator[str]:
+    standing = alert.standing
+    if standing.budget_left_ratio is None:
+        return
+    period = length_text(standing.objective.period_ns)
+    left = f"Budget left: {_percent(standing.budget_left_ratio)} of {period}"
+    if standing.exhaustion_ns == 0:
+        yield f"{left}: overdrawn."
+    elif standing.exhaustion_ns is None or alert.ended_ns is not None:
+        yield f"{left}."
+    else:
+        yield f"{left}, gone in {length_text(standing.exhaustion_ns)} at this rate."
+
+
+def _causes(evidence: Evidence) -> Iterator[str]:
+    guilty = evidence.guilty
+    if guilty is not None:
+        excess = f"{duration_text(guilty.excess_ns)} more than in good requests"
+        share = f"{_percent(guilty.share_ratio)} of the excess"
+        if guilty.share_ratio >= _MOSTLY:
+            yield f"Guilty stage: {guilty.stage}, {excess}, {share}."
+        else:
+            yield f"No single stage is guilty; most is {guilty.stage}: {excess}, {share}."
+    if evidence.failed_ratio:
+        yield f"Failed, not slow: {_percent(evidence.failed_ratio)} of the bad requests."
+    for one in evidence.distinctions:
+        yield (
+            f"Apart from good requests: {one.trait} {one.value}, {_percent(one.bad_ratio)} of "
+            f"the bad, {_percent(one.good_ratio)} of the good."
+        )
+    if evidence.version is not None:
+        yield f"Version: {evidence.version}."
+
+
+def request_text(request: BadRequest) -> str:
+    """A bad request in a line: how long it took, and mostly in what."""
+    text = f"{duration_text(request.duration_ns)} ({request.status})"
+    if not request.ledger:
+        return text
+    stage = max(request.ledger, key=lambda one: request.ledger[one])
+    return f"{text}, {stage} {duration_text(request.ledger[stage])}"
+
+
+def duration_text(duration_ns: int) -> str:
+    """A duration in three digits: `1.94 s`, `310 ms`."""
+    if duration_ns >= 10**9:
+        return f"{duration_ns / 1e9:.3g} s"
+    return f"{duration_ns / 1e6:.3g} ms"
+
+
+def _fault(objective: Objective, alert: Alert) -> str:
+    if alert.evidence.failed_ratio == 1:
+        return "failed"
+    measured = "" if objective.measured == "duration" else f"{objective.measured} "
+    return f"took {measured}over {duration_text(objective.threshold_ns)} or failed"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.3g} %"

@@ -1,0 +1,118 @@
+"""What objectives must remember beyond a restart: counts, and which alerts fire."""
+
+import logging
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from latencytrace.errors import StoreError
+from latencytrace.model import Tally
+
+FILE = "objectives.sqlite"
+_log = logging.getLogger(__name__)
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS slots (
+    series TEXT, length_ns INTEGER, at_ns INTEGER, bad INTEGER, total INTEGER,
+    PRIMARY KEY (series, length_ns, at_ns)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS states (
+    series TEXT PRIMARY KEY, state TEXT
+) WITHOUT ROWID;
+"""
+
+
+class ObjectiveMemory:
+    """One file in the data folder, written after each evaluation.
+
+    Args:
+        connection: To the file.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def open(cls, folder: Path, now_ns: int) -> Self:
+        """Open the file, or a new one where it is torn, which is then set aside.
+
+        What is stamped later than now, before the clock was set back, is forgotten.
+
+        Raises:
+            StoreError: Neither can be had.
+        """
+        path = folder / FILE
+        try:
+            return cls(_opened(path, now_ns))
+        except sqlite3.DatabaseError as error:
+            if not path.exists() or isinstance(error, sqlite3.OperationalError):
+                raise StoreError(f"{path} cannot be opened: {error}") from None
+            aside = path.with_suffix(".torn")
+            path.replace(aside)
+            _log.warning(
+                "%s could not be read (%s) and was set aside as %s: the counts of objectives "
+                "begin anew. Delete it, or keep it for a repair by hand",
+                path,
+                error,
+                aside,
+            )
+            return cls(_opened(path, now_ns))
+
+    def slots(self, series: str) -> list[tuple[int, int, Tally]]:
+        """The counts kept of a series: length of the slot, start, counts."""
+        rows = self._connection.execute(
+            "SELECT length_ns, at_ns, bad, total FROM slots WHERE series = ?", (series,)
+        )
+        return [(length, at_ns, Tally(bad=bad, total=total)) for length, at_ns, bad, total in rows]
+
+    def states(self) -> dict[str, str]:
+        """What was kept of each series last."""
+        return dict(self._connection.execute("SELECT series, state FROM states").fetchall())
+
+    def keep(
+        self,
+        slots: Mapping[tuple[str, int, int], Tally],
+        states: Mapping[str, str],
+        forget_before: Mapping[int, int],
+    ) -> None:
+        """Keep counts and states, all or nothing.
+
+        Args:
+            slots: Counts by series, length of the slot and its start.
+            states: By series.
+            forget_before: By length of the slot: what is older is not needed any more.
+
+        Raises:
+            StoreError: The disk does not take them; they may be kept with the next.
+        """
+        try:
+            with self._connection:
+                self._connection.executemany(
+                    "REPLACE INTO slots VALUES (?, ?, ?, ?, ?)",
+                    [(*slot, tally.bad, tally.total) for slot, tally in slots.items()],
+                )
+                self._connection.executemany(
+                    "REPLACE INTO states VALUES (?, ?)", list(states.items())
+                )
+                self._connection.executemany(
+                    "DELETE FROM slots WHERE length_ns = ? AND at_ns < ?",
+                    list(forget_before.items()),
+                )
+        except sqlite3.Error as error:
+            raise StoreError(f"the counts of objectives could not be kept: {error}") from None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
+    # One evaluator uses it at a time; which thread that is, tests and the service choose.
+    connection = sqlite3.connect(path, timeout=5, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")  # safe from the death of the process
+    connection.executescript(_TABLES)
+    with connection:
+        connection.execute("DELETE FROM slots WHERE at_ns > ?", (now_ns,))
+    return connection

@@ -1,0 +1,83 @@
+"""Objectives watched by a service that runs: counted, evaluated, remembered, told."""
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+from uuid import uuid4
+
+from latencytrace.model import Span, SpanKind, Stage, semconv
+from tests.end_to_end.running_service import RunningService, until
+from tests.otlp_messages import one_span, otlp
+from tests.service.objectives_yaml import objectives_yaml
+
+MS = 1_000_000
+
+
+def chat(duration_ms: int) -> list[Span]:
+    """A request that ended just now, and spent its time in retrieval but for 50 ms."""
+    trace_id, root_id = uuid4().hex, uuid4().hex[:16]
+    end_ns = time.time_ns()
+    start_ns = end_ns - duration_ms * MS
+    root = one_span(trace_id, root_id, start_ns=start_ns, end_ns=end_ns)
+    search = one_span(
+        trace_id,
+        uuid4().hex[:16],
+        parent_id=root_id,
+        name="search",
+        kind=SpanKind.INTERNAL,
+        start_ns=start_ns,
+        end_ns=end_ns - 50 * MS,
+        attributes={semconv.STAGE: Stage.RETRIEVE.value},
+    )
+    return [root, search]
+
+
+def standing(service: RunningService) -> Mapping[str, object]:
+    [found] = cast("list[Mapping[str, object]]", service.ask("/objectives")["objectives"])
+    return found
+
+
+def sent(service: RunningService, *durations_ms: int) -> None:
+    """Send requests, and wait until they are counted."""
+    before = service.metric("latencytrace_slo_requests_total")
+    service.post(otlp(*(span for duration in durations_ms for span in chat(duration))))
+    wanted = before + len(durations_ms)
+    until(lambda: service.metric("latencytrace_slo_requests_total") == wanted, service.said)
+
+
+def test_requests_are_held_to_what_is_promised(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2)
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        sent(service, 100, 100, 100, 300)
+        bad = service.metric("latencytrace_slo_bad_requests_total")
+        bucket = service.get("/metrics").text
+        said = service.said()
+
+    assert bad == 1
+    assert 'latencytrace_request_duration_seconds_bucket{le="0.2"' in bucket
+    assert "it watches the objectives of" in said
+
+
+def test_a_killed_service_remembers_what_it_counted(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2)
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        sent(service, 100, 300)
+        until(lambda: standing(service)["requests"] == 2, service.said)
+        service.end(signal.SIGKILL)
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as again:
+        found = standing(again)
+        firing = again.ask("/alerts")
+
+    assert (found["requests"], found["bad_requests"]) == (2, 1)
+    assert firing == {"alerts": []}
+
+
+def test_a_wrong_file_of_objectives_is_refused_by_line(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, target=1.5)
+    with RunningService(tmp_path / "data", "--objectives", str(promised), ready=False) as service:
+        code, said = service.exit_code(), service.said()
+
+    assert code == 1
+    assert "objectives.yaml, line 15: spec.objectives[0].target is 1.5" in said
