@@ -47,11 +47,11 @@ def token_latency(trace: Trace) -> TokenLatency:
         first token left for the caller; without that, what a model's engine says, counted
         from its span's start; else the end of the first prefill to end, less the request's
         start; without a prefill, what any span says. Time per output token: the time that
-        engines say they decoded, else the duration of the decode spans (of one alone:
-        from the first token's leaving to its end), over the tokens that each of their
-        sequences got after its first. Tokens: the sums over the model calls. Model, finish
-        reason and batch size: of the model call that ended last; without model calls, of
-        any span.
+        engines say they decoded, else the duration of the decode spans (of one alone: from
+        the first token's leaving to its end), else the decoding that engines tell inside
+        their spans, over the tokens that each of their sequences got after its first.
+        Tokens: the sums over the model calls. Model, finish reason and batch size: of the
+        model call that ended last; without model calls, of any span.
     """
     prefills = _only_prefilling(trace)
     calls = _outermost_with(trace, OUTPUT, prefills) or _outermost_with(trace, INPUT, prefills)
@@ -64,7 +64,9 @@ def token_latency(trace: Trace) -> TokenLatency:
     return TokenLatency(
         model=None if model is None else str(model),
         time_to_first_token_ns=_first_token(trace, prefills),
-        time_per_output_token_ns=_per_engines_token(calls) or _per_token(trace),
+        time_per_output_token_ns=(
+            _per_engines_token(calls) or _per_token(trace) or _per_told_token(trace, calls)
+        ),
         input_tokens=_total(calls, INPUT),
         cached_input_tokens=_total(calls, CACHED),
         output_tokens=_total(calls, OUTPUT),
@@ -160,6 +162,19 @@ def _per_token(trace: Trace) -> int | None:
                 decodes.append(span)
     following = sum(_following_tokens(span) for span in tellers.values())
     return round(_decoded_ns(trace, decodes) / following) if following else None
+
+
+def _per_told_token(trace: Trace, calls: Iterable[Span]) -> int | None:
+    """The decoding that engines tell inside spans over the tokens after the first."""
+    following = sum(map(_following_tokens, calls))
+    decoded_ns = sum(
+        interval.end_ns - interval.start_ns
+        for span_id, intervals in trace.intervals.items()
+        if (engine := engine_of(trace.spans[span_id])) is not None and engine.tells_times
+        for interval in intervals
+        if interval.stage is Stage.DECODE
+    )
+    return round(decoded_ns / following) if following and decoded_ns else None
 
 
 def _decoded_ns(trace: Trace, decodes: list[Span]) -> int:

@@ -189,7 +189,7 @@ def test_sglangs_decode_steps_share_one_line() -> None:
     assert [segment.name for segment in decoding] == ["decode_forward"]
 
 
-def test_tgis_durations_and_spans_agree() -> None:
+def test_tgis_steps_divide_the_inference_that_it_tells() -> None:
     (request,) = (one for one in recorded_requests("tgi") if one.route == "POST /generate")
 
     assert in_ms(request) == {
@@ -197,8 +197,17 @@ def test_tgis_durations_and_spans_agree() -> None:
         "preprocess": 0.5,
         "tokenize": 1,
         "queue": 26.25,
-        "forward": 69.75,
+        "prefill": 12,
+        "decode": 69.75 - 12,
     }
+
+
+def test_tgis_first_token_is_its_first_steps_and_its_tokens_are_counted() -> None:
+    (request,) = (one for one in recorded_requests("tgi") if one.route == "POST /generate")
+
+    assert request.time_to_first_token_ns == 40.75 * MS
+    assert request.output_tokens == 5
+    assert request.time_per_output_token_ns == (69.75 - 12) * MS / 4
 
 
 def test_tgis_batches_are_no_requests() -> None:

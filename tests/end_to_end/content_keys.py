@@ -55,6 +55,8 @@ OPENINFERENCE = (
     "input.audio.transcript", "output.audio.url",
 )  # fmt: skip
 OTHERS = (
+    # TGI and TEI
+    "generation", "parameters", "inputs", "ids",
     # Langfuse
     "langfuse.observation.input", "langfuse.observation.output", "langfuse.trace.input",
     "langfuse.trace.output", "langfuse.observation.metadata.note", "langfuse.trace.metadata",

@@ -94,6 +94,7 @@ CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "Haystack": ("haystack.*input*", "haystack.*output*"),
     "LlamaIndex": ("query", "response", "request", "result", "results", "str_or_query_bundle",
                    "template*", "payload"),
+    "TGI and TEI": ("generation", "ids"),
     "others": (
         "agentops.*input*", "agentops.*output*", "braintrust.*", "gcp.vertex.agent.*data*",
         "gcp.vertex.agent.*llm_re*", "gcp.vertex.agent.*tool_*", "genkit:*", "hidden_params",

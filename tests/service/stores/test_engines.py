@@ -8,7 +8,7 @@ import pytest
 from latencytrace.analysis.requests import requests_of
 from latencytrace.service.otlp_json import message_from_json
 from latencytrace.service.stores.chdb import ChdbStore
-from tests.recorded import FIXTURES, recorded_requests
+from tests.recorded import FIXTURES, recorded, recorded_requests
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +16,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbStore]:
     opened = ChdbStore.open(tmp_path_factory.mktemp("engines"))
     yield opened
     opened.close()
+
+
+SAID = ("hello", "a page", "noon in", "Paris", "a b c d", "a a a", "where did they go", "284")
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,17 @@ def test_the_store_keeps_all_that_the_ledger_is_made_of(store: ChdbStore, fixtur
             request.output_tokens,
         )
         assert (kept.model, kept.finish_reason) == (request.model, request.finish_reason)
+
+
+@pytest.mark.parametrize(
+    "fixture", sorted(FIXTURES.glob("*.json")), ids=lambda fixture: str(fixture.stem)
+)
+def test_nothing_that_was_said_is_kept(store: ChdbStore, fixture: Path) -> None:
+    message = message_from_json(fixture.read_bytes())
+
+    store.insert_otlp(message.SerializeToString())
+
+    arrived = store.arrived(sorted({span.trace_id for span in recorded(fixture.stem)}))
+    kept = repr(arrived)
+    assert len(arrived) > 0
+    assert [said for said in SAID if said in kept] == []
