@@ -198,6 +198,12 @@ class Batch:
             if step is not None:
                 self._finish(recorder, step, ended_ns, exc_val)
 
+    def note_part(self, stage: Stage, started_ns: int) -> None:
+        """Note that what was done since a monotonic time is of another stage."""
+        if self._step is not None:
+            parts = self._step.intervals or self._step.collect_intervals()
+            parts.add(stage, started_ns)
+
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
@@ -232,23 +238,26 @@ class Batch:
     def _finish(
         self, recorder: Recorder, step: Timing, ended_ns: int, error: BaseException | None
     ) -> None:
+        parts = step.intervals.packed(step.started_ns) if step.intervals is not None else ""
+        noted: dict[str, AttributeValue] = {semconv.INTERVALS: parts} if parts else {}
         for member in self._members:
             with guarded("ending a member of a batch", recorder.on_fault):
                 if member.sampled:
-                    self._record(recorder, step, member, ended_ns, error)
+                    self._record(recorder, step, member, ended_ns, error, noted)
                 member.served += 1
                 member.since_ns = max(member.since_ns, ended_ns)
         if error is not None:
             step.fail(error)
         step.end(ended_ns)
 
-    def _record(
+    def _record(  # noqa: PLR0913, PLR0917 - what all members have in common
         self,
         recorder: Recorder,
         step: Timing,
         member: Ticket,
         ended_ns: int,
         error: BaseException | None,
+        noted: dict[str, AttributeValue],
     ) -> None:
         """Write into a member's own trace what it waited, and what the batch took."""
         recorder.batches.reused += member.served > 0
@@ -262,7 +271,7 @@ class Batch:
         served = recorder.start(
             self._name,
             self._stage,
-            {**self._named, semconv.BATCH_SIZE: len(self._members), **tokens},
+            {**self._named, semconv.BATCH_SIZE: len(self._members), **tokens, **noted},
             context=member.context(),
             started_ns=step.started_ns,
         )

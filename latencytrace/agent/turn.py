@@ -1,0 +1,57 @@
+"""A request that waited in a queue and is served alone: its wait, then the work."""
+
+from contextvars import Token
+
+from opentelemetry.context import Context
+from opentelemetry.trace import set_span_in_context
+
+from latencytrace.agent.batching import Ticket
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import enter, leave
+from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.model.stage import Stage
+
+
+class Turn:
+    """Times what serves one ticket, in the request's own trace; what is made inside joins it.
+
+    It begins at once, and is current until it ends, in the same task or thread.
+
+    Args:
+        recorder: Starts its spans.
+        ticket: The request's; it may come from another process.
+        name: Of the span.
+        stage: What the work is.
+    """
+
+    __slots__ = ("_recorder", "_ticket", "_timing", "_token")
+
+    def __init__(self, recorder: Recorder, ticket: Ticket, name: str, stage: Stage) -> None:
+        self._recorder = recorder
+        self._ticket = ticket
+        self._timing: Timing | None = None
+        context = ticket.context()
+        if ticket.sampled:
+            now_ns = monotonic_ns()
+            waited = ticket.wait(recorder, now_ns)
+            if waited is not None:
+                waited.end(now_ns)
+            self._timing = recorder.start(name, stage, context=context, started_ns=now_ns)
+            context = set_span_in_context(self._timing.span, context)
+        self._token: Token[Context] = enter(context)
+
+    def note_part(self, stage: Stage, started_ns: int) -> None:
+        """Note that what was done since a monotonic time is of another stage."""
+        if self._timing is not None:
+            parts = self._timing.intervals or self._timing.collect_intervals()
+            parts.add(stage, started_ns)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End it; once."""
+        leave(self._token)
+        timing, self._timing = self._timing, None
+        self._ticket.served += 1
+        if timing is not None:
+            if error is not None:
+                timing.fail(error)
+            timing.end()
