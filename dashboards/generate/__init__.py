@@ -1,0 +1,1 @@
+"""Builds the Grafana dashboards: plain dictionaries, one file each (`make dashboards`)."""

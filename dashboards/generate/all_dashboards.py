@@ -1,0 +1,16 @@
+"""Every dashboard by the name of its file: a new one is a file here and a line below."""
+
+import json
+from collections.abc import Mapping
+
+from dashboards.generate.dashboard import Json
+from dashboards.generate.health import HEALTH
+from dashboards.generate.overview import OVERVIEW
+from dashboards.generate.tail import TAIL
+
+DASHBOARDS: Mapping[str, Json] = {"overview": OVERVIEW, "tail": TAIL, "health": HEALTH}
+
+
+def file_text(dashboard: Json) -> str:
+    """What the file of a dashboard holds."""
+    return json.dumps(dashboard, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,248 @@
+"""Health: what the service takes in, drops and costs, and how the agents do."""
+
+from typing import Final
+
+from dashboards.generate.cohort_variables import SCRAPED_VARIABLES
+from dashboards.generate.dashboard import Json, dashboard, variable
+from dashboards.generate.panels import THIRD, graph, number, table, target
+from dashboards.generate.queries import SCRAPED, total
+
+_SERVICE = "latencytrace_service"
+_AGENT = "latencytrace_agent"
+_AGENTS = f'{SCRAPED},service=~"$service"'
+
+
+def _rate(metric: str, legend: str, *by: str) -> Json:
+    return target(total(f"{_SERVICE}_{metric}_total", by, where=SCRAPED), legend)
+
+
+def _value(metric: str, legend: str = "{{instance}}") -> Json:
+    return target(f"{metric}{{{SCRAPED}}}", legend)
+
+
+def _of_agents(metric: str) -> Json:
+    counted = total(f"{_AGENT}_{metric}_total", ["service"], where=_AGENTS)
+    return target(counted, f"{{{{service}}}} {metric.replace('_', ' ')}")
+
+
+_SUMMARY = [
+    number("Up", "Services that Prometheus reaches.", "short", f"sum(up{{{SCRAPED}}})"),
+    number(
+        "Agents",
+        "Programs that are traced and have reported within three minutes.",
+        "short",
+        f"count({_AGENT}_info{{{_AGENTS}}})",
+    ),
+    number(
+        "Spans kept",
+        "Spans that were kept, a second.",
+        "cps",
+        total(f"{_SERVICE}_spans_received_total", where=SCRAPED),
+    ),
+    number(
+        "Spans lost by agents",
+        "Spans that agents dropped, a second: the service was away, or slower than they are.",
+        "cps",
+        total(f"{_AGENT}_spans_dropped_total", where=_AGENTS),
+    ),
+    number(
+        "Overflowed requests",
+        "Requests counted in the cohort `overflow`, a second: there are too many combinations of "
+        "service, route and model.",
+        "reqps",
+        total(f"{_SERVICE}_overflowed_requests_total", where=SCRAPED),
+    ),
+    number(
+        "Faults",
+        "Traces that the service set aside, and errors of their own that agents kept from their "
+        "programs, a second. Anything but 0 is a bug of latencytrace: please report it.",
+        "cps",
+        f"{total(f'{_SERVICE}_faulty_traces_total', where=SCRAPED)} + "
+        f"({total(f'{_AGENT}_faults_total', where=_AGENTS)} or vector(0))",
+    ),
+]
+_INTAKE = [
+    graph(
+        "Spans",
+        "Spans that were kept, and those rejected by partial success, a second.",
+        "cps",
+        [_rate("spans_received", "kept"), _rate("spans_rejected", "rejected")],
+        width=THIRD,
+    ),
+    graph(
+        "Posts refused",
+        "Posts that were not kept, by HTTP status. Senders repeat those of 429 and 503.",
+        "reqps",
+        [_rate("posts_refused", "{{code}}", "code")],
+        width=THIRD,
+    ),
+    graph(
+        "Not kept of what was sent",
+        "Data points of metrics that are not an agent's, and attributes left out as content "
+        "(prompts, texts and the like), a second.",
+        "cps",
+        [
+            _rate("data_points_ignored", "data points ignored"),
+            _rate("content_removed", "content removed"),
+        ],
+        width=THIRD,
+    ),
+]
+_TRACES = [
+    graph(
+        "Open traces",
+        "Traces whose spans still come.",
+        "short",
+        [_value(f"{_SERVICE}_open_traces")],
+        width=THIRD,
+    ),
+    graph(
+        "Waiting to be kept",
+        "Bytes received and not yet stored. When they only grow, the disk or the processor is too "
+        "slow.",
+        "bytes",
+        [_value(f"{_SERVICE}_waiting_bytes")],
+        width=THIRD,
+    ),
+    graph(
+        "Store errors",
+        "Batches of traces that the store could not take, a second; they are tried again.",
+        "cps",
+        [_rate("store_errors", "errors")],
+        width=THIRD,
+    ),
+    graph(
+        "Late and incomplete traces",
+        "A second: traces divided anew or early, and those whose spans came too late.",
+        "cps",
+        [
+            _rate("revised", "revised: a span came late"),
+            _rate("late_traces", "late: it came too late"),
+            _rate("outdated_traces", "outdated: its other spans are gone"),
+            _rate("withdrawn_requests", "withdrawn: part of another request"),
+            _rate("evicted_traces", "evicted: too many were open"),
+        ],
+        width=THIRD,
+    ),
+    graph(
+        "Repaired requests",
+        "Requests whose trace was mended, by what was wrong with it, a second.",
+        "reqps",
+        [_rate("repaired_requests", "{{kind}}", "kind")],
+        width=THIRD,
+    ),
+    graph(
+        "Set aside and overflowed",
+        "Traces that met a fault of the service, requests in the cohort `overflow`, and agents "
+        "forgotten because too many report, a second.",
+        "cps",
+        [
+            _rate("faulty_traces", "faulty traces"),
+            _rate("overflowed_requests", "overflowed requests"),
+            _rate("evicted_agents", "evicted agents"),
+        ],
+        width=THIRD,
+    ),
+]
+_COST = [
+    graph(
+        "Processor",
+        "Cores that the service keeps busy (Linux).",
+        "short",
+        [target(total("process_cpu_seconds_total", ["instance"], where=SCRAPED), "{{instance}}")],
+        width=THIRD,
+    ),
+    graph(
+        "Memory",
+        "Memory that the service holds (Linux).",
+        "bytes",
+        [_value("process_resident_memory_bytes")],
+        width=THIRD,
+    ),
+    graph(
+        "Scrapes",
+        "How long Prometheus takes to read the service's metrics.",
+        "s",
+        [_value("scrape_duration_seconds")],
+        width=THIRD,
+    ),
+    graph(
+        "Open files",
+        "File descriptors that the service holds (Linux).",
+        "short",
+        [_value("process_open_fds")],
+        width=THIRD,
+    ),
+    graph(
+        "Series",
+        "Series that Prometheus reads from the service: routes and models make them many.",
+        "short",
+        [_value("scrape_samples_scraped")],
+        width=THIRD,
+    ),
+    graph(
+        "Uptime",
+        "Time since the service started: a fall to 0 is a restart.",
+        "dtdurations",
+        [target(f"time() - process_start_time_seconds{{{SCRAPED}}}", "{{instance}}")],
+        width=THIRD,
+    ),
+]
+_AGENT_COUNTS = [
+    graph(
+        "Agents by version",
+        "Programs that are traced, by their service and the version of latencytrace in them.",
+        "short",
+        [
+            target(
+                f"count by (service, version) ({_AGENT}_info{{{_AGENTS}}})",
+                "{{service}} {{version}}",
+            )
+        ],
+        width=THIRD,
+    ),
+    graph(
+        "Spans of agents",
+        "Spans that agents sent and dropped, a second.",
+        "cps",
+        [_of_agents("spans_sent"), _of_agents("spans_dropped")],
+        width=THIRD,
+    ),
+    graph(
+        "Faults of agents",
+        "Errors of their own that agents kept from their programs, a second.",
+        "cps",
+        [_of_agents("faults")],
+        width=THIRD,
+    ),
+    table(
+        "Hooks",
+        "How many agents have each hook in which state, and why it is not applied. "
+        "`latencytrace doctor` says what mends it.",
+        {
+            "Agents": (
+                f"count by (service, hook, state, reason) ({_AGENT}_hook{{{_AGENTS}}})",
+                "short",
+                "auto",
+            )
+        },
+        labels=["service", "hook", "state", "reason"],
+    ),
+]
+
+HEALTH: Final = dashboard(
+    "latencytrace-health",
+    "latencytrace / Health",
+    "What the service takes in, drops and costs, and how the agents do.",
+    variables=[
+        *SCRAPED_VARIABLES,
+        variable("service", f"{_AGENT}_info{{{SCRAPED}}}"),
+    ],
+    rows={
+        "Now": _SUMMARY,
+        "What comes in": _INTAKE,
+        "Traces": _TRACES,
+        "What the service costs": _COST,
+        "Agents": _AGENT_COUNTS,
+    },
+)

@@ -1,0 +1,57 @@
+"""Every metric of a service that has seen everything once."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client.metrics_core import Metric
+
+from latencytrace.model import Repair, RepairKind, Stage
+from latencytrace.service.agent_reports import AgentReports
+from latencytrace.service.objective_metrics import ObjectiveMetrics
+from latencytrace.service.telemetry import Telemetry
+from tests.fakes import FakeClock
+from tests.service.made_requests import made_request
+from tests.service.test_agent_reports import report
+from tests.service.traffic import Traffic
+
+
+def labels_of_metrics(folder: Path) -> dict[str, set[str]]:
+    """The name of each series of a service → its labels."""
+    families = [*_of_requests(), *_of_agents(), *_of_objectives(folder)]
+    samples = [sample for family in families for sample in family.samples]
+    return {sample.name: set(sample.labels) for sample in samples}
+
+
+def _of_requests() -> Iterable[Metric]:
+    telemetry = Telemetry()
+    telemetry.watch(
+        open_traces=lambda: 0, waiting_bytes=lambda: 0, evicted=lambda: 0, late=lambda: 0
+    )
+    telemetry.posts_refused.labels("400")
+    telemetry.count(
+        [
+            made_request(
+                stages={Stage.DECODE: 1},
+                time_to_first_token_ns=1,
+                time_per_output_token_ns=1,
+                input_tokens=1,
+                output_tokens=1,
+                repairs=(Repair(kind=RepairKind.ORPHAN, span_id="1", detail=""),),
+            )
+        ]
+    )
+    return telemetry.registry.collect()
+
+
+def _of_agents() -> Iterable[Metric]:
+    reports = AgentReports(FakeClock())
+    reports.take(report())
+    return reports.collect()
+
+
+def _of_objectives(folder: Path) -> Iterable[Metric]:
+    traffic = Traffic(folder)
+    traffic.run(minutes=1, bad_ratio=0.5)
+    families = list(ObjectiveMetrics(traffic.evaluator).collect())
+    traffic.memory.close()
+    return families
