@@ -8,6 +8,7 @@ LatencytraceError
 ├── OtlpError             a sender's bytes are not OTLP
 ├── OverloadedError       no more can be taken for now
 ├── GpuUnavailableError   the GPUs of a vendor cannot be read
+├── SinkError             an alert could not be delivered
 ├── QuestionError         a question to the service cannot be understood
 ├── NotFoundError         what was asked for is not there
 └── StoreError            the store cannot do what was asked
@@ -55,6 +56,10 @@ class GpuUnavailableError(LatencytraceError):
     def __init__(self, message: str, *, is_final: bool) -> None:
         super().__init__(message)
         self.is_final = is_final
+
+
+class SinkError(LatencytraceError):
+    """An alert could not be delivered: it is tried again later."""
 
 
 class QuestionError(LatencytraceError):

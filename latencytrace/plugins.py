@@ -7,6 +7,7 @@ from latencytrace.errors import PluginError
 
 HOOKS = "latencytrace.hook"
 GPU_READERS = "latencytrace.gpu_reader"
+SINKS = "latencytrace.sink"
 STORES = "latencytrace.store"
 
 

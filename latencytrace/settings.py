@@ -72,6 +72,7 @@ class ServiceSettings:
     objectives: Path | None = None  # a file of objectives; None: nothing is promised
     public_url: str | None = None  # in links to the API; None: where it listens
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
+    sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
 
 
 def agent_settings(
@@ -156,6 +157,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         objectives=objectives or objectives_file(environ),
         public_url=_web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
         dashboard_url=_web_address(environ, "LATENCYTRACE_DASHBOARD_URL"),
+        sinks=_sinks(environ),
     )
 
 
@@ -227,6 +229,18 @@ def _web_address(environ: Mapping[str, str], name: str) -> str | None:
     if text and not text.startswith(("http://", "https://")):
         raise SettingsError(f"{name}={text!r} must begin with http:// or https://")
     return text or None
+
+
+def _sinks(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Each a name, or a name and an address: `log,webhook=https://HOST/PATH`."""
+    named = environ.get("LATENCYTRACE_SINKS") or "log"
+    pairs = (part.strip().partition("=") for part in named.split(",") if part.strip())
+    sinks = tuple((name.strip(), address.strip()) for name, _, address in pairs)
+    names = [name for name, _ in sinks]
+    for name in names:
+        if names.count(name) > 1:
+            raise SettingsError(f"LATENCYTRACE_SINKS names {name!r} twice: write each once")
+    return sinks
 
 
 def _number(environ: Mapping[str, str], name: str, default: float) -> float:

@@ -1,10 +1,12 @@
 """Stand-ins that keep our own contracts, for what cannot be had in a test."""
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from latencytrace.agent.gpu_reader import Detail
-from latencytrace.errors import GpuUnavailableError
+from latencytrace.errors import GpuUnavailableError, SinkError
 from latencytrace.model.gpu_sample import GpuDevice, GpuMetric, GpuSample, Reading
+from latencytrace.service.sink import Notice
 
 GPU = GpuDevice(uuid="GPU-a", index=0, name="NVIDIA H200", vendor="nvidia", driver="580.1")
 
@@ -70,3 +72,30 @@ class ScriptedGpuReader:
     def reset_after_fork(self) -> None:
         """See `GpuReader.reset_after_fork`."""
         self.calls.append("reset_after_fork")
+
+
+class RecordingSink:
+    """A sink that keeps what it is sent, or refuses it."""
+
+    def __init__(self, repeat_s: float | None = None, ends: int = 1) -> None:
+        self.repeat_s = repeat_s
+        self.ends = ends
+        self.refuses = False
+        self.sent: list[Notice] = []
+
+    @classmethod
+    def open(cls, address: str) -> Self:
+        """See `Sink.open`."""
+        del address
+        return cls()
+
+    def send(self, notice: Notice, now_ns: int) -> None:
+        """See `Sink.send`."""
+        del now_ns
+        if self.refuses:
+            raise SinkError("it refuses")
+        self.sent.append(notice)
+
+    def keys(self) -> list[str]:
+        """What was sent, without which alert it was about."""
+        return [notice.key.partition(":")[2] for notice in self.sent]

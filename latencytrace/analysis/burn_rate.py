@@ -12,6 +12,7 @@ from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
 REFERENCE_PERIOD_NS = 30 * DAY_NS
 SHORTEST_WINDOW_NS = 10 * 10**9  # what counts are kept in
 CALM_SHARE = 0.9  # of the factor: an alert that fires at 6 is over below 5.4
+_KEEP_FIRING_NS = {Severity.PAGE: 5 * MINUTE_NS, Severity.TICKET: 30 * MINUTE_NS}
 LEAST_BAD = {Severity.PAGE: 10, Severity.TICKET: 20}  # requests in the long window
 
 # Factor, long window over 30 days, severity; the budget that is spent when it fires.
@@ -88,6 +89,11 @@ def is_calm(
         return None
     calm = CALM_SHARE * rule.factor
     return long_rate * coverage_ratio < calm or short_rate < calm
+
+
+def keep_firing_ns(objective: Objective, severity: Severity) -> int:
+    """How long a tier must be calm before its alert is over; scaled as its windows are."""
+    return round(_KEEP_FIRING_NS[severity] * objective.period_ns / REFERENCE_PERIOD_NS)
 
 
 def budget_left_ratio(objective: Objective, period: Tally, coverage_ratio: float) -> float | None:

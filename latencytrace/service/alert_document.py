@@ -107,7 +107,7 @@ def _bad_request(request: BadRequest, links: AlertLinks) -> BadRequestDocument:
         "span_id": request.span_id,
         "status": request.status,
         "duration_ns": request.duration_ns,
-        "ledger": dict(request.ledger),
+        "ledger": {str(stage): length for stage, length in request.ledger.items()},
         "summary": request_text(request),
         "url": links.of_request(request),
     }

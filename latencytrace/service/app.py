@@ -1,5 +1,6 @@
 """The service's composition root: settings in, two listening applications out."""
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -10,7 +11,7 @@ from fastapi import FastAPI
 
 from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.model import Objective
-from latencytrace.plugins import STORES, load_plugin
+from latencytrace.plugins import SINKS, STORES, load_plugin
 from latencytrace.service.agent_reports import AgentReports
 from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
@@ -19,12 +20,15 @@ from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.grpc_receiver import GrpcReceiver
 from latencytrace.service.intake import Intake
 from latencytrace.service.listeners import Listener, Servers, listening
+from latencytrace.service.notice_metrics import NoticeMetrics
 from latencytrace.service.objective_memory import ObjectiveMemory
 from latencytrace.service.objective_metrics import ObjectiveMetrics
 from latencytrace.service.objectives_file import read_objectives
+from latencytrace.service.outbox import Outbox
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.problems import answer_with_problems
 from latencytrace.service.receiver import receiver
+from latencytrace.service.sink import Sink
 from latencytrace.service.steady_clock import SteadyClock
 from latencytrace.service.store import Store
 from latencytrace.service.telemetry import Telemetry
@@ -74,8 +78,11 @@ def serve(
         telemetry = Telemetry(objectives=objectives)
         reports = AgentReports(time.monotonic_ns)
         telemetry.registry.register(reports)
-        evaluator, watch = _watching(settings, objectives)
-        telemetry.registry.register(ObjectiveMetrics(evaluator))
+        links = AlertLinks(
+            service=settings.public_url or f"http://{_address(api_socket)}",
+            dashboard=settings.dashboard_url,
+        )
+        evaluator, watch = _watching(settings, objectives, links, telemetry)
         pipeline = Pipeline(
             store, telemetry, time.monotonic_ns, settings.keep_spans_ratio, watch.count
         )
@@ -85,10 +92,6 @@ def serve(
         if grpc_socket is not None:
             servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
         answering = api(store, pipeline, telemetry, servers, _address(otlp_socket))
-        links = AlertLinks(
-            service=settings.public_url or f"http://{_address(api_socket)}",
-            dashboard=settings.dashboard_url,
-        )
         answering.include_router(objectives_router(evaluator, links), prefix="/api/v1")
         with _running(watch), _running(pipeline):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
@@ -166,12 +169,34 @@ def open_store(settings: ServiceSettings) -> Store:
 
 
 def _watching(
-    settings: ServiceSettings, objectives: Sequence[Objective]
+    settings: ServiceSettings,
+    objectives: Sequence[Objective],
+    links: AlertLinks,
+    telemetry: Telemetry,
 ) -> tuple[Evaluator, Watch]:
     clock = SteadyClock(now_ns, time.monotonic_ns)
+    sinks = {name: open_sink(name, address) for name, address in settings.sinks}
     memory = ObjectiveMemory.open(settings.folder, clock())
     evaluator = Evaluator(objectives, clock, memory)
-    return evaluator, Watch(evaluator, memory, lambda _: None)
+    outbox = Outbox(sinks if objectives else {}, links, memory, now_ns, random.random)
+    telemetry.registry.register(ObjectiveMetrics(evaluator))
+    telemetry.registry.register(NoticeMetrics(outbox))
+    return evaluator, Watch(evaluator, memory, outbox)
+
+
+def open_sink(name: str, address: str) -> Sink:
+    """Open the sink of a name, as LATENCYTRACE_SINKS gives it.
+
+    Raises:
+        PluginError: No such sink is installed.
+        SettingsError: It needs another address.
+    """
+    plugin = load_plugin(SINKS, name)
+    opened = getattr(plugin, "open", None)
+    if opened is None:
+        raise PluginError(f"sink {name!r} cannot be opened")
+    sink: Sink = opened(address)
+    return sink
 
 
 @contextmanager

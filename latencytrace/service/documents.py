@@ -267,7 +267,7 @@ class BadRequestDocument(TypedDict):
     span_id: str
     status: RequestStatus
     duration_ns: int
-    ledger: dict[Stage, int]
+    ledger: dict[str, int]
     summary: str
     url: str
 

@@ -29,6 +29,7 @@ from latencytrace.service.objective_counts import (
 )
 from latencytrace.service.objective_memory import ObjectiveMemory
 from latencytrace.service.objective_state import ObjectiveState, SilenceState, TierState
+from latencytrace.service.sink import Notice
 from latencytrace.service.steady_clock import STEP_NS, SteadyClock
 
 NO_EVIDENCE = Evidence(guilty=None, failed_ratio=None, version=None, distinctions=(), slowest=())
@@ -60,6 +61,8 @@ class Evaluator:
             for objective in objectives
         ]
         self._unkept: dict[tuple[str, int, int], Tally] = {}
+        self._unkept_notices: list[Notice] = []
+        self._evaluated_ns = self._started_ns
         self._standings: tuple[Standing, ...] = ()
         self._alerts: tuple[Alert, ...] = ()
         self.future_stamps = 0
@@ -81,7 +84,7 @@ class Evaluator:
                     self._count(request, now_ns)
 
     def tick(self) -> tuple[Alert, ...]:
-        """Evaluate every objective now, and keep what must be remembered.
+        """Evaluate every objective now.
 
         Returns:
             The alerts that began or ended since the last tick.
@@ -90,6 +93,7 @@ class Evaluator:
             now_ns = self._clock()
             before = {alert.fingerprint: alert for alert in self._alerts}
             self._evaluate(now_ns)
+            self._evaluated_ns = now_ns
             self._gather()
         firing = {alert.fingerprint for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
@@ -98,9 +102,35 @@ class Evaluator:
             for fingerprint, alert in before.items()
             if fingerprint not in firing
         ]
-        changed = (*began, *ended)
-        self._keep(now_ns)
-        return changed
+        return (*began, *ended)
+
+    def keep(self, notices: Sequence[Notice] = ()) -> None:
+        """Write what has changed; requests are counted meanwhile, however slow the disk.
+
+        Args:
+            notices: What is to be told of the last tick: kept with it, or neither is.
+        """
+        now_ns = self._evaluated_ns
+        self._unkept_notices += notices
+        longest_ns = max((counts.objective.period_ns for counts in self._counts), default=0)
+        try:
+            self._memory.keep(
+                self._unkept,
+                {
+                    counts.series: _written(state)
+                    for counts, state in zip(self._counts, self._states, strict=True)
+                },
+                {
+                    FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
+                    COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
+                },
+                self._unkept_notices,
+            )
+        except StoreError as error:
+            _log.error("%s", error)
+        else:
+            self._unkept.clear()
+            self._unkept_notices.clear()
 
     def alerts(self) -> tuple[Alert, ...]:
         """The alerts that fire, as of the last tick."""
@@ -142,26 +172,6 @@ class Evaluator:
         for counts in self._counts:
             for length, at_ns, tally in counts.changes():
                 self._unkept[counts.series, length, at_ns] = tally
-
-    def _keep(self, now_ns: int) -> None:
-        """Write what has changed; requests are counted meanwhile, however slow the disk."""
-        longest_ns = max((counts.objective.period_ns for counts in self._counts), default=0)
-        try:
-            self._memory.keep(
-                self._unkept,
-                {
-                    counts.series: _written(state)
-                    for counts, state in zip(self._counts, self._states, strict=True)
-                },
-                {
-                    FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
-                    COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
-                },
-            )
-        except StoreError as error:
-            _log.error("%s", error)
-        else:
-            self._unkept.clear()
 
     def _restore(self) -> None:
         states = self._memory.states()

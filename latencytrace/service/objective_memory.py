@@ -1,13 +1,17 @@
-"""What objectives must remember beyond a restart: counts, and which alerts fire."""
+"""What objectives must remember beyond a restart: counts, which alerts fire, what to tell whom."""
 
 import logging
 import sqlite3
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+import orjson
+
 from latencytrace.errors import StoreError
 from latencytrace.model import Tally
+from latencytrace.service.sink import Notice, Transition
 
 FILE = "objectives.sqlite"
 _log = logging.getLogger(__name__)
@@ -20,6 +24,9 @@ CREATE TABLE IF NOT EXISTS slots (
 CREATE TABLE IF NOT EXISTS states (
     series TEXT PRIMARY KEY, state TEXT
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notices (
+    number INTEGER PRIMARY KEY, key TEXT, sink TEXT, transition TEXT, alert BLOB, due_ns INTEGER
+);
 """
 
 
@@ -32,6 +39,7 @@ class ObjectiveMemory:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._lock = threading.Lock()  # one thread evaluates, one for each sink tells
 
     @classmethod
     def open(cls, folder: Path, now_ns: int) -> Self:
@@ -75,19 +83,29 @@ class ObjectiveMemory:
         slots: Mapping[tuple[str, int, int], Tally],
         states: Mapping[str, str],
         forget_before: Mapping[int, int],
+        notices: Sequence[Notice] = (),
     ) -> None:
-        """Keep counts and states, all or nothing.
+        """Keep counts, states and what is to be told, all or nothing.
 
         Args:
             slots: Counts by series, length of the slot and its start.
             states: By series.
             forget_before: By length of the slot: what is older is not needed any more.
+            notices: What is to be sent.
 
         Raises:
             StoreError: The disk does not take them; they may be kept with the next.
         """
         try:
-            with self._connection:
+            with self._lock, self._connection:
+                self._connection.executemany(
+                    "INSERT INTO notices (key, sink, transition, alert, due_ns)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    [
+                        (one.key, one.sink, one.transition, orjson.dumps(one.alert), one.due_ns)
+                        for one in notices
+                    ],
+                )
                 self._connection.executemany(
                     "REPLACE INTO slots VALUES (?, ?, ?, ?, ?)",
                     [(*slot, tally.bad, tally.total) for slot, tally in slots.items()],
@@ -102,9 +120,37 @@ class ObjectiveMemory:
         except sqlite3.Error as error:
             raise StoreError(f"the counts of objectives could not be kept: {error}") from None
 
+    def notices(self) -> list[Notice]:
+        """What is still to be sent, in order."""
+        rows = self._connection.execute(
+            "SELECT key, sink, transition, alert, due_ns FROM notices ORDER BY number"
+        )
+        return [
+            Notice(
+                key=key,
+                sink=sink,
+                transition=Transition(transition),
+                alert=orjson.loads(alert),
+                due_ns=due_ns,
+            )
+            for key, sink, transition, alert, due_ns in rows
+        ]
+
+    def forget(self, notices: Iterable[Notice]) -> None:
+        """These need not be sent any more; where the disk refuses, they are sent again."""
+        try:
+            with self._lock, self._connection:
+                self._connection.executemany(
+                    "DELETE FROM notices WHERE key = ? AND sink = ?",
+                    [(notice.key, notice.sink) for notice in notices],
+                )
+        except sqlite3.Error as error:
+            _log.error("a notice that was sent could not be struck off: %s", error)
+
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        with self._lock:
+            self._connection.close()
 
 
 def _opened(path: Path, now_ns: int) -> sqlite3.Connection:

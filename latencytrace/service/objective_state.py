@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from latencytrace.analysis.burn_rate import burn_rate, burns, is_calm
-from latencytrace.model import BurnRates, BurnRule, Severity, Tally
+from latencytrace.analysis.burn_rate import burn_rate, burns, is_calm, keep_firing_ns
+from latencytrace.model import BurnRates, BurnRule, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
 from latencytrace.service.objective_counts import ObjectiveCounts
 
-KEEP_FIRING_NS = {Severity.PAGE: 5 * MINUTE_NS, Severity.TICKET: 30 * MINUTE_NS}
 LONGEST_SILENCE_NS = DAY_NS  # an alert is held through silence, but not for ever
 NO_DATA_AFTER_NS = 10 * MINUTE_NS
 EXPECTED_MISSING = 20  # requests that the hour before would have brought meanwhile
@@ -59,8 +58,9 @@ class TierState:
         elif calm and self.calm_ns is None:
             self.calm_ns = now_ns
         silent_ns = now_ns - (counts.last_ns() or self.firing_ns)
-        kept = self.calm_ns is not None and now_ns - self.calm_ns >= KEEP_FIRING_NS[rule.severity]
-        if kept or silent_ns > LONGEST_SILENCE_NS:
+        keep_ns = keep_firing_ns(counts.objective, rule.severity)
+        over = self.calm_ns is not None and now_ns - self.calm_ns >= keep_ns
+        if over or silent_ns > LONGEST_SILENCE_NS:
             self.firing_ns = self.calm_ns = None
 
 

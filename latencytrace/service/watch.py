@@ -1,11 +1,12 @@
-"""Watches objectives in a thread: counts what is divided, and evaluates it at a steady pace."""
+"""Watches objectives in a thread: counts what is divided, evaluates it at a steady pace, tells."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
-from latencytrace.model import Alert, Request
+from latencytrace.model import Request
 from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.objective_memory import ObjectiveMemory
+from latencytrace.service.outbox import Outbox
 
 PACE_S = 2.0  # between two evaluations
 
@@ -16,18 +17,13 @@ class Watch:
     Args:
         evaluator: What decides.
         memory: What it remembers by; closed at the end.
-        tell: Told of the alerts that began or ended.
+        outbox: What tells sinks.
     """
 
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        memory: ObjectiveMemory,
-        tell: Callable[[Sequence[Alert]], None],
-    ) -> None:
+    def __init__(self, evaluator: Evaluator, memory: ObjectiveMemory, outbox: Outbox) -> None:
         self._evaluator = evaluator
         self._memory = memory
-        self._tell = tell
+        self._outbox = outbox
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-watch", daemon=True)
 
@@ -37,16 +33,25 @@ class Watch:
 
     def start(self) -> None:
         """Begin to evaluate."""
+        self._outbox.start()
         self._thread.start()
+
+    def step(self) -> None:
+        """Evaluate, keep that together with what is to be told of it, then tell it."""
+        notices = self._outbox.notices(self._evaluator.tick())
+        self._evaluator.keep(notices)
+        self._outbox.add(notices)
+        self._outbox.repeat(self._evaluator.alerts())
 
     def close(self) -> None:
         """Evaluate once more, so that nothing counted is forgotten, and stop."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._tell(self._evaluator.tick())
+        self.step()
+        self._outbox.close()
         self._memory.close()
 
     def _run(self) -> None:
         while not self._stopping.wait(PACE_S):
-            self._tell(self._evaluator.tick())
+            self.step()

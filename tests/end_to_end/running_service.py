@@ -16,7 +16,7 @@ import httpx
 
 from tests.cli.programs import environment
 
-PATIENCE_S = 20
+PATIENCE_S = 40
 PROTOBUF = {"content-type": "application/x-protobuf"}
 _ADDRESSES = re.compile(r"takes spans at (\S+) and answers at (\S+)")
 _GRPC = re.compile(r"over gRPC too, at (\S+)\n")

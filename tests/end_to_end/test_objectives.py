@@ -11,14 +11,15 @@ from latencytrace.model import Span, SpanKind, Stage, semconv
 from tests.end_to_end.running_service import RunningService, until
 from tests.otlp_messages import one_span, otlp
 from tests.service.objectives_yaml import objectives_yaml
+from tests.service.posted import Posted
 
 MS = 1_000_000
 
 
-def chat(duration_ms: int) -> list[Span]:
-    """A request that ended just now, and spent its time in retrieval but for 50 ms."""
+def chat(duration_ms: int, ago_s: float = 0) -> list[Span]:
+    """A request that ended so long ago, and spent its time in retrieval but for 50 ms."""
     trace_id, root_id = uuid4().hex, uuid4().hex[:16]
-    end_ns = time.time_ns()
+    end_ns = time.time_ns() - round(ago_s * 1e9)
     start_ns = end_ns - duration_ms * MS
     root = one_span(trace_id, root_id, start_ns=start_ns, end_ns=end_ns)
     search = one_span(
@@ -60,20 +61,6 @@ def test_requests_are_held_to_what_is_promised(tmp_path: Path) -> None:
     assert "it watches the objectives of" in said
 
 
-def test_a_killed_service_remembers_what_it_counted(tmp_path: Path) -> None:
-    promised = objectives_yaml(tmp_path, threshold_s=0.2)
-    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
-        sent(service, 100, 300)
-        until(lambda: standing(service)["requests"] == 2, service.said)
-        service.end(signal.SIGKILL)
-    with RunningService(tmp_path / "data", "--objectives", str(promised)) as again:
-        found = standing(again)
-        firing = again.ask("/alerts")
-
-    assert (found["requests"], found["bad_requests"]) == (2, 1)
-    assert firing == {"alerts": []}
-
-
 def test_a_wrong_file_of_objectives_is_refused_by_line(tmp_path: Path) -> None:
     promised = objectives_yaml(tmp_path, target=1.5)
     with RunningService(tmp_path / "data", "--objectives", str(promised), ready=False) as service:
@@ -81,3 +68,34 @@ def test_a_wrong_file_of_objectives_is_refused_by_line(tmp_path: Path) -> None:
 
     assert code == 1
     assert "objectives.yaml, line 15: spec.objectives[0].target is 1.5" in said
+
+
+def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
+    incident = [
+        *(span for ago_s in range(60, 300, 4) for span in chat(100, ago_s)),
+        *(span for ago_s in range(0, 60, 2) for span in chat(400, ago_s)),
+    ]
+    with Posted() as receiver:
+        sinks = {"LATENCYTRACE_SINKS": f"log,webhook={receiver.url}/alerts"}
+        flags = ("--objectives", str(promised))
+        with RunningService(tmp_path / "data", *flags, env=sinks) as service:
+            service.post(otlp(*incident))
+            receiver.wait_for(1)
+            [alert] = cast("list[dict[str, object]]", service.ask("/alerts")["alerts"])
+            link = cast("list[dict[str, str]]", alert["slowest"])[0]["url"]
+            shown = service.client.get(link).json()
+            until(
+                lambda: service.metric("latencytrace_service_notices_waiting") == 0, service.said
+            )
+            said = service.said()
+            service.end(signal.SIGKILL)
+        with RunningService(tmp_path / "data", *flags, env=sinks) as again:
+            found = standing(again)
+            again.end()
+
+    assert len(receiver.documents) == 1
+    assert (found["requests"], found["bad_requests"]) == (90, 30)
+    assert cast("dict[str, object]", alert["guilty"])["stage"] == "retrieve"
+    assert shown["ledger"]["retrieve"] == 350 * MS
+    assert "page began: chat-e2e" in said

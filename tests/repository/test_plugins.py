@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {
     "latencytrace.gpu_reader": "agent/gpu_readers",
     "latencytrace.hook": "agent/hooks",
+    "latencytrace.sink": "service/sinks",
     "latencytrace.store": "service/stores",
 }
 

@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.analysis.burn_rate import burn_rules, calming_ns, detection_ns
+from latencytrace.analysis.burn_rate import (
+    burn_rules,
+    calming_ns,
+    detection_ns,
+    keep_firing_ns,
+)
 from latencytrace.errors import StoreError
 from latencytrace.model import AlertKind, RequestStatus, Severity, Stage
 from latencytrace.model.objective import DAY_NS, MINUTE_NS
 from latencytrace.service.objective_memory import FILE, ObjectiveMemory
-from latencytrace.service.objective_state import KEEP_FIRING_NS
 from tests.made_objectives import SECOND_NS, made_objective
 from tests.service.traffic import GOOD, PER_S, SLOW, START_NS, Traffic
 
@@ -57,7 +61,9 @@ def test_an_alert_ends_after_its_short_window_and_a_while(traffic: Traffic) -> N
         minutes += 1
     rule = burn_rules(made_objective())[0]
 
-    theory_ns = calming_ns(made_objective(), rule, 1) + KEEP_FIRING_NS[Severity.PAGE]
+    theory_ns = calming_ns(made_objective(), rule, 1) + keep_firing_ns(
+        made_objective(), Severity.PAGE
+    )
     assert ticks == 1
     assert minutes == pytest.approx(theory_ns / MINUTE_NS, abs=1.2)
 
@@ -180,7 +186,7 @@ def test_an_alert_is_not_held_through_silence_for_ever(traffic: Traffic) -> None
     traffic.run(HOUR_MIN)
     traffic.until_firing(1.0)
     traffic.move(DAY_NS / 1e9 + 60)
-    traffic.heard += traffic.evaluator.tick()
+    traffic.tick()
 
     assert traffic.names() == [PAGE_BEGAN, PAGE_ENDED]
 
@@ -211,7 +217,7 @@ def test_silence_is_none_where_no_request_was_to_be_expected(
 def test_the_time_that_the_service_was_down_is_no_silence(traffic: Traffic) -> None:
     traffic.run(HOUR_MIN)
     traffic.restart(down_s=3 * 3600)
-    traffic.heard += traffic.evaluator.tick()
+    traffic.tick()
 
     assert traffic.names() == []
 

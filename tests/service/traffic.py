@@ -66,6 +66,11 @@ class Traffic:
         end_ns = self.wall() - round(ended_ago_s * 1e9)
         self.evaluator.count([stamped(request, end_ns, **more)])
 
+    def tick(self) -> None:
+        """Evaluate, and keep it."""
+        self.heard += self.evaluator.tick()
+        self.evaluator.keep()
+
     def names(self) -> list[str]:
         """What began and ended, in order."""
         return [
@@ -82,7 +87,7 @@ class Traffic:
         end_ns = self.wall()
         requests = [stamped(SLOW, end_ns)] * bad + [stamped(GOOD, end_ns)] * (count - bad)
         self.evaluator.count(requests)
-        self.heard += self.evaluator.tick()
+        self.tick()
 
 
 def stamped(request: Request, end_ns: int, **more: object) -> Request:

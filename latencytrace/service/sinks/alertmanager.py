@@ -1,0 +1,74 @@
+"""Prometheus's Alertmanager, by its API version 2."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from latencytrace.service.documents import AlertDocument
+from latencytrace.service.http_post import checked_address, post_json
+from latencytrace.service.sink import Notice, Transition
+
+_LASTS = timedelta(minutes=4)  # without a further post, as Prometheus has it
+
+
+class AlertmanagerSink:
+    """Posts what fires every minute, as Prometheus does: it forgets alerts at a restart.
+
+    Labels stay the same while an alert fires, or it would notify anew; numbers are
+    annotations, which a later post brings up to date without a notification.
+
+    Args:
+        url: Its base address.
+    """
+
+    repeat_s: float | None = 60.0
+    ends = 3
+
+    def __init__(self, url: str) -> None:
+        self._url = f"{url}/api/v2/alerts"
+
+    @classmethod
+    def open(cls, address: str) -> Self:
+        """See `Sink.open`."""
+        return cls(checked_address(address, "alertmanager=http://HOST:9093"))
+
+    def send(self, notice: Notice, now_ns: int) -> None:
+        """See `Sink.send`."""
+        alert = notice.alert
+        started = _moment(int(alert["started"]))
+        # Without a start it would take the end for one, which lies in the future.
+        ends = _moment(now_ns) + _LASTS
+        if notice.transition is Transition.ENDED and alert["ended"] is not None:
+            ends = max(_moment(int(alert["ended"])), started)
+        post_json(
+            self._url,
+            [
+                {
+                    "labels": alert["labels"],
+                    "annotations": _annotations(alert),
+                    "startsAt": started.isoformat(),
+                    "endsAt": ends.isoformat(),
+                    "generatorURL": alert["url"],
+                }
+            ],
+        )
+
+
+def _annotations(alert: AlertDocument) -> dict[str, str]:
+    annotations = {
+        "summary": alert["summary"],
+        "description": "\n".join(alert["description"]),
+        "dashboard_url": alert["url"],
+        "version": alert["version"] or "",
+    }
+    if alert["guilty"] is not None:
+        annotations["guilty_stage"] = alert["guilty"]["stage"]
+        annotations["guilty_share"] = f"{alert['guilty']['share_ratio']:.2f}"
+    if alert["budget_left_ratio"] is not None:
+        annotations["budget_left"] = f"{alert['budget_left_ratio']:.4f}"
+    for place, request in enumerate(alert["slowest"], 1):
+        annotations[f"trace_{place}"] = f"{request['url']} {request['summary']}"
+    return {name: text for name, text in annotations.items() if text}
+
+
+def _moment(at_ns: int) -> datetime:
+    return datetime.fromtimestamp(at_ns // 10**9, UTC)

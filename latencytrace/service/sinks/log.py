@@ -1,0 +1,33 @@
+"""The service's own log."""
+
+import logging
+from typing import Self
+
+from latencytrace.errors import SettingsError
+from latencytrace.service.sink import Notice, Transition
+
+_log = logging.getLogger(__name__)
+
+
+class LogSink:
+    """Writes an alert's beginning and end to the log, as a warning."""
+
+    repeat_s: float | None = None
+    ends = 1
+
+    @classmethod
+    def open(cls, address: str) -> Self:
+        """See `Sink.open`."""
+        if address:
+            raise SettingsError("the sink `log` has no address: write `log` alone")
+        return cls()
+
+    def send(self, notice: Notice, now_ns: int) -> None:
+        """See `Sink.send`."""
+        del now_ns
+        alert = notice.alert
+        level = logging.INFO if notice.transition is Transition.ENDED else logging.WARNING
+        lines = [alert["summary"], *alert["description"]]
+        lines += [f"Slow: {request['url']} {request['summary']}" for request in alert["slowest"]]
+        said = "\n  ".join([*lines, f"See: {alert['url']}"])
+        _log.log(level, "%s %s: %s", alert["labels"]["severity"], notice.transition, said)

@@ -1,0 +1,61 @@
+"""A channel of Slack, or of what takes its incoming webhooks."""
+
+from typing import Self
+
+from latencytrace.service.documents import AlertDocument
+from latencytrace.service.http_post import checked_address, post_json
+from latencytrace.service.sink import Notice, Transition
+
+_HOUR_S = 3600.0
+_MOST_CHARACTERS = 2900  # a block takes 3000
+_SIGNS = {
+    Transition.BEGAN: ":rotating_light:",
+    Transition.CONTINUES: ":hourglass:",
+    Transition.ENDED: ":white_check_mark:",
+}
+
+
+class SlackSink:
+    """Posts a message: the summary, the cause, three requests.
+
+    Args:
+        url: Of the incoming webhook; who knows it can post.
+    """
+
+    repeat_s: float | None = 4 * _HOUR_S
+    ends = 1
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @classmethod
+    def open(cls, address: str) -> Self:
+        """See `Sink.open`."""
+        return cls(checked_address(address, "slack=https://hooks.slack.com/services/…"))
+
+    def send(self, notice: Notice, now_ns: int) -> None:
+        """See `Sink.send`."""
+        del now_ns
+        text = _message(notice.transition, notice.alert)[:_MOST_CHARACTERS]
+        block = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+        headers = {"Idempotency-Key": notice.key}
+        post_json(
+            self._url, {"text": _escaped(notice.alert["summary"]), "blocks": [block]}, headers
+        )
+
+
+def _message(transition: Transition, alert: AlertDocument) -> str:
+    severity = alert["labels"]["severity"]
+    lines = [f"{_SIGNS[transition]} *{severity} {transition}*: {_escaped(alert['summary'])}"]
+    if transition is not Transition.ENDED:
+        lines += map(_escaped, alert["description"])
+        lines += [
+            f"• <{request['url']}|{request['trace_id'][:8]}> {_escaped(request['summary'])}"
+            for request in alert["slowest"]
+        ]
+    return "\n".join([*lines, f"<{alert['url']}|See this time>"])
+
+
+def _escaped(text: str) -> str:
+    """Slack's three control characters."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,84 @@
+"""What each sink makes of a notice."""
+
+from typing import cast
+
+from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.sinks.alertmanager import AlertmanagerSink
+from latencytrace.service.sinks.slack import SlackSink
+from latencytrace.service.sinks.webhook import WebhookSink
+from tests.made_objectives import SECOND_NS
+from tests.service.notices import made_notice
+from tests.service.posted import Posted
+from tests.service.traffic import START_NS
+
+LATER_NS = START_NS + 30 * SECOND_NS
+
+
+def posted(sink: type, notice: Notice) -> tuple[object, Posted]:
+    with Posted() as receiver:
+        sink.open(f"{receiver.url}/path").send(notice, LATER_NS)  # type: ignore[attr-defined] # any of ours
+    return receiver.documents[0], receiver
+
+
+def alertmanager(transition: Transition) -> dict[str, object]:
+    document, receiver = posted(AlertmanagerSink, made_notice(transition))
+    assert receiver.paths == ["/path/api/v2/alerts"]
+    [alert] = cast("list[dict[str, object]]", document)
+    return alert
+
+
+def test_a_webhook_gets_the_document_and_an_idempotency_key() -> None:
+    notice = made_notice()
+    document, receiver = posted(WebhookSink, notice)
+
+    assert document == {"version": 1, "transition": "began", "alert": notice.alert}
+    assert receiver.headers[0]["idempotency-key"] == notice.key
+
+
+def test_alertmanager_is_told_when_an_alert_began_and_that_it_lasts() -> None:
+    alert = alertmanager(Transition.BEGAN)
+
+    assert alert["startsAt"] == "2025-11-21T01:53:20+00:00"
+    assert alert["endsAt"] == "2025-11-21T01:57:50+00:00"
+
+
+def test_alertmanager_is_told_the_end() -> None:
+    assert alertmanager(Transition.ENDED)["endsAt"] == "2025-11-21T01:54:20+00:00"
+
+
+def test_labels_for_alertmanager_are_the_same_from_beginning_to_end() -> None:
+    began, ended = alertmanager(Transition.BEGAN), alertmanager(Transition.ENDED)
+
+    assert began["labels"] == ended["labels"]
+    assert began["labels"] == {
+        "alertname": "LatencySLOBurn",
+        "slo": "chat-e2e",
+        "service": "rag",
+        "route": "POST /chat",
+        "severity": "page",
+    }
+
+
+def test_alertmanager_gets_the_cause_as_annotations() -> None:
+    annotations = cast("dict[str, str]", alertmanager(Transition.CONTINUES)["annotations"])
+
+    assert annotations["guilty_stage"] == "retrieve"
+    assert annotations["trace_1"].endswith(" 3 s (ok), retrieve 2 s")
+    assert set(annotations) >= {"summary", "description", "dashboard_url", "trace_3", "version"}
+
+
+def test_slack_gets_a_message_with_links_and_nothing_that_it_would_read_as_markup() -> None:
+    document, _ = posted(SlackSink, made_notice())
+
+    [block] = cast("dict[str, list[dict[str, dict[str, str]]]]", document)["blocks"]
+    text = block["text"]["text"]
+    assert text.startswith(":rotating_light: *page began*: chat-e2e: 20 % of POST /chat")
+    assert "Version: 1.0 &lt;beta&gt;." in text
+    assert text.count("|0af76519>") == 3
+
+
+def test_slack_is_told_of_an_end_in_two_lines() -> None:
+    document, _ = posted(SlackSink, made_notice(Transition.ENDED))
+
+    [block] = cast("dict[str, list[dict[str, dict[str, str]]]]", document)["blocks"]
+    assert block["text"]["text"].count("\n") == 1
