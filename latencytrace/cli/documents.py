@@ -112,6 +112,22 @@ class SharedStepDocument(TypedDict):
     largest_others: list[StepMemberDocument]
 
 
+class InterTokenDocument(TypedDict):
+    """The gaps between a request's tokens."""
+
+    p50: int
+    p99: int
+    max: int
+
+
+class StallDocument(TypedDict):
+    """A gap between tokens that is too long."""
+
+    start_ns: int
+    duration_ns: int
+    label: str
+
+
 class RequestDocument(TypedDict):
     """`GET /requests/{trace_id}`; in lists without its spans."""
 
@@ -135,6 +151,8 @@ class RequestDocument(TypedDict):
     spans_kept: NotRequired[bool]
     shared_steps: NotRequired[list[SharedStepDocument]]
     shared_steps_left_out: NotRequired[int]
+    inter_token_ns: NotRequired[InterTokenDocument | None]
+    stalls: NotRequired[list[StallDocument] | None]
     network: NotRequired[dict[str, int]]
     busy: NotRequired[dict[str, int]]
     exclusive: NotRequired[dict[str, int]]

@@ -12,6 +12,7 @@ from latencytrace.cli import options, reading
 from latencytrace.cli.documents import RequestDocument
 from latencytrace.cli.pictures import bar, in_order, json_text, screen, show, stage_style, table
 from latencytrace.cli.shared_steps import shared_steps
+from latencytrace.cli.token_gaps import between_tokens
 from latencytrace.cli.units import count, duration, exact, shares
 from latencytrace.cli.waterfall import waterfall
 from latencytrace.errors import LatencytraceError
@@ -41,6 +42,11 @@ def trace(  # noqa: PLR0913 - one argument a flag
     data: options.Data = None,
 ) -> None:
     """Show one request as a waterfall, with the path that held it up, and its ledger.
+
+    First token: from the request's start until it left for the caller, or, where the answer is
+    not streamed, until the first prefill's end. Per token: the decoding after the first token
+    / (output tokens - 1). Between tokens: each gap from one to the next, as the caller got
+    them. Stall: a gap above 5 medians and 50 ms, with what it was spent on.
 
     Example: latencytrace trace slowest --route "POST /chat"
     """
@@ -97,7 +103,8 @@ def picture(request: RequestDocument, console: Console) -> list[RenderableType]:
     if not request.get("spans"):
         parts += ["Its spans were not kept: this is its critical path alone.", ""]
     parts += [*waterfall(request, console), "", *ledger(request)]
-    return [*parts, *shared_steps(request), *_repairs(request), ""]
+    parts += [*shared_steps(request), *between_tokens(request)]
+    return [*parts, *_repairs(request), ""]
 
 
 def ledger(request: RequestDocument) -> list[RenderableType]:

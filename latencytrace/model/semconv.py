@@ -118,6 +118,7 @@ OPENTRACING_REF_TYPE = "opentracing.ref_type"  # child_of or follows_from
 STAGE = "latencytrace.stage"  # one of `Stage`
 STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage
 INTERVALS = "latencytrace.intervals"  # see `model.interval`
+TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - see `model.token_times`
 INDEX_TYPE = "latencytrace.index.type"  # such as `IndexIVFFlat`
 INDEX_SIZE = "latencytrace.index.size"  # vectors that a search could find
 BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together

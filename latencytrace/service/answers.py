@@ -28,6 +28,7 @@ from latencytrace.model import (
 )
 from latencytrace.service.steps import steps_of_request
 from latencytrace.service.store import Order, Store, TableFormat
+from latencytrace.service.token_documents import between_tokens
 
 Document = dict[str, object]
 
@@ -177,6 +178,7 @@ def request(
     document["shared_steps"], document["shared_steps_left_out"] = (
         steps_of_request(store, tree, found) if tree else ([], 0)
     )
+    document |= between_tokens(tree, found.segments)
     document["network"] = network_phases(tree, found.segments) if tree else {}
     times = stage_times(tree) if tree else {}
     document["busy"] = {stage.value: of_stage.busy_ns for stage, of_stage in times.items()}

@@ -134,6 +134,22 @@ class RequestStepDocument(_StepFields):
     largest_others: list[StepMemberDocument]
 
 
+class InterTokenDocument(TypedDict):
+    """The gaps between a request's tokens."""
+
+    p50: int
+    p99: int
+    max: int
+
+
+class StallDocument(TypedDict):
+    """A gap between tokens that is too long; its label is a stage, `preemption` or `unknown`."""
+
+    start_ns: int
+    duration_ns: int
+    label: str
+
+
 class _RequestFields(TypedDict):
     trace_id: str
     span_id: str
@@ -174,6 +190,8 @@ class RequestDocument(_RequestFields):
     spans_kept: bool
     shared_steps: list[RequestStepDocument]
     shared_steps_left_out: int
+    inter_token_ns: InterTokenDocument | None
+    stalls: list[StallDocument] | None
     network: dict[str, int]
     busy: dict[Stage, int]
     exclusive: dict[Stage, int]

@@ -50,6 +50,35 @@ def test_a_ledger_that_does_not_balance_is_said_so() -> None:
     assert "this ledger does not balance" in str(ledger(request)[-1])
 
 
+def test_gaps_between_tokens_and_stalls_are_told() -> None:
+    request = request_document()
+    request["inter_token_ns"] = {"p50": 10 * MS, "p99": 70 * MS, "max": 80 * MS}
+    request["stalls"] = [{"start_ns": 30 * MS, "duration_ns": 80 * MS, "label": "respond"}]
+
+    text = drawn(request)
+
+    assert "between tokens: p50 10.0 ms, p99 70.0 ms, longest 80.0 ms" in text
+    assert "1 stall:\n  80.0 ms at 30.0 ms, respond: the caller took no more" in text
+
+
+def test_of_many_stalls_the_first_are_listed_and_the_others_counted() -> None:
+    request = request_document()
+    request["inter_token_ns"] = {"p50": MS, "p99": MS, "max": 80 * MS}
+    request["stalls"] = [
+        {"start_ns": number * MS, "duration_ns": 80 * MS, "label": "tool"} for number in range(13)
+    ]
+
+    text = drawn(request)
+
+    assert "13 stalls:" in text
+    assert text.count(", tool") == 10
+    assert "and 3 more" in text
+
+
+def test_without_token_times_nothing_is_said_of_gaps() -> None:
+    assert "between tokens" not in drawn(request_document())
+
+
 def test_what_was_mended_is_listed() -> None:
     text = drawn(request_document())
 

@@ -329,6 +329,32 @@ def test_what_is_unknown_is_null() -> None:
     ] * 4
 
 
+def test_a_streams_gaps_and_stalls_are_told_from_its_spans() -> None:
+    second_ns = 10**9
+    gaps = ",".join(str(second_ns // 100) for _ in range(9))
+    packed = f"{second_ns};{gaps},{second_ns}"
+    streamed = replace(
+        ROOT, end_ns=START_NS + 5 * second_ns, attributes={semconv.TOKEN_TIMES: packed}
+    )
+
+    found = one(streamed)
+
+    assert found["inter_token_ns"] == {
+        "p50": second_ns // 100, "p99": second_ns, "max": second_ns
+    }  # fmt: skip
+    assert found["stalls"] == [
+        {"start_ns": 1_090_000_000, "duration_ns": second_ns, "label": "unknown"}
+    ]
+    unkept = one(streamed, kept=False)
+    assert (unkept["inter_token_ns"], unkept["stalls"]) == (None, None)
+
+
+def test_without_token_times_gaps_and_stalls_are_unknown() -> None:
+    found = one(ROOT, SEARCH)
+
+    assert (found["inter_token_ns"], found["stalls"]) == (None, None)
+
+
 def test_a_request_that_waited_for_loading_was_a_cold_start() -> None:
     loading = answers.request_document(made_request(stages={Stage.LOAD: 5, Stage.DECODE: 5}))
 
@@ -381,6 +407,10 @@ def test_lists_have_an_order_and_a_limit(order: str, limit: int) -> None:
         (BreakdownDocument, answers.breakdown(KnownStore(breakdown=EMPTY), Cohort())),
         (RequestDocument, one(ROOT, SEARCH, SERVED)),
         (RequestDocument, one(ROOT, SEARCH, kept=False)),
+        (
+            RequestDocument,
+            one(replace(ROOT, attributes={semconv.TOKEN_TIMES: f"1;1,1,1,1,{10**8}"})),
+        ),
         (RequestsDocument, answers.requests(KnownStore(ROOT, SEARCH), Cohort(), "newest", 10)),
         (
             RequestsDocument,

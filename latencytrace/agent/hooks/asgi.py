@@ -105,17 +105,18 @@ class RequestTiming:
         """Time the sends, and end the span with the last one."""
 
         async def timed_send(message: Message) -> None:
-            started_ns = monotonic_ns()
+            known, started_ns = self._answer.known, monotonic_ns()
             try:
                 await send(message)
             finally:
-                self._intervals.add(Stage.RESPOND, started_ns)
+                sent_ns = monotonic_ns()
+                self._intervals.add(Stage.RESPOND, started_ns, sent_ns)
             with guarded("timing a send", self._recorder.on_fault):
-                self._sent(message, started_ns)
+                self._sent(message, known, sent_ns)
 
         return timed_send
 
-    def _sent(self, message: Message, handed_ns: int) -> None:
+    def _sent(self, message: Message, known: int, sent_ns: int) -> None:
         if message["type"] == "http.response.start":
             self._body_wanted = False
             self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: message["status"]})
@@ -124,7 +125,7 @@ class RequestTiming:
                 self._timing.span.set_status(StatusCode.ERROR)
         elif message["type"] == "http.response.body":
             if message.get("more_body"):
-                self._answer.chunk_sent(handed_ns)
+                self._answer.chunk_sent(known, sent_ns)
             else:
                 self._answered = True
                 self.end()
@@ -144,9 +145,7 @@ class RequestTiming:
             if route is not None:
                 span.set_attribute(semconv.HTTP_ROUTE, route)
                 span.update_name(f"{self._scope.get('method', 'HTTP')} {route}")
-            if self._answer.first_sent_ns is not None:
-                first_ns = self._answer.first_sent_ns - self._timing.started_ns
-                self._timing.note({semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: first_ns / 1e9})
+            self._timing.note(self._answer.described(self._timing.started_ns))
             self._timing.end()
 
 

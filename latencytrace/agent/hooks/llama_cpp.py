@@ -12,7 +12,7 @@ from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Arguments, Hook, HookAttributes, Patch, Replacement, Timed
 from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.streaming import current_answer
+from latencytrace.agent.streaming import MadeTokens
 from latencytrace.agent.wrapping import beginning, named_arguments, timed
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -63,7 +63,7 @@ class Generation:
         self._prompt_tokens = prompt_tokens
         self._evaluated = 0  # tokens of the prompt that were not cached
         self._made = 0
-        self._answer = current_answer()
+        self._tokens = MadeTokens()
         completion = get_value(_COMPLETION)
         self._whole = completion.timing if isinstance(completion, Completion) else None
         self._phase: Timing = recorder.start("prefill", Stage.PREFILL)
@@ -80,11 +80,12 @@ class Generation:
     def token(self) -> None:
         """Note one more token: the first ends the prefill."""
         self._made += 1
-        if self._made == 1:
-            with guarded("noting a token", self._recorder.on_fault):
+        with guarded("noting a token", self._recorder.on_fault):
+            if self._made > 1:
+                self._tokens.add()
+            else:
                 now_ns = monotonic_ns()
-                if self._answer is not None:
-                    self._answer.token_known()
+                self._tokens.add(now_ns)
                 self._phase.end(now_ns)
                 self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
 
@@ -95,7 +96,8 @@ class Generation:
                 self._phase.fail(error)
             made: HookAttributes = {semconv.GEN_AI_USAGE_OUTPUT_TOKENS: self._made}
             if self._made:
-                self._phase.note({**made, semconv.BATCH_SIZE: 1})
+                times = self._tokens.described(self._phase.started_ns)
+                self._phase.note({**made, **times, semconv.BATCH_SIZE: 1})
             if self._whole is not None:
                 cached = max(self._prompt_tokens - self._evaluated, 0)
                 self._whole.note(

@@ -11,7 +11,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Patch, Replacement, Timed
 from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.streaming import current_answer
+from latencytrace.agent.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -34,9 +34,9 @@ class Generation:
             "generate", Stage.PREPROCESS, _describe_generation(model, arguments)
         )
         self.timing.collect_intervals()
-        self._answer = current_answer()
         self._phase: Timing | None = None  # prefill, then decode
         self._decoding = False
+        self._tokens = MadeTokens()
         shape = _shape_of(arguments)
         self._prompts = shape[0] if shape else None
         own_prompt = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
@@ -69,14 +69,17 @@ class Generation:
 
     def step(self) -> None:
         """Note that the host knows the tokens so far: the first ends the prefill."""
-        if self._length and not self._decoding:
-            self._decoding = True
-            if self._answer is not None:
-                self._answer.token_known()
-            now_ns = monotonic_ns()
-            if self._phase is not None:
-                self._phase.end(now_ns)
-            self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
+        if not self._length:
+            return
+        if self._decoding:
+            self._tokens.add()
+            return
+        now_ns = monotonic_ns()
+        self._tokens.add(now_ns)
+        self._decoding = True
+        if self._phase is not None:
+            self._phase.end(now_ns)
+        self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
 
     def finish(self, result: Any) -> None:  # noqa: ANN401 - a tensor, or an output that has one
         """Note what the generation made."""
@@ -101,6 +104,7 @@ class Generation:
         with guarded("ending a generation", self._recorder.on_fault):
             now_ns = monotonic_ns()
             if self._phase is not None:
+                self._phase.note(self._tokens.described(self._phase.started_ns))
                 self._phase.end(now_ns)
             self.timing.end(now_ns)
 

@@ -16,7 +16,7 @@ from latencytrace.agent.context import call_in, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.streaming import current_answer
+from latencytrace.agent.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -34,7 +34,7 @@ class Member:
     def __init__(self, recorder: Recorder, model: Any, prompt_tokens: int) -> None:  # noqa: ANN401
         self._recorder = recorder
         self._context = get_current()
-        self._answer = current_answer()
+        self._tokens = MadeTokens()
         self._described: HookAttributes = {
             semconv.GEN_AI_OPERATION_NAME: "text_completion",
             semconv.GEN_AI_USAGE_INPUT_TOKENS: prompt_tokens,
@@ -67,10 +67,11 @@ class Member:
     def token(self) -> None:
         """Note one more token: the first ends the prefill."""
         self._made += 1
-        if self._made == 1 and self._phase is not None:
+        if self._made > 1:
+            self._tokens.add()
+        elif self._phase is not None:
             now_ns = monotonic_ns()
-            if self._answer is not None:
-                self._answer.token_known()
+            self._tokens.add(now_ns)
             self._phase.end(now_ns)
             self._phase = self._start("decode", Stage.DECODE, now_ns)
 
@@ -82,7 +83,8 @@ class Member:
         now_ns = monotonic_ns()
         made: HookAttributes = {semconv.GEN_AI_USAGE_OUTPUT_TOKENS: self._made}
         if self._made:
-            phase.note({**made, semconv.BATCH_SIZE: 1})
+            times = self._tokens.described(phase.started_ns)
+            phase.note({**made, **times, semconv.BATCH_SIZE: 1})
         phase.end(now_ns)
         if self._whole is not None:
             self._whole.note({**made, **(attributes or {})})

@@ -1,19 +1,23 @@
 """Requests served by a WSGI application: Flask, or any under gunicorn."""
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextvars import Token
 from typing import Any
 
 from opentelemetry import propagate
+from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import SpanKind, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.proxy_queue import queued_ns
 from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.streaming import AnswerStream, with_answer
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -63,16 +67,22 @@ class RequestTiming:
             context=propagate.extract(environ, getter=_ENVIRON_HEADERS),
         )
         self._intervals = IntervalRecorder()
+        self._token: Token[Context] | None = None
+        self._answer = AnswerStream()
         self._handed_out_ns: int | None = None  # when the server got the last part
+        self._known = 0  # tokens that the model had made by then
+        self._sent_ns: int | None = None  # when that part had left
         environ[_TIMED] = True
 
     def activate(self) -> None:
         """Make the request's span current."""
-        self._timing.activate()
+        self._token = enter(with_answer(self._answer, self._timing.context()))
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        self._timing.deactivate()
+        token, self._token = self._token, None
+        if token is not None:
+            leave(token)
 
     def started(self, start_response: Timed) -> Timed:
         """Note the status, and the route while the application still knows it."""
@@ -102,13 +112,22 @@ class RequestTiming:
 
     def handed_out(self) -> None:
         """The server has a part, and sends it."""
+        self._known = self._answer.known
         self._handed_out_ns = monotonic_ns()
 
     def sent(self) -> None:
         """The server is back: for the next part, or to close."""
         handed_out_ns, self._handed_out_ns = self._handed_out_ns, None
         if handed_out_ns is not None:
-            self._intervals.add(Stage.RESPOND, handed_out_ns)
+            self._sent_ns = monotonic_ns()
+            self._intervals.add(Stage.RESPOND, handed_out_ns, self._sent_ns)
+
+    def goes_on(self) -> None:
+        """There is one more part, so that the one before was a chunk of a stream."""
+        with guarded("noting a chunk", self._recorder.on_fault):
+            sent_ns, self._sent_ns = self._sent_ns, None
+            if sent_ns is not None:
+                self._answer.chunk_sent(self._known, sent_ns)
 
     def fail(self, error: BaseException) -> None:
         """Note what the application raised, or that the server closed the body early."""
@@ -119,6 +138,9 @@ class RequestTiming:
         """End the span; a second time changes nothing."""
         with guarded("ending a request", self._recorder.on_fault):
             self._timing.intervals = self._intervals
+            if self._answer.carried:  # else its one part was the whole answer
+                self.goes_on()
+            self._timing.note(self._answer.described(self._timing.started_ns))
             self._timing.end()
 
     def _closing(self, close: Callable[[], None] | None) -> Callable[[], None]:
@@ -154,6 +176,7 @@ class TimedBody:
             if self._parts is None:
                 self._parts = iter(self._body)
             part = next(self._parts)
+            self._request.goes_on()
         except StopIteration:
             self._exhausted = True
             raise

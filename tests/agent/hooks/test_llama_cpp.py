@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.trace import StatusCode
 
 from latencytrace.model import Stage, semconv
+from latencytrace.model.token_times import unpack_token_times
 from tests.agent.hooked import Spans, attribute_text, hooked, interval_stages
 
 llama_cpp = pytest.importorskip("llama_cpp")
@@ -58,6 +59,8 @@ def test_a_completion_is_tokenized_prefilled_and_decoded(spans: Spans, llama: An
     ] * 3
     assert prefill.end_time == decode.start_time
     assert interval_stages(whole) == {Stage.DETOKENIZE}
+    times = unpack_token_times(str(decode.attributes[semconv.TOKEN_TIMES]), decode.start_time or 0)
+    assert len(times.lengths_ns) == 8 - 1
 
 
 def test_a_completion_counts_its_tokens(spans: Spans, llama: Any) -> None:  # noqa: ANN401

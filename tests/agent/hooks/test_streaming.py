@@ -1,5 +1,6 @@
 """When the first token of an answer leaves, under a real server and with a real model."""
 
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -7,12 +8,19 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from latencytrace.agent.streaming import AnswerStream
+from latencytrace.agent.token_recorder import HELD
+from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.stalls import stalls
+from latencytrace.analysis.token_gaps import token_times
 from latencytrace.model import Stage, semconv
-from tests.agent.hooks.serving import serving
+from latencytrace.model.token_times import unpack_token_times
+from tests.agent.dividing import traces_of
+from tests.agent.hooks.serving import drain, raw_get, serving
 from tests.agent.hooks.tiny_chat import TinyChat
 from tests.agent.receiving import ReceivedSpan, TracedProgram
 
 TOKENS = 6
+CLIENT_PAUSE_S = 0.5
 
 
 def chatting(chat: TinyChat) -> FastAPI:
@@ -32,6 +40,16 @@ def chatting(chat: TinyChat) -> FastAPI:
 
         return StreamingResponse(chunks())
 
+    @app.get("/tokens")
+    def tokens(size: int = 1) -> StreamingResponse:
+
+        def chunks() -> Iterator[str]:
+            for _ in range(TOKENS):
+                chat.model.generate(chat.prompt(), max_new_tokens=1, do_sample=False)
+                yield size * "x"
+
+        return StreamingResponse(chunks())
+
     @app.get("/whole")
     def whole() -> str:
         generated()
@@ -48,11 +66,30 @@ def first_chunk_ns(span: ReceivedSpan) -> int | None:
 def test_a_chunk_before_the_first_token_is_not_it() -> None:
     answer = AnswerStream()
 
-    answer.chunk_sent(handed_ns=0)
-    answer.token_known()
-    answer.chunk_sent(handed_ns=0)  # handed over before there was a token
+    answer.chunk_sent(known=0, sent_ns=1)
+    answer.known += 1
+    answer.chunk_sent(known=0, sent_ns=2)  # handed over before there was a token
 
-    assert answer.first_sent_ns is None
+    assert answer.described(0) == {}
+
+
+def test_a_chunk_that_carries_no_new_token_is_none() -> None:
+    answer = AnswerStream()
+
+    for sent_ns, known in ((10, 1), (20, 1), (30, 2), (70, 4), (80, 4)):
+        answer.chunk_sent(known, sent_ns)
+
+    assert answer.described(0)[semconv.TOKEN_TIMES] == "10;20,40"
+
+
+def test_a_stream_of_any_length_is_folded_as_it_goes() -> None:
+    answer = AnswerStream()
+
+    for token in range(1, 3 * HELD):
+        answer.chunk_sent(token, 1000 * token)
+
+    times = unpack_token_times(str(answer.described(0)[semconv.TOKEN_TIMES]), 0)
+    assert sum(times.lengths_ns) == 1000 * (3 * HELD - 2)
 
 
 def test_a_streams_first_token_leaves_after_its_prefill(
@@ -66,6 +103,48 @@ def test_a_streams_first_token_leaves_after_its_prefill(
     first_ns = first_chunk_ns(request)
     assert first_ns is not None
     assert prefill.end_ns <= request.start_ns + first_ns <= request.end_ns
+
+
+def test_the_tokens_of_a_generation_are_timed_on_its_decoding(
+    agent: TracedProgram, tiny_chat: TinyChat
+) -> None:
+    tiny_chat.model.generate(tiny_chat.prompt(), max_new_tokens=TOKENS, do_sample=False)
+
+    (decode,) = agent.of(Stage.DECODE)
+    times = unpack_token_times(str(decode.attributes[semconv.TOKEN_TIMES]), decode.start_ns)
+    assert times.first_ns == decode.start_ns
+    assert len(times.lengths_ns) == TOKENS - 1
+    assert 0 < sum(times.lengths_ns) <= decode.duration_ns
+
+
+def test_a_stream_of_tokens_is_timed_as_they_leave(
+    agent: TracedProgram, tiny_chat: TinyChat
+) -> None:
+    with serving(chatting(tiny_chat)) as address:
+        httpx.get(f"{address}/tokens", trust_env=False)
+
+    request = agent.one("GET /tokens")
+    times = unpack_token_times(str(request.attributes[semconv.TOKEN_TIMES]), request.start_ns)
+    assert times.first_ns == request.start_ns + (first_chunk_ns(request) or 0)
+    assert len(times.lengths_ns) == TOKENS - 1
+    assert times.first_ns + sum(times.lengths_ns) <= request.end_ns
+
+
+def test_a_gap_that_a_slow_client_makes_is_a_stall_of_respond(
+    agent: TracedProgram, tiny_chat: TinyChat
+) -> None:
+    with serving(chatting(tiny_chat)) as address:
+        with raw_get(address, "/tokens?size=4000000") as client:
+            client.recv(1)
+            time.sleep(CLIENT_PAUSE_S)
+            drain(client)
+        agent.one("GET /tokens")
+
+    (trace,) = traces_of(agent)
+    found = stalls(trace, critical_path(trace), token_times(trace))
+    longest = max(found, key=lambda stall: stall.duration_ns)
+    assert longest.duration_ns >= CLIENT_PAUSE_S * 1e9 / 2
+    assert longest.label == "respond"
 
 
 def test_an_answer_in_one_piece_has_no_first_chunk(

@@ -14,6 +14,7 @@ from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.agent.hooks.transformers_batching import Member, TransformersBatchingHook
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.model import Stage, semconv
+from latencytrace.model.token_times import unpack_token_times
 from tests.agent.hooked import PATIENCE_S, Spans, hooked
 from tests.agent.hooks.tiny_chat import TinyChat
 
@@ -89,6 +90,8 @@ def test_a_member_waits_is_prefilled_and_decoded(spans: Spans, batch: Any) -> No
     assert whole.attributes[semconv.GEN_AI_USAGE_INPUT_TOKENS] == len(PROMPT)
     assert whole.attributes[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] == len(made.generated_tokens) == 5
     assert whole.attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] == ("length",)
+    times = unpack_token_times(str(decode.attributes[semconv.TOKEN_TIMES]), decode.start_time or 0)
+    assert len(times.lengths_ns) == 5 - 1
 
 
 def test_each_member_is_in_its_own_trace(spans: Spans, batch: Any) -> None:  # noqa: ANN401

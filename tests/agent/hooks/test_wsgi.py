@@ -19,7 +19,9 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.serving import make_server
 
 from latencytrace.agent.hooks.wsgi import WsgiHook
+from latencytrace.agent.streaming import MadeTokens
 from latencytrace.model import Stage, semconv
+from latencytrace.model.token_times import unpack_token_times
 from tests.agent.hooked import Spans, attribute_text, hooked, intervals_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -44,6 +46,16 @@ def application() -> flask.Flask:
         response = flask.Response(str(number) for number in range(PARTS))
         response.call_on_close(lambda: app.closed.append(True))  # type: ignore[attr-defined]
         return response
+
+    @app.get("/tokens/<int:tokens>")
+    def tokens(tokens: int) -> flask.Response:
+        def chunks() -> Iterator[str]:
+            made = MadeTokens()
+            for _ in range(tokens):
+                made.add()
+                yield "x"
+
+        return flask.Response(chunks())
 
     @app.get("/broken")
     def broken() -> flask.Response:
@@ -149,6 +161,21 @@ def test_the_time_between_two_parts_is_that_of_sending(spans: Spans) -> None:
 
     sends = intervals_of(spans.only)
     assert [interval.stage for interval in sends] == [Stage.RESPOND] * (PARTS + 1)
+
+
+def test_the_tokens_of_a_streamed_body_are_timed_as_they_leave(spans: Spans) -> None:
+    answered(application(), f"/tokens/{PARTS}")
+
+    span = spans.only
+    times = unpack_token_times(str(span.attributes[semconv.TOKEN_TIMES]), span.start_time or 0)
+    assert len(times.lengths_ns) == PARTS - 1
+    assert times.first_ns + sum(times.lengths_ns) <= (span.end_time or 0)
+
+
+def test_a_body_of_one_part_is_no_stream(spans: Spans) -> None:
+    answered(application(), "/tokens/1")
+
+    assert semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK not in spans.only.attributes
 
 
 def test_a_body_closed_half_way_ends_its_span_as_cancelled(spans: Spans) -> None:

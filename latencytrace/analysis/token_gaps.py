@@ -1,0 +1,89 @@
+"""The times between the tokens of a request's streams, and their quantiles."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from latencytrace.model import Span, Trace, semconv
+from latencytrace.model.token_times import TokenTimes, middle_of, unpack_token_times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterToken:
+    """How long a request's gaps between tokens were."""
+
+    p50_ns: int
+    p99_ns: int
+    max_ns: int
+
+
+def token_times(trace: Trace) -> tuple[TokenTimes, ...]:
+    """The streams of a request, as the spans nearest its root tell them.
+
+    The request's own span says when tokens left for the caller, one below it when they were
+    made; where both say so, it is the caller that counts. What cannot be read is left out.
+    """
+    found = []
+    pending = [trace.root]
+    while pending:
+        span = pending.pop()
+        times = _times(trace.unclipped[span.span_id])
+        if times is not None:
+            found.append(times)
+        else:
+            pending.extend(trace.children.get(span.span_id, ()))
+    return tuple(sorted(found, key=lambda times: times.first_ns))
+
+
+def _times(span: Span) -> TokenTimes | None:
+    packed = span.attributes.get(semconv.TOKEN_TIMES)
+    if not isinstance(packed, str):
+        return None
+    try:
+        times = unpack_token_times(packed, span.start_ns)
+    except ValueError:  # whatever a sender calls token times
+        return None
+    return times if times.lengths_ns else None
+
+
+def inter_token(streams: Iterable[TokenTimes]) -> InterToken | None:
+    """Quantiles of the gaps between tokens.
+
+    Returns:
+        Of all gaps of all streams, by nearest rank: each was the length of a gap. In a stream
+        of more than 128 gaps the 48 longest are exact; of the others a quantile's rank is
+        right within 1 % (3 % beyond 512 gaps), its length within 3.2 %. None: there is no gap.
+    """
+    lengths = Counter[int]()
+    longest_ns = 0
+    for times in streams:
+        alone = [
+            length_ns
+            for length_ns, together in zip(times.lengths_ns, times.together, strict=True)
+            if not together
+        ]
+        lengths.update(alone)
+        longest_ns = max(longest_ns, *alone, 0)
+        for bucket, count in times.buckets.items():
+            lengths[middle_of(bucket)] += count
+    if not lengths.total():
+        return None
+    p50_ns, p99_ns = _ranked(lengths, (50, 99))
+    longest_ns = longest_ns or max(lengths)  # of a sender that tells none by itself
+    return InterToken(
+        # The middle of a bucket may lie beyond what is in it.
+        p50_ns=min(p50_ns, longest_ns),
+        p99_ns=min(p99_ns, longest_ns),
+        max_ns=longest_ns,
+    )
+
+
+def _ranked(lengths: Counter[int], percents: Iterable[int]) -> Iterator[int]:
+    """The smallest length that so many percent of all do not exceed; rising percents."""
+    in_order = iter(sorted(lengths.items()))
+    length, below = next(in_order)
+    for percent in percents:
+        while below * 100 < lengths.total() * percent:
+            length, count = next(in_order)
+            below += count
+        yield length

@@ -1,0 +1,46 @@
+"""The lines of `latencytrace trace` about the times between tokens."""
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from latencytrace.cli.documents import RequestDocument
+from latencytrace.cli.units import count, duration
+
+MOST_STALLS = 10
+MEANINGS = {
+    "respond": "respond: the caller took no more",
+    "runtime": "runtime: garbage collection and the like",
+    "prefill": "prefill: another prompt was read first",
+    "preemption": "preemption: the engine set it aside",
+    "unknown": "unknown: nothing that was traced explains it",
+}
+
+
+def between_tokens(request: RequestDocument) -> list[RenderableType]:
+    """Quantiles of the gaps, and each stall with its label; nothing where they are unknown."""
+    quantiles = request.get("inter_token_ns")
+    if quantiles is None:
+        return []
+    told = ", ".join(
+        f"{name} {duration(value)}"
+        for name, value in (
+            ("p50", quantiles["p50"]),
+            ("p99", quantiles["p99"]),
+            ("longest", quantiles["max"]),
+        )
+    )
+    found = request.get("stalls") or []
+    lines = [Text(f"between tokens: {told}", "dim")]
+    if found:
+        lines.append(Text(f"{count(len(found), 'stall')}:", "yellow"))
+    lines += [
+        Text(
+            f"  {duration(stall['duration_ns'])} at {duration(stall['start_ns'])}, "
+            f"{MEANINGS.get(stall['label'], stall['label'])}",
+            "yellow",
+        )
+        for stall in found[:MOST_STALLS]
+    ]
+    if len(found) > MOST_STALLS:
+        lines.append(Text(f"  and {len(found) - MOST_STALLS} more", "yellow"))
+    return ["", *lines]
