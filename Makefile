@@ -8,7 +8,7 @@ PEERS := fastotel ddtrace openlit openllmetry openinference logfire langfuse
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-smollm2 test lint bench bench-agent dashboards docs clean
+.PHONY: help demo demo-smollm2 test lint bench bench-agent dashboards docs clean test-batchers
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -41,6 +41,10 @@ test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is 
 
 test-nvml-oldest: $(VENV)/.nvml-oldest ## the tests of GPU sampling with the oldest binding that is supported
 	@PYTHONPATH=$(VENV)/nvml-oldest $(BIN)/pytest tests/agent/gpu_readers tests/agent/test_gpu_sampler.py
+
+test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each with a server of its own
+	@$(BIN)/pytest -m batchers
+	@$(BIN)/pytest tests/contracts/test_every_hook.py
 
 lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .
@@ -93,6 +97,11 @@ $(VENV)/.smollm2: $(VENV)/.demo
 $(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus
 	@echo '== installing the tools that check it'
 	@$(PIP) install --quiet --editable '.[demo]' --group test --group lint --group docs
+	@touch $@
+
+$(VENV)/.batchers: $(VENV)/.checks
+	@echo '== installing Ray Serve, about 100 MB (once)'
+	@$(PIP) install --quiet --group batchers
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks

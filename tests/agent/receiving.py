@@ -41,6 +41,7 @@ class ReceivedSpan:
     attributes: Mapping[str, Value]
     events: tuple[str, ...]
     resource: Mapping[str, Value]
+    links: tuple[str, ...] = ()  # the ids of the spans that they lead to
 
     @property
     def stage(self) -> str | None:
@@ -222,6 +223,7 @@ def _received(span: OtlpSpan, scope: str, resource: Mapping[str, Value]) -> Rece
         attributes=attributes_of(span.attributes),
         events=tuple(event.name for event in span.events),
         resource=resource,
+        links=tuple(link.span_id.hex() for link in span.links),
     )
 
 
