@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.discarding import Discarding, receive
+from tests.benchmarks.rounds import differences, interval, median_ratio
 
 HERE = Path(__file__).parent
 PEERS = ("fastotel", "ddtrace", "openlit", "openllmetry", "openinference", "logfire", "langfuse")
@@ -45,7 +46,6 @@ PAIRS = 1000  # a round: 2 000 spans, for the SDK's queue holds 2 048
 SLEEPS = 1000
 LOOP_PAIRS = 10_000
 WARM_UP_ROUNDS = 2
-RESAMPLES = 4000
 QUIET = {
     "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",
     "DD_REMOTE_CONFIGURATION_ENABLED": "false",
@@ -161,28 +161,13 @@ def numbers(runner: Runner, all_: Mapping[str, Runner]) -> dict[str, Any]:
     sdk, untraced = all_["sdk"], all_["untraced"]
     return {
         "thread_us": statistics.median(runner.thread_us),
-        "thread_to_sdk_ratio": ratio(runner.thread_us, sdk.thread_us),
+        "thread_to_sdk_ratio": median_ratio(runner.thread_us, sdk.thread_us),
         "process_us": statistics.median(runner.process_us),
-        "process_to_sdk_ratio": ratio(runner.process_us, sdk.process_us),
+        "process_to_sdk_ratio": median_ratio(runner.process_us, sdk.process_us),
         "late_p99_us": statistics.median(runner.late_us),
-        "late_p99_more_us": interval(runner.late_us, untraced.late_us),
+        "late_p99_more_us": interval(differences(runner.late_us, untraced.late_us)),
         "lost_ratio": runner.lost_ratio,
     }
-
-
-def ratio(of: list[float], to: list[float]) -> float:
-    """The median of the ratios of single rounds."""
-    return statistics.median(one / other for one, other in zip(of, to, strict=True))
-
-
-def interval(of: list[float], to: list[float]) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the median difference of single rounds."""
-    differences = [one - other for one, other in zip(of, to, strict=True)]
-    draw = random.Random(0)  # noqa: S311 - the same rounds give the same interval
-    medians = sorted(
-        statistics.median(draw.choices(differences, k=len(differences))) for _ in range(RESAMPLES)
-    )
-    return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES)]
 
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:

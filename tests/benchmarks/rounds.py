@@ -1,0 +1,31 @@
+"""What interleaved rounds say about a difference: its median and its 95 % interval."""
+
+import random
+import statistics
+from collections.abc import Callable
+
+RESAMPLES = 4000
+
+
+def median_ratio(of: list[float], to: list[float]) -> float:
+    """The median of the ratios of single rounds."""
+    return statistics.median(ratios(of, to))
+
+
+def ratios(of: list[float], to: list[float]) -> list[float]:
+    """How much more each round took than the other's same round."""
+    return [one / other for one, other in zip(of, to, strict=True)]
+
+
+def differences(of: list[float], to: list[float]) -> list[float]:
+    """By how much each round exceeds the other's same round."""
+    return [one - other for one, other in zip(of, to, strict=True)]
+
+
+def interval(
+    rounds: list[float], statistic: Callable[[list[float]], float] = statistics.median
+) -> tuple[float, float]:
+    """The 95 % bootstrap interval of a statistic; the same rounds give the same interval."""
+    draw = random.Random(0)  # noqa: S311 - no secret
+    drawn = sorted(statistic(draw.choices(rounds, k=len(rounds))) for _ in range(RESAMPLES))
+    return drawn[int(0.025 * RESAMPLES)], drawn[int(0.975 * RESAMPLES)]
