@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -80,6 +80,7 @@ def traced_server(
             cwd=folder,
             stdout=output,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
             env=environment(
                 OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint,
                 OTEL_BSP_SCHEDULE_DELAY="50",
@@ -98,10 +99,13 @@ def traced_server(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process as a terminal does, or by force."""
+    """End the leader of a session as a terminal does, and by force what is left of all.
+
+    LitServe's workers outlive a server that is told to end, traced or not.
+    """
     process.send_signal(signal.SIGTERM)
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
