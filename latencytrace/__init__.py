@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from latencytrace.agent.agent_status import AgentStatus
     from latencytrace.agent.batching import Ticket
     from latencytrace.agent.start import (
-        AgentStatus,
         agent_status,
         batch,
         enqueue,

@@ -2,16 +2,18 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
 from latencytrace.errors import SettingsError
+from latencytrace.model.span_limits import UNLIMITED, SpanLimits
 
 DEFAULT_OTLP_ENDPOINT = "http://127.0.0.1:4318"
 DEFAULT_GRPC_ENDPOINT = "http://127.0.0.1:4317"
 DEFAULT_URL = "http://127.0.0.1:8321"
 GRPC = "grpc"  # a protocol of OTLP
+ALL_TRACES = "parentbased_always_on"  # a sampler: all but those of a parent that is not
 OFF = "off"  # in the place of an address to listen on
 
 
@@ -55,6 +57,9 @@ class AgentSettings:
     hooks: tuple[str, ...] | None  # None: all
     grpc: bool = False  # spans are sent over gRPC, else over HTTP
     torch_modules: tuple[str, ...] = ()  # `package.module:Class`, each timed as `forward`
+    sampler: str = ALL_TRACES
+    sampler_argument: str = ""
+    limits: SpanLimits = field(default_factory=SpanLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +124,9 @@ def agent_settings(
         queue_spans=int(_number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536)),
         hooks=hooks,
         torch_modules=_torch_modules(environ),
+        sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
+        sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
+        limits=_span_limits(environ),
     )
 
 
@@ -251,6 +259,35 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
         return float(text)
     except ValueError:
         raise SettingsError(f"{name}={text!r} is not a number") from None
+
+
+def _span_limits(environ: Mapping[str, str]) -> SpanLimits:
+    """OpenTelemetry's limits: a kind's own variable first, then that of all attributes."""
+    default = SpanLimits()
+    attributes = _limit(environ, "OTEL_ATTRIBUTE_COUNT_LIMIT", default.attributes)
+    if attributes == UNLIMITED:  # only a kind's own variable lifts its limit, as in the SDK
+        attributes = default.attributes
+    length = _limit(environ, "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", UNLIMITED)
+    return SpanLimits(
+        attributes=_limit(environ, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", attributes),
+        events=_limit(environ, "OTEL_SPAN_EVENT_COUNT_LIMIT", default.events),
+        links=_limit(environ, "OTEL_SPAN_LINK_COUNT_LIMIT", default.links),
+        event_attributes=_limit(environ, "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT", attributes),
+        link_attributes=_limit(environ, "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT", attributes),
+        length=_limit(environ, "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", length),
+        other_length=length,
+    )
+
+
+def _limit(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name, "").strip()
+    if name in environ and not text:
+        return UNLIMITED  # as the SDK reads an empty one
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise SettingsError(f"{name}={text!r} is not a whole number")
+    return int(text)
 
 
 def _metrics_url(

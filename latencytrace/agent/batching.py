@@ -277,7 +277,12 @@ class Batch:
         )
         served.span.add_link(step.span.get_span_context(), {semconv.SHARED: True})
         if served.span.is_recording():
-            step.span.add_link(served.span.get_span_context(), tokens)
+            link = (
+                step.span.link_member
+                if isinstance(step.span, RecordedSpan)
+                else step.span.add_link
+            )
+            link(served.span.get_span_context(), tokens)
             recorder.batches.members += 1
         if error is not None:
             served.fail(error)

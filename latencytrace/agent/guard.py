@@ -3,6 +3,10 @@
 import logging
 from collections.abc import Callable
 from types import TracebackType
+from typing import TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 logger = logging.getLogger("latencytrace")
 
@@ -58,3 +62,18 @@ def raise_fault(doing: str, fault: Exception) -> None:
     """Raise our own fault again: the `on_fault` of the tests."""
     fault.add_note(f"latencytrace was {doing}")
     raise fault
+
+
+def attempted(call: Callable[[], T], *, otherwise: U) -> T | U:
+    """What a call into an object of the program's gives; something else if that raises."""
+    try:
+        return call()
+    except Exception:
+        return otherwise
+
+
+def text_of(value: object) -> str:
+    """A value as text, also one whose own `__str__` raises."""
+    if type(value) is str:
+        return value
+    return attempted(lambda: str(value), otherwise=f"<{type(value).__name__}>")

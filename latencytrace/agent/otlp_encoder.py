@@ -12,8 +12,13 @@ from typing import TypeVar
 
 from opentelemetry.trace import SpanContext, StatusCode
 
+from latencytrace.agent.attribute_values import limited
 from latencytrace.agent.clock import ANCHOR_NS
-from latencytrace.agent.recorded_span import Extra, RecordedSpan, SpanMaker
+from latencytrace.agent.guard import text_of
+from latencytrace.agent.recorded_span import RecordedSpan, SpanMaker
+from latencytrace.agent.span_extra import Extra
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.span_limits import UNLIMITED, SpanLimits
 
 # Field tags of opentelemetry/proto/trace/v1/trace.proto: number << 3 | wire type.
 _TRACE_ID = b"\x0a\x10"
@@ -61,7 +66,7 @@ def field(tag: bytes, content: bytes) -> bytes:
 
 def _text(text: str) -> bytes:
     if type(text) is not str:  # a name or a key that the program should not have given
-        text = str(text)
+        text = text_of(text)
     return text.encode("utf-8", "replace")  # a lone surrogate is no UTF-8
 
 
@@ -123,7 +128,8 @@ class OtlpEncoder:
             body = self._span(span)
             out += (b"\x12", _varint(len(body)), body)
         scope_spans = [
-            field(b"\x12", _scope(tracer) + b"".join(parts)) for tracer, parts in scopes.items()
+            field(b"\x12", _scope(tracer) + b"".join(parts) + _schema(tracer))
+            for tracer, parts in scopes.items()
         ]
         return field(b"\x0a", self._resource + b"".join(scope_spans))
 
@@ -144,10 +150,20 @@ class OtlpEncoder:
                     _END,
                     (span.ended + ANCHOR_NS) & _MAX_UINT64,
                 ),
-                self._attributes(span.own) if span.own else b"",
-                _LOCAL_FLAGS if extra is None else _extra(extra),
+                self._own(span) if span.own or extra is not None else b"",
+                _LOCAL_FLAGS if extra is None else _extra(extra, span.tracer.limits),
             )
         )
+
+    def _own(self, span: RecordedSpan) -> bytes:
+        """The span's attributes; what exceeds the limits is cut here, off the serving thread."""
+        own: Mapping[str, AttributeValue] = span.own or {}
+        limits, dropped = span.tracer.limits, span.extra.dropped_attributes if span.extra else 0
+        if len(own) > limits.attributes or limits.length != UNLIMITED or "" in own:
+            own, more = limited(own, limits.attributes, limits.length)
+            dropped += more
+        attributes = self._attributes(own)
+        return attributes + b"\x50" + _varint(dropped) if dropped else attributes
 
     def _name(self, span: RecordedSpan) -> bytes:
         encoded = field(b"\x2a", _text(span.name)) + b"\x30" + _varint(span.kind_number + 1)
@@ -194,16 +210,25 @@ def _scope(tracer: SpanMaker) -> bytes:
     scope = field(b"\x0a", _text(tracer.name))
     if tracer.version:
         scope += field(b"\x12", _text(tracer.version))
+    scope += b"".join(field(b"\x1a", key_value(*pair)) for pair in tracer.attributes.items())
     return field(b"\x0a", scope)
 
 
-def _extra(extra: Extra) -> bytes:
+def _schema(tracer: SpanMaker) -> bytes:
+    return field(b"\x1a", _text(tracer.schema_url)) if tracer.schema_url else b""
+
+
+def _extra(extra: Extra, limits: SpanLimits) -> bytes:
     """Encode what few spans have; plainer than the rest, for it is rare."""
     out = []
     if extra.trace_state:
         out.append(field(b"\x1a", _text(extra.trace_state.to_header())))
-    out += [field(b"\x5a", _event(*event)) for event in extra.events]
-    out += [field(b"\x6a", _link(*link)) for link in extra.links]
+    out += [field(b"\x5a", _event(*event, limits)) for event in extra.events]
+    if extra.dropped_events:
+        out.append(b"\x60" + _varint(extra.dropped_events))
+    out += [field(b"\x6a", _link(*link, limits)) for link in extra.links]
+    if extra.dropped_links:
+        out.append(b"\x70" + _varint(extra.dropped_links))
     status = b""
     if extra.description:
         status += field(b"\x12", _text(extra.description))
@@ -215,14 +240,21 @@ def _extra(extra: Extra) -> bytes:
     return b"".join(out)
 
 
-def _event(name: str, time_ns: int, attributes: Mapping[str, object]) -> bytes:
-    pairs = b"".join(field(b"\x1a", key_value(*pair)) for pair in attributes.items())
+def _event(
+    name: str, time_ns: int, attributes: Mapping[str, AttributeValue], limits: SpanLimits
+) -> bytes:
+    kept, dropped = limited(attributes, limits.event_attributes, limits.other_length)
+    pairs = b"".join(field(b"\x1a", key_value(*pair)) for pair in kept.items())
     time = (time_ns & _MAX_UINT64).to_bytes(8, "little")
-    return b"\x09" + time + field(b"\x12", _text(name)) + pairs
+    count = b"\x20" + _varint(dropped) if dropped else b""
+    return b"\x09" + time + field(b"\x12", _text(name)) + pairs + count
 
 
-def _link(context: SpanContext, attributes: Mapping[str, object]) -> bytes:
-    pairs = b"".join(field(b"\x22", key_value(*pair)) for pair in attributes.items())
+def _link(
+    context: SpanContext, attributes: Mapping[str, AttributeValue], limits: SpanLimits
+) -> bytes:
+    kept, dropped = limited(attributes, limits.link_attributes, limits.other_length)
+    pairs = b"".join(field(b"\x22", key_value(*pair)) for pair in kept.items())
     flags = int(context.trace_flags) | (0x300 if context.is_remote else 0x100)
     state = context.trace_state.to_header() if context.trace_state else ""
     return b"".join(
@@ -233,6 +265,7 @@ def _link(context: SpanContext, attributes: Mapping[str, object]) -> bytes:
             context.span_id.to_bytes(8, "big"),
             field(b"\x1a", _text(state)) if state else b"",
             pairs,
+            b"\x28" + _varint(dropped) if dropped else b"",
             b"\x35" + flags.to_bytes(4, "little"),
         )
     )

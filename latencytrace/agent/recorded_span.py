@@ -6,11 +6,10 @@ most spans never need (events, links, status, a SpanContext) is made when asked 
 """
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import iscoroutinefunction
-from numbers import Integral, Real
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, cast
 
@@ -29,11 +28,14 @@ from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # what set_span_in_context sets, four calls deep
 )
 
+from latencytrace.agent.attribute_values import SCALARS, copied_attributes, drop_oldest
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
-from latencytrace.agent.guard import logger
+from latencytrace.agent.guard import attempted, text_of
+from latencytrace.agent.span_extra import Extra
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
+from latencytrace.model.span_limits import SpanLimits
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -42,14 +44,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-SCALARS = frozenset((str, int, float, bool, bytes))
-_all_scalars = SCALARS.issuperset
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED | 0x02)  # W3C's flag of a random trace id
 _EMPTY_STATE = TraceState()
-_MAX_DEPTH = 8  # of nested attribute values
-_MAX_ITEMS = 1024  # of one sequence or mapping
-_UNUSABLE = object()
-_unusable_types: set[type] = set()
 
 
 def recorded_in(context: Context) -> "RecordedSpan | None":
@@ -63,7 +60,14 @@ class SpanMaker(Protocol):
 
     name: str  # of the instrumentation scope
     version: str | None
+    schema_url: str | None
+    limits: SpanLimits
     ended: "Callable[[RecordedSpan], None]"  # takes each span that ends
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        """Those of the scope."""
+        ...
 
     def start_as_current_span(
         self,
@@ -76,62 +80,9 @@ class SpanMaker(Protocol):
         ...
 
 
-class Extra:
-    """What few spans have: events, links, a status, a parent in another process."""
-
-    __slots__ = ("description", "events", "links", "remote_parent", "status", "trace_state")
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, int, dict[str, AttributeValue]]] = []
-        self.links: list[tuple[SpanContext, dict[str, AttributeValue]]] = []
-        self.status = StatusCode.UNSET
-        self.description: str | None = None
-        self.trace_state: TraceState | None = None
-        self.remote_parent = False
-
-
-def copied_attributes(attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
-    """Attributes as values that keep nothing of the program alive.
-
-    Scalars stay as they are, sequences become tuples, mappings dicts; a value of any
-    other type (a tensor, say) is left out, and its type is logged once.
-    """
-    if _all_scalars(map(type, attributes.values())):
-        return dict(attributes)  # type: ignore[arg-type]  # scalars all; a `cast` costs a call
-    copied = {str(key): _copied(value, 0) for key, value in attributes.items()}
-    return {
-        key: cast("AttributeValue", value)
-        for key, value in copied.items()
-        if value is not _UNUSABLE and value is not None
-    }
-
-
-def _copied(value: object, depth: int) -> object:  # noqa: PLR0911 - one case a type
-    if value is None or type(value) in SCALARS:
-        return value
-    if isinstance(value, bytes):
-        return bytes(value)
-    if isinstance(value, str):
-        return str.__str__(value)  # of an enum its value, which `str` may not say
-    if isinstance(value, Integral):  # an enum, a numpy number
-        return int(value)
-    if isinstance(value, Real):
-        return float(value)
-    if depth < _MAX_DEPTH and isinstance(value, (list, tuple, set, frozenset, Mapping)):
-        return _copied_container(value, depth)
-    if type(value) not in _unusable_types:
-        _unusable_types.add(type(value))
-        logger.warning("an attribute of type %s is left out (logged once)", type(value))
-    return _UNUSABLE
-
-
-def _copied_container(value: object, depth: int) -> object:
-    if isinstance(value, Mapping):
-        pairs = [(str(key), _copied(item, depth + 1)) for key, item in value.items()]
-        return {key: item for key, item in pairs[:_MAX_ITEMS] if item is not _UNUSABLE}
-    items = list(cast("Sequence[object]", value))[:_MAX_ITEMS]
-    copied = (_copied(item, depth + 1) for item in items)
-    return tuple(item for item in copied if item is not _UNUSABLE)
+def _worth_a_link(context: SpanContext, attributes: Mapping[str, object] | None) -> bool:
+    """Whether a link says anything: one without ids may, by its attributes or trace state."""
+    return bool(context) and (context.is_valid or bool(attributes or context.trace_state))
 
 
 class RecordedSpan(Span):
@@ -184,13 +135,13 @@ class RecordedSpan(Span):
         """Identify this span to its children."""
         context = self.span_context
         if context is None:
-            state = self.extra.trace_state if self.extra else None
+            extra = self.extra
             context = self.span_context = SpanContext(
                 self.trace_id,
                 self.span_id,
                 is_remote=False,
-                trace_flags=_SAMPLED,
-                trace_state=state or _EMPTY_STATE,
+                trace_flags=_SAMPLED_RANDOM if extra is None or extra.random_id else _SAMPLED,
+                trace_state=(extra.trace_state if extra else None) or _EMPTY_STATE,
             )
         return context
 
@@ -208,6 +159,8 @@ class RecordedSpan(Span):
             self.own = {key: value}  # type: ignore[dict-item]  # a scalar, as was just checked
         else:
             self.own[key] = value  # type: ignore[assignment]  # likewise
+            if len(self.own) > self.tracer.limits.attributes:
+                self._shed(self.own)
 
     def set_attributes(self, attributes: Mapping[str, object]) -> None:
         """Set several attributes."""
@@ -218,6 +171,8 @@ class RecordedSpan(Span):
             self.own = copied
         else:
             self.own.update(copied)
+        if len(self.own) > self.tracer.limits.attributes:
+            self._shed(self.own)
 
     def add_event(
         self,
@@ -229,15 +184,27 @@ class RecordedSpan(Span):
         if self.ended:
             return
         at = timestamp if timestamp is not None else monotonic_ns() + ANCHOR_NS
-        self._extra().events.append((name, at, copied_attributes(attributes or {})))
+        extra = self._extra()
+        extra.events.append((name, at, copied_attributes(attributes or {})))
+        if len(extra.events) > self.tracer.limits.events:
+            del extra.events[0]
+            extra.dropped_events += 1
 
     def add_link(
         self, context: SpanContext, attributes: Mapping[str, object] | None = None
     ) -> None:
         """Refer to a span that shared work with this one."""
-        if self.ended or not context.is_valid:
+        if self.ended or not _worth_a_link(context, attributes):
             return
-        self._extra().links.append((context, copied_attributes(attributes or {})))
+        extra = self._extra()
+        extra.links.append((context, copied_attributes(attributes or {})))
+        if len(extra.links) > self.tracer.limits.links:
+            del extra.links[0]
+            extra.dropped_links += 1
+
+    def link_member(self, context: SpanContext, attributes: Mapping[str, AttributeValue]) -> None:
+        """Refer to a member of a batch: of those no limit leaves any out."""
+        self._extra().links.append((context, dict(attributes)))
 
     def update_name(self, name: str) -> None:
         """Rename the span."""
@@ -247,7 +214,7 @@ class RecordedSpan(Span):
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status; as in the SDK, OK is final and UNSET is ignored."""
         code = status.status_code if isinstance(status, Status) else status
-        if self.ended or code is StatusCode.UNSET:
+        if self.ended or code is StatusCode.UNSET or not isinstance(code, StatusCode):
             return
         extra = self._extra()
         if extra.status is StatusCode.OK:
@@ -267,12 +234,14 @@ class RecordedSpan(Span):
         """Note an exception as OpenTelemetry's event of that name."""
         kind = type(exception)
         name = kind.__qualname__
-        if kind.__module__ != "builtins":
+        if kind.__module__ and kind.__module__ != "builtins":
             name = f"{kind.__module__}.{name}"
         noted: dict[str, object] = {
             semconv.EXCEPTION_TYPE: name,
-            semconv.EXCEPTION_MESSAGE: str(exception),
-            semconv.EXCEPTION_STACKTRACE: "".join(traceback.format_exception(exception)),
+            semconv.EXCEPTION_MESSAGE: text_of(exception),
+            semconv.EXCEPTION_STACKTRACE: attempted(
+                lambda: "".join(traceback.format_exception(exception)), otherwise=""
+            ),
             "exception.escaped": str(escaped),
         }
         self.add_event(semconv.EXCEPTION_EVENT, {**noted, **(attributes or {})}, timestamp)
@@ -302,11 +271,8 @@ class RecordedSpan(Span):
         if token is not None:
             self.token = None
             leave(token)
-        if isinstance(exc_val, Exception) and not self.ended:
-            if self.record_error:
-                self.record_exception(exc_val)
-            if self.mark_error:
-                self.set_status(StatusCode.ERROR, f"{type(exc_val).__name__}: {exc_val}")
+        if exc_val is not None and not self.ended:
+            self._note(exc_val, escaped=token is None)
         if self.attached and not self.ended:  # as `end` does, a call less
             self.ended = monotonic_ns()
             self.parent_context = None
@@ -350,7 +316,7 @@ class RecordedSpan(Span):
             self.trace_id,
             self.parent_id,
             is_remote=bool(extra and extra.remote_parent),
-            trace_flags=_SAMPLED,
+            trace_flags=_SAMPLED_RANDOM if extra is None or extra.random_id else _SAMPLED,
             trace_state=(extra.trace_state if extra else None) or _EMPTY_STATE,
         )
 
@@ -384,6 +350,22 @@ class RecordedSpan(Span):
     def links(self) -> tuple[Link, ...]:
         """The links."""
         return tuple(Link(*link) for link in self.extra.links) if self.extra else ()
+
+    def _note(self, error: BaseException, *, escaped: bool) -> None:
+        """Note what the block raised; of a current span exceptions only, as in the SDK."""
+        if not (escaped or isinstance(error, Exception)):
+            return
+        if self.record_error:
+            self.record_exception(error, escaped=escaped)
+        if self.mark_error:
+            self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {text_of(error)}")
+
+    def _shed(self, own: dict[str, AttributeValue]) -> None:
+        """Leave out the oldest attributes beyond the limit, counted."""
+        extra = self._extra()
+        while own and len(own) > self.tracer.limits.attributes:
+            drop_oldest(own)
+            extra.dropped_attributes += 1
 
     def _extra(self) -> Extra:
         extra = self.extra

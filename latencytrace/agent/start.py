@@ -5,15 +5,16 @@ import importlib.metadata
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import wrapt
 from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
-from opentelemetry.trace import ProxyTracerProvider, TracerProvider
+from opentelemetry.trace import ProxyTracerProvider, Tracer, TracerProvider
 
+from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.batch_counts import BatchCounts
 from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.clock import monotonic_ns
@@ -23,17 +24,17 @@ from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
 from latencytrace.agent.hook import HookOptions
 from latencytrace.agent.installed_hooks import installed_hooks
 from latencytrace.agent.otlp_encoder import OtlpEncoder
-from latencytrace.agent.patching import AppliedHook, HookStatus
+from latencytrace.agent.patching import AppliedHook
 from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.resource import resource_of
 from latencytrace.agent.self_report import Report, SelfReport
 from latencytrace.agent.sender import Sender
-from latencytrace.agent.tracer import RecordingProvider
+from latencytrace.agent.tracer import RecordingProvider, RecordingTracer
 from latencytrace.agent.user_stage import UserStage
 from latencytrace.errors import SettingsError
 from latencytrace.model.span import AttributeValue
-from latencytrace.settings import AgentSettings, agent_settings
+from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -43,38 +44,6 @@ _LAST = -1000  # of a child's finalizers
 REPORT_TIMEOUT_S = 2.0  # spans wait meanwhile
 EXIT_FLUSH_S = 3.0  # the longest that a program's exit waits for its last spans
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentStatus:
-    """What the agent in this process does, and what became of its spans."""
-
-    running: bool
-    provider: str | None  # "ours", or "the program's"; None: not running
-    endpoint: str | None  # where traces are posted
-    spans_made: int  # ended so far
-    spans_sent: int
-    spans_dropped: int
-    spans_queued: int
-    export_cpu_ns: int  # CPU time of the background thread, encoding and sending
-    faults: int  # errors of our own that the program did not see
-    last_error: str | None  # of the last post, None once one succeeded
-    hooks: tuple[HookStatus, ...]
-    batches: BatchCounts = field(default_factory=BatchCounts)  # of `enqueue()` and `batch()`
-
-
-_NOT_RUNNING = AgentStatus(
-    running=False,
-    provider=None,
-    endpoint=None,
-    spans_made=0,
-    spans_sent=0,
-    spans_dropped=0,
-    spans_queued=0,
-    export_cpu_ns=0,
-    faults=0,
-    last_error=None,
-    hooks=(),
-)
 
 # One for all agents of the process: proxies of OpenTelemetry keep the tracers they got.
 _provider = RecordingProvider()
@@ -101,7 +70,12 @@ class Agent:
             on_fault=on_fault,
             after_round=self._report_changes,
         )
-        _provider.record_to(self._exporter.ended)
+        _provider.record_to(
+            self._exporter.ended,
+            limits=settings.limits,
+            sampling=_sampling(settings),
+            resource=self._resource,
+        )
         self._global = GlobalProvider(_provider, self._join_program)
         self._program_processor: object = None
         self._global.install()
@@ -165,6 +139,7 @@ class Agent:
             self._self_report.close()
             self._self_report = self._new_self_report()
         self._exporter.reset_after_fork(OtlpEncoder(self._resource).encode)
+        _provider.reset_after_fork()
 
     def _new_self_report(self) -> SelfReport | None:
         if self.settings.metrics_url is None:
@@ -324,7 +299,7 @@ def flush(timeout_s: float = 5.0) -> bool:
 def agent_status() -> AgentStatus:
     """What the agent does: spans made, sent and dropped, its own cost, hooks and why not."""
     agent = _running
-    return _NOT_RUNNING if agent is None else agent.status()
+    return NOT_RUNNING if agent is None else agent.status()
 
 
 def _sender(settings: AgentSettings, url: str, method: str, timeout_s: float) -> Sender:
@@ -336,6 +311,15 @@ def _sender(settings: AgentSettings, url: str, method: str, timeout_s: float) ->
     if settings.grpc:
         return GrpcSender(url, settings.headers, timeout_s, method)
     return HttpSender(url, settings.headers, timeout_s)
+
+
+def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | None:
+    """What makes tracers that ask a sampler; None: all traces are recorded."""
+    if settings.sampler == ALL_TRACES:
+        return None
+    from latencytrace.agent.sampling import sampling  # noqa: PLC0415 - only where it is used
+
+    return sampling(settings.sampler, settings.sampler_argument)
 
 
 def _sdk_exporter(settings: AgentSettings) -> "SpanExporter":
@@ -369,6 +353,7 @@ def _at_exit() -> None:
     agent = _running
     if agent is not None:
         agent.flush(EXIT_FLUSH_S)
+        _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
 
 
 def _flush_at_end_of_children(multiprocessing_util: Any) -> None:  # noqa: ANN401 - a module

@@ -4,7 +4,7 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from opentelemetry.context import Context, get_current
 from opentelemetry.trace import (
@@ -22,16 +22,20 @@ from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # where a context holds its span
 )
 
+from latencytrace.agent.attribute_values import copied_attributes
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
-from latencytrace.agent.recorded_span import Extra, RecordedSpan, copied_attributes
+from latencytrace.agent.program_processors import ProgramProcessors
+from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.span_extra import Extra
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.span_limits import SpanLimits
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import Span as SdkSpan
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.util.types import AnyValue
 
 _new = object.__new__
-_UNSAMPLED = TraceFlags(TraceFlags.DEFAULT)
+_RANDOM = 0x02  # W3C's flag of a random trace id
 
 # Our own generator: programs call `random.seed(0)`, and their ids would repeat.
 _random = random.Random()  # noqa: S311 - ids are unique, not secret
@@ -53,32 +57,58 @@ def started_here(span: RecordedSpan) -> bool:
     return span.forks == _forks
 
 
-def _new_id(bits: int) -> int:
+def new_id(bits: int) -> int:
+    """Random bits that are not all zero."""
     identifier = _random_bits(bits)
-    return identifier or _new_id(bits)  # zero means "no id"
+    return identifier or new_id(bits)  # zero means "no id"
 
 
 def _forget(_span: RecordedSpan) -> None:
     """Take a span that ended while no agent runs."""
 
 
+def inherited(parent: Extra) -> Extra | None:
+    """What a child has of its parent's: the trace state, and whether the id is random."""
+    if not parent.trace_state and parent.random_id:
+        return None
+    extra = Extra()
+    extra.trace_state = parent.trace_state
+    extra.random_id = parent.random_id
+    return extra
+
+
+class Scope(NamedTuple):
+    """An instrumentation scope of OpenTelemetry."""
+
+    name: str
+    version: str | None
+    schema_url: str | None = None
+    attributes: tuple[tuple[str, AttributeValue], ...] = ()
+
+
 class RecordingTracer(Tracer):
     """Makes `RecordedSpan`s for one instrumentation scope."""
 
-    __slots__ = ("delegate", "ended", "name", "processors", "version")
+    __slots__ = (
+        "attributes",
+        "delegate",
+        "ended",
+        "limits",
+        "name",
+        "processors",
+        "schema_url",
+        "version",
+    )
 
-    def __init__(
-        self,
-        name: str,
-        version: str | None,
-        ended: Callable[[RecordedSpan], None],
-        processors: "ProgramProcessors",
-    ) -> None:
-        self.name = name
-        self.version = version
-        self.ended = ended  # takes each span that ends
+    def __init__(self, scope: "Scope", processors: ProgramProcessors) -> None:
+        self.name = scope.name
+        self.version = scope.version
+        self.schema_url = scope.schema_url
+        self.attributes = dict(scope.attributes)
         self.processors = processors
-        self.delegate: Tracer | None = None  # the program's own, once it has set a provider
+        self.limits = SpanLimits()
+        self.ended: Callable[[RecordedSpan], None] = _forget  # takes each span that ends
+        self.delegate: Tracer | None = None  # the program's own, or one that asks a sampler
 
     @property
     def is_direct(self) -> bool:
@@ -118,14 +148,13 @@ class RecordingTracer(Tracer):
         if type(parent) is RecordedSpan:
             span.trace_id = parent.trace_id
             span.parent_id = parent.span_id
-            if parent.extra is not None and parent.extra.trace_state:
-                span.extra = Extra()
-                span.extra.trace_state = parent.extra.trace_state
+            if parent.extra is not None:
+                span.extra = inherited(parent.extra)
         else:
             unsampled = self._adopt(span, parent)
             if unsampled is not None:
                 return unsampled
-        span.span_id = _random_bits(64) or _new_id(64)
+        span.span_id = _random_bits(64) or new_id(64)
         span.name = name
         span.tracer = self
         span.ended = 0
@@ -185,86 +214,28 @@ class RecordingTracer(Tracer):
         """Hang a span below a parent that is not ours, or make it a root."""
         parent = current.get_span_context() if isinstance(current, Span) else None
         if parent is None or not parent.is_valid:
-            span.trace_id = _random_bits(128) or _new_id(128)
+            span.trace_id = _random_bits(128) or new_id(128)
             span.parent_id = 0
             return None
         if not parent.trace_flags.sampled:
             return NonRecordingSpan(
                 SpanContext(
                     parent.trace_id,
-                    _new_id(64),
+                    new_id(64),
                     is_remote=False,
-                    trace_flags=_UNSAMPLED,
+                    trace_flags=TraceFlags(parent.trace_flags & _RANDOM),
                     trace_state=parent.trace_state,
                 )
             )
         span.trace_id = parent.trace_id
         span.parent_id = parent.span_id
-        if parent.is_remote or parent.trace_state:
+        random_id = bool(parent.trace_flags & _RANDOM)
+        if parent.is_remote or parent.trace_state or not random_id:
             span.extra = Extra()
             span.extra.remote_parent = parent.is_remote
             span.extra.trace_state = parent.trace_state
+            span.extra.random_id = random_id
         return None
-
-
-class ProgramProcessors:
-    """The span processors that the program adds to our provider, as it would to the SDK's.
-
-    They are called where the span starts and ends, as the SDK calls them, and cost what
-    they cost; without any, a span costs one look at `started`.
-    """
-
-    __slots__ = ("_processors", "started")
-
-    def __init__(self) -> None:
-        self._processors: tuple[SpanProcessor, ...] = ()
-        self.started: Callable[[RecordedSpan, Context | None], None] | None = None
-
-    def add(self, processor: "SpanProcessor") -> None:
-        """Call one more processor."""
-        self._processors += (processor,)
-        self.started = self._started
-
-    def ended(self, span: RecordedSpan) -> None:
-        """Show the processors an ended span, as the SDK's own type."""
-        if not self._processors:
-            return
-        from opentelemetry.sdk.trace import Event, ReadableSpan  # noqa: PLC0415 - only where a program uses it
-        from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
-
-        readable = ReadableSpan(
-            name=span.name,
-            context=span.get_span_context(),
-            parent=span.parent,
-            attributes=cast("Mapping[str, AnyValue]", span.attributes),
-            events=[
-                Event(name, cast("Mapping[str, AnyValue]", attributes), at)
-                for name, at, attributes in (span.extra.events if span.extra else ())
-            ],
-            links=span.links,
-            kind=span.kind,
-            status=span.status,
-            start_time=span.start_time,
-            end_time=span.end_time,
-            instrumentation_scope=InstrumentationScope(span.tracer.name, span.tracer.version),
-        )
-        for processor in self._processors:
-            processor.on_end(readable)
-
-    def force_flush(self, timeout_millis: int) -> bool:
-        """Flush every processor."""
-        flushed = [processor.force_flush(timeout_millis) for processor in self._processors]
-        return all(flushed)
-
-    def shutdown(self) -> None:
-        """Shut every processor down and forget them."""
-        processors, self._processors, self.started = self._processors, (), None
-        for processor in processors:
-            processor.shutdown()
-
-    def _started(self, span: RecordedSpan, context: Context | None) -> None:
-        for processor in self._processors:
-            processor.on_start(cast("SdkSpan", span), context)
 
 
 class RecordingProvider(TracerProvider):
@@ -272,37 +243,59 @@ class RecordingProvider(TracerProvider):
 
     def __init__(self) -> None:
         self._export: Callable[[RecordedSpan], None] = _forget
-        self._ended: Callable[[RecordedSpan], None] = _forget
         self._processors = ProgramProcessors()
-        self._tracers: dict[tuple[str, str | None], RecordingTracer] = {}
+        self._tracers: dict[Scope, RecordingTracer] = {}
+        self._limits = SpanLimits()
+        self._sampling: Callable[[RecordingTracer], Tracer] | None = None
         self._program: TracerProvider | None = None
 
     def get_tracer(
         self,
         instrumenting_module_name: str,
         instrumenting_library_version: str | None = None,
-        schema_url: str | None = None,  # noqa: ARG002 - OpenTelemetry's signature
-        attributes: Mapping[str, object] | None = None,  # noqa: ARG002
+        schema_url: str | None = None,
+        attributes: Mapping[str, object] | None = None,
     ) -> Tracer:
         """The tracer of one instrumentation scope."""
-        key = (instrumenting_module_name, instrumenting_library_version)
-        tracer = self._tracers.get(key)
+        scope = Scope(
+            instrumenting_module_name,
+            instrumenting_library_version,
+            schema_url,
+            tuple(copied_attributes(attributes).items()) if attributes else (),
+        )
+        tracer = self._tracers.get(scope)
         if tracer is None:
-            tracer = self._tracers[key] = RecordingTracer(*key, self._ended, self._processors)
-            if self._program is not None:
-                tracer.delegate = self._program.get_tracer(*key)
+            tracer = self._tracers[scope] = RecordingTracer(scope, self._processors)
+            self._configure(scope, tracer)
         return tracer
 
-    def record_to(self, ended: Callable[[RecordedSpan], None]) -> None:
-        """Make the spans ourselves, and hand each that ends to `ended`."""
+    def record_to(
+        self,
+        ended: Callable[[RecordedSpan], None],
+        *,
+        limits: SpanLimits | None = None,
+        sampling: Callable[[RecordingTracer], Tracer] | None = None,
+        resource: Mapping[str, object] | None = None,
+    ) -> None:
+        """Make the spans ourselves, and hand each that ends to `ended`.
+
+        Args:
+            ended: Takes it where it ended.
+            limits: Of each span; None: OpenTelemetry's.
+            sampling: A tracer that asks a sampler before one of ours makes a span; None: every
+                span is recorded whose parent is.
+            resource: What this process is, for the program's processors.
+        """
         self._export = ended
-        self._choose_end()
+        self._limits = limits or SpanLimits()
+        self._sampling = sampling
+        self._processors.resource = resource or {}
         self.yield_to(None)
 
     def add_span_processor(self, span_processor: "SpanProcessor") -> None:
         """Show every span to one more processor, as the SDK's provider does."""
         self._processors.add(span_processor)
-        self._choose_end()
+        self._configure_all()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Flush the processors that the program added."""
@@ -311,19 +304,34 @@ class RecordingProvider(TracerProvider):
     def shutdown(self) -> None:
         """Shut down the processors that the program added; our own agent goes on."""
         self._processors.shutdown()
-        self._choose_end()
+        self._configure_all()
 
-    def _choose_end(self) -> None:
-        self._ended = self._export if self._processors.started is None else self._end_for_all
-        for tracer in list(self._tracers.values()):
-            tracer.ended = self._ended
-
-    def _end_for_all(self, span: RecordedSpan) -> None:
-        self._export(span)
-        self._processors.ended(span)
+    def reset_after_fork(self) -> None:
+        """In a forked child: show the program's processors none of the parent's spans."""
+        self._processors.reset_after_fork()
 
     def yield_to(self, program: TracerProvider | None) -> None:
         """Let another provider make every span from now on; None: ours again."""
         self._program = program
-        for (name, version), tracer in list(self._tracers.items()):
-            tracer.delegate = program.get_tracer(name, version) if program else None
+        self._configure_all()
+
+    def _configure_all(self) -> None:
+        for scope, tracer in list(self._tracers.items()):
+            self._configure(scope, tracer)
+
+    def _configure(self, scope: "Scope", tracer: RecordingTracer) -> None:
+        tracer.limits = self._limits
+        tracer.ended = self._export if self._processors.started is None else self._end_for_all
+        if self._program is not None:
+            tracer.delegate = self._program.get_tracer(
+                scope.name,
+                scope.version,
+                scope.schema_url,
+                cast("Mapping[str, AnyValue]", dict(scope.attributes)),
+            )
+        else:
+            tracer.delegate = self._sampling(tracer) if self._sampling else None
+
+    def _end_for_all(self, span: RecordedSpan) -> None:
+        self._export(span)
+        self._processors.ended(span)

@@ -1,26 +1,19 @@
 """Our wire format against its oracles: the stock protobuf classes, and the SDK's own exporter."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry import context as otel_context
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
     SpanContext,
     SpanKind,
-    Status,
     StatusCode,
     TraceFlags,
     Tracer,
@@ -28,8 +21,9 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from latencytrace.agent.attribute_values import copied_attributes
 from latencytrace.agent.otlp_encoder import OtlpEncoder
-from latencytrace.agent.recorded_span import RecordedSpan, copied_attributes
+from latencytrace.agent.recorded_span import RecordedSpan
 from tests.agent.hooked import Spans
 from tests.agent.receiving import Value, attributes_of, received_spans
 
@@ -75,7 +69,7 @@ def as_otlp(value: object) -> Value:
         case list() | tuple():
             return tuple(map(as_otlp, value))
         case dict():
-            return {str(as_otlp(key)): as_otlp(item) for key, item in value.items()}
+            return {str(as_otlp(key)): as_otlp(item) for key, item in value.items() if key}
         case _:
             raise AssertionError(value)
 
@@ -89,7 +83,7 @@ def test_attributes_of_every_type_arrive_as_they_were(attributes: dict[str, Any]
     arrived = attributes_of(
         encoded(spans.all).resource_spans[0].scope_spans[0].spans[0].attributes
     )
-    wanted = {key: value for key, value in attributes.items() if value is not None}
+    wanted = {key: value for key, value in attributes.items() if key and value is not None}
     assert same(arrived, as_otlp(wanted))
 
 
@@ -217,163 +211,6 @@ def test_spans_arrive_under_their_scope_and_resource() -> None:
 
 def test_nothing_is_a_request_without_spans() -> None:
     assert list(received_spans(encoded([]))) == []
-
-
-# --- the same program under the SDK
-
-
-def kinds(tracer: Tracer) -> None:
-    for kind in SpanKind:
-        tracer.start_span(kind.name, kind=kind).end()
-
-
-def times(tracer: Tracer) -> None:
-    tracer.start_span("now", start_time=1_700_000_000_000_000_001).end(1_700_000_000_123_456_789)
-    tracer.start_span("epoch", start_time=0).end(0)
-
-
-def attributes(tracer: Tracer) -> None:
-    span = tracer.start_span("name", attributes={"a": 1, "b": "two", "c": True, "d": 0.5})
-    span.set_attribute("e", ("x", "y"))
-    span.set_attributes({"f": [1, 2], "a": 2, "g": b"bytes"})
-    span.end()
-    span.set_attribute("late", 1)
-
-
-def children(tracer: Tracer) -> None:
-    with tracer.start_as_current_span("outer"), tracer.start_as_current_span("inner"):
-        tracer.start_span("leaf").end()
-    tracer.start_span("root").end()
-
-
-def remote_parent(tracer: Tracer) -> None:
-    context = set_span_in_context(NonRecordingSpan(REMOTE), otel_context.Context())
-    with tracer.start_as_current_span("served", context=context):
-        tracer.start_span("below").end()
-
-
-def links_and_events(tracer: Tracer) -> None:
-    span = tracer.start_span("name", links=[Link(REMOTE, {"a": 1}), Link(LOCAL)])
-    span.add_link(REMOTE, {"b": "two"})
-    span.add_event("plain", timestamp=5)
-    span.add_event("told", {"c": [1.5]}, timestamp=6)
-    span.end()
-
-
-def statuses(tracer: Tracer) -> None:
-    described: list[tuple[Any, ...]] = [
-        (StatusCode.OK,),
-        (StatusCode.ERROR, "why"),
-        (Status(StatusCode.ERROR, "why"),),
-        (Status(StatusCode.OK),),
-        (StatusCode.UNSET,),
-    ]
-    for number, arguments in enumerate(described):
-        span = tracer.start_span(str(number))
-        span.set_status(*arguments)
-        span.end()
-
-
-def final_status(tracer: Tracer) -> None:
-    span = tracer.start_span("name")
-    span.set_status(StatusCode.ERROR, "first")
-    span.set_status(StatusCode.OK)
-    span.set_status(StatusCode.ERROR, "last")
-    span.end()
-
-
-def renamed(tracer: Tracer) -> None:
-    span = tracer.start_span("before")
-    span.update_name("after")
-    span.end()
-    span.update_name("late")
-
-
-def raised(*, record: bool, mark: bool) -> Callable[[Tracer], None]:
-    def program(tracer: Tracer) -> None:
-        with (
-            pytest.raises(LookupError),
-            tracer.start_as_current_span(
-                "name", record_exception=record, set_status_on_exception=mark
-            ),
-        ):
-            raise LookupError("why")
-
-    program.__name__ = f"raised_record_{record}_mark_{mark}"
-    return program
-
-
-PROGRAMS: list[Callable[[Tracer], None]] = [
-    kinds,
-    times,
-    attributes,
-    children,
-    remote_parent,
-    links_and_events,
-    statuses,
-    final_status,
-    renamed,
-    raised(record=True, mark=True),
-    raised(record=False, mark=True),
-    raised(record=True, mark=False),
-    raised(record=False, mark=False),
-]
-
-
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_the_sdks_own_exporter_says_the_same(program: Callable[[Tracer], None]) -> None:
-    spans = Spans()
-    program(spans.provider.get_tracer("scope", "1.2"))
-    memory = InMemorySpanExporter()
-    sdk = TracerProvider(resource=Resource({"service.name": "program"}))
-    sdk.add_span_processor(SimpleSpanProcessor(memory))
-    program(sdk.get_tracer("scope", "1.2"))
-
-    ours = comparable(encoded(spans.all))
-
-    assert ours == comparable(encode_spans(memory.get_finished_spans()))
-    assert ours
-
-
-def comparable(request: ExportTraceServiceRequest) -> list[Mapping[str, object]]:
-    """Every field of every span, but for those that differ from run to run."""
-    spans = [
-        span
-        for of_resource in request.resource_spans
-        for of_scope in of_resource.scope_spans
-        for span in of_scope.spans
-    ]
-    names = {span.span_id: span.name for span in spans}
-    traces = {span.trace_id for span in spans}
-    return sorted((_fields(span, names, len(traces)) for span in spans), key=repr)
-
-
-def _fields(span: OtlpSpan, names: Mapping[bytes, str], traces: int) -> Mapping[str, object]:
-    assert len(span.trace_id) == 16
-    assert len(span.span_id) == 8
-    recent = span.start_time_unix_nano > 1_750_000_000_000_000_000
-    return {
-        "name": span.name,
-        "parent": names.get(span.parent_span_id, span.parent_span_id.hex()),
-        "traces": traces,
-        "times": None if recent else (span.start_time_unix_nano, span.end_time_unix_nano),
-        "state": span.trace_state,
-        "kind": span.kind,
-        "flags": span.flags,
-        "status": (span.status.code, span.status.message),
-        "attributes": attributes_of(span.attributes),
-        "dropped": span.dropped_attributes_count,
-        "links": [  # whose trace state and flags the SDK leaves out
-            (link.trace_id, link.span_id, link.flags & 0x300, attributes_of(link.attributes))
-            for link in span.links
-        ],
-        "events": [(event.name, _event(attributes_of(event.attributes))) for event in span.events],
-        "event times": [e.time_unix_nano for e in span.events if e.time_unix_nano < 1_000_000],
-    }
-
-
-def _event(noted: dict[str, Value]) -> dict[str, Value]:
-    return {**noted, "exception.stacktrace": "exception.stacktrace" in noted}
 
 
 def test_a_span_looks_like_the_sdks_to_code_that_reads_it() -> None:

@@ -1,10 +1,12 @@
 """Our tracer provider: ids, parents, sampling, processors, and the step behind another's."""
 
 import random
+import threading
 from collections.abc import Iterator
 
 import pytest
 from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace import Span as SdkSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -20,8 +22,10 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from latencytrace.agent.guard import FaultCounter
 from latencytrace.agent.recorded_span import RecordedSpan
-from tests.agent.hooked import Spans
+from latencytrace.model.span_limits import SpanLimits
+from tests.agent.hooked import PATIENCE_S, Spans
 
 STATE = TraceState([("vendor", "value")])
 
@@ -161,6 +165,7 @@ def test_a_processor_that_the_program_adds_sees_every_span_as_the_sdks(
     with tracer.start_as_current_span("outer", context=context_of(sampled=True)) as outer:
         outer.add_event("event", {"a": 1})
         outer.add_link(outer.get_span_context())
+    assert spans.provider.force_flush()
 
     (shown,) = watching.ended
     assert watching.started == ["outer"]
@@ -179,8 +184,87 @@ def test_an_exporter_of_the_sdk_works_behind_our_provider(spans: Spans, tracer: 
     spans.provider.add_span_processor(SimpleSpanProcessor(memory))
 
     tracer.start_span("name").end()
+    assert spans.provider.force_flush()
 
-    assert [span.name for span in memory.get_finished_spans()] == ["name"]
+    (shown,) = memory.get_finished_spans()
+    assert shown.name == "name"
+    assert encode_spans([shown]).resource_spans[0].scope_spans[0].spans[0].name == "name"
+
+
+def test_an_exporter_sees_what_this_process_is(tracer: Tracer, spans: Spans) -> None:
+    memory = InMemorySpanExporter()
+    spans.provider.record_to(spans.all.append, resource={"service.name": "program"})
+    spans.provider.add_span_processor(SimpleSpanProcessor(memory))
+
+    tracer.start_span("name").end()
+    assert spans.provider.force_flush()
+
+    assert memory.get_finished_spans()[0].resource.attributes == {"service.name": "program"}
+
+
+def test_a_processor_that_hangs_is_not_waited_for_by_who_ends_a_span(
+    spans: Spans, tracer: Tracer
+) -> None:
+    go_on = threading.Event()
+
+    class Hanging(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:  # noqa: ARG002 - the SDK's signature
+            go_on.wait(PATIENCE_S)
+
+    spans.provider.add_span_processor(Hanging())
+    try:
+        tracer.start_span("first").end()
+        tracer.start_span("second").end()
+    finally:
+        go_on.set()
+        spans.provider.shutdown()
+
+    assert spans.names == ["first", "second"]
+
+
+def test_a_processor_that_raises_is_a_fault_that_the_program_does_not_see(
+    spans: Spans, tracer: Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[str] = []
+    monkeypatch.setattr(FaultCounter, "__call__", lambda _, doing, __: faults.append(doing))
+    watching = Watching()
+
+    class Raising(SpanProcessor):
+        def on_start(self, *_: object, **__: object) -> None:
+            raise RuntimeError
+
+        def on_end(self, *_: object) -> None:
+            raise RuntimeError
+
+    spans.provider.add_span_processor(Raising())
+    spans.provider.add_span_processor(watching)
+    tracer.start_span("name").end()
+    assert spans.provider.force_flush()
+
+    assert [span.name for span in watching.ended] == ["name"]
+    assert faults == [
+        "showing a started span to a processor",
+        "showing an ended span to a processor",
+    ]
+
+
+def test_what_limits_leave_out_is_counted_for_processors_too(spans: Spans, tracer: Tracer) -> None:
+    watching = Watching()
+    spans.provider.record_to(
+        spans.all.append, limits=SpanLimits(attributes=2, events=1, links=0, length=1)
+    )
+    spans.provider.add_span_processor(watching)
+
+    span = tracer.start_span("name", attributes={"a": "long", "b": "long", "c": "long"})
+    span.add_event("first")
+    span.add_event("second")
+    span.add_link(span.get_span_context())
+    span.end()
+    assert spans.provider.force_flush()
+
+    (shown,) = watching.ended
+    assert shown.attributes == {"c": "l", "seen": True}
+    assert (shown.dropped_attributes, shown.dropped_events, shown.dropped_links) == (2, 1, 1)
 
 
 def test_flushing_and_shutting_down_reach_the_programs_processors(

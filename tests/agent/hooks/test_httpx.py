@@ -150,7 +150,7 @@ def test_the_server_gets_one_parent_and_it_is_the_span(
 ) -> None:
     (traceparent,) = fetch(url).json()
 
-    assert traceparent == f"00-{spans.only.trace_id:032x}-{spans.only.span_id:016x}-01"
+    assert traceparent == f"00-{spans.only.trace_id:032x}-{spans.only.span_id:016x}-03"
 
 
 @both
