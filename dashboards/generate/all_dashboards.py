@@ -5,10 +5,16 @@ from collections.abc import Mapping
 
 from dashboards.generate.dashboard import Json
 from dashboards.generate.health import HEALTH
+from dashboards.generate.objectives import OBJECTIVES
 from dashboards.generate.overview import OVERVIEW
 from dashboards.generate.tail import TAIL
 
-DASHBOARDS: Mapping[str, Json] = {"overview": OVERVIEW, "tail": TAIL, "health": HEALTH}
+DASHBOARDS: Mapping[str, Json] = {
+    "overview": OVERVIEW,
+    "tail": TAIL,
+    "objectives": OBJECTIVES,
+    "health": HEALTH,
+}
 
 
 def file_text(dashboard: Json) -> str:

@@ -4,8 +4,10 @@ from typing import Final
 
 from dashboards.generate.cohort_variables import SCRAPED_VARIABLES
 from dashboards.generate.dashboard import Json, dashboard, variable
-from dashboards.generate.panels import THIRD, graph, number, table, target
+from dashboards.generate.panel import THIRD, target
+from dashboards.generate.panels import graph, number
 from dashboards.generate.queries import SCRAPED, total
+from dashboards.generate.tables import table
 
 _SERVICE = "latencytrace_service"
 _AGENT = "latencytrace_agent"

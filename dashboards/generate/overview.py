@@ -5,7 +5,8 @@ from typing import Final
 
 from dashboards.generate.cohort_variables import COHORT_VARIABLES
 from dashboards.generate.dashboard import Json, dashboard
-from dashboards.generate.panels import THIRD, WHOLE, graph, heatmap, number, target
+from dashboards.generate.panel import THIRD, WHOLE, target
+from dashboards.generate.panels import graph, heatmap, number
 from dashboards.generate.queries import (
     COHORT,
     FAILED,

@@ -1,13 +1,11 @@
-"""The panels of a dashboard: what they ask, in which unit, and how they are drawn."""
+"""The panels of a dashboard but tables: in which unit, and how they are drawn."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from dashboards.generate.dashboard import DATASOURCE, Json
+from dashboards.generate.dashboard import Json
+from dashboards.generate.panel import HALF, WHOLE, instant, of_field, panel, target
 
-HALF: Final = 12
-THIRD: Final = 8
-WHOLE: Final = 24
 _FIXED_COLORS: Final = {
     "ok": "green",
     "error": "red",
@@ -19,22 +17,6 @@ _FIXED_COLORS: Final = {
 _HIDE_NOWHERE: Final[Json] = {"legend": False, "tooltip": False, "viz": False}
 
 
-def target(expr: str, legend: str = "", *, exemplars: bool = False) -> Json:
-    """A query over the time shown; `exemplars` marks single traces on the graph."""
-    return _target(expr, legend, exemplar=exemplars, range=True, format="time_series")
-
-
-def instant(expr: str, legend: str = "", *, table: bool = False) -> Json:
-    """A query at the end of the time shown."""
-    kind = "table" if table else "time_series"
-    return _target(expr, legend, exemplar=False, instant=True, range=False, format=kind)
-
-
-def _target(expr: str, legend: str, **more: object) -> Json:
-    named = {"legendFormat": legend} if legend else {}
-    return {"datasource": DATASOURCE, "editorMode": "code", "expr": expr, **named, **more}
-
-
 def graph(  # noqa: PLR0913 - what a graph is told
     title: str,
     description: str,
@@ -42,6 +24,7 @@ def graph(  # noqa: PLR0913 - what a graph is told
     targets: Sequence[Json],
     *,
     stacked: bool = False,
+    below_zero: bool = False,
     width: int = HALF,
     links: Sequence[Json] = (),
 ) -> Json:
@@ -57,7 +40,7 @@ def graph(  # noqa: PLR0913 - what a graph is told
     }
     defaults: Json = {
         "unit": unit,
-        "min": 0,
+        **_least(below_zero),
         "color": {"mode": "palette-classic-by-name"},
         "custom": custom,
         "links": list(links),
@@ -71,7 +54,7 @@ def graph(  # noqa: PLR0913 - what a graph is told
         },
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
-    return _panel(
+    return panel(
         "timeseries",
         title,
         description,
@@ -85,7 +68,9 @@ def graph(  # noqa: PLR0913 - what a graph is told
     )
 
 
-def number(title: str, description: str, unit: str, expr: str, *, width: int = 4) -> Json:
+def number(
+    title: str, description: str, unit: str, expr: str, *, below_zero: bool = False
+) -> Json:
     """The latest value, over a sketch of those before it."""
     options: Json = {
         "colorMode": "none",
@@ -96,13 +81,13 @@ def number(title: str, description: str, unit: str, expr: str, *, width: int = 4
         "textMode": "auto",
         "wideLayout": True,
     }
-    return _panel(
+    return panel(
         "stat",
         title,
         description,
         [target(expr)],
-        size=(width, 4),
-        fields={"defaults": {"unit": unit, "min": 0}, "overrides": []},
+        size=(4, 4),
+        fields={"defaults": {"unit": unit, **_least(below_zero)}, "overrides": []},
         options=options,
     )
 
@@ -121,12 +106,49 @@ def bars(title: str, description: str, unit: str, expr: str, legend: str) -> Jso
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
     }
     defaults: Json = {"unit": unit, "min": 0, "color": {"mode": "continuous-BlYlRd"}}
-    return _panel(
+    return panel(
         "bargauge",
         title,
         description,
         [instant(expr, legend)],
         size=(HALF, 9),
+        fields={"defaults": defaults, "overrides": []},
+        options=options,
+    )
+
+
+def states(
+    title: str, description: str, expr: str, legend: str, texts: Mapping[int, tuple[str, str]]
+) -> Json:
+    """A band for each series, in the text and the color of its value."""
+    custom: Json = {"lineWidth": 0, "fillOpacity": 80, "spanNulls": False}
+    mapped: Json = {
+        "type": "value",
+        "options": {
+            str(value): {"index": place, "text": text, "color": color}
+            for place, (value, (text, color)) in enumerate(texts.items())
+        },
+    }
+    options: Json = {
+        "alignValue": "left",
+        "mergeValues": True,
+        "rowHeight": 0.8,
+        "showValue": "never",
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+        "tooltip": {"mode": "single", "sort": "none"},
+    }
+    defaults: Json = {
+        "unit": "none",
+        "color": {"mode": "thresholds"},
+        "custom": {**custom, "hideFrom": _HIDE_NOWHERE},
+        "mappings": [mapped],
+    }
+    return panel(
+        "state-timeline",
+        title,
+        description,
+        [target(expr, legend)],
+        size=(WHOLE, 7),
         fields={"defaults": defaults, "overrides": []},
         options=options,
     )
@@ -155,7 +177,7 @@ def heatmap(title: str, description: str, expr: str, *, width: int = HALF) -> Js
     }
     asked = {**target(expr, "{{le}}", exemplars=True), "format": "heatmap"}
     custom: Json = {"scaleDistribution": {"type": "linear"}, "hideFrom": _HIDE_NOWHERE}
-    return _panel(
+    return panel(
         "heatmap",
         title,
         description,
@@ -166,92 +188,9 @@ def heatmap(title: str, description: str, expr: str, *, width: int = HALF) -> Js
     )
 
 
-def table(
-    title: str,
-    description: str,
-    columns: Mapping[str, tuple[str, str, str]],
-    *,
-    labels: Sequence[str],
-    links: Sequence[Json] = (),
-) -> Json:
-    """A row for each set of labels, sorted by the first column of values.
-
-    Args:
-        title: Its heading.
-        description: What it shows.
-        columns: By heading the query, its unit and how the cell is drawn.
-        labels: The labels that stand before the values.
-        links: Of every label.
-    """
-    targets = [instant(expr, table=True) for expr, _, _ in columns.values()]
-    values = [f"Value #{chr(ord('A') + number)}" for number in range(len(columns))]
-    if len(columns) == 1:
-        values = ["Value"]
-    headings = dict(zip((*labels, *values), (*map(str.capitalize, labels), *columns), strict=True))
-    overrides = [
-        _of_field(heading, {"unit": unit, "custom.cellOptions": {"type": cell}})
-        for heading, (_, unit, cell) in columns.items()
-    ]
-    overrides += [
-        _of_field(label.capitalize(), {"links": list(links)}) for label in labels if links
-    ]
-    first_unit = next(iter(columns.values()))[1]
-    drawn = _panel(
-        "table",
-        title,
-        description,
-        targets,
-        size=(WHOLE, 9),
-        fields={"defaults": {"unit": first_unit, "min": 0}, "overrides": overrides},
-        options={
-            "showHeader": True,
-            "cellHeight": "sm",
-            "sortBy": [{"displayName": next(iter(columns)), "desc": True}],
-        },
-    )
-    organize: Json = {
-        "excludeByName": {"Time": True},
-        "indexByName": {name: place for place, name in enumerate(headings)},
-        "renameByName": headings,
-    }
-    drawn["transformations"] = [
-        {"id": "merge", "options": {}},
-        {"id": "organize", "options": organize},
-    ]
-    return drawn
-
-
-def _panel(  # noqa: PLR0913 - the parts of a panel
-    kind: str,
-    title: str,
-    description: str,
-    targets: Sequence[Json],
-    *,
-    size: tuple[int, int],
-    fields: Json,
-    options: Json,
-) -> Json:
-    width, height = size
-    return {
-        "type": kind,
-        "title": title,
-        "description": description,
-        "datasource": DATASOURCE,
-        "gridPos": {"w": width, "h": height},  # where it stands is decided by its dashboard
-        "fieldConfig": fields,
-        "options": options,
-        "targets": [
-            {**asked, "refId": chr(ord("A") + number)} for number, asked in enumerate(targets)
-        ],
-    }
+def _least(below_zero: bool) -> Json:  # noqa: FBT001 - as it was told
+    return {} if below_zero else {"min": 0}
 
 
 def _color(name: str, color: str) -> Json:
-    return _of_field(name, {"color": {"mode": "fixed", "fixedColor": color}})
-
-
-def _of_field(name: str, properties: Mapping[str, object]) -> Json:
-    return {
-        "matcher": {"id": "byName", "options": name},
-        "properties": [{"id": key, "value": value} for key, value in properties.items()],
-    }
+    return of_field(name, {"color": {"mode": "fixed", "fixedColor": color}})

@@ -4,7 +4,8 @@ from typing import Final
 
 from dashboards.generate.cohort_variables import COHORT_VARIABLES
 from dashboards.generate.dashboard import SLOWEST, choice, dashboard, link_of_data, variable
-from dashboards.generate.panels import HALF, WHOLE, bars, graph, heatmap, table, target
+from dashboards.generate.panel import HALF, WHOLE, target
+from dashboards.generate.panels import bars, graph, heatmap
 from dashboards.generate.queries import (
     COHORT,
     FAILED,
@@ -19,6 +20,7 @@ from dashboards.generate.queries import (
     quantile,
     total,
 )
+from dashboards.generate.tables import table
 
 _QUANTILE = "$quantile"
 _ROUTE = ["service", "route"]

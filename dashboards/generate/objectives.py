@@ -1,0 +1,155 @@
+"""Objectives: what is promised, how fast the budgets are spent, and what alerts."""
+
+from typing import Final
+
+from dashboards.generate.cohort_variables import SCRAPED_VARIABLES
+from dashboards.generate.dashboard import dashboard, link_of_data, variable
+from dashboards.generate.panel import HALF, WHOLE, target
+from dashboards.generate.panels import graph, number, states
+from dashboards.generate.queries import PERIOD, SCRAPED, total
+from dashboards.generate.tables import table
+
+_SLO = "latencytrace_slo"
+_REQUESTS = f"{_SLO}_requests_total"
+_BAD = f"{_SLO}_bad_requests_total"
+_CHOSEN = f'{SCRAPED},service=~"$service",route=~"$route",slo=~"$slo"'
+_KEYS = ["slo", "service", "route"]
+
+
+def _each(metric: str, how: str = "max", *more: str) -> str:
+    """A value of each objective: `how` says which one counts where several services tell it."""
+    return f"{how} by ({', '.join([*_KEYS, *more])}) ({_SLO}_{metric}{{{_CHOSEN}}})"
+
+
+def _bad_share(period: str) -> str:
+    """Of the requests counted; 0 where none of them was bad."""
+    bad, every = (total(name, _KEYS, where=_CHOSEN, period=period) for name in (_BAD, _REQUESTS))
+    return f"{bad} / {every}"
+
+
+_TO_TAIL = link_of_data(
+    "The tail of its requests",
+    "/d/latencytrace-tail?${__url_time_range}&${datasource:queryparam}"
+    "&var-service=${__data.fields.Service:percentencode}"
+    "&var-route=${__data.fields.Route:percentencode}",
+)
+_SUMMARY = [
+    number("Promised", "Objectives that are watched.", "short", f"count({_each('target_ratio')})"),
+    number(
+        "Alerts firing",
+        "Of the service's own evaluation.",
+        "short",
+        f"sum({_each('alert_firing', 'max', 'alertname', 'severity')})",
+    ),
+    number(
+        "Least budget left",
+        "Of the objective that has least; below 0 %: more was bad than the period allows.",
+        "percentunit",
+        f"min({_each('budget_left_ratio', 'min')})",
+        below_zero=True,
+    ),
+    number(
+        "First budget gone in",
+        "At the burn rate of now, if it lasts. Nothing is shown while no budget is being spent.",
+        "dtdurations",
+        f"min({_each('exhaustion_seconds', 'min')})",
+    ),
+    number(
+        "Fastest burn",
+        "How many times faster than sustainable a budget is spent, in the window where it is "
+        "most; at 1 it lasts exactly the period.",
+        "none",
+        f"max({_each('burn_rate')})",
+    ),
+    number(
+        "Bad requests",
+        "Share of all requests that break a promise.",
+        "percentunit",
+        f"{total(_BAD, where=_CHOSEN)} / {total(_REQUESTS, where=_CHOSEN)}",
+    ),
+]
+_PROMISES = [
+    table(
+        "Objectives",
+        "What is promised, and how it stands. Requests and bad ones are of the time shown, the "
+        "budget is of the whole period. Click one for the tail of its requests.",
+        {
+            "Burn rate": (_each("burn_rate"), "none", "gauge"),
+            "Budget left": (_each("budget_left_ratio", "min"), "percentunit", "auto"),
+            "Gone in": (_each("exhaustion_seconds", "min"), "dtdurations", "auto"),
+            "Target": (_each("target_ratio"), "percentunit", "auto"),
+            "Within": (_each("threshold_seconds"), "s", "auto"),
+            "Requests": (total(_REQUESTS, _KEYS, where=_CHOSEN, period=PERIOD), "locale", "auto"),
+            "Bad": (total(_BAD, _KEYS, where=_CHOSEN, period=PERIOD), "locale", "auto"),
+        },
+        labels=_KEYS,
+        links=[_TO_TAIL],
+    )
+]
+_BUDGETS = [
+    graph(
+        "Budget left",
+        "Of the bad requests that the period allows. Below 0 %: more were bad.",
+        "percentunit",
+        [target(_each("budget_left_ratio", "min"), "{{slo}}")],
+        below_zero=True,
+    ),
+    graph(
+        "Budget gone in",
+        "At the burn rate of that moment, if it lasted.",
+        "dtdurations",
+        [target(_each("exhaustion_seconds", "min"), "{{slo}}")],
+    ),
+]
+_BURNING = [
+    graph(
+        "Burn rate",
+        "How many times faster than sustainable the budget is spent, in each window that alerts "
+        "watch. An alert fires when a long window and a twelfth of it are both over its factor.",
+        "none",
+        [target(_each("burn_rate", "max", "window"), "{{slo}} {{window}}")],
+        width=WHOLE,
+    ),
+    graph(
+        "Bad share",
+        "Share of each objective's requests that took longer than promised or failed.",
+        "percentunit",
+        [target(_bad_share("$__rate_interval"), "{{slo}}")],
+        width=HALF,
+    ),
+    graph(
+        "Burn rate of the moment",
+        "The bad share of one step of the graph, as a multiple of what is allowed.",
+        "none",
+        [target(f"({_bad_share('$__rate_interval')}) / (1 - {_each('target_ratio')})", "{{slo}}")],
+        width=HALF,
+    ),
+]
+_ALERTS = [
+    states(
+        "Alerts",
+        "When the service's own evaluation fired. Alertmanager has those of Prometheus' rules.",
+        _each("alert_firing", "max", "alertname", "severity"),
+        "{{slo}} {{severity}} {{alertname}}",
+        {0: ("quiet", "green"), 1: ("firing", "red")},
+    )
+]
+
+OBJECTIVES: Final = dashboard(
+    "latencytrace-objectives",
+    "latencytrace / Objectives",
+    "What is promised, how fast the budgets are spent, and what alerts.",
+    variables=[
+        *SCRAPED_VARIABLES,
+        variable("service", f"{_SLO}_target_ratio{{{SCRAPED}}}"),
+        variable("route", f'{_SLO}_target_ratio{{{SCRAPED},service=~"$service"}}'),
+        variable("slo", f'{_SLO}_target_ratio{{{SCRAPED},service=~"$service",route=~"$route"}}'),
+    ],
+    rows={
+        "Now": _SUMMARY,
+        "What is promised": _PROMISES,
+        "Budgets": _BUDGETS,
+        "How fast they burn": _BURNING,
+        "What fired": _ALERTS,
+    },
+)

@@ -1,0 +1,61 @@
+"""Tables: a row for each set of labels."""
+
+from collections.abc import Mapping, Sequence
+
+from dashboards.generate.dashboard import Json
+from dashboards.generate.panel import WHOLE, instant, of_field, panel
+
+
+def table(
+    title: str,
+    description: str,
+    columns: Mapping[str, tuple[str, str, str]],
+    *,
+    labels: Sequence[str],
+    links: Sequence[Json] = (),
+) -> Json:
+    """A row for each set of labels, sorted by the first column of values.
+
+    Args:
+        title: Its heading.
+        description: What it shows.
+        columns: By heading the query, its unit and how the cell is drawn.
+        labels: The labels that stand before the values.
+        links: Of every label.
+    """
+    targets = [instant(expr, table=True) for expr, _, _ in columns.values()]
+    values = [f"Value #{chr(ord('A') + number)}" for number in range(len(columns))]
+    if len(columns) == 1:
+        values = ["Value"]
+    headings = dict(zip((*labels, *values), (*map(str.capitalize, labels), *columns), strict=True))
+    overrides = [
+        of_field(heading, {"unit": unit, "custom.cellOptions": {"type": cell}})
+        for heading, (_, unit, cell) in columns.items()
+    ]
+    overrides += [
+        of_field(label.capitalize(), {"links": list(links)}) for label in labels if links
+    ]
+    first_unit = next(iter(columns.values()))[1]
+    drawn = panel(
+        "table",
+        title,
+        description,
+        targets,
+        size=(WHOLE, 9),
+        fields={"defaults": {"unit": first_unit, "min": 0}, "overrides": overrides},
+        options={
+            "showHeader": True,
+            "cellHeight": "sm",
+            "sortBy": [{"displayName": next(iter(columns)), "desc": True}],
+        },
+    )
+    organize: Json = {
+        "excludeByName": {"Time": True},
+        "indexByName": {name: place for place, name in enumerate(headings)},
+        "renameByName": headings,
+    }
+    drawn["transformations"] = [
+        {"id": "merge", "options": {}},
+        {"id": "organize", "options": organize},
+    ]
+    return drawn

@@ -1,0 +1,82 @@
+"""The real Prometheus reads the service, and every panel of every dashboard shows something."""
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.running_service import until
+from tests.end_to_end.scraped_service import Scraped, scraped_service
+from tests.repository.dashboard_files import FILES, Query, all_queries, filled, variables
+
+ALL = {"job": ".+", "instance": ".+", "stage": ".*", "slo": ".*"} | dict.fromkeys(
+    ("service", "route", "model"), ".*"
+)
+CHOSEN = {**ALL, "quantile": "0.99", "__rate_interval": "4s", "__range": "60s"}
+QUERIES = list(all_queries())
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    """Both servers, for all tests: a Prometheus needs seconds until it knows a rate."""
+    with scraped_service(tmp_path_factory.mktemp("scraped")) as scraped:
+        yield scraped
+
+
+def has_values(scraped: Scraped, query: Query) -> bool:
+    """Whether Grafana would draw anything."""
+    expr = filled(query.expr, CHOSEN)
+    if query.asked.get("instant"):
+        value = scraped.prometheus.value(expr)
+        return value is not None and math.isfinite(value)
+    series = scraped.prometheus.over_time(expr)
+    return any(math.isfinite(value) for values in series for value in values)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+def test_a_panel_shows_what_was_scraped(scraped: Scraped, query: Query) -> None:
+    until(lambda: has_values(scraped, query), lambda: filled(query.expr, CHOSEN))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_what_can_be_chosen_is_found(scraped: Scraped, path: Path) -> None:
+    found = {
+        name: scraped.prometheus.ask(
+            f"label/{name}/values",
+            **{"match[]": filled(variable["query"]["query"], CHOSEN)[13 : -len(f", {name})")]},
+        )
+        for name, variable in variables(path).items()
+    }
+
+    assert [name for name, values in found.items() if not values] == []
+
+
+def test_exemplars_lead_to_requests(scraped: Scraped) -> None:
+    now_s = time.time()
+
+    series = scraped.prometheus.ask(
+        "query_exemplars",
+        query="latencytrace_request_duration_seconds_bucket",
+        start=now_s - 60,
+        end=now_s,
+    )
+
+    marked = {exemplar["labels"]["trace_id"] for each in series for exemplar in each["exemplars"]}
+    assert marked
+    assert marked <= scraped.trace_ids
+    scraped.service.request(marked.pop())
+
+
+def test_means_of_stages_add_up_to_the_mean_duration(scraped: Scraped) -> None:
+    stages = scraped.prometheus.value("sum(latencytrace_stage_duration_seconds_sum)")
+    requests = scraped.prometheus.value("sum(latencytrace_request_duration_seconds_sum)")
+
+    assert stages == pytest.approx(requests)
+
+
+def test_the_service_named_by_a_request_is_not_that_of_the_target(scraped: Scraped) -> None:
+    found = scraped.prometheus.ask("label/service/values")
+
+    assert found == ["rag"]
