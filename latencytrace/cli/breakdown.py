@@ -20,6 +20,11 @@ NEVER_TWO = (
     "Never more than one request at a time: queues and contention cannot show. "
     "Send several at once."
 )
+MOSTLY_UNATTRIBUTED = (
+    "More than half is time that no span explains. `latencytrace trace slowest` shows between "
+    'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it.'
+)
+ENOUGH_ATTRIBUTED = 0.5
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
@@ -98,7 +103,11 @@ def picture(title: str, document: BreakdownDocument, console: Console) -> list[R
     if console.color_system is not None:
         whole = {row["stage"]: round(row["mean_ns"]) for row in document["stages"]}
         parts += [stacked_bar(whole, min(console.width, COLUMNS_BUT_BAR + BAR_LONGEST)), ""]
-    return [*parts, _stages(document, console.width), Text(_sum(document), "dim"), ""]
+    parts += [_stages(document, console.width), Text(_sum(document), "dim")]
+    attributed = document["attributed_ratio"]
+    if attributed is not None and attributed < ENOUGH_ATTRIBUTED:
+        parts.append(Text(MOSTLY_UNATTRIBUTED, "dim"))
+    return [*parts, ""]
 
 
 def _numbers(document: BreakdownDocument) -> list[RenderableType]:

@@ -67,6 +67,16 @@ def notes(document: BreakdownDocument) -> list[str]:
     return [str(part) for part in pictures(source, {"route": "POST /chat"}, PLAIN)[-2:]]
 
 
+def test_who_sees_little_is_told_how_to_see_more() -> None:
+    little = breakdown_document(decode=40 * MS, unattributed=60 * MS)
+    little["attributed_ratio"] = 0.4
+    much = breakdown_document(decode=60 * MS, unattributed=40 * MS)
+    much["attributed_ratio"] = 0.6
+
+    assert "latencytrace.stage(" in drawn(little)
+    assert "latencytrace.stage(" not in drawn(much)
+
+
 def test_requests_that_never_overlapped_are_warned_about() -> None:
     document = breakdown_document(decode=MS)
     document["max_concurrency"] = 1
