@@ -22,6 +22,7 @@ from latencytrace.analysis.repairs.intervals import (
 )
 from latencytrace.analysis.repairs.negative import without_negative
 from latencytrace.analysis.repairs.orphans import adopt_orphans
+from latencytrace.analysis.repairs.outliving import outliving
 from latencytrace.analysis.stage_of import stage_of
 from latencytrace.analysis.steps import with_steps
 from latencytrace.analysis.told_times import told_times
@@ -77,7 +78,7 @@ def _forest(heap: Iterable[Span]) -> _Forest:
     spans, intervals, unreadable = read_intervals(spans)
     spans, intervals = with_proxy_queue(spans, intervals)
     spans, orphans = adopt_orphans(spans, cut)
-    spans = handed_over(hung_inside(spans))
+    spans = handed_over(outliving(hung_inside(spans)))
     repairs = defaultdict(list)
     for repair in (*duplicates, *negative, *unreadable, *cycles, *skewed, *orphans):
         repairs[repair.span_id].append(repair)

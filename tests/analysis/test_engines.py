@@ -302,6 +302,26 @@ def test_litellms_calls_are_models_seen_from_outside() -> None:
     ] * 3
 
 
+def test_litellms_proxy_spends_what_it_reports_on_the_model() -> None:
+    request = outermost("litellm_proxy")[-1]
+
+    told = reported("litellm_proxy")
+    whole_ms = told["x-litellm-response-duration-ms"]
+    least_ms = whole_ms - told["x-litellm-overhead-duration-ms"]
+    assert least_ms <= in_ms(request)["remote_model"] <= whole_ms
+    assert (request.model, request.output_tokens) == ("tiny", 6)
+    assert not request.repairs
+
+
+def test_kserve_tells_its_times_in_metrics_alone() -> None:
+    requests = [one for one in outermost("kserve") if one.route.endswith(":predict")]
+
+    assert len(requests) == 2
+    assert all(set(request.ledger) == {Stage.UNATTRIBUTED} for request in requests)
+    whole_s = sum(request.duration_ns for request in requests) / 1e9
+    assert sum(reported("kserve").values()) < whole_s
+
+
 @pytest.mark.parametrize(
     ("fixture", "stages"),
     [

@@ -1,6 +1,7 @@
 """LiteLLM, callback `otel`: a span a model call, made when it is over; the proxy's own steps.
 
-`raw_gen_ai_request` repeats the call's span with what was sent.
+`raw_gen_ai_request` repeats the call's span with what was sent. The span of the proxy's
+request is started in a dependency of FastAPI's and goes on when that is over.
 """
 
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 from latencytrace.analysis.engine import Engine
 from latencytrace.model import Span, Stage, semconv
 
+_REQUEST = "Received Proxy Server Request"
 _SERVICES: Mapping[str, Stage] = {  # the proxy's helpers, each in a span of its name
     "redis": Stage.CACHE,
     "postgres": Stage.DATABASE,
@@ -16,6 +18,13 @@ _SERVICES: Mapping[str, Stage] = {  # the proxy's helpers, each in a span of its
     "proxy_pre_call": Stage.PREPROCESS,
     "self": Stage.UNATTRIBUTED,
     "router": Stage.UNATTRIBUTED,
+}
+_CONVENTIONS = frozenset({"chat", "embeddings", "execute_tool", "invoke_agent"})
+_OPERATIONS = {  # the others generate; those of the proxy begin with `a`, as in `acompletion`
+    "embedding": Stage.EMBED,
+    "moderation": Stage.GUARDRAIL,
+    "rerank": Stage.RERANK,
+    "search": Stage.RETRIEVE,
 }
 _STARTS = {  # of the typed spans, which end in what they are for
     "execute_guardrail ": Stage.GUARDRAIL,
@@ -29,8 +38,11 @@ def _knows(span: Span) -> bool:
 
 
 def _stage(span: Span) -> Stage | None:
-    if semconv.GEN_AI_OPERATION_NAME in span.attributes:
-        return None  # what the conventions say of it
+    operation = span.attributes.get(semconv.GEN_AI_OPERATION_NAME)
+    if isinstance(operation, str):
+        if semconv.LITELLM_CALL_ID not in span.attributes or operation in _CONVENTIONS:
+            return None  # what the conventions say of it
+        return _OPERATIONS.get(operation.removeprefix("a"), Stage.REMOTE_MODEL)
     for start, stage in _STARTS.items():
         if span.name.startswith(start):
             return stage
@@ -43,9 +55,10 @@ ENGINE = Engine(
     knows=_knows,
     stages={
         **_SERVICES,
-        "Received Proxy Server Request": Stage.UNATTRIBUTED,
+        _REQUEST: Stage.UNATTRIBUTED,
         "guardrail": Stage.GUARDRAIL,
     },
     stage=_stage,
     steps=frozenset({"raw_gen_ai_request"}),
+    outlive=frozenset({_REQUEST}),
 )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from latencytrace.analysis.known_engines import engine_of, have_engines
+from latencytrace.analysis.parents_first import parents_first
 from latencytrace.model import Span
 
 MAX_DEPTH = 64
@@ -34,7 +35,7 @@ def hung_inside(spans: Mapping[str, Span]) -> dict[str, Span]:
         stays = span.parent_id is None or span_id in by_callbacks  # or they could go round
         inner = None if stays else _innermost(span, made)
         hung[span_id] = span if inner is None else replace(span, parent_id=inner.span_id)
-    return _parents_first(hung)
+    return parents_first(hung)
 
 
 def _made_by_callbacks(spans: Iterable[Span]) -> Mapping[str, Sequence[Span]]:
@@ -69,16 +70,3 @@ def _lies_in(span: Span, other: Span) -> bool:
         and other.start_ns <= span.start_ns
         and span.end_ns <= other.end_ns
     )
-
-
-def _parents_first(spans: Mapping[str, Span]) -> dict[str, Span]:
-    children = defaultdict(list)
-    for span in spans.values():
-        children[span.parent_id].append(span)
-    ordered: dict[str, Span] = {}
-    pending = children[None]
-    while pending:
-        span = pending.pop()
-        ordered[span.span_id] = span
-        pending.extend(children.get(span.span_id, ()))
-    return ordered
