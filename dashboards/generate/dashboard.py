@@ -21,7 +21,7 @@ def dashboard(  # noqa: PLR0913 - the parts of a dashboard
     *,
     variables: Sequence[Json],
     rows: Mapping[str, Sequence[Json]],
-    refresh: str = "30s",
+    annotations: Sequence[Json] = (),
 ) -> Json:
     """One file for Grafana.
 
@@ -31,7 +31,7 @@ def dashboard(  # noqa: PLR0913 - the parts of a dashboard
         description: What it answers.
         variables: What can be chosen at its top besides the data source and the service's address.
         rows: Panels by the heading they stand under.
-        refresh: How often it asks again.
+        annotations: What is marked on every graph.
     """
     return {
         "uid": uid,
@@ -45,11 +45,11 @@ def dashboard(  # noqa: PLR0913 - the parts of a dashboard
         "timezone": "browser",
         "time": {"from": "now-1h", "to": "now"},
         "timepicker": {},
-        "refresh": refresh,
+        "refresh": "30s",
         "fiscalYearStartMonth": 0,
         "liveNow": False,
         "weekStart": "",
-        "annotations": {"list": [_ANNOTATIONS]},
+        "annotations": {"list": [_ANNOTATIONS, *annotations]},
         "links": [_OTHERS, _link("Slowest requests", SLOWEST)],
         "templating": {"list": [_DATASOURCE_VARIABLE, *variables, _URL_VARIABLE]},
         "panels": _placed(rows),
@@ -64,7 +64,6 @@ def variable(name: str, series: str, *, every: str = ".*") -> Json:
         "name": name,
         "label": name.capitalize(),
         "datasource": DATASOURCE,
-        "definition": query,
         "query": {"query": query, "refId": "StandardVariableQuery"},
         "refresh": 2,  # when the time changes too
         "sort": 1,
@@ -95,6 +94,20 @@ def choice(name: str, label: str, values: Sequence[str], chosen: str) -> Json:
         "includeAll": False,
         "hide": 0,
         "skipUrlSync": False,
+    }
+
+
+def annotation(name: str, expr: str, title: str, color: str) -> Json:
+    """A mark on every graph wherever a query has a value."""
+    return {
+        "name": name,
+        "datasource": DATASOURCE,
+        "enable": True,
+        "hide": False,
+        "iconColor": color,
+        "expr": expr,  # where every version of Grafana reads it
+        "step": "60s",
+        "titleFormat": title,
     }
 
 
@@ -170,7 +183,7 @@ _DATASOURCE_VARIABLE: Final[Json] = {
     "name": "datasource",
     "label": "Data source",
     "query": "prometheus",
-    "current": {},
+    "current": {"selected": False, "text": "default", "value": "default"},
     "options": [],
     "refresh": 1,
     "regex": "",

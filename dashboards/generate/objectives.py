@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.generate.cohort_variables import SCRAPED_VARIABLES
+from dashboards.generate.cohort_variables import SCRAPED_VARIABLES, alerts
 from dashboards.generate.dashboard import dashboard, link_of_data, variable
 from dashboards.generate.panel import HALF, WHOLE, target
 from dashboards.generate.panels import graph, number, states
@@ -145,6 +145,7 @@ OBJECTIVES: Final = dashboard(
         variable("route", f'{_SLO}_target_ratio{{{SCRAPED},service=~"$service"}}'),
         variable("slo", f'{_SLO}_target_ratio{{{SCRAPED},service=~"$service",route=~"$route"}}'),
     ],
+    annotations=[alerts(',slo=~"$slo"')],
     rows={
         "Now": _SUMMARY,
         "What is promised": _PROMISES,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from dashboards.generate.cohort_variables import COHORT_VARIABLES
+from dashboards.generate.cohort_variables import COHORT_VARIABLES, alerts
 from dashboards.generate.dashboard import Json, dashboard
 from dashboards.generate.panel import THIRD, WHOLE, target
 from dashboards.generate.panels import graph, heatmap, number
@@ -149,6 +149,7 @@ OVERVIEW: Final = dashboard(
     "latencytrace / Overview",
     "How many requests there are, how slow they are, and where their time goes.",
     variables=COHORT_VARIABLES,
+    annotations=[alerts()],
     rows={
         "Now": _SUMMARY,
         "Rate, errors, duration": _RATE_ERRORS_DURATION,

@@ -79,6 +79,8 @@ def number(
         "orientation": "auto",
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "textMode": "auto",
+        "showPercentChange": False,
+        "percentChangeColorMode": "standard",
         "wideLayout": True,
     }
     return panel(
@@ -97,7 +99,9 @@ def bars(title: str, description: str, unit: str, expr: str, legend: str) -> Jso
     options: Json = {
         "displayMode": "gradient",
         "orientation": "horizontal",
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": False, "calcs": []},
         "minVizHeight": 16,
+        "maxVizHeight": 300,
         "minVizWidth": 8,
         "namePlacement": "auto",
         "showUnfilled": True,
@@ -121,7 +125,7 @@ def states(
     title: str, description: str, expr: str, legend: str, texts: Mapping[int, tuple[str, str]]
 ) -> Json:
     """A band for each series, in the text and the color of its value."""
-    custom: Json = {"lineWidth": 0, "fillOpacity": 80, "spanNulls": False}
+    custom: Json = {"lineWidth": 0, "fillOpacity": 80, "hideFrom": _HIDE_NOWHERE}
     mapped: Json = {
         "type": "value",
         "options": {
@@ -134,13 +138,13 @@ def states(
         "mergeValues": True,
         "rowHeight": 0.8,
         "showValue": "never",
-        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
         "tooltip": {"mode": "single", "sort": "none"},
     }
     defaults: Json = {
         "unit": "none",
         "color": {"mode": "thresholds"},
-        "custom": {**custom, "hideFrom": _HIDE_NOWHERE},
+        "custom": custom,
         "mappings": [mapped],
     }
     return panel(
@@ -172,6 +176,7 @@ def heatmap(title: str, description: str, expr: str, *, width: int = HALF) -> Js
         "filterValues": {"le": 1e-9},
         "legend": {"show": True},
         "rowsFrame": {"layout": "auto"},
+        "showValue": "never",
         "tooltip": {"mode": "single", "yHistogram": True, "showColorScale": False},
         "yAxis": {"axisPlacement": "left", "reverse": False, "unit": "s"},
     }

@@ -36,14 +36,19 @@ def table(
         of_field(label.capitalize(), {"links": list(links)}) for label in labels if links
     ]
     first_unit = next(iter(columns.values()))[1]
+    custom: Json = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False}
     drawn = panel(
         "table",
         title,
         description,
         targets,
         size=(WHOLE, 9),
-        fields={"defaults": {"unit": first_unit, "min": 0}, "overrides": overrides},
+        fields={
+            "defaults": {"unit": first_unit, "min": 0, "custom": custom},
+            "overrides": overrides,
+        },
         options={
+            "frameIndex": 0,
             "showHeader": True,
             "cellHeight": "sm",
             "sortBy": [{"displayName": next(iter(columns)), "desc": True}],

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.generate.cohort_variables import COHORT_VARIABLES
+from dashboards.generate.cohort_variables import COHORT_VARIABLES, alerts
 from dashboards.generate.dashboard import SLOWEST, choice, dashboard, link_of_data, variable
 from dashboards.generate.panel import HALF, WHOLE, target
 from dashboards.generate.panels import bars, graph, heatmap
@@ -140,6 +140,7 @@ TAIL: Final = dashboard(
         variable("stage", f"{STAGE}_count{{{COHORT}}}"),
         choice("quantile", "Quantile", ["0.5", "0.9", "0.95", "0.99", "0.999"], "0.99"),
     ],
+    annotations=[alerts()],
     rows={
         "The slowest": _SLOWEST,
         "Which stage": _STAGES,

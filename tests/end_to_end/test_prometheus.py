@@ -15,7 +15,8 @@ ALL = {"job": ".+", "instance": ".+", "stage": ".*", "slo": ".*"} | dict.fromkey
     ("service", "route", "model"), ".*"
 )
 CHOSEN = {**ALL, "quantile": "0.99", "__rate_interval": "4s", "__range": "60s"}
-QUERIES = list(all_queries())
+QUERIES = [query for query in all_queries() if not query.is_mark]
+MARKS = [query for query in all_queries() if query.is_mark]
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,11 @@ def has_values(scraped: Scraped, query: Query) -> bool:
 @pytest.mark.parametrize("query", QUERIES, ids=str)
 def test_a_panel_shows_what_was_scraped(scraped: Scraped, query: Query) -> None:
     until(lambda: has_values(scraped, query), lambda: filled(query.expr, CHOSEN))
+
+
+@pytest.mark.parametrize("query", MARKS, ids=str)
+def test_nothing_is_marked_while_no_alert_fires(scraped: Scraped, query: Query) -> None:
+    assert scraped.prometheus.over_time(filled(query.expr, CHOSEN)) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -20,6 +20,7 @@ class Query:
     panel: str
     expr: str
     asked: Mapping[str, Any]
+    is_mark: bool = False  # on every graph, where it has a value
 
     def __str__(self) -> str:
         return f"{self.dashboard}: {self.panel}: {self.expr}"
@@ -37,11 +38,14 @@ def panels(path: Path) -> list[dict[str, Any]]:
 
 
 def all_queries() -> Iterator[Query]:
-    """Every query of every panel."""
+    """Every query of every panel, and of every mark on them."""
     for path in FILES:
         for panel in panels(path):
             for asked in panel["targets"]:
                 yield Query(path.stem, panel["title"], asked["expr"], asked)
+        for marked in dashboard(path)["annotations"]["list"]:
+            if "expr" in marked:
+                yield Query(path.stem, marked["name"], marked["expr"], marked, is_mark=True)
 
 
 def variables(path: Path, kind: str = "query") -> dict[str, dict[str, Any]]:

@@ -211,7 +211,7 @@ def test_counters_stand_under_a_rate_of_the_right_length(query: Query) -> None:
 
 
 def test_single_requests_are_marked_on_durations() -> None:
-    marked = [query for query in QUERIES if query.asked["exemplar"]]
+    marked = [query for query in QUERIES if query.asked.get("exemplar")]
 
     assert all("_bucket{" in query.expr for query in marked)
     assert {query.dashboard for query in marked} == {"overview", "tail"}
