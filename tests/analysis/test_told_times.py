@@ -65,6 +65,24 @@ def test_prefill_ends_with_the_first_token_and_the_others_lie_around_it() -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("scope", "queue_s", "prefill_s", "decode_s"),
+    [("vllm.tracing.otel", 1, 2, 5), ("trt.llm", 1, 3, 5), ("sglang server", None, None, None)],
+    ids=["vLLM", "TensorRT-LLM", "SGLang, whose slices tell"],
+)
+def test_the_same_keys_mean_what_their_engine_means(
+    scope: str, queue_s: int | None, prefill_s: int | None, decode_s: int | None
+) -> None:
+    told: dict[str, AttributeValue] = {**TOLD, semconv.LATENCY_E2E: 9.0}
+
+    request = only(replace(vllm(told), scope=scope))
+
+    stages_s = {stage: length_ns // S for stage, length_ns in request.ledger.items()}
+    assert stages_s.get(Stage.QUEUE) == queue_s
+    assert stages_s.get(Stage.PREFILL) == prefill_s
+    assert stages_s.get(Stage.DECODE) == decode_s
+
+
 def test_a_span_below_knows_better_what_its_time_was_for() -> None:
     request = only(vllm(), span("reload", 5 * S, 7 * S, parent="llm_request", stage=Stage.LOAD))
 

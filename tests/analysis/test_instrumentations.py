@@ -1,0 +1,58 @@
+"""What instrumentations of applications send is read as they mean it."""
+
+import pytest
+
+from latencytrace.model import Stage
+from tests.recorded import recorded, recorded_requests
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("fixture", "stages"),
+    [
+        ("openinference", {Stage.EMBED, Stage.RETRIEVE, Stage.TOOL, Stage.REMOTE_MODEL}),
+        ("openllmetry", {Stage.EMBED, Stage.RETRIEVE, Stage.TOOL, Stage.REMOTE_MODEL}),
+        ("logfire", {Stage.EMBED, Stage.REMOTE_MODEL}),
+        (
+            "langfuse",
+            {Stage.EMBED, Stage.RETRIEVE, Stage.TOOL, Stage.REMOTE_MODEL, Stage.GUARDRAIL},
+        ),
+    ],
+)
+def test_an_instrumented_application_shows_what_it_did(fixture: str, stages: set[Stage]) -> None:
+    (request,) = recorded_requests(fixture)
+
+    assert {stage for stage in request.ledger if stage.explains} == stages
+
+
+@pytest.mark.parametrize("fixture", ["openinference", "openllmetry"])
+def test_a_streams_first_event_is_its_first_token(fixture: str) -> None:
+    (request,) = recorded_requests(fixture)
+    (call,) = (
+        span for span in recorded(fixture) if span.name in {"ChatCompletion", "openai.chat"}
+    )
+
+    assert request.time_to_first_token_ns == call.events[0].time_ns - request.start_ns
+    assert (request.input_tokens, request.output_tokens) == (11, 6)
+
+
+def test_langfuses_first_token_and_tokens_are_read_from_its_json() -> None:
+    (request,) = recorded_requests("langfuse")
+    call = next(span for span in recorded("langfuse") if span.name == "OpenAI-generation")
+
+    assert request.time_to_first_token_ns is not None
+    first_ns = request.start_ns + request.time_to_first_token_ns
+    assert call.start_ns + 35 * MS < first_ns < call.end_ns
+    assert (request.input_tokens, request.output_tokens) == (22, 12)
+    assert request.model == "tiny"
+
+
+def test_logfires_log_of_a_stream_stands_for_the_stream() -> None:
+    (request,) = recorded_requests("logfire")
+    (log,) = (span for span in recorded("logfire") if span.name.startswith("streaming response"))
+
+    took_s = log.attributes["duration"]
+    assert isinstance(took_s, float)
+    streamed = [segment for segment in request.segments if segment.name == log.name]
+    assert streamed[0].end_ns - streamed[0].start_ns == pytest.approx(took_s * 1e9, rel=0.05)
