@@ -12,6 +12,8 @@ from latencytrace.model.span_limits import UNLIMITED, SpanLimits
 DEFAULT_OTLP_ENDPOINT = "http://127.0.0.1:4318"
 DEFAULT_GRPC_ENDPOINT = "http://127.0.0.1:4317"
 DEFAULT_URL = "http://127.0.0.1:8321"
+DEFAULT_GPU_INTERVAL_S = 0.2
+SHORTEST_GPU_INTERVAL_S = 0.11  # the counters of GPUs change every 100 ms
 GRPC = "grpc"  # a protocol of OTLP
 ALL_TRACES = "parentbased_always_on"  # a sampler: all but those of a parent that is not
 OFF = "off"  # in the place of an address to listen on
@@ -60,6 +62,8 @@ class AgentSettings:
     sampler: str = ALL_TRACES
     sampler_argument: str = ""
     limits: SpanLimits = field(default_factory=SpanLimits)
+    gpu: bool | None = None  # whether to read GPUs; None: where there are any
+    gpu_interval_s: float = DEFAULT_GPU_INTERVAL_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +84,12 @@ class ServiceSettings:
     sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
 
 
-def agent_settings(
+def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     *,
     endpoint: str | None = None,
     service_name: str | None = None,
     hooks: tuple[str, ...] | None = None,
+    gpu: bool | None = None,
     over_http: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> AgentSettings:
@@ -94,6 +99,7 @@ def agent_settings(
         endpoint: The base address to send to.
         service_name: What to call the program.
         hooks: Those to apply.
+        gpu: Whether to read GPUs.
         over_http: Whatever the environment says of the protocol.
         environ: The environment.
 
@@ -127,6 +133,8 @@ def agent_settings(
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
         limits=_span_limits(environ),
+        gpu=_optional_flag(environ, "LATENCYTRACE_GPU") if gpu is None else gpu,
+        gpu_interval_s=_gpu_interval_s(environ),
     )
 
 
@@ -249,6 +257,28 @@ def _sinks(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         if names.count(name) > 1:
             raise SettingsError(f"LATENCYTRACE_SINKS names {name!r} twice: write each once")
     return sinks
+
+
+def _optional_flag(environ: Mapping[str, str], name: str) -> bool | None:
+    """What a flag says; None: nothing."""
+    text = environ.get(name, "").strip().lower()
+    if text in {"0", "false", "no", "off"}:
+        return False
+    if text in {"1", "true", "yes", "on"}:
+        return True
+    if text in {"", "auto"}:
+        return None
+    raise SettingsError(f"{name}={text!r} is none of 0, 1 and auto")
+
+
+def _gpu_interval_s(environ: Mapping[str, str]) -> float:
+    seconds = _number(environ, "LATENCYTRACE_GPU_INTERVAL", DEFAULT_GPU_INTERVAL_S)
+    if not SHORTEST_GPU_INTERVAL_S <= seconds <= 60:  # noqa: PLR2004 - a minute
+        raise SettingsError(
+            f"LATENCYTRACE_GPU_INTERVAL={seconds} is not from {SHORTEST_GPU_INTERVAL_S} to 60 "
+            "seconds: GPUs change their counters every 0.1 seconds"
+        )
+    return seconds
 
 
 def _number(environ: Mapping[str, str], name: str, default: float) -> float:

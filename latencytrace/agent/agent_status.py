@@ -21,6 +21,7 @@ class AgentStatus:
     faults: int  # errors of our own that the program did not see
     last_error: str | None  # of the last post, None once one succeeded
     hooks: tuple[HookStatus, ...]
+    gpu: str | None = None  # what is read of GPUs, or why not; None: nothing was asked for
     batches: BatchCounts = field(default_factory=BatchCounts)  # of `enqueue()` and `batch()`
 
 

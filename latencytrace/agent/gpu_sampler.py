@@ -60,7 +60,7 @@ class GpuSampler:
     """One thread for all GPUs of all vendors, at most one a machine and user.
 
     Args:
-        readers: One for each vendor.
+        load: Makes a reader for each vendor; called on the sampling thread.
         take: Where samples go; called on the sampling thread.
         turn: Whose turn it is.
         interval_ns: Between two ticks.
@@ -70,7 +70,7 @@ class GpuSampler:
 
     def __init__(  # noqa: PLR0913 - what it is told, each by name
         self,
-        readers: Sequence[GpuReader],
+        load: Callable[[], Sequence[GpuReader]],
         take: Take,
         *,
         turn: Turn,
@@ -79,7 +79,8 @@ class GpuSampler:
         on_fault: OnFault,
     ) -> None:
         self.state = SamplerState()
-        self._readers = tuple(readers)
+        self._load = load
+        self._readers: tuple[GpuReader, ...] = ()
         self._take = take
         self._turn = turn
         self._interval_ns = interval_ns
@@ -100,9 +101,13 @@ class GpuSampler:
         finally:
             leave(token)
 
+    def end(self) -> None:
+        """End after what is under way, without waiting for it."""
+        self._stopping.set()
+
     def stop(self, timeout_s: float) -> None:
         """End; a call that hangs is left behind, for nothing can end it."""
-        self._stopping.set()
+        self.end()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -165,6 +170,7 @@ class GpuSampler:
             self.state.why_not = "another process of this user reads them"
             self._again_ns = now_ns + _LOOK_AGAIN_NS
             return False
+        self._readers = self._readers or tuple(self._load())
         found: list[GpuDevice] = []
         reasons, are_final = [], []
         self.state.tick_since_ns = now_ns

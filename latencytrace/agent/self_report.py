@@ -7,10 +7,15 @@ hand, for protobuf's classes would be loaded into the program for these alone.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from struct import Struct
 
 from latencytrace.agent.clock import ANCHOR_NS
-from latencytrace.agent.otlp_encoder import field, key_value
+from latencytrace.agent.metric_encoder import (
+    Point,
+    encoded_attributes,
+    encoded_metric,
+    encoded_request,
+    encoded_resource,
+)
 from latencytrace.agent.patching import HookStatus
 from latencytrace.agent.sender import Sender
 from latencytrace.model import semconv
@@ -18,13 +23,6 @@ from latencytrace.model import semconv
 CHANGES_AFTER_NS = 10_000_000_000
 AGAIN_AFTER_NS = 60_000_000_000  # without a change, or where nobody answered
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
-
-# Fields of opentelemetry/proto/metrics/v1/metrics.proto: number << 3 | wire type.
-_NAME, _UNIT, _GAUGE, _SUM = b"\x0a", b"\x1a", b"\x2a", b"\x3a"
-_POINT, _ATTRIBUTE = b"\x0a", b"\x3a"
-_CUMULATIVE_MONOTONIC = b"\x10\x02\x18\x01"
-_TIMES_AND_INT = Struct("<BQBQBq")
-_START, _TIME, _AS_INT = 0x11, 0x19, 0x31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +48,7 @@ class SelfReport:
     def __init__(
         self, resource: Mapping[str, object], sender: Sender, now_ns: Callable[[], int]
     ) -> None:
-        attributes = (field(b"\x0a", key_value(*pair)) for pair in resource.items())
-        self._resource = field(b"\x0a", b"".join(attributes))
+        self._resource = encoded_resource(resource)
         self._sender = sender
         self._now_ns = now_ns
         self._started_ns = now_ns()
@@ -84,49 +81,38 @@ class SelfReport:
         self._sender.close()
 
     def _encoded(self, report: Report, now_ns: int) -> bytes:
-        """One `ExportMetricsServiceRequest`."""
-        metrics = (
-            self._metric(
-                semconv.AGENT_RUNNING,
-                (({semconv.AGENT_PROVIDER: report.provider}, 1),),
-                now_ns,
-                _GAUGE,
-            ),
-            self._metric(semconv.AGENT_SPANS_SENT, (({}, report.sent),), now_ns),
-            self._metric(semconv.AGENT_SPANS_DROPPED, (({}, report.dropped),), now_ns),
-            self._metric(semconv.AGENT_FAULTS, (({}, report.faults),), now_ns),
-            self._metric(
-                semconv.AGENT_HOOK, (_hook(hook) for hook in report.hooks), now_ns, _GAUGE
+        provider = {semconv.AGENT_PROVIDER: report.provider}
+        counts = (
+            (semconv.AGENT_SPANS_SENT, report.sent),
+            (semconv.AGENT_SPANS_DROPPED, report.dropped),
+            (semconv.AGENT_FAULTS, report.faults),
+        )
+        return encoded_request(
+            self._resource,
+            (
+                self._metric(semconv.AGENT_RUNNING, ((provider, 1),), now_ns),
+                *(
+                    self._metric(name, (({}, number),), now_ns, is_counter=True)
+                    for name, number in counts
+                ),
+                self._metric(semconv.AGENT_HOOK, (_hook(hook) for hook in report.hooks), now_ns),
             ),
         )
-        scope = field(b"\x0a", field(b"\x0a", b"latencytrace"))
-        of_scope = scope + b"".join(field(b"\x12", metric) for metric in metrics)
-        return field(b"\x0a", self._resource + field(b"\x12", of_scope))
 
     def _metric(
         self,
         name: str,
-        points: Iterable[tuple[Mapping[str, str], int]],
+        numbers: Iterable[tuple[Mapping[str, str], int]],
         now_ns: int,
-        kind: bytes = _SUM,
+        *,
+        is_counter: bool = False,
     ) -> bytes:
-        encoded = b"".join(
-            field(
-                _POINT,
-                _TIMES_AND_INT.pack(
-                    _START,
-                    self._started_ns + ANCHOR_NS,
-                    _TIME,
-                    now_ns + ANCHOR_NS,
-                    _AS_INT,
-                    number,
-                )
-                + b"".join(field(_ATTRIBUTE, key_value(*pair)) for pair in attributes.items()),
-            )
-            for attributes, number in points
+        started_ns = self._started_ns + ANCHOR_NS
+        points = (
+            Point(encoded_attributes(attributes), started_ns, now_ns + ANCHOR_NS, number)
+            for attributes, number in numbers
         )
-        held = encoded + (_CUMULATIVE_MONOTONIC if kind is _SUM else b"")
-        return field(_NAME, name.encode()) + field(_UNIT, b"1") + field(kind, held)
+        return encoded_metric(name, "1", points, is_counter=is_counter)
 
 
 def _hook(hook: HookStatus) -> tuple[Mapping[str, str], int]:

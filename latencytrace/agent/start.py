@@ -19,6 +19,7 @@ from latencytrace.agent.batch_counts import BatchCounts
 from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.exporter import ExportCounts, Exporter, HttpSender
+from latencytrace.agent.gpu_watch import GpuWatch
 from latencytrace.agent.grpc_sender import METRICS, TRACES, GrpcSender
 from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
 from latencytrace.agent.hook import HookOptions
@@ -62,6 +63,7 @@ class Agent:
         self._on_fault = on_fault
         self._resource = resource_of(settings.service_name)
         self._self_report: SelfReport | None = None
+        self._gpu: GpuWatch | None = None
         self._exporter = Exporter(
             OtlpEncoder(self._resource).encode,
             _sender(settings, settings.traces_url, TRACES, settings.timeout_s),
@@ -87,6 +89,7 @@ class Agent:
             for name, hook in installed_hooks(settings.hooks, on_fault)
         ]
         self._self_report = self._new_self_report()
+        self._gpu = self._new_gpu_watch()
 
     def status(self) -> AgentStatus:
         """What it does now."""
@@ -104,6 +107,7 @@ class Agent:
             faults=self._on_fault.faults if isinstance(self._on_fault, FaultCounter) else 0,
             last_error=counts.last_error,
             hooks=tuple(hook.status for hook in self._hooks),
+            gpu=None if self._gpu is None else self._gpu.status(),
             batches=replace(self.recorder.batches),
         )
 
@@ -121,6 +125,8 @@ class Agent:
             hook.restore()
         self._global.uninstall()
         self._exporter.stop(timeout_s)
+        if self._gpu is not None:
+            self._gpu.stop()
         if self._self_report is not None:
             self._self_report.close()
         shutdown = getattr(self._program_processor, "shutdown", None)
@@ -138,6 +144,8 @@ class Agent:
         if self._self_report is not None:
             self._self_report.close()
             self._self_report = self._new_self_report()
+        if self._gpu is not None:
+            self._gpu.reset_after_fork()
         self._exporter.reset_after_fork(OtlpEncoder(self._resource).encode)
         _provider.reset_after_fork()
 
@@ -145,11 +153,26 @@ class Agent:
         if self.settings.metrics_url is None:
             return None
         try:
-            sender = _sender(self.settings, self.settings.metrics_url, METRICS, REPORT_TIMEOUT_S)
+            sender = self._metrics_sender(self.settings.metrics_url)
         except SettingsError as error:
             logger.warning("latencytrace does not report on itself: %s", error)
             return None
         return SelfReport(self._resource, sender, monotonic_ns)
+
+    def _new_gpu_watch(self) -> GpuWatch | None:
+        url = self.settings.metrics_url
+        if self.settings.gpu is False or url is None or self._self_report is None:
+            return None
+        return GpuWatch(
+            self._resource,
+            lambda: self._metrics_sender(url),
+            interval_s=self.settings.gpu_interval_s,
+            is_wanted=self.settings.gpu is True,
+            on_fault=self._on_fault,
+        )
+
+    def _metrics_sender(self, url: str) -> Sender:
+        return _sender(self.settings, url, METRICS, REPORT_TIMEOUT_S)
 
     def _report_changes(self) -> None:
         """On the background thread: tell the receiver how we do, if that changed."""
@@ -164,6 +187,8 @@ class Agent:
                     hooks=status.hooks,
                 )
             )
+        if self._gpu is not None:
+            self._gpu.report()
 
     def _join_program(self, program: TracerProvider) -> None:
         """Hand the spans of the program's own provider to our receiver as well."""
@@ -201,10 +226,9 @@ def instrument(
         endpoint: Base address of an OTLP receiver; None: `OTEL_EXPORTER_OTLP_ENDPOINT`, else
             `http://127.0.0.1:4318`.
         hooks: Names of the hooks to apply; None: all that are installed.
-        gpu: Whether to sample GPUs. This version cannot yet; True is logged.
+        gpu: Whether to read GPUs; None: `LATENCYTRACE_GPU`, else where there are any. True
+            says in the log why none can be read.
     """
-    if gpu:
-        logger.warning("this version of latencytrace does not sample GPUs yet")
     on_fault = FaultCounter()
     with guarded("starting", on_fault):
         try:
@@ -212,6 +236,7 @@ def instrument(
                 service_name=service_name,
                 endpoint=endpoint,
                 hooks=None if hooks is None else tuple(hooks),
+                gpu=gpu,
             )
             if not settings.disabled:
                 start(settings, on_fault)

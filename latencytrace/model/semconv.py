@@ -138,3 +138,17 @@ AGENT_PROVIDER = "latencytrace.agent.provider"
 HOOK = "latencytrace.hook"
 HOOK_STATE = "latencytrace.hook.state"
 HOOK_REASON = "latencytrace.hook.reason"
+
+# GPUs (hardware conventions); the names of their metrics stand in `model.gpu_sample`
+HW_ID = "hw.id"
+HW_NAME = "hw.name"
+HW_TYPE = "hw.type"
+HW_VENDOR = "hw.vendor"
+HW_DRIVER_VERSION = "hw.driver_version"
+HW_PARENT = "hw.parent"
+GPU_INDEX = "latencytrace.gpu.index"  # as the driver counts
+GPU_SAMPLER_TICK = "latencytrace.gpu.sampler.tick"  # what reading all GPUs once took
+GPU_SAMPLER_INTERVAL = "latencytrace.gpu.sampler.interval"
+GPU_SAMPLER_STUCK = "latencytrace.gpu.sampler.stuck"  # since when a call does not return
+GPU_SAMPLER_ERRORS = "latencytrace.gpu.sampler.errors"
+GPU_SAMPLER_CALL = "latencytrace.gpu.sampler.call"

@@ -38,7 +38,7 @@ def sampler(
     take: Callable[[Sequence[GpuSample]], None] = lambda _: None,
 ) -> GpuSampler:
     return GpuSampler(
-        [reader],
+        lambda: [reader],
         take,
         turn=MachineLock("gpu", folder),
         interval_ns=INTERVAL_NS,

@@ -193,15 +193,6 @@ def test_only_the_hooks_that_are_named_are_applied(
     assert "transformers" in logged.text
 
 
-def test_a_gpu_that_cannot_be_sampled_yet_is_said(
-    receiver: Receiver, logged: pytest.LogCaptureFixture
-) -> None:
-    latencytrace.instrument(endpoint=receiver.endpoint, hooks=[], gpu=True)
-    latencytrace.uninstrument()
-
-    assert "does not sample GPUs" in logged.text
-
-
 def test_the_service_is_named_as_told(agent: TracedProgram) -> None:
     with latencytrace.stage("rerank"):
         pass

@@ -1,0 +1,88 @@
+"""GPUs read and reported on, put together: what the agent starts, asks and stops."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.gpu_report import STUCK_AFTER_NS, GpuReport
+from latencytrace.agent.gpu_sampler import GpuSampler
+from latencytrace.agent.guard import OnFault, logger
+from latencytrace.agent.installed_gpu_readers import installed_gpu_readers
+from latencytrace.agent.machine_lock import MachineLock
+from latencytrace.agent.sender import Sender
+from latencytrace.model.gpu_sample import GpuSample
+
+STOP_S: Final = 1.0  # a call that hangs is not waited for
+
+
+class GpuWatch:
+    """Reads the GPUs of this machine until it is stopped.
+
+    Args:
+        resource: Attributes of the process.
+        new_sender: Makes what carries metrics away.
+        interval_s: Between two readings.
+        is_wanted: The user asked for it: say in the log why it cannot be.
+        on_fault: Takes what our own code raises.
+    """
+
+    def __init__(
+        self,
+        resource: Mapping[str, object],
+        new_sender: Callable[[], Sender],
+        *,
+        interval_s: float,
+        is_wanted: bool,
+        on_fault: OnFault,
+    ) -> None:
+        self._resource = resource
+        self._new_sender = new_sender
+        self._is_wanted = is_wanted
+        self._report = GpuReport(resource, new_sender(), monotonic_ns)
+        self._sampler = GpuSampler(
+            lambda: installed_gpu_readers(on_fault),
+            self._take,
+            turn=MachineLock("gpu"),
+            interval_ns=round(interval_s * 1e9),
+            now_ns=monotonic_ns,
+            on_fault=on_fault,
+        )
+        self._sampler.start()
+
+    def report(self) -> None:
+        """Send what was read; called on the exporter's thread."""
+        state = self._sampler.state
+        if self._is_wanted and state.is_over:
+            self._is_wanted = False
+            logger.warning("latencytrace reads no GPU: %s", state.why_not)
+        self._report.send(state)
+        if not self._report.is_taken:
+            self._sampler.end()  # for nobody; where none is running it does nothing
+
+    def _take(self, samples: Sequence[GpuSample]) -> None:
+        self._report.add(samples)  # the one of now: a fork replaces it
+
+    def stop(self) -> None:
+        """End; what was read last is sent."""
+        self._sampler.stop(STOP_S)
+        self._report.send(self._sampler.state)
+        self._report.close()
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: nothing of the parent's came along."""
+        self._report.close()
+        self._report = GpuReport(self._resource, self._new_sender(), monotonic_ns)
+        self._sampler.reset_after_fork()
+
+    def status(self) -> str:
+        """What it does, in words."""
+        state = self._sampler.state
+        since_ns = state.tick_since_ns
+        if since_ns is not None and monotonic_ns() - since_ns > STUCK_AFTER_NS:
+            return f"a call has hung for {(monotonic_ns() - since_ns) / 1e9:.0f} s"
+        if state.why_not is not None:
+            return f"none is read: {state.why_not}"
+        if not self._report.is_taken:
+            return "none is read: the receiver takes no metrics"
+        names = ", ".join(sorted({gpu.name for gpu in state.gpus}))
+        return f"{len(state.gpus)} read every {state.interval_ns / 1e9:.3g} s: {names}"

@@ -1,0 +1,14 @@
+"""The GPU readers that are installed, ours and others': all come through the same door."""
+
+from latencytrace.agent.gpu_reader import GpuReader
+from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.plugins import GPU_READERS, plugins
+
+
+def installed_gpu_readers(on_fault: OnFault) -> list[GpuReader]:
+    """One of each kind; one that cannot be loaded is logged and left out."""
+    readers: list[GpuReader] = []
+    for plugin in plugins(GPU_READERS):
+        with guarded(f"loading the GPU reader {plugin.name!r}", on_fault):
+            readers.append(plugin.load()())
+    return readers
