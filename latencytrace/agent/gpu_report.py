@@ -93,9 +93,8 @@ class GpuReport:
         for sample in samples:
             for reading in sample.readings:
                 attributes = self._encoded(sample.device, reading.metric, reading.label)
-                start_ns = 0 if sample.start_ns is None else sample.start_ns
-                if GPU_METRICS[reading.metric].is_counter:
-                    start_ns = 0  # since the driver was loaded, whenever that was
+                is_mean = GPU_METRICS[reading.metric].is_mean
+                start_ns = (sample.start_ns or 0) if is_mean else 0
                 points.setdefault(reading.metric, []).append(
                     Point(attributes, start_ns, sample.end_ns, reading.value)
                 )

@@ -10,6 +10,7 @@ from latencytrace.cli import (
     demo,
     doctor,
     export,
+    gpu,
     import_traces,
     load,
     objectives,
@@ -35,6 +36,7 @@ app.command()(load.load)
 app.command()(breakdown.breakdown)
 app.command()(requests.requests)
 app.command()(trace.trace)
+app.command()(gpu.gpu)
 app.command()(objectives.objectives)
 app.command()(export.export)
 app.command("import")(import_traces.import_traces)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli import options, reading
+from latencytrace.cli import gpu_stages, options, reading
 from latencytrace.cli.documents import BreakdownDocument
 from latencytrace.cli.pictures import bar, json_text, screen, show, stacked_bar, stage_style, table
 from latencytrace.cli.units import count, duration, share, shares
@@ -74,7 +74,16 @@ def pictures(
     if unknown is not None:
         return [unknown]
     notes = [*_left_out(whole), *_never_two(whole)]
+    parts += _on_gpus(source, wanted)
     return [*parts, *(Text(note, "dim") for note in notes)]
+
+
+def _on_gpus(source: reading.Source, wanted: reading.Filters) -> list[RenderableType]:
+    """What held the stages up on GPUs; they serve all routes, so none has a row of its own."""
+    rows = gpu_stages.of_cohort(
+        reading.stages_on_gpus(source), wanted.get("service"), wanted.get("model")
+    )
+    return [*gpu_stages.stages_table(rows), ""] if rows else []
 
 
 def _by_route(

@@ -64,6 +64,18 @@ class LinkDocument(TypedDict):
     span_id: str
 
 
+class DeviceDocument(TypedDict):
+    """What a span had a GPU do, relative to its request's start."""
+
+    gpu: str
+    start_ns: int
+    end_ns: int
+    device_ns: int
+    launch_ns: int
+    queue_ns: int | None
+    error_ns: int | None
+
+
 class SpanDocument(TypedDict):
     """One timed operation, relative to its request's start."""
 
@@ -78,6 +90,7 @@ class SpanDocument(TypedDict):
     status: str
     attributes: NotRequired[dict[str, object]]
     links: NotRequired[list[LinkDocument]]
+    device: NotRequired[DeviceDocument | None]
 
 
 class RepairDocument(TypedDict):
@@ -164,3 +177,66 @@ class ServiceDocument(TypedDict):
 
     service: str
     routes: list[str]
+
+
+class BandwidthDocument(TypedDict):
+    """How much of memory's bandwidth is used, and how that is known."""
+
+    method: str
+    utilization_ratio: float
+    bytes_per_second: float | None
+    peak_bytes_per_second: float | None
+
+
+class GpuDocument(TypedDict):
+    """One GPU of `GET /gpu`."""
+
+    uuid: str
+    index: int
+    name: str
+    driver: str | None
+    parent_uuid: str | None
+    silent_ns: int
+    bandwidth: BandwidthDocument | None
+    kernel_active_ratio: float | None
+    sm_active_ratio: float | None
+    pipes: dict[str, float]
+    memory_used_bytes: float | None
+    memory_total_bytes: float | None
+    power_watts: float | None
+    temperatures_celsius: dict[str, float]
+    clocks_hertz: dict[str, float]
+    clock_events: list[str]
+    xid_errors: dict[str, float]
+
+
+class UsedDocument(TypedDict):
+    """A ratio and the half of its 95 % interval."""
+
+    ratio: float
+    error_ratio: float
+
+
+class GpuStageDocument(TypedDict):
+    """What one kind of work did on one GPU."""
+
+    uuid: str
+    service: str
+    model: str
+    stage: str
+    bound: str
+    confidence: str
+    notes: list[str]
+    spans: int
+    wall_ns: int
+    device_ns: int
+    launch_ns: int
+    queue_ns: int | None
+    used: dict[str, UsedDocument]
+
+
+class GpusDocument(TypedDict):
+    """`GET /gpu`."""
+
+    gpus: list[GpuDocument]
+    stages: list[GpuStageDocument]

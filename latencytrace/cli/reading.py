@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
-from latencytrace.cli.documents import BreakdownDocument, RequestDocument, ServiceDocument
+from latencytrace.cli.documents import (
+    BreakdownDocument,
+    GpusDocument,
+    GpuStageDocument,
+    RequestDocument,
+    ServiceDocument,
+)
 from latencytrace.cli.local_service import (
     EXTRA_HINT,
     answers,
@@ -141,6 +147,19 @@ def request(source: Source, trace_id: str) -> RequestDocument:
     """One request with its spans."""
     path = f"/requests/{urllib.parse.quote(trace_id, safe='')}"
     return cast(RequestDocument, source.document(path, {}))
+
+
+def gpus(source: Source) -> GpusDocument:
+    """The GPUs that are read, and the work on them."""
+    return cast(GpusDocument, source.document("/gpu", {}))
+
+
+def stages_on_gpus(source: Source) -> list[GpuStageDocument]:
+    """The work on GPUs; none, where an older service does not know the question."""
+    try:
+        return gpus(source)["stages"]
+    except LatencytraceError:
+        return []
 
 
 def services(source: Source) -> list[ServiceDocument]:

@@ -1,6 +1,6 @@
 """`latencytrace trace`: one request as a waterfall, and its ledger."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -8,8 +8,8 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli import options, reading
-from latencytrace.cli.documents import RequestDocument
+from latencytrace.cli import gpu_stages, options, reading
+from latencytrace.cli.documents import GpuStageDocument, RequestDocument
 from latencytrace.cli.pictures import bar, in_order, json_text, screen, show, stage_style, table
 from latencytrace.cli.shared_steps import shared_steps
 from latencytrace.cli.token_gaps import between_tokens
@@ -65,7 +65,16 @@ def trace(  # noqa: PLR0913 - one argument a flag
             print(json_text(document))
             return
         console = screen()
-        show(console, *picture(document, console))
+        show(console, *picture(document, console, _stages_on_gpus(source, document)))
+
+
+def _stages_on_gpus(
+    source: reading.Source, request: RequestDocument
+) -> Sequence[GpuStageDocument]:
+    """What is known of stages on GPUs, where the request was on one."""
+    if any(span.get("device") is not None for span in request.get("spans", [])):
+        return reading.stages_on_gpus(source)
+    return ()
 
 
 def full_id(source: reading.Source, trace_id: str, wanted: reading.Filters) -> str:
@@ -97,12 +106,15 @@ def full_id(source: reading.Source, trace_id: str, wanted: reading.Filters) -> s
     )
 
 
-def picture(request: RequestDocument, console: Console) -> list[RenderableType]:
-    """The request, its spans over time, its ledger, and what was mended."""
+def picture(
+    request: RequestDocument, console: Console, on_gpus: Sequence[GpuStageDocument] = ()
+) -> list[RenderableType]:
+    """The request, its spans over time, its ledger, its GPUs, and what was mended."""
     parts: list[RenderableType] = [*_heading(request), ""]
     if not request.get("spans"):
         parts += ["Its spans were not kept: this is its critical path alone.", ""]
     parts += [*waterfall(request, console), "", *ledger(request)]
+    parts += gpu_stages.devices_table(request, on_gpus)
     parts += [*shared_steps(request), *between_tokens(request)]
     return [*parts, *_repairs(request), ""]
 

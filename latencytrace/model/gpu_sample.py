@@ -87,6 +87,7 @@ class MetricForm:
     label: str | None = None  # for Prometheus
     attribute: str | None = None  # the same in OTLP
     is_counter: bool = False
+    is_mean: bool = False  # over the window of its sample; else of the window's end
 
 
 GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
@@ -99,13 +100,22 @@ GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
         "Share of time in which device memory was accessed; no bandwidth.",
     ),
     GpuMetric.ENGINE_ACTIVE: MetricForm(
-        "engine_active_ratio", "1", "Share of time in which the compute engine had work."
+        "engine_active_ratio",
+        "1",
+        "Share of time in which the compute engine had work.",
+        is_mean=True,
     ),
     GpuMetric.SM_ACTIVE: MetricForm(
-        "sm_active_ratio", "1", "Multiprocessors that had work, mean over the window."
+        "sm_active_ratio",
+        "1",
+        "Multiprocessors that had work, mean over the window.",
+        is_mean=True,
     ),
     GpuMetric.SM_OCCUPANCY: MetricForm(
-        "sm_occupancy_ratio", "1", "Warps resident of those that fit, mean over the window."
+        "sm_occupancy_ratio",
+        "1",
+        "Warps resident of those that fit, mean over the window.",
+        is_mean=True,
     ),
     GpuMetric.PIPE_ACTIVE: MetricForm(
         "pipe_active_ratio",
@@ -113,6 +123,7 @@ GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
         "Share of cycles in which a pipe worked.",
         "pipe",
         "latencytrace.gpu.pipe",
+        is_mean=True,
     ),
     GpuMetric.BANDWIDTH_UTILIZATION: MetricForm(
         "memory_bandwidth_utilization_ratio",
@@ -120,6 +131,7 @@ GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
         "Bytes moved to and from device memory, of its peak.",
         "method",
         "latencytrace.gpu.method",
+        is_mean=True,
     ),
     GpuMetric.BANDWIDTH: MetricForm(
         "memory_bandwidth_bytes_per_second",
@@ -127,6 +139,7 @@ GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
         "Bytes moved to and from device memory.",
         "method",
         "latencytrace.gpu.method",
+        is_mean=True,
     ),
     GpuMetric.BANDWIDTH_PEAK: MetricForm(
         "memory_bandwidth_peak_bytes_per_second",
@@ -139,6 +152,7 @@ GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
         "Bytes over PCIe.",
         "direction",
         "network.io.direction",
+        is_mean=True,
     ),
     GpuMetric.NVLINK: MetricForm(
         "nvlink_bytes_per_second",
@@ -146,6 +160,7 @@ GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
         "Bytes over NVLink.",
         "direction",
         "network.io.direction",
+        is_mean=True,
     ),
     GpuMetric.MEMORY_USED: MetricForm("memory_used_bytes", "By", "Device memory allocated."),
     GpuMetric.MEMORY_RESERVED: MetricForm(

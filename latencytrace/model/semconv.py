@@ -152,3 +152,14 @@ GPU_SAMPLER_INTERVAL = "latencytrace.gpu.sampler.interval"
 GPU_SAMPLER_STUCK = "latencytrace.gpu.sampler.stuck"  # since when a call does not return
 GPU_SAMPLER_ERRORS = "latencytrace.gpu.sampler.errors"
 GPU_SAMPLER_CALL = "latencytrace.gpu.sampler.call"
+
+# What a span had a GPU do; times in nanoseconds, from the span's start
+DEVICE_ID = "latencytrace.device.id"  # the GPU's UUID
+DEVICE_START = "latencytrace.device.start_ns"  # of the first work on the device
+DEVICE_END = "latencytrace.device.end_ns"  # of the last
+DEVICE_DURATION = "latencytrace.device.duration_ns"  # the passes added up
+DEVICE_LAUNCH = "latencytrace.device.launch_ns"  # how long the host took to hand them over
+DEVICE_QUEUE_DELAY = "latencytrace.device.queue_delay_ns"  # waiting for the device's earlier work
+DEVICE_ERROR = "latencytrace.device.error_ns"  # by how much start and end may be wrong
+DEVICE_PASSES = "latencytrace.device.passes"  # that were measured
+DEVICE_UNMEASURED = "latencytrace.device.unmeasured"  # passes that were not

@@ -1,23 +1,22 @@
 """What agents report on themselves, as metrics of the service: `latencytrace_agent_*`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from latencytrace.model import semconv
+from latencytrace.service.otlp_metrics import number, texts
 
 MAX_AGENTS: Final = 500
 MAX_HOOKS: Final = 100  # of one agent
-MAX_CHARACTERS: Final = 200
 SILENT_NS: Final = 180_000_000_000  # three reports missed: it has ended
 PREFIX: Final = "latencytrace_agent"
 _COUNTS: Final = {
@@ -49,7 +48,6 @@ class AgentReports(Collector):
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self._agents: dict[tuple[str, str], _Agent] = {}
-        self.ignored = 0  # data points of other metrics
         self.evicted = 0  # agents forgotten for others' sake
 
     def take(self, request: ExportMetricsServiceRequest) -> int:
@@ -60,7 +58,7 @@ class AgentReports(Collector):
         """
         ignored = 0
         for resource_metrics in request.resource_metrics:
-            about = _texts(resource_metrics.resource.attributes)
+            about = texts(resource_metrics.resource.attributes)
             agent = _Agent(heard_ns=self._now_ns(), about=about)
             for scope_metrics in resource_metrics.scope_metrics:
                 ignored += sum(_note(agent, metric) for metric in scope_metrics.metrics)
@@ -71,7 +69,6 @@ class AgentReports(Collector):
         while len(self._agents) > MAX_AGENTS:
             del self._agents[next(iter(self._agents))]
             self.evicted += 1
-        self.ignored += ignored
         return ignored
 
     def collect(self) -> Iterator[MetricFamily]:
@@ -80,11 +77,6 @@ class AgentReports(Collector):
         heard = {
             key: agent for key, agent in list(self._agents.items()) if agent.heard_ns >= latest_ns
         }
-        yield CounterMetricFamily(
-            "latencytrace_service_data_points_ignored",
-            "Data points of metrics that are not an agent's.",
-            value=self.ignored,
-        )
         yield CounterMetricFamily(
             "latencytrace_service_evicted_agents",
             "Agents forgotten because too many report.",
@@ -114,15 +106,15 @@ def _note(agent: _Agent, metric: Metric) -> int:
     """Note one metric; returns how many points of it are of no agent's."""
     points = metric.gauge.data_points or metric.sum.data_points
     if metric.name in _COUNTS:
-        agent.counts[metric.name] = sum(map(_number, points))
+        agent.counts[metric.name] = sum(map(number, points))
     elif metric.name == semconv.AGENT_RUNNING:
         for point in points:
-            agent.provider = _texts(point.attributes).get(semconv.AGENT_PROVIDER, "")
+            agent.provider = texts(point.attributes).get(semconv.AGENT_PROVIDER, "")
     elif metric.name == semconv.AGENT_HOOK:
         for point in points[:MAX_HOOKS]:
-            texts = _texts(point.attributes)
+            noted = texts(point.attributes)
             keys = (semconv.HOOK, semconv.HOOK_STATE, semconv.HOOK_REASON)
-            name, state, reason = (texts.get(key, "") for key in keys)
+            name, state, reason = (noted.get(key, "") for key in keys)
             agent.hooks.append((name, state, reason))
     else:
         return (
@@ -132,18 +124,3 @@ def _note(agent: _Agent, metric: Metric) -> int:
             + len(metric.summary.data_points)
         )
     return 0
-
-
-def _number(point: NumberDataPoint) -> float:
-    return float(point.as_int if point.HasField("as_int") else point.as_double)
-
-
-def _texts(attributes: Iterable[KeyValue]) -> dict[str, str]:
-    """Attributes as bounded texts; those of other kinds than texts and integers are left out."""
-    texts = {}
-    for pair in attributes:
-        if pair.value.HasField("string_value"):
-            texts[pair.key] = pair.value.string_value[:MAX_CHARACTERS]
-        elif pair.value.HasField("int_value"):
-            texts[pair.key] = str(pair.value.int_value)
-    return texts

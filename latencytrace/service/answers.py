@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.device_work import device_work
 from latencytrace.analysis.is_request import is_shared
 from latencytrace.analysis.network_phases import network_phases
 from latencytrace.analysis.stage_times import stage_times
@@ -304,7 +305,22 @@ def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:
         "status": "error" if span.status is StatusCode.ERROR else "ok",
         "attributes": {key: _plain(value) for key, value in span.attributes.items()},
         "links": [_link(link) for link in span.links],
-        "device": None,
+        "device": _device(span, request_start_ns),
+    }
+
+
+def _device(span: Span, request_start_ns: int) -> Document | None:
+    work = device_work(span)
+    if work is None:
+        return None
+    return {
+        "gpu": work.gpu,
+        "start_ns": work.start_ns - request_start_ns,
+        "end_ns": work.end_ns - request_start_ns,
+        "device_ns": work.device_ns,
+        "launch_ns": work.launch_ns,
+        "queue_ns": work.queue_ns,
+        "error_ns": work.error_ns,
     }
 
 

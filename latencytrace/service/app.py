@@ -12,14 +12,15 @@ from fastapi import FastAPI
 from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.model import Objective
 from latencytrace.plugins import SINKS, STORES, load_plugin
-from latencytrace.service.agent_reports import AgentReports
 from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
+from latencytrace.service.device_works import DeviceWorks
 from latencytrace.service.edge import Edge, is_loopback
 from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.grpc_receiver import GrpcReceiver
 from latencytrace.service.intake import Intake
 from latencytrace.service.listeners import Listener, Servers, listening
+from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.notice_metrics import NoticeMetrics
 from latencytrace.service.objective_memory import ObjectiveMemory
 from latencytrace.service.objective_metrics import ObjectiveMetrics
@@ -33,6 +34,7 @@ from latencytrace.service.steady_clock import SteadyClock
 from latencytrace.service.store import Store
 from latencytrace.service.telemetry import Telemetry
 from latencytrace.service.views.breakdown import breakdown_router
+from latencytrace.service.views.gpu import gpu_router
 from latencytrace.service.views.health import health_router
 from latencytrace.service.views.ledgers import ledgers_router
 from latencytrace.service.views.objectives import objectives_router
@@ -76,7 +78,8 @@ def serve(
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
         store = opened.enter_context(closing(open_store(settings)))
         telemetry = Telemetry(objectives=objectives)
-        reports = AgentReports(time.monotonic_ns)
+        reports = MetricReports.of(time.monotonic_ns)
+        works = DeviceWorks()
         telemetry.registry.register(reports)
         links = AlertLinks(
             service=settings.public_url or f"http://{_address(api_socket)}",
@@ -84,7 +87,12 @@ def serve(
         )
         evaluator, watch = _watching(settings, objectives, links, telemetry)
         pipeline = Pipeline(
-            store, telemetry, time.monotonic_ns, settings.keep_spans_ratio, watch.count
+            store,
+            telemetry,
+            time.monotonic_ns,
+            settings.keep_spans_ratio,
+            watch.count,
+            works.add,
         )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry)
@@ -93,6 +101,7 @@ def serve(
             servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
         answering = api(store, pipeline, telemetry, servers, _address(otlp_socket))
         answering.include_router(objectives_router(evaluator, links), prefix="/api/v1")
+        answering.include_router(gpu_router(reports.gpus, works), prefix="/api/v1")
         with _running(watch), _running(pipeline):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(

@@ -75,6 +75,18 @@ class LinkDocument(TypedDict):
     attributes: dict[str, object]
 
 
+class DeviceDocument(TypedDict):
+    """What a span had a GPU do, relative to the request's start; see `GET /gpu`."""
+
+    gpu: str  # its UUID
+    start_ns: int
+    end_ns: int
+    device_ns: int
+    launch_ns: int
+    queue_ns: int | None
+    error_ns: int | None  # by how much start and end may be wrong
+
+
 class SpanDocument(TypedDict):
     """One timed operation on the request's clock, relative to its start, clipped to nothing."""
 
@@ -89,7 +101,7 @@ class SpanDocument(TypedDict):
     status: str
     attributes: dict[str, object]
     links: list[LinkDocument]
-    device: None
+    device: DeviceDocument | None  # what it had a GPU do
 
 
 class StepMemberDocument(TypedDict):

@@ -14,9 +14,9 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from latencytrace.errors import OtlpError, OverloadedError, SettingsError, StoreError
 from latencytrace.service import otlp
-from latencytrace.service.agent_reports import AgentReports
 from latencytrace.service.edge import SHOW_TOKEN, is_loopback, shows_token
 from latencytrace.service.intake import RETRY_AFTER_S, Intake
+from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.otlp_metrics import metrics_answer, metrics_request
 
 _TRACES = trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"]
@@ -53,7 +53,7 @@ class GrpcReceiver:
     """
 
     def __init__(
-        self, intake: Intake, reports: AgentReports, reserved: socket, token: str | None
+        self, intake: Intake, reports: MetricReports, reserved: socket, token: str | None
     ) -> None:
         self._intake = intake
         self._reports = reports

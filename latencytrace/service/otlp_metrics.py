@@ -1,16 +1,22 @@
 """OTLP metrics requests, read, and the answers to their senders."""
 
+from collections.abc import Iterable
+from typing import Final
+
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 
 from latencytrace.errors import OtlpError
 from latencytrace.service.otlp import JSON, OtlpAnswer, answer, decompressed, media_type
 
-_IGNORED = "only what agents of latencytrace report on themselves is kept"
+MAX_CHARACTERS: Final = 200  # of an attribute
+_IGNORED = "only what agents of latencytrace report on themselves and on GPUs is kept"
 
 
 def metrics_request(
@@ -39,3 +45,19 @@ def metrics_answer(ignored: int, content_type: str | None) -> OtlpAnswer:
         response.partial_success.rejected_data_points = ignored
         response.partial_success.error_message = _IGNORED
     return answer(response, content_type)
+
+
+def number(point: NumberDataPoint) -> float:
+    """The value of a point."""
+    return float(point.as_int if point.HasField("as_int") else point.as_double)
+
+
+def texts(attributes: Iterable[KeyValue]) -> dict[str, str]:
+    """Attributes as bounded texts; those of other kinds than texts and integers are left out."""
+    found = {}
+    for pair in attributes:
+        if pair.value.HasField("string_value"):
+            found[pair.key] = pair.value.string_value[:MAX_CHARACTERS]
+        elif pair.value.HasField("int_value"):
+            found[pair.key] = str(pair.value.int_value)
+    return found

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
@@ -51,20 +51,23 @@ class Pipeline:
         now_ns: A clock that is never set back.
         keep_spans_ratio: The share of ordinary requests whose spans are kept.
         on_divided: Told of requests once they are written; objectives count them.
+        on_spans: Told of the spans of each trace that is divided.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
         self,
         store: Store,
         telemetry: Telemetry,
         now_ns: Callable[[], int],
         keep_spans_ratio: float = 1.0,
         on_divided: Callable[[Sequence[Request]], None] = lambda _: None,
+        on_spans: Callable[[Iterable[Span]], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._telemetry = telemetry
         self._span_keeping = SpanKeeping(keep_spans_ratio)
         self._on_divided = on_divided
+        self._on_spans = on_spans
         self._critical_paths = CriticalPaths()
         self._committer = Committer(store, on_commit=self.arrived, now_ns=now_ns)
         self._assembler = Assembler(now_ns)
@@ -152,6 +155,7 @@ class Pipeline:
         """Read the spans of traces back, divide their requests, and keep the ledgers."""
         try:
             arrived = self._store.arrived(trace_ids)
+            self._on_spans(chain.from_iterable(arrived.values()))
             revisions = self._store.revisions(trace_ids)
             divided, withdrawn = self._divided(arrived, revisions)
             requests, resent = apart_from_resent(divided, self._store)

@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from latencytrace.errors import OtlpError, OverloadedError, StoreError
 from latencytrace.service import otlp
-from latencytrace.service.agent_reports import AgentReports
 from latencytrace.service.intake import RETRY_AFTER_S, Intake, Share
+from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.otlp import OtlpAnswer
 from latencytrace.service.otlp_metrics import metrics_answer, metrics_request
 
@@ -29,7 +29,7 @@ _CODES = {  # of google.rpc.Status
 }
 
 
-def receiver(intake: Intake, reports: AgentReports) -> Starlette:
+def receiver(intake: Intake, reports: MetricReports) -> Starlette:
     """The application that takes spans, and what agents report on themselves.
 
     Answers 200 once they are kept, 400 to what is not OTLP, 413 to what is too large, 429
@@ -85,7 +85,7 @@ async def _kept(request: Request, intake: Intake) -> OtlpAnswer:
     return otlp.acceptance(checked, content_type)
 
 
-async def _noted(request: Request, intake: Intake, reports: AgentReports) -> OtlpAnswer:
+async def _noted(request: Request, intake: Intake, reports: MetricReports) -> OtlpAnswer:
     """Read a request of metrics, and note what agents report."""
     content_type = request.headers.get("content-type")
     with intake.share() as share:

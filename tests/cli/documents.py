@@ -1,7 +1,12 @@
 """Documents of the API's shape, small enough to add up by hand."""
 
+from typing import cast
+
 from latencytrace.cli.documents import (
     BreakdownDocument,
+    GpuDocument,
+    GpusDocument,
+    GpuStageDocument,
     QuantilesDocument,
     RequestDocument,
     SegmentDocument,
@@ -118,3 +123,60 @@ def request_document() -> RequestDocument:
         spans_kept=True,
         repairs=[{"kind": "clipped", "span_id": "cc", "detail": "ended 2 ms after its parent"}],
     )
+
+
+def gpu_document(**other: object) -> GpuDocument:
+    """An H200 that decodes."""
+    document = {
+        "uuid": "GPU-a",
+        "index": 0,
+        "name": "NVIDIA H200",
+        "driver": "580.1",
+        "parent_uuid": None,
+        "silent_ns": 200 * MS,
+        "bandwidth": {
+            "method": "gpm",
+            "utilization_ratio": 0.61,
+            "bytes_per_second": 3.0e12,
+            "peak_bytes_per_second": 4.917e12,
+        },
+        "kernel_active_ratio": 0.97,
+        "sm_active_ratio": 0.8,
+        "pipes": {"tensor_any": 0.05},
+        "memory_used_bytes": 90e9,
+        "memory_total_bytes": 150e9,
+        "power_watts": 512.0,
+        "temperatures_celsius": {"gpu": 61.0},
+        "clocks_hertz": {"sm": 1.98e9},
+        "clock_events": [],
+        "xid_errors": {},
+    }
+    return cast(GpuDocument, {**document, **other})
+
+
+def gpu_stage(stage: str = "decode", **other: object) -> GpuStageDocument:
+    """What decoding does on it."""
+    document = {
+        "uuid": "GPU-a",
+        "service": "rag",
+        "model": "tiny",
+        "stage": stage,
+        "bound": "memory_bandwidth",
+        "confidence": "high",
+        "notes": [],
+        "spans": 10,
+        "wall_ns": 10 * 60 * MS,
+        "device_ns": 10 * 54 * MS,
+        "launch_ns": 10 * 6 * MS,
+        "queue_ns": 0,
+        "used": {
+            "bandwidth_ratio": {"ratio": 0.61, "error_ratio": 0.004},
+            "tensor_ratio": {"ratio": 0.05, "error_ratio": 0.002},
+        },
+    }
+    return cast(GpuStageDocument, {**document, **other})
+
+
+def gpus_document() -> GpusDocument:
+    """One GPU and the decoding on it."""
+    return GpusDocument(gpus=[gpu_document()], stages=[gpu_stage()])

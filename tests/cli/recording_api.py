@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from tests.cli.documents import MS, breakdown_document, request_document
+from tests.cli.documents import MS, breakdown_document, gpus_document, request_document
 
 
 class RecordingApi(ThreadingHTTPServer):
@@ -29,6 +29,7 @@ class RecordingApi(ThreadingHTTPServer):
         documents: dict[str, object] = {
             "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
             "/api/v1/breakdown": breakdown_document(retrieve=10 * MS, decode=90 * MS),
+            "/api/v1/gpu": gpus_document(),
             "/api/v1/requests": {"requests": [request]},
         }
         return json.dumps(documents.get(path, request)).encode()

@@ -6,7 +6,7 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from latencytrace.model import Repair, RepairKind, Stage
-from latencytrace.service.agent_reports import AgentReports
+from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.objective_metrics import ObjectiveMetrics
 from latencytrace.service.telemetry import Telemetry
 from tests.fakes import FakeClock
@@ -44,7 +44,7 @@ def _of_requests() -> Iterable[Metric]:
 
 
 def _of_agents() -> Iterable[Metric]:
-    reports = AgentReports(FakeClock())
+    reports = MetricReports.of(FakeClock())
     reports.take(report())
     return reports.collect()
 

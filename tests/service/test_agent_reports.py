@@ -85,9 +85,7 @@ def test_metrics_of_others_are_counted_and_not_kept() -> None:
 
     ignored = reports.take(request)
 
-    metrics = shown(reports)
     assert ignored == 2
-    assert metrics.get_sample_value("latencytrace_service_data_points_ignored_total") == 2
 
 
 def test_agents_and_texts_are_bounded() -> None:

@@ -11,9 +11,9 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from latencytrace.errors import OtlpError, OverloadedError, SettingsError, StoreError
-from latencytrace.service.agent_reports import AgentReports
 from latencytrace.service.grpc_receiver import EXPORT, GrpcReceiver
 from latencytrace.service.intake import MAX_BYTES_READ, Intake
+from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.otlp import CheckedRequest
 from latencytrace.service.telemetry import Telemetry
 from tests.fakes import FakeClock
@@ -53,7 +53,7 @@ def answered(
         reserved = socket.create_server(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
         intake = Intake(submit, telemetry, max_bytes=max_bytes)
-        receiver = GrpcReceiver(intake, AgentReports(FakeClock()), reserved, None)
+        receiver = GrpcReceiver(intake, MetricReports.of(FakeClock()), reserved, None)
         await receiver.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             await act(channel.unary_unary(EXPORT), receiver)
@@ -151,7 +151,7 @@ def test_an_address_taken_in_the_meantime_is_an_error_that_names_it() -> None:
     reserved = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{reserved.getsockname()[1]}"
     intake = Intake(kept, Telemetry())
-    receiver = GrpcReceiver(intake, AgentReports(FakeClock()), reserved.dup(), None)
+    receiver = GrpcReceiver(intake, MetricReports.of(FakeClock()), reserved.dup(), None)
 
     async def start() -> None:
         await receiver.start()

@@ -1,0 +1,139 @@
+"""What held a stage up on its GPU: arithmetic, memory, copies, the host, or nothing we know."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from latencytrace.analysis.gpu_join import DeviceUse
+from latencytrace.model.gpu_window import DeviceWork
+
+# What real kernels reach of the peaks that are counted against; measured on one H200: a copy
+# 0.875 of the bandwidth, a product of bf16 matrices 0.80 of the tensor cores.
+REACHED_BANDWIDTH: Final = 0.85
+REACHED_TENSOR: Final = 0.80
+REACHED_FP32: Final = 0.90
+# Judgement, not measured yet: where a roof begins.
+NEAR_ROOF: Final = 0.6
+IDLE_RATIO: Final = 0.7
+HOST_RATIO: Final = 0.8
+QUEUED_RATIO: Final = 0.2
+OFTEN_RATIO: Final = 0.1  # of its windows: worth saying
+MOSTLY_RATIO: Final = 0.5  # of its windows: nothing else is known
+LEAST_COVERAGE_RATIO: Final = 0.5
+
+
+class Bound(StrEnum):
+    """What held a stage up."""
+
+    COMPUTE = "compute"
+    MEMORY_BANDWIDTH = "memory_bandwidth"
+    COPY = "copy"
+    LAUNCH_OR_SYNC = "launch_or_sync"  # the host feeds the device too slowly, or waits for it
+    GPU_IDLE = "gpu_idle"  # the device had nothing of this stage to do
+    LATENCY_OR_MIXED = "latency_or_mixed"
+    UNKNOWN = "unknown"
+
+
+class Confidence(StrEnum):
+    """How sure that is."""
+
+    HIGH = "high"  # counters of the device
+    MEDIUM = "medium"  # times of the device, or counters far from every roof
+    LOW = "low"  # how fast the host was, alone
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTimes:
+    """Pieces of work added up."""
+
+    wall_ns: int
+    device_ns: int
+    launch_ns: int
+    queue_ns: int | None
+
+    @classmethod
+    def of(cls, work: Sequence[DeviceWork]) -> "DeviceTimes":
+        """All of them together."""
+        queues = [one.queue_ns for one in work if one.queue_ns is not None]
+        return cls(
+            wall_ns=sum(one.wall_ns for one in work),
+            device_ns=sum(one.device_ns for one in work),
+            launch_ns=sum(one.launch_ns for one in work),
+            queue_ns=sum(queues) if queues else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuVerdict:
+    """What held a stage up, how sure that is, and what else is worth knowing."""
+
+    bound: Bound
+    confidence: Confidence
+    notes: tuple[str, ...] = ()
+
+
+def verdict(times: DeviceTimes, use: DeviceUse, *, copies: bool = False) -> GpuVerdict:
+    """Judge a stage by its times on the device, and by what it used there if that is known.
+
+    Args:
+        times: Of the stage, from the device timer.
+        use: What work of its kind used.
+        copies: Its work is copies between host and device.
+    """
+    notes = tuple(_notes(times, use))
+    bound, confidence = _judged(times, use, copies=copies)
+    return GpuVerdict(bound=bound, confidence=confidence, notes=notes)
+
+
+def _judged(times: DeviceTimes, use: DeviceUse, *, copies: bool) -> tuple[Bound, Confidence]:
+    if times.wall_ns <= 0 or times.device_ns <= 0:
+        return Bound.UNKNOWN, Confidence.NONE
+    if copies:
+        return Bound.COPY, Confidence.MEDIUM
+    if 1 - times.device_ns / times.wall_ns > IDLE_RATIO:
+        return Bound.GPU_IDLE, Confidence.MEDIUM
+    is_host_slow = times.launch_ns / times.device_ns >= HOST_RATIO
+    memory, arithmetic = _to_roofs(use)
+    if memory is not None and arithmetic is not None:
+        return _by_roofs(memory, arithmetic, is_host_slow=is_host_slow)
+    if is_host_slow and (use.foreign_ratio or 0) < MOSTLY_RATIO:
+        return Bound.LAUNCH_OR_SYNC, Confidence.LOW
+    return Bound.UNKNOWN, Confidence.NONE
+
+
+def _by_roofs(memory: float, arithmetic: float, *, is_host_slow: bool) -> tuple[Bound, Confidence]:
+    if max(memory, arithmetic) >= NEAR_ROOF:
+        nearer = Bound.MEMORY_BANDWIDTH if memory >= arithmetic else Bound.COMPUTE
+        return nearer, Confidence.HIGH
+    if is_host_slow:
+        return Bound.LAUNCH_OR_SYNC, Confidence.MEDIUM
+    return Bound.LATENCY_OR_MIXED, Confidence.MEDIUM
+
+
+def _to_roofs(use: DeviceUse) -> tuple[float | None, float | None]:
+    """How near the stage came to the roof of memory, and to that of arithmetic."""
+    if use.coverage_ratio < LEAST_COVERAGE_RATIO or (use.foreign_ratio or 0) >= MOSTLY_RATIO:
+        return None, None
+    bandwidth = use.ratio("bandwidth_ratio")
+    pipes = [
+        ratio / reached
+        for ratio, reached in (
+            (use.ratio("tensor_ratio"), REACHED_TENSOR),
+            (use.ratio("fp32_ratio"), REACHED_FP32),
+        )
+        if ratio is not None
+    ]
+    if bandwidth is None or not pipes:
+        return None, None
+    return bandwidth / REACHED_BANDWIDTH, max(pipes)
+
+
+def _notes(times: DeviceTimes, use: DeviceUse) -> Iterable[str]:
+    if (use.throttled_ratio or 0) >= OFTEN_RATIO:
+        yield "throttled"
+    if (use.foreign_ratio or 0) >= OFTEN_RATIO:
+        yield "foreign_load"
+    if times.queue_ns is not None and times.queue_ns > QUEUED_RATIO * times.device_ns:
+        yield "queued"

@@ -1,0 +1,75 @@
+"""The documents of `GET /gpu`; what is unknown is null."""
+
+from typing_extensions import TypedDict
+
+
+class BandwidthDocument(TypedDict):
+    """How much of memory's bandwidth is used, and how that is known."""
+
+    method: str
+    utilization_ratio: float
+    bytes_per_second: float | None
+    peak_bytes_per_second: float | None
+
+
+class GpuDocument(TypedDict):
+    """One GPU as it was read last; a value that nobody told lately is null or absent."""
+
+    uuid: str
+    index: int
+    name: str
+    vendor: str
+    driver: str | None
+    parent_uuid: str | None
+    silent_ns: int  # since when nothing was heard of it
+    bandwidth: BandwidthDocument | None
+    kernel_active_ratio: float | None
+    engine_active_ratio: float | None
+    sm_active_ratio: float | None
+    sm_occupancy_ratio: float | None
+    pipes: dict[str, float]
+    memory_used_bytes: float | None
+    memory_total_bytes: float | None
+    power_watts: float | None
+    energy_joules: float | None
+    temperatures_celsius: dict[str, float]
+    clocks_hertz: dict[str, float]
+    clock_events: list[str]  # those that hold its clocks down now
+    pcie_bytes_per_second: dict[str, float]
+    nvlink_bytes_per_second: dict[str, float]
+    ecc_errors: dict[str, float]
+    xid_errors: dict[str, float]
+
+
+class UsedDocument(TypedDict):
+    """A ratio and the half of its 95 % interval."""
+
+    ratio: float
+    error_ratio: float
+
+
+class GpuStageDocument(TypedDict):
+    """What one kind of work did on one GPU."""
+
+    uuid: str
+    service: str
+    model: str
+    stage: str
+    bound: str
+    confidence: str
+    notes: list[str]
+    spans: int
+    wall_ns: int
+    device_ns: int
+    launch_ns: int
+    queue_ns: int | None
+    windows: int
+    coverage_ratio: float
+    used: dict[str, UsedDocument]
+
+
+class GpusDocument(TypedDict):
+    """`GET /gpu`."""
+
+    gpus: list[GpuDocument]
+    stages: list[GpuStageDocument]

@@ -1,0 +1,118 @@
+"""What held a stage up, by the rule and in its order."""
+
+import pytest
+
+from latencytrace.analysis.gpu_bound import (
+    Bound,
+    Confidence,
+    DeviceTimes,
+    verdict,
+)
+from latencytrace.analysis.gpu_join import DeviceUse, Estimate, Kind, device_use
+from latencytrace.model.stage import Stage
+from tests.analysis.simulated_gpu import SimulatedGpu, piece
+
+MS = 1_000_000
+
+
+def times(
+    wall_ms: int = 100, device_ms: int = 90, launch_ms: int = 10, queue_ms: int | None = 0
+) -> DeviceTimes:
+    queue_ns = None if queue_ms is None else queue_ms * MS
+    return DeviceTimes(
+        wall_ns=wall_ms * MS,
+        device_ns=device_ms * MS,
+        launch_ns=launch_ms * MS,
+        queue_ns=queue_ns,
+    )
+
+
+def use(
+    bandwidth: float | None = 0.1,
+    tensor: float | None = 0.1,
+    *,
+    coverage: float = 1.0,
+    foreign: float = 0.0,
+    throttled: float = 0.0,
+) -> DeviceUse:
+    told = {"bandwidth_ratio": bandwidth, "tensor_ratio": tensor, "fp32_ratio": 0.01}
+    return DeviceUse(
+        used={name: Estimate(ratio, 0.01) for name, ratio in told.items() if ratio is not None},
+        window_count=100,
+        coverage_ratio=coverage,
+        foreign_ratio=foreign,
+        throttled_ratio=throttled,
+    )
+
+
+@pytest.mark.parametrize(
+    ("measured", "used", "bound", "confidence"),
+    [
+        (times(), use(0.61, 0.05), Bound.MEMORY_BANDWIDTH, Confidence.HIGH),
+        (times(), use(0.28, 0.72), Bound.COMPUTE, Confidence.HIGH),
+        (times(launch_ms=85), use(0.28, 0.72), Bound.COMPUTE, Confidence.HIGH),
+        (times(launch_ms=85), use(), Bound.LAUNCH_OR_SYNC, Confidence.MEDIUM),
+        (times(), use(), Bound.LATENCY_OR_MIXED, Confidence.MEDIUM),
+        (times(device_ms=20), use(0.9, 0.9), Bound.GPU_IDLE, Confidence.MEDIUM),
+        (times(launch_ms=85), DeviceUse(), Bound.LAUNCH_OR_SYNC, Confidence.LOW),
+        (times(), DeviceUse(), Bound.UNKNOWN, Confidence.NONE),
+        (times(), use(0.61, 0.05, coverage=0.4), Bound.UNKNOWN, Confidence.NONE),
+        (times(), use(0.61, 0.05, foreign=0.6), Bound.UNKNOWN, Confidence.NONE),
+        (times(launch_ms=85), use(foreign=0.6), Bound.UNKNOWN, Confidence.NONE),
+        (times(), use(None, 0.72), Bound.UNKNOWN, Confidence.NONE),
+        (times(device_ms=0), use(0.61, 0.05), Bound.UNKNOWN, Confidence.NONE),
+    ],
+    ids=[
+        "near the roof of memory",
+        "near the roof of arithmetic",
+        "near a roof though the host is slow",
+        "far from both and fed slowly",
+        "far from both and fed fast",
+        "mostly without work",
+        "no counters and fed slowly",
+        "no counters",
+        "counters that saw too little",
+        "counters of others' work",
+        "times of others' work",
+        "half of the counters",
+        "no device time",
+    ],
+)
+def test_the_rule(
+    measured: DeviceTimes, used: DeviceUse, bound: Bound, confidence: Confidence
+) -> None:
+    judged = verdict(measured, used)
+
+    assert (judged.bound, judged.confidence) == (bound, confidence)
+
+
+def test_copies_are_bound_by_copying() -> None:
+    assert verdict(times(), DeviceUse(), copies=True).bound is Bound.COPY
+
+
+def test_what_else_there_was_is_said() -> None:
+    notes = verdict(times(queue_ms=30), use(0.61, 0.05, foreign=0.2, throttled=0.5)).notes
+
+    assert notes == ("throttled", "foreign_load", "queued")
+
+
+def test_of_a_simulated_workload_prefill_computes_and_decode_waits_for_memory() -> None:
+    gpu = SimulatedGpu(7)
+    gpu.run(60)
+
+    found = device_use(gpu.windows(), gpu.work)
+    bounds = {
+        stage: verdict(
+            DeviceTimes.of([one for one in gpu.work if one.stage is stage]),
+            found[Kind("rag", "tiny", stage)],
+        ).bound
+        for stage in (Stage.PREFILL, Stage.DECODE)
+    }
+
+    assert bounds == {Stage.PREFILL: Bound.COMPUTE, Stage.DECODE: Bound.MEMORY_BANDWIDTH}
+
+
+def test_times_of_several_pieces_add_up() -> None:
+    work = [piece(Stage.DECODE, 0, 100 * MS), piece(Stage.DECODE, 200 * MS, 250 * MS)]
+
+    assert DeviceTimes.of(work) == times(wall_ms=150, device_ms=150, launch_ms=15, queue_ms=None)
