@@ -85,8 +85,8 @@ class Engine:
     # How the names of spans begin that end once they have handed the request over: what
     # they started goes on below the span above.
     hands_over: tuple[str, ...] = ()
-    # Names of its requests that outlive the step of the framework they are started in.
-    outlive: frozenset[str] = frozenset()
+    # Spans that outlive the step of the framework that they are started in.
+    outlives: Callable[[Span], bool] = _none
     # Its spans are made by callbacks: what runs inside them is hung beside them.
     never_current: bool = False
 

@@ -312,10 +312,11 @@ def test_litellms_calls_are_models_seen_from_outside() -> None:
     ] * 3
 
 
-def test_litellms_proxy_spends_what_it_reports_on_the_model() -> None:
-    request = outermost("litellm_proxy")[-1]
+@pytest.mark.parametrize("fixture", ["litellm_proxy", "litellm_typed"])
+def test_litellms_proxy_spends_what_it_reports_on_the_model(fixture: str) -> None:
+    request = outermost(fixture)[-1]
 
-    told = reported("litellm_proxy")
+    told = reported(fixture)
     whole_ms = told["x-litellm-response-duration-ms"]
     least_ms = whole_ms - told["x-litellm-overhead-duration-ms"]
     assert least_ms <= in_ms(request)["remote_model"] <= whole_ms

@@ -1,13 +1,14 @@
 """LiteLLM, callback `otel`: a span a model call, made when it is over; the proxy's own steps.
 
 `raw_gen_ai_request` repeats the call's span with what was sent. The span of the proxy's
-request is started in a dependency of FastAPI's and goes on when that is over.
+request, or of the call where spans are typed (`LITELLM_OTEL_V2`), is started in a dependency
+of FastAPI's and goes on when that is over.
 """
 
 from collections.abc import Mapping
 
 from latencytrace.analysis.engine import Engine
-from latencytrace.model import Span, Stage, semconv
+from latencytrace.model import Span, SpanKind, Stage, semconv
 
 _REQUEST = "Received Proxy Server Request"
 _SERVICES: Mapping[str, Stage] = {  # the proxy's helpers, each in a span of its name
@@ -27,6 +28,8 @@ _OPERATIONS = {  # the others generate; those of the proxy begin with `a`, as in
     "search": Stage.RETRIEVE,
 }
 _STARTS = {  # of the typed spans, which end in what they are for
+    "auth ": Stage.PREPROCESS,
+    "route ": Stage.UNATTRIBUTED,
     "execute_guardrail ": Stage.GUARDRAIL,
     "redis.": Stage.CACHE,
     "postgres.": Stage.DATABASE,
@@ -49,6 +52,13 @@ def _stage(span: Span) -> Stage | None:
     return None
 
 
+def _outlives(span: Span) -> bool:
+    """The proxy's request, or, where its spans are typed, the call to the model."""
+    return span.name == _REQUEST or (
+        span.kind is SpanKind.CLIENT and semconv.GEN_AI_OPERATION_NAME in span.attributes
+    )
+
+
 ENGINE = Engine(
     name="LiteLLM",
     scopes=("litellm",),
@@ -60,5 +70,5 @@ ENGINE = Engine(
     },
     stage=_stage,
     steps=frozenset({"raw_gen_ai_request"}),
-    outlive=frozenset({_REQUEST}),
+    outlives=_outlives,
 )

@@ -15,11 +15,12 @@ _FRAMEWORKS = ("fastapi", "starlette")
 
 
 def outliving(spans: Mapping[str, Span]) -> dict[str, Span]:
-    """Hang requests that are started in a step of the framework below what lasts as long.
+    """Hang what is started in a step of the framework below what lasts as long.
 
-    LiteLLM's proxy starts the span of a request while FastAPI solves its dependencies:
-    clipped to those, all that it did would be lost. It goes below the next span above that
-    it lies in. Of its children, and of the framework's steps that end later than it (the
+    LiteLLM's proxy starts the span of a request (or, typed, of a call) while FastAPI solves
+    its dependencies: clipped to those, all that it did would be lost. It goes below the
+    next span above that it lies in, or below a step there, such as the endpoint, that it
+    lies in. Of its children, and of the framework's steps that end later than it (the
     endpoint), some have none and tell but that they ran: what lies in one goes below it,
     or it would win that time. That is how these spans are sent, so it is no repair to tell of.
 
@@ -40,8 +41,10 @@ def outliving(spans: Mapping[str, Span]) -> dict[str, Span]:
         above = _lasting(request, spans)
         own = beside = children[request.span_id]
         if above is not None:
-            hung[request.span_id] = replace(request, parent_id=above.span_id)
             steps = [step for step in children[above.span_id] if _is_later_step(step, request)]
+            within = [step for step in steps if _lies_in(request, step)]
+            below = within[0] if len(within) == 1 else above
+            hung[request.span_id] = replace(request, parent_id=below.span_id)
             beside = [*own, *steps]
         bare = [span for span in beside if not children[span.span_id]]
         if len(bare) > MAX_SIBLINGS:
@@ -54,13 +57,13 @@ def outliving(spans: Mapping[str, Span]) -> dict[str, Span]:
 
 
 def _found(spans: Mapping[str, Span]) -> dict[str, Span]:
-    """The requests that outlive what they were started in, if there are any."""
+    """What outlives the step it was started in, if there is any."""
     if not have_engines(spans.values()):
         return {}
     return {
         span_id: span
         for span_id, span in spans.items()
-        if (engine := engine_of(span)) is not None and span.name in engine.outlive
+        if (engine := engine_of(span)) is not None and engine.outlives(span)
     }
 
 

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.model import Span, Stage, Trace
+from latencytrace.model import Span, SpanKind, Stage, Trace, semconv
 from tests.trees import root, span
 
 FASTAPI, LITELLM = "fastapi", "litellm"
+CALL = {semconv.GEN_AI_OPERATION_NAME: "chat"}
 
 
 def step(name: str, start_ns: int, end_ns: int) -> Span:
@@ -30,6 +31,16 @@ def test_a_request_goes_below_what_lasts_as_long() -> None:
     trace = built(step("dependencies", 4, 10), request(90))
 
     assert (trace.spans["request"].parent_id, trace.spans["request"].end_ns) == ("root", 90)
+    assert not trace.repairs
+
+
+def test_a_call_of_the_endpoint_goes_below_the_endpoint() -> None:
+    call = span("call", 30, 80, parent="dependencies", kind=SpanKind.CLIENT, attributes=CALL)
+    typed = replace(call, scope=LITELLM)
+
+    trace = built(step("dependencies", 4, 10), step("endpoint", 10, 95), typed)
+
+    assert (trace.spans["call"].parent_id, trace.spans["call"].start_ns) == ("endpoint", 30)
     assert not trace.repairs
 
 
