@@ -172,7 +172,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         capture_content=_flag(environ, "LATENCYTRACE_CAPTURE_CONTENT"),
         objectives=objectives or objectives_file(environ),
         public_url=_web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
-        dashboard_url=_web_address(environ, "LATENCYTRACE_DASHBOARD_URL"),
+        dashboard_url=dashboard_url(environ),
         sinks=_sinks(environ),
     )
 
@@ -234,6 +234,11 @@ def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:
         return Path(named)
     here = Path("objectives.yaml")
     return here if here.is_file() else None
+
+
+def dashboard_url(environ: Mapping[str, str] = os.environ) -> str | None:
+    """The address of a Grafana dashboard that alerts link to."""
+    return _web_address(environ, "LATENCYTRACE_DASHBOARD_URL")
 
 
 def _flag(environ: Mapping[str, str], name: str) -> bool:

@@ -15,6 +15,7 @@ from latencytrace.cli import (
     load,
     objectives,
     requests,
+    rules,
     run,
     serve,
     trace,
@@ -38,6 +39,7 @@ app.command()(requests.requests)
 app.command()(trace.trace)
 app.command()(gpu.gpu)
 app.command()(objectives.objectives)
+app.command()(rules.rules)
 app.command()(export.export)
 app.command("import")(import_traces.import_traces)
 app.command()(demo.demo)

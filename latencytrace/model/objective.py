@@ -88,6 +88,7 @@ class BurnRule:
     factor: float
     long_ns: int
     severity: Severity
+    least_ratio: float  # of the bad requests that it takes to fire at the usual traffic
 
     @property
     def short_ns(self) -> int:

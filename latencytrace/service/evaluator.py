@@ -28,7 +28,12 @@ from latencytrace.service.objective_counts import (
     ObjectiveCounts,
 )
 from latencytrace.service.objective_memory import ObjectiveMemory
-from latencytrace.service.objective_state import ObjectiveState, SilenceState, TierState
+from latencytrace.service.objective_state import (
+    ObjectiveState,
+    SilenceState,
+    TierState,
+    TierStates,
+)
 from latencytrace.service.sink import Notice
 from latencytrace.service.steady_clock import STEP_NS, SteadyClock
 
@@ -57,7 +62,9 @@ class Evaluator:
         for counts in self._counts:
             self._of_service.setdefault(counts.objective.service, []).append(counts)
         self._states = [
-            ObjectiveState(tiers={rule: TierState() for rule in burn_rules(objective)})
+            ObjectiveState(
+                tiers=TierStates(of_rule={rule: TierState() for rule in burn_rules(objective)})
+            )
             for objective in objectives
         ]
         self._unkept: dict[tuple[str, int, int], Tally] = {}
@@ -155,7 +162,7 @@ class Evaluator:
         standings: list[Standing] = []
         alerts: list[Alert] = []
         for counts, state in zip(self._counts, self._states, strict=True):
-            rates = tuple(tier.step(rule, counts, now_ns) for rule, tier in state.tiers.items())
+            rates = state.tiers.step(counts, now_ns)
             state.silence.step(counts, self._started_ns, now_ns)
             standing = _standing(counts, rates, now_ns)
             standings.append(standing)
@@ -251,7 +258,7 @@ def _written(state: ObjectiveState) -> str:
             "silence": state.silence.firing_ns,
             "tiers": {
                 f"{rule.factor:g}": [tier.firing_ns, tier.calm_ns]
-                for rule, tier in state.tiers.items()
+                for rule, tier in state.tiers.of_rule.items()
             },
         }
     )
@@ -262,5 +269,5 @@ def _read(text: str, state: ObjectiveState) -> None:
     state.announced = dict(kept.get("announced", {}))
     state.silence = SilenceState(firing_ns=kept.get("silence"))
     tiers = kept.get("tiers", {})
-    for rule, tier in state.tiers.items():
+    for rule, tier in state.tiers.of_rule.items():
         tier.firing_ns, tier.calm_ns = tiers.get(f"{rule.factor:g}", (None, None))

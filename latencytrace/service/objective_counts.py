@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
+from latencytrace.analysis.burn_rate import usual_requests
 from latencytrace.analysis.distinctions import Traits, distinctions, traits_of
 from latencytrace.analysis.guilty_stage import guilty_stage, measured_ledger
 from latencytrace.analysis.verdict import is_good, measured_ns
@@ -77,17 +78,20 @@ class ObjectiveCounts:
         good = is_good(self.objective, request)
         if good is None:
             return True
-        tally = _GOOD if good else _BAD
-        self._bad_count += not good
-        self._total_count += 1
-        self._fine.add(at_ns, tally)
-        in_time = self._coarse.add(at_ns, tally)
+        in_time = self.add(at_ns, _GOOD if good else _BAD)
         if not good:
             self._bad.append(self._seen(request, at_ns))
         elif abs(at_ns - self._good_ns) >= GOOD_EVERY_NS:
             self._good.append(self._seen(request, at_ns))
             self._good_ns = at_ns
         return in_time
+
+    def add(self, at_ns: int, tally: Tally) -> bool:
+        """Count requests that were judged; false: that is too long ago."""
+        self._bad_count += tally.bad
+        self._total_count += tally.total
+        self._fine.add(at_ns, tally)
+        return self._coarse.add(at_ns, tally)
 
     def tally(self, until_ns: int, window_ns: int) -> Tally:
         """The requests of a window."""
@@ -97,6 +101,13 @@ class ObjectiveCounts:
         """The share of a window that is not silent for longer than a twelfth of it."""
         silence_ns = window_ns // 12
         return self._ring(window_ns).coverage_ratio(until_ns, window_ns, silence_ns)
+
+    def usual_requests(self, until_ns: int, window_ns: int) -> float:
+        """How many requests a window has in the mean of the period."""
+        period_ns = self.objective.period_ns
+        period = self.tally(until_ns, period_ns)
+        coverage_ratio = self.coverage_ratio(until_ns, period_ns)
+        return usual_requests(self.objective, period, coverage_ratio, window_ns)
 
     def last_ns(self) -> int | None:
         """When the latest request came, to the slot."""

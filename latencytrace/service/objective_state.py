@@ -20,16 +20,24 @@ class TierState:
     firing_ns: int | None = None
     calm_ns: int | None = None
 
-    def step(self, rule: BurnRule, counts: ObjectiveCounts, now_ns: int) -> BurnRates:
-        """Look at the two windows of the tier, and decide."""
+    def step(
+        self, rule: BurnRule, counts: ObjectiveCounts, now_ns: int, *, alert_fires: bool
+    ) -> BurnRates:
+        """Look at the two windows of the tier, and decide.
+
+        Args:
+            rule: The tier.
+            counts: Of its objective.
+            now_ns: The time.
+            alert_fires: Whether a tier of this severity did at the last step: then one that
+                is not calm keeps the alert from ending.
+        """
         long = counts.tally(now_ns, rule.long_ns)
         short = counts.tally(now_ns, rule.short_ns)
         objective = counts.objective
-        # How much was observed can only lower the rate, and costs more to know than all else.
-        suspicious = self.firing_ns is not None or burns(objective, rule, long, short, 1.0)
-        if suspicious:
-            coverage_ratio = counts.coverage_ratio(now_ns, rule.long_ns)
-            self._decide(rule, counts, (long, short), coverage_ratio, now_ns)
+        # How much was observed, and what is usual, can only prevent; they cost more to know.
+        if alert_fires or burns(objective, rule, long, short, 1.0, 0.0):
+            self._decide(rule, counts, (long, short), now_ns, alert_fires=alert_fires)
         return BurnRates(
             rule=rule,
             long=burn_rate(objective, long),
@@ -42,17 +50,22 @@ class TierState:
         rule: BurnRule,
         counts: ObjectiveCounts,
         windows: tuple[Tally, Tally],
-        coverage_ratio: float,
         now_ns: int,
+        *,
+        alert_fires: bool,
     ) -> None:
         long, short = windows
-        if burns(counts.objective, rule, long, short, coverage_ratio):
+        coverage_ratio = counts.coverage_ratio(now_ns, rule.long_ns)
+        usual = counts.usual_requests(now_ns, rule.long_ns)
+        if burns(counts.objective, rule, long, short, coverage_ratio, usual):
             self.firing_ns = now_ns if self.firing_ns is None else self.firing_ns
             self.calm_ns = None
             return
-        if self.firing_ns is None:
-            return
         calm = is_calm(counts.objective, rule, long, short, coverage_ratio)
+        if self.firing_ns is None and (calm is not False or not alert_fires):
+            return
+        if self.firing_ns is None:
+            self.firing_ns = now_ns
         if calm is False:
             self.calm_ns = None
         elif calm and self.calm_ns is None:
@@ -90,10 +103,27 @@ class SilenceState:
 
 
 @dataclass(slots=True, kw_only=True)
+class TierStates:
+    """All tiers of an objective."""
+
+    of_rule: dict[BurnRule, TierState] = field(default_factory=dict)
+
+    def step(self, counts: ObjectiveCounts, now_ns: int) -> tuple[BurnRates, ...]:
+        """Let each decide."""
+        firing = {
+            rule.severity for rule, tier in self.of_rule.items() if tier.firing_ns is not None
+        }
+        return tuple(
+            tier.step(rule, counts, now_ns, alert_fires=rule.severity in firing)
+            for rule, tier in self.of_rule.items()
+        )
+
+
+@dataclass(slots=True, kw_only=True)
 class ObjectiveState:
     """What an objective remembers beside its counts."""
 
-    tiers: dict[BurnRule, TierState] = field(default_factory=dict)
+    tiers: TierStates = field(default_factory=TierStates)
     silence: SilenceState = field(default_factory=SilenceState)
     announced: dict[str, int] = field(default_factory=dict)  # alert's name/severity → start
 

@@ -14,6 +14,7 @@ from latencytrace.analysis.burn_rate import (
     exhaustion_ns,
     is_calm,
     scaled_rules,
+    usual_requests,
 )
 from latencytrace.model import BurnRule, Severity, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
@@ -168,3 +169,33 @@ def test_no_tier_is_calm_and_burning_at_once(
     for rule in burn_rules(OBJECTIVE):
         burning = burns(OBJECTIVE, rule, long, short, coverage_ratio)
         assert not (burning and is_calm(OBJECTIVE, rule, long, short, coverage_ratio))
+
+
+@pytest.mark.parametrize(("usual", "fired"), [(100, True), (2000, True), (3000, False)])
+def test_many_bad_of_few_requests_do_not_fire_where_there_are_usually_more(
+    usual: float, *, fired: bool
+) -> None:
+    rule = burn_rules(OBJECTIVE)[1]
+    tally = Tally(bad=200, total=200)
+
+    assert burns(OBJECTIVE, rule, tally, tally, 1.0, usual) is fired
+
+
+@given(NINES, PERIODS, st.integers(1000, 10**6))
+def test_at_the_usual_traffic_a_tier_fires_at_its_factor(
+    target_ratio: float, period_ns: int, total: int
+) -> None:
+    objective = made_objective(target_ratio=target_ratio, period_ns=period_ns)
+
+    for rule in burn_rules(objective):
+        bad = int(rule.factor * objective.budget_ratio * total) + 20
+        tally = Tally(bad=min(bad, total), total=total)
+        assert burns(objective, rule, tally, tally, 1.0, total) or bad > total
+
+
+def test_what_is_usual_leaves_out_what_was_not_observed() -> None:
+    period = Tally(bad=0, total=3600)
+    share = HOUR_NS / OBJECTIVE.period_ns
+
+    assert usual_requests(OBJECTIVE, period, share, MINUTE_NS) == pytest.approx(60)
+    assert usual_requests(OBJECTIVE, Tally(bad=0, total=0), 0.0, MINUTE_NS) == 0
