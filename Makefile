@@ -45,6 +45,8 @@ test-nvml-oldest: $(VENV)/.nvml-oldest ## the tests of GPU sampling with the old
 test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each with a server of its own
 	@$(BIN)/pytest -m batchers
 	@$(BIN)/pytest tests/contracts/test_every_hook.py
+	@$(VENV)/infinity/bin/python -m pytest -m batchers tests/agent/hooks/test_infinity.py
+	@$(VENV)/infinity/bin/python -m pytest tests/contracts/test_every_hook.py
 
 lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .
@@ -103,8 +105,12 @@ $(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus
 	@touch $@
 
 $(VENV)/.batchers: $(VENV)/.checks
-	@echo '== installing Ray Serve, about 100 MB (once)'
+	@echo '== installing Ray Serve, BentoML and infinity, about 500 MB (once)'
 	@$(PIP) install --quiet --group batchers
+	@# infinity needs older versions of what everybody else here uses.
+	@$(PYTHON) -m venv $(VENV)/infinity
+	@$(VENV)/infinity/bin/python -m pip install --quiet 'pip>=25.1' torch==2.13.0
+	@$(VENV)/infinity/bin/python -m pip install --quiet --editable '.[service]' --group infinity
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks

@@ -7,7 +7,7 @@ from sys import is_finalizing
 from types import TracebackType
 from typing import Self
 
-from opentelemetry.context import Context, attach
+from opentelemetry.context import Context
 from opentelemetry.trace import (
     INVALID_SPAN,
     NonRecordingSpan,
@@ -19,7 +19,7 @@ from opentelemetry.trace import (
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
-from latencytrace.agent.context import leave
+from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.recorder import Recorder, Timing
@@ -150,6 +150,7 @@ class Batch:
 
     __slots__ = (
         "_attributes",
+        "_context",
         "_members",
         "_name",
         "_named",
@@ -174,12 +175,12 @@ class Batch:
         self._attributes = attributes
         self._members: tuple[Ticket, ...] = ()
         self._step: Timing | None = None
+        self._context: Context | None = None
         self._token: Token[Context] | None = None
 
     def __enter__(self) -> Self:
-        recorder = self._recorder()
-        with guarded("starting a batch", recorder.on_fault):
-            self._begin(recorder)
+        self.begin()
+        self.activate()
         return self
 
     def __exit__(
@@ -189,17 +190,37 @@ class Batch:
         exc_tb: TracebackType | None,
     ) -> None:
         ended_ns = monotonic_ns()
+        self.deactivate()
+        self.end(exc_val, ended_ns)
+
+    def begin(self) -> None:
+        """Begin, where the work goes from thread to thread: `activate` it in each."""
+        recorder = self._recorder()
+        with guarded("starting a batch", recorder.on_fault):
+            self._begin(recorder)
+
+    def activate(self) -> None:
+        """Make the batch current until `deactivate`, in the same task or thread."""
+        if self._context is not None:
+            self._token = enter(self._context)
+
+    def deactivate(self) -> None:
+        """Make what was current before it current again."""
+        token, self._token = self._token, None
+        if token is not None:
+            leave(token)
+
+    def end(self, error: BaseException | None = None, ended_ns: int | None = None) -> None:
+        """End at a monotonic time, or now; once."""
         recorder = self._recorder()
         with guarded("ending a batch", recorder.on_fault):
-            token, self._token = self._token, None
-            if token is not None:
-                leave(token)
             step, self._step = self._step, None
             if step is not None:
-                self._finish(recorder, step, ended_ns, exc_val)
+                at_ns = monotonic_ns() if ended_ns is None else ended_ns
+                self._finish(recorder, step, at_ns, error)
 
     def note_part(self, stage: Stage, started_ns: int) -> None:
-        """Note that what was done since a monotonic time is of another stage."""
+        """Note that what was done since a monotonic time is of a stage of its own."""
         if self._step is not None:
             parts = self._step.intervals or self._step.collect_intervals()
             parts.add(stage, started_ns)
@@ -222,7 +243,7 @@ class Batch:
         sampled = {member.sampled for member in members}
         if False in sampled and True not in sampled:  # nobody could find it: record nothing
             unsampled = next(member.span for member in members if member.sampled is False)
-            self._token = attach(set_span_in_context(unsampled, Context()))
+            self._context = set_span_in_context(unsampled, Context())
             return
         self._members = members
         self._step = recorder.start(
@@ -231,7 +252,7 @@ class Batch:
             {**self._named, **self._attributes, **_sizes(members), semconv.SHARED: True},
             context=Context(),
         )
-        self._token = attach(set_span_in_context(self._step.span, Context()))
+        self._context = set_span_in_context(self._step.span, Context())
         recorder.batches.steps += 1
         recorder.batches.late += sum(member.is_late for member in members)
 

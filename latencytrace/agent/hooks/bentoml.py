@@ -1,0 +1,116 @@
+"""BentoML: the queue of a batchable API, and its batches."""
+
+import sys
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import wrapt
+from opentelemetry.trace import get_tracer_provider
+
+from latencytrace.agent.batching import Batch, Ticket, new_ticket
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.hook import Hook, Replacement, Timed
+from latencytrace.agent.recorder import Recorder
+from latencytrace.model.stage import Stage
+
+_CONTAINERS = "bentoml._internal.configuration.containers"
+_DISPATCHER = "bentoml._internal.marshal.dispatcher"
+
+# Of the jobs that wait, by their future, for a job takes no attributes and has no hash.
+_tickets: WeakKeyDictionary[Any, Ticket] = WeakKeyDictionary()
+_splitting: ContextVar[bool] = ContextVar("latencytrace.bentoml.splitting", default=False)
+
+
+def take_ticket(recorder: Recorder, original: Timed) -> Timed:
+    """Take a ticket for a job, unless it is half of another one."""
+
+    @wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+        original(self, *args, **kwargs)
+        with guarded("joining a queue", recorder.on_fault):
+            if not _splitting.get():
+                _tickets[self.future] = new_ticket(recorder, None)
+
+    return __init__
+
+
+def share_ticket(recorder: Recorder, original: Timed) -> Timed:
+    """Let both halves of a job that is too large for one batch have its ticket."""
+
+    @wraps(original)
+    def split_job(self: object, job: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        splitting = _splitting.set(True)
+        try:
+            halves = original(self, job, *args, **kwargs)
+        finally:
+            _splitting.reset(splitting)
+        with guarded("splitting a job", recorder.on_fault):
+            ticket = _tickets.get(job.future)
+            if ticket is not None:
+                _tickets.update({half.future: ticket for half in halves})
+        return halves
+
+    return split_job
+
+
+def time_batch(recorder: Recorder, original: Timed) -> Timed:
+    """Time one call of a batchable API, for all whom it serves."""
+
+    @wraps(original)
+    async def outbound_call(self: object, inputs_info: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        tickets = [_tickets.get(job.future) for job in inputs_info]
+        batch = Batch(lambda: recorder, tickets, Stage.FORWARD, {})
+        batch.begin()
+        batch.activate()
+        try:
+            return await original(self, inputs_info, *args, **kwargs)
+        finally:
+            batch.deactivate()
+            error = None
+            with guarded("ending a batch", recorder.on_fault):
+                error = _error(inputs_info[0].future)
+            batch.end(error)
+
+    return outbound_call
+
+
+def _error(future: Any) -> BaseException | None:  # noqa: ANN401
+    """What the batch raised, which BentoML hands out as a result."""
+    if not future.done() or future.cancelled() or future.exception() is not None:
+        return None
+    result = future.result()
+    return result if isinstance(result, BaseException) else None
+
+
+class ProviderWhereOff(wrapt.ObjectProxy):  # type: ignore[type-arg] # wrapt 1 takes none
+    """BentoML's tracer provider, for which the process's own stands in while it is off.
+
+    BentoML wraps every application in contrib's middleware, with a provider of its own that
+    by default records nothing: no request would be seen.
+    """
+
+    def get(self) -> Any:  # noqa: ANN401 - a tracer provider
+        """BentoML's own where its tracing is on."""
+        container = sys.modules[_CONTAINERS].BentoMLContainer
+        if container.tracing.sample_rate.get():
+            return self.__wrapped__.get()
+        return get_tracer_provider()
+
+
+def provider_where_off(_recorder: Recorder, original: Any) -> Any:  # noqa: ANN401
+    """The same provider of a provider."""
+    return ProviderWhereOff(original)
+
+
+class BentomlHook(Hook):
+    """Times the wait for a batch, and the batch, in each request's own trace."""
+
+    requires = ("bentoml >= 1.4",)
+    patches = (
+        Replacement(_CONTAINERS, "_BentoMLContainerClass.tracer_provider", provider_where_off),
+        Replacement(_DISPATCHER, "Job.__init__", take_ticket),
+        Replacement(_DISPATCHER, "CorkDispatcher.split_job", share_ticket),
+        Replacement(_DISPATCHER, "CorkDispatcher.outbound_call", time_batch),
+    )

@@ -1,0 +1,62 @@
+"""`latencytrace run -- bentoml serve`, unchanged, with a batchable API."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from latencytrace.model import Stage, semconv
+from tests.agent.receiving import Receiver
+from tests.end_to_end.batches import ask_together, members
+from tests.end_to_end.traced_server import traced_server
+
+PROGRAM = """
+import time
+
+import bentoml
+
+
+@bentoml.service(workers=1, traffic={"timeout": 60})
+class Doubles:
+    @bentoml.api(batchable=True, max_batch_size=4, max_latency_ms=60_000)
+    def double(self, x: list[int]) -> list[int]:
+        time.sleep(0.02)  # so that others come meanwhile
+        if 13 in x:
+            raise ValueError("an unlucky number")
+        return [2 * number for number in x]
+"""
+ROUTE = "/double"
+REQUESTS = 40
+pytestmark = [
+    pytest.mark.batchers,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(find_spec("bentoml") is None, reason="bentoml is not installed"),
+]
+
+
+def test_requests_are_served_together_in_their_own_traces_and_halves_as_one(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    (tmp_path / "served.py").write_text(PROGRAM)
+    command = (str(Path(sys.executable).parent / "bentoml"), "serve", "served:Doubles")
+    quiet = {"BENTOML_HOME": str(tmp_path / "home"), "BENTOML_DO_NOT_TRACK": "True"}
+
+    with traced_server(
+        receiver, tmp_path, *command, "--port", "PORT", ready="/readyz", **quiet
+    ) as server:
+        bodies = [{"x": [number, number + 1]} for number in range(100, 100 + REQUESTS)]
+        doubled = ask_together(server, ROUTE, *bodies)
+        (failed,) = ask_together(server, ROUTE, {"x": [13]})
+        found = members(server, receiver, f"POST {ROUTE}", REQUESTS + 1, Stage.FORWARD)
+        (large,) = ask_together(server, ROUTE, {"x": list(range(6))})  # more than one batch holds
+        halves = members(server, receiver, f"POST {ROUTE}", REQUESTS + 3, Stage.FORWARD)[-2:]
+
+    assert doubled == [[2 * number, 2 * number + 2] for number in range(100, 100 + REQUESTS)]
+    assert (failed, large) == (500, [0, 2, 4, 6, 8, 10])
+    assert any(one.step.attributes[semconv.BATCH_SIZE] == 2 for one in found)
+    errors = [one.work.attributes.get(semconv.ERROR_TYPE) for one in found]
+    assert errors == [None] * REQUESTS + ["ValueError"]
+    first, second = halves
+    assert first.request == second.request
+    assert first.step != second.step
