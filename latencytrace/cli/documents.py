@@ -240,3 +240,53 @@ class GpusDocument(TypedDict):
 
     gpus: list[GpuDocument]
     stages: list[GpuStageDocument]
+
+
+class BurnRateDocument(TypedDict):
+    """How fast the budget is spent in the two windows of a tier."""
+
+    factor: float
+    severity: str
+    long_ns: int
+    short_ns: int
+    long: float | None
+    short: float | None
+    firing: bool
+
+
+class ObjectiveDocument(TypedDict):
+    """One of `GET /objectives`."""
+
+    name: str
+    display_name: str
+    service: str
+    route: str | None
+    model: str | None
+    version: str | None
+    measure: str
+    threshold_ns: int
+    target_ratio: float
+    period_ns: int
+    requests: int
+    bad_requests: int
+    burn_rates: list[BurnRateDocument]
+    budget_left_ratio: float | None
+    exhaustion_ns: int | None
+
+
+class BadRequestDocument(TypedDict):
+    """A request that an alert shows."""
+
+    trace_id: str
+    summary: str
+
+
+class AlertDocument(TypedDict):
+    """One of `GET /alerts`."""
+
+    labels: dict[str, str]
+    summary: str
+    description: list[str]
+    started: str
+    slowest: list[BadRequestDocument]
+    url: str

@@ -1,4 +1,4 @@
-"""`latencytrace objectives`: what is promised, and when somebody is called."""
+"""`latencytrace objectives`: what is promised, how it stands, and when somebody is called."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,13 +8,15 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.analysis.burn_rate import burn_rules, detection_ns
-from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.cli.pictures import screen, show, table
+from latencytrace.cli import options, reading, standings
+from latencytrace.cli.documents import ObjectiveDocument
+from latencytrace.cli.local_service import EXTRA_HINT, answers, service_is_installed
+from latencytrace.cli.pictures import json_text, screen, show, table
 from latencytrace.cli.units import count, duration, share
 from latencytrace.errors import LatencytraceError, ObjectivesError
 from latencytrace.model import Objective
 from latencytrace.model.objective import length_text
-from latencytrace.settings import objectives_file
+from latencytrace.settings import objectives_file, service_token, service_url
 
 if TYPE_CHECKING:  # its parts are an extra
     from latencytrace.service.objectives_file import ObjectivesFile
@@ -27,13 +29,38 @@ File = Annotated[
 ]
 
 
-def objectives(file: File = None) -> None:
-    """Check a file of objectives, and show what each promises and when it alerts.
+def objectives(
+    file: File = None, *, as_json: options.AsJson = False, url: options.Url = None
+) -> None:
+    """Show how objectives stand and what fires; or check a file of them.
+
+    Without FILE the service is asked. Where none runs, or nothing is promised there, the
+    usual file is checked: what each objective promises, and when it alerts.
 
     Example: latencytrace objectives objectives.yaml
     """
+    address = (url or service_url()).rstrip("/")
+    if file is None and (url is not None or answers(f"{address}/healthz")):
+        asked = reading.ServiceSource(url=address, token=service_token())
+        standing, firing = reading.objectives(asked), reading.alerts(asked)
+        if as_json:
+            print(json_text({"objectives": standing, "alerts": firing}))
+            return
+        if standing or url is not None:
+            unheard = [_unheard(asked, objective) for objective in standing]
+            show(screen(), *standings.picture(standing, firing), *filter(None, unheard))
+            return
     found = read(file)
     show(screen(), *picture(found.objectives, found.notes))
+
+
+def _unheard(source: reading.Source, objective: ObjectiveDocument) -> str | None:
+    """Why no request of an objective has come, if its names are known to nobody."""
+    if objective["requests"]:
+        return None
+    named = reading.filters(service=objective["service"], route=objective["route"])
+    unknown = reading.unknown(source, named)
+    return None if unknown is None else f"{objective['name']} has no request. {unknown}"
 
 
 def read(file: Path | None) -> "ObjectivesFile":

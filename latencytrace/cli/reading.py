@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from latencytrace.cli.documents import (
+    AlertDocument,
     BreakdownDocument,
     GpusDocument,
     GpuStageDocument,
+    ObjectiveDocument,
     RequestDocument,
     ServiceDocument,
 )
@@ -166,6 +168,18 @@ def services(source: Source) -> list[ServiceDocument]:
     """The services and their routes."""
     document = source.document("/services", {})
     return cast("dict[str, list[ServiceDocument]]", document)["services"]
+
+
+def objectives(source: Source) -> list[ObjectiveDocument]:
+    """What is promised, and how it stands."""
+    document = source.document("/objectives", {})
+    return cast("dict[str, list[ObjectiveDocument]]", document)["objectives"]
+
+
+def alerts(source: Source) -> list[AlertDocument]:
+    """What fires."""
+    document = source.document("/alerts", {})
+    return cast("dict[str, list[AlertDocument]]", document)["alerts"]
 
 
 def unknown(source: Source, wanted: Filters) -> str | None:

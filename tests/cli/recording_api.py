@@ -8,7 +8,9 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from latencytrace.service.alert_document import objective_document
 from tests.cli.documents import MS, breakdown_document, gpus_document, request_document
+from tests.service.notices import made_alert, made_notice
 
 
 class RecordingApi(ThreadingHTTPServer):
@@ -18,6 +20,7 @@ class RecordingApi(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.promised = made_alert()
         self.asked: list[tuple[str, dict[str, str]]] = []  # paths and their parameters
         self.url = f"http://127.0.0.1:{self.server_port}"
 
@@ -25,11 +28,13 @@ class RecordingApi(ThreadingHTTPServer):
         """A body."""
         if path == "/api/v1/ledgers":
             return self.TABLE
-        request = request_document()
+        request, alert = request_document(), self.promised
         documents: dict[str, object] = {
             "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
             "/api/v1/breakdown": breakdown_document(retrieve=10 * MS, decode=90 * MS),
             "/api/v1/gpu": gpus_document(),
+            "/api/v1/objectives": {"objectives": [objective_document(alert.standing)]},
+            "/api/v1/alerts": {"alerts": [made_notice(alert=alert).alert]},
             "/api/v1/requests": {"requests": [request]},
         }
         return json.dumps(documents.get(path, request)).encode()

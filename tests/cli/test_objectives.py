@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from latencytrace.cli import app
 from latencytrace.errors import ObjectivesError
+from tests.cli.programs import NOWHERE
 from tests.service.test_objectives_file import CHAT
 
 
@@ -15,6 +16,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of one's own, without variables that name another file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LATENCYTRACE_OBJECTIVES", raising=False)
+    monkeypatch.setenv("LATENCYTRACE_URL", NOWHERE)
     return tmp_path
 
 

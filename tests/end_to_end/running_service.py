@@ -130,12 +130,14 @@ class RunningService:
 T = TypeVar("T")
 
 
-def until(answer: Callable[[], T | None], why_not: Callable[[], str]) -> T:
+def until(
+    answer: Callable[[], T | None], why_not: Callable[[], str], patience_s: float = PATIENCE_S
+) -> T:
     """What `answer` returns, once it is something."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + patience_s
     while time.monotonic() < deadline_s:
         found = answer()
         if found:
             return found
         time.sleep(0.05)
-    raise AssertionError(f"nothing came within {PATIENCE_S} s; the service said:\n{why_not()}")
+    raise AssertionError(f"nothing came within {patience_s} s; the service said:\n{why_not()}")

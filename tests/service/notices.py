@@ -26,10 +26,15 @@ RULE = burn_rules(made_objective())[1]
 
 
 def made_alert(
-    name: str = "chat-e2e", *, started_ns: int = START_NS, ended_ns: int | None = None
+    name: str = "chat-e2e",
+    *,
+    started_ns: int = START_NS,
+    ended_ns: int | None = None,
+    route: str = "POST /chat",
+    requests: int = 100,
 ) -> Alert:
     """A page with its evidence."""
-    objective = made_objective(name=name)
+    objective = made_objective(name=name, route=route)
     rates = BurnRates(rule=RULE, long=20.0, short=30.0, firing=ended_ns is None)
     worst = BadRequest(
         trace_id=TRACE,
@@ -49,7 +54,7 @@ def made_alert(
             objective=objective,
             rates=(rates,),
             bad=20,
-            total=100,
+            total=requests,
             budget_left_ratio=0.8,
             exhaustion_ns=3600 * SECOND_NS,
             last_request_ns=started_ns,

@@ -4,9 +4,13 @@ from pathlib import Path
 
 
 def objectives_yaml(
-    folder: Path, threshold_s: float = 2.0, period: str = "30d", target: float = 0.99
+    folder: Path,
+    threshold_s: float = 2.0,
+    period: str = "30d",
+    target: float = 0.99,
+    route: str = "POST /chat",
 ) -> Path:
-    """Promise that so many of `POST /chat` of `rag` are within a threshold."""
+    """Promise that so many requests of `rag` are within a threshold."""
     path = folder / "objectives.yaml"
     path.write_text(
         f"""
@@ -22,7 +26,7 @@ spec:
       thresholdMetric:
         metricSource:
           type: latencytrace
-          spec: {{measure: duration, route: "POST /chat"}}
+          spec: {{measure: duration, route: "{route}"}}
   objectives: [{{op: lte, value: {threshold_s}, target: {target}}}]
 """
     )

