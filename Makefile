@@ -47,6 +47,8 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(BIN)/pytest tests/contracts/test_every_hook.py
 	@$(VENV)/infinity/bin/python -m pytest -m batchers tests/agent/hooks/test_infinity.py
 	@$(VENV)/infinity/bin/python -m pytest tests/contracts/test_every_hook.py
+	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py
+	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py
 
 lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .
@@ -105,12 +107,15 @@ $(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus
 	@touch $@
 
 $(VENV)/.batchers: $(VENV)/.checks
-	@echo '== installing Ray Serve, BentoML and infinity, about 500 MB (once)'
+	@echo '== installing Ray Serve, BentoML, infinity and MLServer, about 600 MB (once)'
 	@$(PIP) install --quiet --group batchers
-	@# infinity needs older versions of what everybody else here uses.
+	@# The last two need older versions of what everybody else here uses.
 	@$(PYTHON) -m venv $(VENV)/infinity
 	@$(VENV)/infinity/bin/python -m pip install --quiet 'pip>=25.1' torch==2.13.0
 	@$(VENV)/infinity/bin/python -m pip install --quiet --editable '.[service]' --group infinity
+	@$(PYTHON) -m venv $(VENV)/mlserver
+	@$(VENV)/mlserver/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/mlserver/bin/python -m pip install --quiet --editable '.[service]' --group mlserver
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks

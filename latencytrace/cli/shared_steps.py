@@ -10,13 +10,14 @@ from latencytrace.cli.pictures import stage_style
 from latencytrace.cli.units import count, duration
 
 MOST_STEPS = 3
+TOKENS, EQUAL = "tokens", "equal"  # what a step is divided by
 SHORT_ID = 12
 SHARE_CELLS = 9
 
 
 def shared_steps(request: RequestDocument) -> list[RenderableType]:
-    """The steps that held it up longest; nothing without any."""
-    steps = request.get("shared_steps", [])
+    """The steps that held it up longest, but for those that it had to itself."""
+    steps = [step for step in request.get("shared_steps", []) if step["size"] != 1]
     if not steps:
         return []
     shown = steps[:MOST_STEPS]
@@ -28,32 +29,53 @@ def shared_steps(request: RequestDocument) -> list[RenderableType]:
 
 
 def _lines(step: SharedStepDocument) -> Iterator[Text]:
-    """A step, then who cost it most."""
+    """A step, then who cost it most, or who shared it alike."""
     size = "" if step["size"] is None else f" for {count(step['size'], 'request')}"
-    kept = step["share_ns"] is not None
-    own = f", {duration(step['share_ns'] or 0)} of it this one's" if kept else ", not kept"
+    alike = step["basis"] == EQUAL
+    if step["share_ns"] is None:
+        own = ", not kept"
+    elif alike:
+        own = f", a part each: {duration(step['share_ns'])}"
+    else:
+        own = f", {duration(step['share_ns'])} of it this one's"
     yield Text.assemble(
         (step["name"], stage_style(step["stage"])),
         f" held it up {duration(step['held_up_ns'])}: it took {duration(step['wall_ns'])}",
         f"{size}{own} ",
         (step["span_id"], "dim"),
     )
+    if alike:
+        yield from _alike(step)
+    else:
+        yield from map(_other, step["largest_others"])
+
+
+def _alike(step: SharedStepDocument) -> Iterator[Text]:
+    """Those of each route on a line; which of them were largest nobody knows."""
+    routes: dict[str, list[str]] = {}
     for member in step["largest_others"]:
-        yield _other(member)
+        routes.setdefault(_who(member), []).append(member["trace_id"][:SHORT_ID])
+    unnamed = (step["size"] or 0) - 1 - len(step["largest_others"])
+    for at, (who, ids) in enumerate(routes.items(), start=1):
+        more = f" and {unnamed} more" if unnamed > 0 and at == len(routes) else ""
+        yield Text.assemble(f"{'with':>{SHARE_CELLS}}  {who} ", (", ".join(ids), "dim"), more)
 
 
 def _other(member: StepMemberDocument) -> Text:
     tokens = "" if member["tokens"] is None else f" with {count(member['tokens'], 'token')}"
-    who = member["route"] or member["service"] or "a request that is not kept"
     return Text.assemble(
-        f"{duration(member['share_ns']):>{SHARE_CELLS}}  {who}{tokens} ",
+        f"{duration(member['share_ns']):>{SHARE_CELLS}}  {_who(member)}{tokens} ",
         (member["trace_id"][:SHORT_ID], "dim"),
     )
+
+
+def _who(member: StepMemberDocument) -> str:
+    return member["route"] or member["service"] or "a request that is not kept"
 
 
 def _basis(steps: Sequence[SharedStepDocument]) -> str:
     """How they are divided, where it is the same for all."""
     bases = {step["basis"] for step in steps if step["basis"]}
-    if bases == {"tokens"}:
+    if bases == {TOKENS}:
         return " in proportion to tokens"
-    return ", one part each" if bases == {"equal"} else ""
+    return ", one part each" if bases == {EQUAL} else ""

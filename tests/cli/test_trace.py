@@ -153,3 +153,24 @@ def test_a_step_that_is_not_kept_says_so() -> None:
     request["shared_steps"] = [{**gone, "largest_others": []}]
 
     assert "it took 52.0 ms, not kept" in drawn(request)
+
+
+def test_who_shared_a_step_alike_is_named_without_a_ranking() -> None:
+    request = request_document()
+    request["shared_steps"] = [{**STEP, "basis": "equal", "size": 8, "share_ns": 13 * MS // 2}]
+
+    lines = drawn(request).splitlines()
+    at = lines.index("served together with others")
+
+    assert lines[at + 1].endswith("it took 52.0 ms for 8 requests, a part each: 6.50 ms")
+    assert lines[at + 3 : at + 5] == [
+        "     with  POST /chat 1f3c9a000000",
+        "     with  a request that is not kept abababababab and 5 more",
+    ]
+
+
+def test_a_step_that_a_request_had_to_itself_is_not_named() -> None:
+    request = request_document()
+    request["shared_steps"] = [{**STEP, "size": 1}]
+
+    assert "served together" not in drawn(request)

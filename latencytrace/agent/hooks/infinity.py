@@ -47,6 +47,8 @@ class Pipeline:
     def begun(self, items: Any) -> None:  # noqa: ANN401 - a list of what waited
         """The first thread begins a batch."""
         tickets = [_tickets.pop(item.future, None) for item in items]
+        if not any(tickets):  # they came before the hook did
+            return
         stage = _STAGES.get(type(items[0].content).__name__, Stage.EMBED)
         batch = Batch(lambda: self.recorder, tickets, stage, {})
         batch.begin()
