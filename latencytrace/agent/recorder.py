@@ -28,8 +28,10 @@ from opentelemetry.trace.propagation import (
 from latencytrace.agent.batch_counts import BatchCounts
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
+from latencytrace.agent.device_timers import DeviceTimers, no_events
 from latencytrace.agent.guard import OnFault
 from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.agent.late_spans import LateSpans
 from latencytrace.agent.recorded_span import recorded_in
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
@@ -47,12 +49,14 @@ class Recorder:
         on_fault: Takes what our own code raises.
     """
 
-    __slots__ = ("batches", "on_fault", "tracer")
+    __slots__ = ("batches", "devices", "late", "on_fault", "tracer")
 
     def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
         self.tracer = tracer
         self.on_fault = on_fault
         self.batches = BatchCounts()
+        self.devices = DeviceTimers(no_events)
+        self.late = LateSpans()
 
     def start(  # noqa: PLR0913 - what a span may have
         self,
@@ -87,7 +91,13 @@ class Recorder:
             record_exception=False,
             set_status_on_exception=False,
         )
-        return Timing(span, began_ns)
+        return Timing(span, began_ns, self.late)
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: keep nothing of the parent's."""
+        self.batches = BatchCounts()
+        self.devices.forget()
+        self.late.forget()
 
     @staticmethod
     def inside(*stages: Stage) -> bool:
@@ -128,11 +138,12 @@ class Recorder:
 class Timing:
     """A span under way, and the work interleaved with it."""
 
-    __slots__ = ("_token", "intervals", "span", "started_ns")
+    __slots__ = ("_late", "_token", "intervals", "span", "started_ns")
 
-    def __init__(self, span: Span, started_ns: int) -> None:
+    def __init__(self, span: Span, started_ns: int, late: LateSpans) -> None:
         self.span = span
         self.started_ns = started_ns
+        self._late = late
         self.intervals: IntervalRecorder | None = None
         self._token: Token[Context] | None = None
 
@@ -183,4 +194,6 @@ class Timing:
             if packed:
                 self.span.set_attribute(semconv.INTERVALS, packed)
         at_ns = monotonic_ns() if ended_ns is None else ended_ns
+        if self._late.waiting:  # what ends behind work on a device has often waited for it
+            self._late.settle()
         self.span.end(at_ns + ANCHOR_NS)

@@ -15,9 +15,9 @@ from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
 from opentelemetry.trace import ProxyTracerProvider, Tracer, TracerProvider
 
 from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
-from latencytrace.agent.batch_counts import BatchCounts
 from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.device_timers import DeviceTimers, torch_events
 from latencytrace.agent.exporter import ExportCounts, Exporter, HttpSender
 from latencytrace.agent.gpu_watch import GpuWatch
 from latencytrace.agent.grpc_sender import METRICS, TRACES, GrpcSender
@@ -83,6 +83,8 @@ class Agent:
         self._global.install()
         version = importlib.metadata.version("latencytrace")
         self.recorder = Recorder(_provider.get_tracer(SCOPE, version), on_fault)
+        if settings.gpu is not False:
+            self.recorder.devices = DeviceTimers(torch_events)
         options = HookOptions(torch_modules=settings.torch_modules)
         self._hooks = [
             AppliedHook(name, hook, self.recorder, options)
@@ -113,6 +115,7 @@ class Agent:
 
     def flush(self, timeout_s: float) -> bool:
         """Send every span that has ended by now."""
+        self.recorder.late.give_up(None)
         sent = self._exporter.flush(timeout_s)
         force_flush = getattr(self._program_processor, "force_flush", None)
         if force_flush is not None:
@@ -140,7 +143,7 @@ class Agent:
         """In a forked child: an identity of its own, and none of the parent's spans."""
         self._resource[SERVICE_INSTANCE_ID] = str(uuid4())
         self._resource["process.pid"] = os.getpid()
-        self.recorder.batches = BatchCounts()
+        self.recorder.reset_after_fork()
         if self._self_report is not None:
             self._self_report.close()
             self._self_report = self._new_self_report()
@@ -187,6 +190,7 @@ class Agent:
                     hooks=status.hooks,
                 )
             )
+        self.recorder.late.give_up(monotonic_ns())
         if self._gpu is not None:
             self._gpu.report()
 

@@ -12,9 +12,11 @@ from typing import Any
 from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.device_timer import DevicePasses
 from latencytrace.agent.guard import OnFault, guarded, raise_fault
 from latencytrace.agent.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.agent.late_spans import LateSpans
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.model.stage import Stage
 
@@ -29,7 +31,10 @@ class Call:
         describe_result: Attributes from the result.
     """
 
-    __slots__ = ("_describe_result", "_intervals", "_on_fault", "_stage", "_started_ns", "_timing")
+    __slots__ = (
+        "_describe_result", "_intervals", "_late", "_on_fault", "_passes", "_stage",
+        "_started_ns", "_timing",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,7 +48,15 @@ class Call:
         self._intervals = record if isinstance(record, IntervalRecorder) else None
         self._on_fault = on_fault
         self._describe_result = describe_result
+        self._passes: DevicePasses | None = None
+        self._late: LateSpans | None = None
         self._started_ns = monotonic_ns()
+
+    def on_device(self, passes: DevicePasses, late: LateSpans) -> None:
+        """Have a span's time on a device measured too; it ends once that is known."""
+        if self._timing is not None:
+            self._passes, self._late = passes, late
+            passes.begin()
 
     def activate(self) -> None:
         """Make the call's span current."""
@@ -74,7 +87,11 @@ class Call:
         """End the span, or note the interval."""
         with guarded("ending a span", self._on_fault):
             if self._timing is not None:
-                self._timing.end(ended_ns)
+                if self._passes is None or self._late is None:
+                    self._timing.end(ended_ns)
+                    return
+                self._passes.end()
+                self._late.end(self._timing, ended_ns, self._passes)
             elif self._intervals is not None:
                 self._intervals.add(self._stage, self._started_ns, ended_ns)
 

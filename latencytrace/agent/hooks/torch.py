@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement, Timed
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.wrapping import Begin, Call, beginning, timed
@@ -29,9 +30,21 @@ def _beginning(name: str, original: Timed, recorder: Recorder) -> Begin:
             return None
         if cuda.is_initialized() and cuda.is_current_stream_capturing():
             return None
-        return begin(args, kwargs)
+        call = begin(args, kwargs)
+        if call is not None:
+            with guarded("timing a device", recorder.on_fault):
+                passes = recorder.devices.passes_on(_device_of(args, kwargs))
+                if passes is not None:
+                    call.on_device(passes, recorder.late)
+        return call
 
     return begin_computing
+
+
+def _device_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - torch's
+    """Where a module's first tensor is; None: it was given none."""
+    given = (getattr(one, "device", None) for one in (*args[1:], *kwargs.values()))
+    return next((device for device in given if device is not None), None)
 
 
 def time_module(module: str, name: str) -> Callable[[Recorder, Timed], Timed]:

@@ -8,6 +8,7 @@ from typing import Any
 from opentelemetry.context import attach, create_key, detach, get_value, set_value
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.device_timer import DevicePasses
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Patch, Replacement, Timed
 from latencytrace.agent.recorder import Recorder, Timing
@@ -30,11 +31,13 @@ class Generation:
 
     def __init__(self, recorder: Recorder, model: Any, arguments: Mapping[str, Any]) -> None:  # noqa: ANN401
         self._recorder = recorder
+        self._model = _name_of(model)
         self.timing: Timing = recorder.start(
-            "generate", Stage.PREPROCESS, _describe_generation(model, arguments)
+            "generate", Stage.PREPROCESS, _describe_generation(self._model, arguments)
         )
         self.timing.collect_intervals()
         self._phase: Timing | None = None  # prefill, then decode
+        self._passes: DevicePasses | None = None  # of the phase; None: on no device that is timed
         self._decoding = False
         self._tokens = MadeTokens()
         shape = _shape_of(arguments)
@@ -51,6 +54,9 @@ class Generation:
         self._prompt_length = input_ids.shape[-1]
         if self._phase is None:
             self._phase = self._recorder.start("prefill", Stage.PREFILL)
+        self._passes = self._recorder.devices.passes_on(input_ids.device)
+        if self._passes is not None:
+            self._passes.begin()
 
     def token(self, criteria: Any, input_ids: Any) -> None:  # noqa: ANN401
         """Note that each sequence has one more token, which a device may still compute."""
@@ -66,6 +72,8 @@ class Generation:
                 )
         self._length = input_ids.shape[-1]
         self._rows = self._prompts or input_ids.shape[0]
+        if self._passes is not None:
+            self._passes.end()
 
     def step(self) -> None:
         """Note that the host knows the tokens so far: the first ends the prefill."""
@@ -73,13 +81,30 @@ class Generation:
             return
         if self._decoding:
             self._tokens.add()
+        else:
+            now_ns = monotonic_ns()
+            self._tokens.add(now_ns)
+            self._decoding = True
+            self._end_phase(now_ns)
+            self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
+        if self._passes is not None:
+            self._recorder.late.settle()
+            self._passes.settle()
+            self._passes.begin()
+
+    def _end_phase(self, now_ns: int) -> None:
+        """End the phase, as soon as its device is done with it; the next has passes of its own."""
+        phase, passes = self._phase, self._passes
+        if passes is not None:
+            passes.drop_open()
+            self._passes = passes.another()
+        if phase is None:
             return
-        now_ns = monotonic_ns()
-        self._tokens.add(now_ns)
-        self._decoding = True
-        if self._phase is not None:
-            self._phase.end(now_ns)
-        self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
+        if passes is None:
+            phase.end(now_ns)
+        else:
+            phase.note({semconv.GEN_AI_REQUEST_MODEL: self._model})
+            self._recorder.late.end(phase, now_ns, passes)
 
     def finish(self, result: Any) -> None:  # noqa: ANN401 - a tensor, or an output that has one
         """Note what the generation made."""
@@ -105,7 +130,7 @@ class Generation:
             now_ns = monotonic_ns()
             if self._phase is not None:
                 self._phase.note(self._tokens.described(self._phase.started_ns))
-                self._phase.end(now_ns)
+            self._end_phase(now_ns)
             self.timing.end(now_ns)
 
     @property
@@ -155,10 +180,15 @@ def _shape_of(arguments: Mapping[str, Any]) -> tuple[int, int] | None:
     return (int(shape[0]), int(shape[1])) if len(shape) == 2 else None  # noqa: PLR2004 - batch and length
 
 
-def _describe_generation(model: Any, arguments: Mapping[str, Any]) -> HookAttributes:  # noqa: ANN401
-    attributes: HookAttributes = {semconv.GEN_AI_OPERATION_NAME: "text_completion"}
-    name = getattr(model, "name_or_path", "") or type(model).__name__
-    attributes[semconv.GEN_AI_REQUEST_MODEL] = PurePath(str(name)).name
+def _name_of(model: Any) -> str:  # noqa: ANN401
+    return PurePath(str(getattr(model, "name_or_path", "") or type(model).__name__)).name
+
+
+def _describe_generation(model: str, arguments: Mapping[str, Any]) -> HookAttributes:
+    attributes: HookAttributes = {
+        semconv.GEN_AI_OPERATION_NAME: "text_completion",
+        semconv.GEN_AI_REQUEST_MODEL: model,
+    }
     shape = _shape_of(arguments)
     if shape is not None:
         attributes[semconv.GEN_AI_USAGE_INPUT_TOKENS] = shape[0] * shape[1]

@@ -1,0 +1,45 @@
+"""The contract of a device's events: what the device timer needs of one vendor's library."""
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, Self
+
+
+class DeviceEvent(Protocol):
+    """A mark in a device's queue of work, which the device stamps when it comes to it.
+
+    As CUDA's: never recorded it counts as complete; the time between two raises unless
+    both were recorded and are complete.
+    """
+
+    def query(self) -> bool:
+        """Whether the device has come to it."""
+        ...
+
+    def elapsed_time(self, end: Self, /) -> float:
+        """Milliseconds on the device's clock from this event to another, in float32."""
+        ...
+
+
+class DeviceEvents(Protocol):
+    """The events of one device; used by whichever thread has it compute."""
+
+    @property
+    def device_id(self) -> str:
+        """Whose they are: a UUID where there is one."""
+        ...
+
+    def event(self) -> Any:  # noqa: ANN401 - a `DeviceEvent` of the library's own type
+        """A new event that takes the time."""
+        ...
+
+    def record(self, event: Any) -> None:  # noqa: ANN401 - likewise
+        """Put it behind all work that the current stream has now."""
+        ...
+
+    def is_capturing(self) -> bool:
+        """Whether work is being captured into a graph and not done: nothing may be recorded."""
+        ...
+
+    def asking(self) -> AbstractContextManager[object]:
+        """Around questions to events, so that no graph that another thread captures breaks."""
+        ...

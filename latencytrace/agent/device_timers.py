@@ -1,0 +1,52 @@
+"""The device timer of each device that a program computes on, found by where its tensors are."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.device_events import DeviceEvents
+from latencytrace.agent.device_timer import DevicePasses, DeviceTimer
+from latencytrace.agent.torch_events import TorchEvents
+
+EventsOf = Callable[[Any], DeviceEvents | None]  # of a torch device
+
+
+class DeviceTimers:
+    """One timer for each device.
+
+    Args:
+        events_of: Makes the events of a device, or says by None that it has none.
+        now_ns: The host's monotonic clock.
+    """
+
+    def __init__(self, events_of: EventsOf, now_ns: Callable[[], int] = monotonic_ns) -> None:
+        self._events_of = events_of
+        self._now_ns = now_ns
+        self._timers: dict[object, DeviceTimer | None] = {}
+
+    def passes_on(self, device: Any) -> DevicePasses | None:  # noqa: ANN401 - torch's
+        """What will measure the passes of a span on a device; None: nothing can there."""
+        if device not in self._timers:
+            events = self._events_of(device)
+            self._timers[device] = None if events is None else DeviceTimer(events, self._now_ns)
+        timer = self._timers[device]
+        return None if timer is None else timer.passes()
+
+    def forget(self) -> None:
+        """In a forked child: CUDA does not survive there, and its events neither."""
+        self._timers = {}
+
+
+def no_events(_: object) -> DeviceEvents | None:
+    """Where devices are not to be timed."""
+    return None
+
+
+def torch_events(device: Any) -> DeviceEvents | None:  # noqa: ANN401 - torch's
+    """The events of a device of torch's: of NVIDIA's alone, for no other was tried."""
+    torch = sys.modules.get("torch")
+    if torch is None or getattr(device, "type", None) != "cuda" or torch.version.hip is not None:
+        return None
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return TorchEvents(torch.cuda, index)

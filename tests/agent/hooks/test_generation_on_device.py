@@ -1,0 +1,168 @@
+"""Generations in every form that models are run in, and the passes that a device makes of them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from transformers import LogitsProcessor
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.device_timers import DeviceTimers
+from latencytrace.agent.hooks.transformers import TransformersHook
+from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.model import Stage, semconv
+from tests.agent.hooked import Spans, hooked
+from tests.agent.hooks.tiny_chat import END, TinyChat
+from tests.fake_cuda import FakeCuda
+from tests.fakes import FakeClock
+
+TOKENS = 5
+PROMPT = 24
+Form = Callable[[Any], Mapping[str, Any]]  # prepares a model; how it is asked then
+
+
+class Boundaries(LogitsProcessor):  # type: ignore[misc]  # transformers has no types
+    """Notes when each forward pass was over: the first that it is shown ends the prefill."""
+
+    def __init__(self) -> None:
+        self.at_ns: list[int] = []
+
+    def __call__(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """As transformers calls it."""
+        self.at_ns.append(monotonic_ns())
+        scores[:, END] = float("-inf")
+        return scores
+
+
+class RealTimeCuda(FakeCuda):
+    """A device that is as fast as the host and on its clock."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClock())
+        self.clock = monotonic_ns  # type: ignore[assignment]  # it moves by itself
+
+
+@pytest.fixture
+def cuda() -> RealTimeCuda:
+    return RealTimeCuda()
+
+
+@pytest.fixture
+def spans(cuda: RealTimeCuda) -> Iterator[Spans]:
+    with hooked(TransformersHook) as spans:
+        spans.recorder.devices = DeviceTimers(lambda _: cuda)
+        yield spans
+
+
+@pytest.fixture(autouse=True)
+def compiled_anew() -> Iterator[None]:
+    torch.compiler.reset()
+    counters.clear()
+    yield
+    torch.compiler.reset()
+
+
+def plain(_: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a model
+    return {}
+
+
+def static_cache(_: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    return {"cache_implementation": "static", "disable_compile": True}
+
+
+def chunked(_: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    return {"prefill_chunk_size": 8}
+
+
+def without_cache(_: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    return {"use_cache": False}
+
+
+def compiled(model: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    model.forward = torch.compile(model.forward, backend="eager", fullgraph=True)
+    return {}
+
+
+def compiled_in_place(model: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    model.compile(backend="eager", fullgraph=True)
+    return {}
+
+
+def of_stage(spans: Spans, stage: Stage) -> RecordedSpan:
+    (span,) = spans.of(stage)
+    return span
+
+
+@pytest.mark.parametrize(
+    ("form", "is_compiled"),
+    [
+        (plain, False),
+        (static_cache, False),
+        (chunked, False),
+        (without_cache, False),
+        (compiled, True),
+        (compiled_in_place, True),
+    ],
+)
+def test_prefill_and_decode_are_told_apart_in_every_form_of_model(
+    spans: Spans, tiny_chat: TinyChat, form: Form, *, is_compiled: bool
+) -> None:
+    boundaries = Boundaries()
+    model = deepcopy(tiny_chat.model)  # a compiled one stays so
+    how = form(model)
+
+    model.generate(
+        tiny_chat.prompt(PROMPT),
+        max_new_tokens=TOKENS,
+        do_sample=False,
+        logits_processor=[boundaries],
+        **how,
+    )
+
+    prefill, decode = of_stage(spans, Stage.PREFILL), of_stage(spans, Stage.DECODE)
+    first_ns, *others_ns = boundaries.at_ns
+    assert prefill.started < first_ns <= prefill.ended == decode.started
+    assert all(decode.started < at_ns <= decode.ended for at_ns in others_ns)
+    assert prefill.attributes[semconv.DEVICE_PASSES] == 1
+    assert decode.attributes[semconv.DEVICE_PASSES] == len(others_ns) == TOKENS - 1
+    assert counters["graph_break"] == {}
+    assert (counters["stats"]["unique_graphs"] > 0) is is_compiled
+
+
+def test_the_times_of_the_device_are_on_the_span_with_its_model(
+    spans: Spans, tiny_chat: TinyChat
+) -> None:
+    tiny_chat.model.generate(tiny_chat.prompt(), max_new_tokens=TOKENS, do_sample=False)
+
+    noted = of_stage(spans, Stage.DECODE).attributes
+    assert noted[semconv.DEVICE_ID] == "GPU-a"
+    assert noted[semconv.GEN_AI_REQUEST_MODEL] == "LlamaForCausalLM"
+    assert {semconv.DEVICE_START, semconv.DEVICE_END, semconv.DEVICE_ERROR} <= noted.keys()
+
+
+def test_a_phase_that_the_device_is_not_done_with_ends_later_with_the_end_it_had(
+    spans: Spans, tiny_chat: TinyChat, cuda: RealTimeCuda
+) -> None:
+    cuda.work(600_000)  # ten minutes, of somebody else's
+
+    tiny_chat.model.generate(tiny_chat.prompt(), max_new_tokens=TOKENS, do_sample=False)
+    at_once = list(spans.names)
+    spans.recorder.late.give_up(None)
+
+    assert at_once == ["generate"]
+    assert spans.names == ["generate", "prefill", "decode"]
+    generate, prefill, decode = spans.all
+    assert prefill.ended == decode.started
+    assert decode.ended == generate.ended
+    assert decode.attributes[semconv.DEVICE_UNMEASURED] == TOKENS - 1
+
+
+def test_on_a_cpu_nothing_is_noted_of_devices(tiny_chat: TinyChat) -> None:
+    with hooked(TransformersHook) as spans:
+        tiny_chat.model.generate(tiny_chat.prompt(), max_new_tokens=TOKENS, do_sample=False)
+
+    noted = {key for span in spans.all for key in span.attributes}
+    assert not {key for key in noted if key.startswith("latencytrace.device")}
