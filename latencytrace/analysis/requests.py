@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.cohort_attributes import cohort_attributes
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.known_engines import title_of
 from latencytrace.analysis.steps import without_steps
@@ -78,6 +79,7 @@ def request_of(
     """
     root = trace.root
     tokens = token_latency(trace)
+    attributes, attributes_left_out = cohort_attributes(trace)
     segments = without_steps(trace, segments)
     return Request(
         trace_id=root.trace_id,
@@ -103,6 +105,8 @@ def request_of(
         ledger=ledger_of(segments),
         segments=segments,
         repairs=trace.repairs,
+        attributes=attributes,
+        attributes_left_out=attributes_left_out,
     )
 
 

@@ -35,6 +35,10 @@ def breakdown(  # noqa: PLR0913 - one argument a flag
     model: options.Model = None,
     version: options.Version = None,
     instance: options.Instance = None,
+    status: options.Status = None,
+    input_tokens: options.InputTokens = None,
+    output_tokens: options.OutputTokens = None,
+    where: options.Where = None,
     since: options.Since = None,
     until: options.Until = None,
     as_json: options.AsJson = False,
@@ -51,6 +55,10 @@ def breakdown(  # noqa: PLR0913 - one argument a flag
         model=model,
         version=version,
         instance=instance,
+        status=status,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        where=where,
         since=since,
         until=until,
     )
@@ -172,10 +180,11 @@ def _sum(document: BreakdownDocument) -> str:
 def _left_out(document: BreakdownDocument) -> Sequence[str]:
     left_out = document["left_out"]
     named = [
-        count(number, noun)
-        for number, noun in (
-            (left_out["health"], "health or metrics request"),
-            (left_out["reduced_detail"], "request traced in less detail"),
+        f"{count(number, 'request')} {which}"
+        for number, which in (
+            (left_out["health"], "for health or metrics"),
+            (left_out["reduced_detail"], "traced in less detail"),
+            (left_out.get("unsure", 0), "of which not all attributes are kept"),
         )
         if number
     ]

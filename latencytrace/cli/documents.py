@@ -31,6 +31,7 @@ class LeftOutDocument(TypedDict):
 
     health: int
     reduced_detail: int
+    unsure: NotRequired[int]
 
 
 class BreakdownDocument(TypedDict):

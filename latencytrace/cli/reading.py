@@ -5,7 +5,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,9 +124,13 @@ def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
         yield opened
 
 
-def filters(**values: str | None) -> Filters:
+def filters(*, where: Sequence[str] | None = None, **values: str | None) -> Filters:
     """The query parameters of what was asked for."""
-    return {name: value for name, value in values.items() if value is not None}
+    wanted = {name: value for name, value in values.items() if value is not None}
+    if where:
+        conditions = (condition.replace("%", "%25").replace("&", "%26") for condition in where)
+        wanted["where"] = "&".join(conditions)
+    return wanted
 
 
 def breakdown(source: Source, wanted: Filters) -> BreakdownDocument:

@@ -14,7 +14,7 @@ from latencytrace.model.alert import (
     Standing,
 )
 from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown
-from latencytrace.model.cohort import Cohort
+from latencytrace.model.cohort import Cohort, TokenRange
 from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
 from latencytrace.model.ledger import Ledger, Segment, StageTimes
 from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
@@ -69,6 +69,7 @@ __all__ = [
     "StatusCode",
     "StepMember",
     "Tally",
+    "TokenRange",
     "Trace",
     "pack_intervals",
     "unpack_intervals",

@@ -44,3 +44,5 @@ class Request:
     ledger: Ledger  # sums to `duration_ns`
     segments: tuple[Segment, ...]  # partition [0, duration_ns) in order
     repairs: tuple[Repair, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()  # to ask for it by (`cohort_attributes`)
+    attributes_left_out: int = 0

@@ -125,6 +125,7 @@ BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
 BATCH_TOKENS = "latencytrace.batch.tokens"  # of one member, or of a whole batch
 SHARED = "latencytrace.shared"  # true: one span that serves many requests; on links: to one
 NETWORK_PHASES = "latencytrace.network.phases"  # of an exchange; packed as intervals are
+CONTENT_REMOVED = "<removed>"  # stands in the place of a value that is content
 QUEUED_NS = "latencytrace.queued_ns"  # from the front proxy's taking a request to its span
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call
 

@@ -27,6 +27,7 @@ from latencytrace.model import (
     Stage,
     StatusCode,
 )
+from latencytrace.service.cohort_words import attributes_of, status_of, token_range
 from latencytrace.service.steps import steps_of_request
 from latencytrace.service.store import Order, Store, TableFormat
 from latencytrace.service.token_documents import between_tokens
@@ -75,8 +76,10 @@ def cohort_of(parameters: Mapping[str, str | None], now_ns: int) -> Cohort:
     """The cohort that query parameters name; without `since`, the last hour.
 
     Raises:
-        QuestionError: A time cannot be read.
+        QuestionError: A time, a status, a range or a condition cannot be read.
     """
+    status, where = parameters.get("status"), parameters.get("where")
+    input_tokens, output_tokens = parameters.get("input_tokens"), parameters.get("output_tokens")
     since, until = parameters.get("since"), parameters.get("until")
     return Cohort(
         service=parameters.get("service"),
@@ -84,6 +87,10 @@ def cohort_of(parameters: Mapping[str, str | None], now_ns: int) -> Cohort:
         model=parameters.get("model"),
         version=parameters.get("version"),
         instance=parameters.get("instance"),
+        status=status_of(status) if status else None,
+        input_tokens=token_range(input_tokens) if input_tokens else None,
+        output_tokens=token_range(output_tokens) if output_tokens else None,
+        attributes=attributes_of(where) if where else (),
         since_ns=instant_ns(since, now_ns) if since else now_ns - HOUR_NS,
         until_ns=instant_ns(until, now_ns) if until else None,
     )
@@ -238,6 +245,7 @@ def breakdown_document(found: Breakdown) -> Document:
         "left_out": {
             "health": found.health_left_out,
             "reduced_detail": found.reduced_detail_left_out,
+            "unsure": found.unsure_left_out,
         },
     }
 

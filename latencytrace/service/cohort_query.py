@@ -9,6 +9,16 @@ Moment = Annotated[
     str | None,
     Query(description="RFC 3339, or a duration back from now such as 15m", examples=["15m"]),
 ]
+Tokens = Annotated[
+    str | None, Query(description="1000..4000, 1000.., ..4000 or 512", examples=["1000.."])
+]
+Conditions = Annotated[
+    str | None,
+    Query(
+        description="attributes of its spans, KEY=VALUE joined by &; write %26 for an & in one",
+        examples=["tenant=acme"],
+    ),
+]
 
 
 def cohort_query(  # noqa: PLR0913, PLR0917 - one argument a query parameter
@@ -17,6 +27,10 @@ def cohort_query(  # noqa: PLR0913, PLR0917 - one argument a query parameter
     model: Label = None,
     version: Label = None,
     instance: Label = None,
+    status: Annotated[str | None, Query(examples=["error"])] = None,
+    input_tokens: Tokens = None,
+    output_tokens: Tokens = None,
+    where: Conditions = None,
     since: Moment = None,
     until: Moment = None,
 ) -> dict[str, str | None]:
@@ -27,6 +41,10 @@ def cohort_query(  # noqa: PLR0913, PLR0917 - one argument a query parameter
         "model": model,
         "version": version,
         "instance": instance,
+        "status": status,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "where": where,
         "since": since,
         "until": until,
     }

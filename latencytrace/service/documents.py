@@ -33,6 +33,7 @@ class LeftOutDocument(TypedDict):
 
     health: int
     reduced_detail: int
+    unsure: int  # asked for by an attribute, of requests that not all attributes are kept of
 
 
 class BreakdownDocument(TypedDict):

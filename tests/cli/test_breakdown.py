@@ -91,7 +91,7 @@ def test_overlapping_requests_are_not_warned_about() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    assert "Left out: 3 health or metrics requests." in notes(breakdown_document(decode=MS))
+    assert "Left out: 3 requests for health or metrics." in notes(breakdown_document(decode=MS))
 
 
 def test_no_requests_are_an_answer_with_what_to_do() -> None:

@@ -2,14 +2,15 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from latencytrace.cli import app, breakdown, export, requests, trace
+from latencytrace.cli import app, breakdown, export, reading, requests, trace
 from latencytrace.cli.folder_source import FolderSource, open_folder
 from latencytrace.cli.import_files import import_files
 from latencytrace.model import Span, semconv
+from latencytrace.service.cohort_words import attributes_of
 from tests.cli.recording_api import RecordingApi, recording_api
 from tests.otlp_messages import START_NS, message, one_span
 
@@ -21,9 +22,14 @@ FILTERS = {
     "model": "tiny",
     "version": "1.0",
     "instance": "rag-1",
+    "status": "ok",
+    "input_tokens": "10..20",
+    "output_tokens": "..5",
+    "where": "tenant=acme",
     "since": "2025-11-21T00:00:00Z",
     "until": "2025-11-22T00:00:00Z",
 }
+FLAGS: Mapping[str, Any] = {**FILTERS, "where": ["tenant=acme"]}  # what a command takes of them
 READING = ("breakdown", "requests", "trace", "tail", "export")
 COMMANDS = {
     command.name or cast(Callable[[], None], command.callback).__name__: command.callback
@@ -48,7 +54,7 @@ ASKED: Mapping[str, Callable[..., None]] = {
 
 @pytest.mark.parametrize("path", ASKED)
 def test_every_filter_reaches_the_service(path: str, recording_api: RecordingApi) -> None:
-    ASKED[path](**FILTERS, url=recording_api.url)
+    ASKED[path](**FLAGS, url=recording_api.url)
 
     [asked] = [query for found, query in recording_api.asked if found == path.rstrip("?")]
     assert FILTERS.items() <= asked.items()
@@ -58,7 +64,8 @@ def test_a_picture_of_each_route_is_asked_with_every_other_filter(
     recording_api: RecordingApi,
 ) -> None:
     others = {name: value for name, value in FILTERS.items() if name != "route"}
-    breakdown.breakdown(**others, url=recording_api.url)  # type: ignore[arg-type] # texts, all of them
+    flags = {name: value for name, value in FLAGS.items() if name != "route"}
+    breakdown.breakdown(**flags, url=recording_api.url)
 
     asked = [query for path, query in recording_api.asked if path == "/api/v1/breakdown"]
     assert all(others.items() <= query.items() for query in asked)
@@ -72,9 +79,13 @@ def two_requests() -> tuple[Span, Span]:
             semconv.HTTP_REQUEST_METHOD: "POST",
             semconv.HTTP_ROUTE: "/chat",
             semconv.GEN_AI_RESPONSE_MODEL: "tiny",
+            semconv.GEN_AI_USAGE_INPUT_TOKENS: 15,
+            semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 3,
+            "tenant": "acme",
         }),
         one_span("f" * 32, name="GET /", start_ns=START_NS + 86_400_000_000_000,
-                 end_ns=START_NS + 86_400_000_000_001),
+                 end_ns=START_NS + 86_400_000_000_001,
+                 attributes={semconv.HTTP_RESPONSE_STATUS_CODE: 500}),
     )  # fmt: skip
 
 
@@ -106,6 +117,12 @@ def test_since_leaves_out_what_came_before(folder: FolderSource) -> None:
     both = cast(Mapping[str, int], folder.document("/breakdown", {"since": FILTERS["since"]}))
 
     assert (later["requests"], both["requests"]) == (1, 2)
+
+
+def test_conditions_with_an_ampersand_in_them_stay_apart() -> None:
+    asked = reading.filters(where=["tenant=a&b", "rate=5%"])["where"]
+
+    assert attributes_of(asked) == (("tenant", "a&b"), ("rate", "5%"))
 
 
 def test_filters_together_find_what_each_of_them_finds(folder: FolderSource) -> None:

@@ -33,6 +33,7 @@ from latencytrace.model import (
     SpanKind,
     Stage,
     StatusCode,
+    TokenRange,
 )
 from latencytrace.plugins import STORES, load_plugin, plugins
 from latencytrace.service.store import Order, Store, TableFormat
@@ -316,8 +317,11 @@ def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
         repairs=(
             Repair(kind=RepairKind.ORPHAN, span_id="2" * 16, detail="its parent never came"),
         ),
+        attributes=(("tenant", "acme"), ("tenant", 'ünïc\\"ode'), ("", "")),
+        attributes_left_out=2**40,
     )
     store.write([request], [])
+    request = replace(request, attributes_left_out=2**32 - 1)  # more is not told
 
     assert store.request(request.trace_id, None) == request
     assert store.request(request.trace_id, request.span_id) == request
@@ -423,6 +427,66 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
 
     assert {request.trace_id for request in requests} == set(map(trace_of, found))
     assert store.breakdown(cohort).requests == len(found)
+
+
+@pytest.mark.parametrize(
+    ("cohort", "found"),
+    [
+        (Cohort(status=RequestStatus.TIMEOUT), "d"),
+        (Cohort(input_tokens=TokenRange(at_least=10)), "de"),
+        (Cohort(input_tokens=TokenRange(at_least=11, at_most=99)), "e"),
+        (Cohort(output_tokens=TokenRange(at_most=0)), "e"),
+        (Cohort(attributes=(("tenant", "acme"),)), "de"),
+        (Cohort(attributes=(("tenant", "acme"), ("tier", "gold"))), "d"),
+        (Cohort(attributes=(("tenant", "gold"),)), ""),
+        (Cohort(attributes=(("tenant", "it's"),)), "f"),
+    ],
+    ids=["status", "least", "between", "most", "attribute", "two", "of another key", "quotes"],
+)
+def test_a_cohort_is_what_its_status_tokens_and_attributes_say(
+    store: Store, cohort: Cohort, found: str
+) -> None:
+    acme = ("tenant", "acme")
+    store.write(
+        [
+            replace(
+                one_request("d", service="asked"),
+                status=RequestStatus.TIMEOUT,
+                input_tokens=10,
+                attributes=(acme, ("tier", "gold")),
+            ),
+            replace(
+                one_request("e", service="asked"),
+                input_tokens=11,
+                output_tokens=0,
+                attributes=(("tier", "tin"), acme),
+            ),
+            replace(one_request("f", service="asked"), attributes=(("tenant", "it's"),)),
+        ],
+        [],
+    )
+    cohort = replace(cohort, service="asked")
+
+    requests = store.requests(cohort, Order.NEWEST, 9)
+
+    assert {request.trace_id for request in requests} == set(map(trace_of, found))
+    assert store.breakdown(cohort).requests == store.count(cohort) == len(found)
+
+
+def test_requests_that_may_have_an_attribute_are_counted_apart(store: Store) -> None:
+    acme = (("tenant", "acme"),)
+    full = replace(one_request("full", service="full"), attributes_left_out=3)
+    health = replace(full, trace_id=trace_of("h"), health=True)
+    sure = replace(one_request("sure", service="full"), attributes=acme, attributes_left_out=1)
+    other = one_request("other", service="full")
+    store.write([full, health, sure, other], [])
+
+    breakdown = store.breakdown(Cohort(service="full", attributes=acme))
+    whole = store.breakdown(Cohort(service="full"))
+
+    assert (breakdown.requests, breakdown.unsure_left_out) == (1, 1)
+    assert breakdown.health_left_out == 0
+    assert (whole.requests, whole.unsure_left_out, whole.health_left_out) == (3, 0, 1)
 
 
 def test_services_and_routes_are_named_once_in_order(store: Store) -> None:

@@ -19,11 +19,13 @@ from latencytrace.model import (
     Repair,
     RepairKind,
     Request,
+    RequestStatus,
     Span,
     SpanKind,
     Stage,
     StageBreakdown,
     StatusCode,
+    TokenRange,
     semconv,
 )
 from latencytrace.service import answers
@@ -258,6 +260,21 @@ def test_without_since_the_last_hour_is_meant() -> None:
     assert cohort == Cohort(service="rag", since_ns=NOW_NS - 60 * MINUTE_NS)
 
 
+def test_a_cohort_is_named_by_status_tokens_and_attributes_too() -> None:
+    cohort = answers.cohort_of(
+        {"status": "error", "input_tokens": "9..", "output_tokens": "..5", "where": "tenant=acme"},
+        NOW_NS,
+    )
+
+    assert cohort == Cohort(
+        status=RequestStatus.ERROR,
+        input_tokens=TokenRange(at_least=9),
+        output_tokens=TokenRange(at_most=5),
+        attributes=(("tenant", "acme"),),
+        since_ns=NOW_NS - 60 * MINUTE_NS,
+    )
+
+
 def test_durations_of_a_breakdown_are_whole_nanoseconds() -> None:
     found = answers.breakdown(KnownStore(breakdown=BREAKDOWN), Cohort())
 
@@ -270,7 +287,7 @@ def test_durations_of_a_breakdown_are_whole_nanoseconds() -> None:
             "p50_ns": 9, "p95_ns": 9, "p99_ns": 9, "requests": 2,
         }
     ]  # fmt: skip
-    assert found["left_out"] == {"health": 3, "reduced_detail": 0}
+    assert found["left_out"] == {"health": 3, "reduced_detail": 0, "unsure": 0}
 
 
 def test_a_breakdown_of_nothing_is_unknown_rather_than_zero() -> None:

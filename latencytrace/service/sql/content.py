@@ -13,7 +13,7 @@ from typing import Final
 from latencytrace.model import semconv
 
 KEPT, REMOVED, CUT = range(3)  # what becomes of an attribute; CUT: its value is an address
-MARK: Final = "<removed>"  # stands in the place of content
+MARK: Final = semconv.CONTENT_REMOVED  # stands in the place of content
 UNKNOWN_BYTES: Final = 256  # of a value whose key no list below knows; longer is content
 NAME_CHARACTERS: Final = 256  # of the name of a span or an event
 

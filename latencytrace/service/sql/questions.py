@@ -46,14 +46,20 @@ _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
 
 
-def where(cohort: Cohort) -> tuple[str, Parameters]:
-    """The condition that a request belongs to a cohort, and what it binds."""
+def where(cohort: Cohort, *, unsure: bool = False) -> tuple[str, Parameters]:
+    """The condition that a request belongs to a cohort, and what it binds.
+
+    Args:
+        cohort: Whatever was asked for.
+        unsure: So do requests that may, for not all of their attributes are kept.
+    """
     wanted = {
         "ServiceName": cohort.service,
         "Route": cohort.route,
         "Model": cohort.model,
         "ServiceVersion": cohort.version,
         "ServiceInstance": cohort.instance,
+        "Status": cohort.status,
     }
     parameters: dict[str, object] = {
         column: value for column, value in wanted.items() if value is not None
@@ -61,6 +67,24 @@ def where(cohort: Cohort) -> tuple[str, Parameters]:
     conditions = [f"{column} = {{{column}:String}}" for column in parameters]
     if cohort.service is None:
         conditions.append("Outermost")
+    for column, tokens in (
+        ("InputTokens", cohort.input_tokens),
+        ("OutputTokens", cohort.output_tokens),
+    ):
+        if tokens is not None and tokens.at_least is not None:
+            conditions.append(f"{column} >= {{{column}Least:Int64}}")
+            parameters[f"{column}Least"] = tokens.at_least
+        if tokens is not None and tokens.at_most is not None:
+            conditions.append(f"{column} <= {{{column}Most:Int64}}")
+            parameters[f"{column}Most"] = tokens.at_most
+    if cohort.attributes:
+        parameters |= {
+            f"attribute_{part}{place}": text
+            for place, pair in enumerate(cohort.attributes)
+            for part, text in zip(("key", "value"), pair, strict=True)
+        }
+        sure = has_attributes(cohort)
+        conditions.append(f"({sure} OR AttributesLeftOut > 0)" if unsure else sure)
     if cohort.since_ns is not None:
         conditions.append("Start >= fromUnixTimestamp64Nano({since:Int64})")
         parameters["since"] = cohort.since_ns
@@ -70,6 +94,16 @@ def where(cohort: Cohort) -> tuple[str, Parameters]:
     return " AND ".join(conditions) or "true", parameters
 
 
+def has_attributes(cohort: Cohort) -> str:
+    """The condition that a request has the attributes of a cohort; `where` binds them."""
+    each = (
+        f"arrayExists((key, value) -> key = {{attribute_key{place}:String}} "
+        f"AND value = {{attribute_value{place}:String}}, `Attributes.Key`, `Attributes.Value`)"
+        for place in range(len(cohort.attributes))
+    )
+    return " AND ".join(each) or "true"
+
+
 def counted(cohort: Cohort) -> str:
     """Which requests of a cohort count: health routes only if they were asked for."""
     return "NOT Health" if cohort.route is None else "true"
@@ -77,13 +111,15 @@ def counted(cohort: Cohort) -> str:
 
 def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
     """One row with everything `breakdown_from` reads."""
-    condition, parameters = where(cohort)
-    which = counted(cohort)
+    condition, parameters = where(cohort, unsure=True)
+    sure = has_attributes(cohort)
+    which = f"({counted(cohort)} AND {sure})"
     levels = ", ".join(map(str, _LEVELS))
     stage_levels = ", ".join(map(str, _STAGE_LEVELS))
     selected = [
         f"countIf({which}) AS requests",
-        "count() AS all_requests",
+        f"countIf({sure}) AS all_requests",
+        f"countIf({counted(cohort)} AND NOT ({sure})) AS unsure",
         f"sumIf(toFloat64(DurationNs), {which}) AS duration",
         f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {which}) AS tokens_per_second",
         (
@@ -127,6 +163,7 @@ def breakdown_from(line: bytes) -> Breakdown:
         stages=stages,
         health_left_out=cast(int, row["all_requests"]) - requests,
         reduced_detail_left_out=0,
+        unsure_left_out=cast(int, row["unsure"]),
         max_concurrency=cast(int, row["concurrency"]) if requests else None,
     )
 

@@ -20,6 +20,7 @@ from latencytrace.service.sql.tables import REQUESTS, stage_column
 _STAGES = {stage_column(stage): stage for stage in Stage}
 _I63 = 1 << 63
 _U64 = (1 << 64) - 1
+_U32 = (1 << 32) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 INSERT = f"INSERT INTO {REQUESTS}"
@@ -61,6 +62,9 @@ _Row = TypedDict(
         "Repairs.Kind": list[str],
         "Repairs.SpanId": list[str],
         "Repairs.Detail": list[str],
+        "Attributes.Key": list[str],
+        "Attributes.Value": list[str],
+        "AttributesLeftOut": int,
     },
 )
 
@@ -117,6 +121,9 @@ def _row(request: Request) -> dict[str, object]:
         "Segments.Stage": [segment.stage for segment in segments],
         "Segments.SpanId": [segment.span_id for segment in segments],
         "Segments.Name": [segment.name for segment in segments],
+        "Attributes.Key": [key for key, _ in request.attributes],
+        "Attributes.Value": [value for _, value in request.attributes],
+        "AttributesLeftOut": min(request.attributes_left_out, _U32),
     }
     if repairs:
         row["Repairs.Kind"] = [repair.kind for repair in repairs]
@@ -176,6 +183,8 @@ def _request(row: _Row) -> Request:
                 row["Repairs.Kind"], row["Repairs.SpanId"], row["Repairs.Detail"], strict=True
             )
         ),
+        attributes=tuple(zip(row["Attributes.Key"], row["Attributes.Value"], strict=True)),
+        attributes_left_out=row["AttributesLeftOut"],
     )
 
 

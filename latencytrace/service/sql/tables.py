@@ -122,6 +122,9 @@ REQUEST_COLUMNS = {
     "Repairs.Kind": f"Array({_WORD}) CODEC(ZSTD(1))",
     "Repairs.SpanId": "Array(String) CODEC(ZSTD(1))",
     "Repairs.Detail": "Array(String) CODEC(ZSTD(1))",
+    "Attributes.Key": f"Array({_WORD}) CODEC(ZSTD(1))",
+    "Attributes.Value": "Array(String) CODEC(ZSTD(1))",
+    "AttributesLeftOut": "UInt32 DEFAULT 1",  # in rows of older versions all of them are
 } | {stage_column(stage): "UInt64 CODEC(ZSTD(1))" for stage in Stage}
 
 _BLOOM = "INDEX ByTrace TraceId TYPE bloom_filter(0.001) GRANULARITY 1"
