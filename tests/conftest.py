@@ -4,12 +4,14 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from latencytrace.agent.guard import FaultCounter, raise_fault
 
-# Machines that run tests are shared: how long one example takes says nothing.
-settings.register_profile("latencytrace", deadline=None)
+# Machines that run tests are shared: how long an example takes, or its making, says nothing.
+settings.register_profile(
+    "latencytrace", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("latencytrace")
 
 
