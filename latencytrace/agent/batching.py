@@ -20,7 +20,7 @@ from opentelemetry.trace import (
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.guard import edge_faults, guarded
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.tracer import RecordingTracer, started_here
@@ -121,12 +121,12 @@ def _unpickled(
     return Ticket(None, span, at_ns - ANCHOR_NS, tokens)
 
 
-def new_ticket(recorder: Recorder, tokens: object) -> Ticket:
+def new_ticket(recorder: Recorder | None, tokens: object) -> Ticket:
     """A ticket for the current request; outside of any it only adds to a batch's size."""
     span: Span = INVALID_SPAN
     counted = None
-    with guarded("joining a queue", recorder.on_fault):
-        if not recorder.suppressed():
+    with guarded("joining a queue", edge_faults):
+        if recorder is not None and not recorder.suppressed():
             span = get_current_span()
         if isinstance(tokens, Integral):  # no tensor: reading one may wait for the device
             counted = max(int(tokens), 0)
@@ -171,7 +171,8 @@ class Batch:
         self._recorder = recorder
         self._tickets = tickets
         self._name = name
-        self._stage, self._named = named_stage(name)
+        self._stage = Stage.APPLICATION
+        self._named: dict[str, AttributeValue] = {}
         self._attributes = attributes
         self._members: tuple[Ticket, ...] = ()
         self._step: Timing | None = None
@@ -195,29 +196,30 @@ class Batch:
 
     def begin(self) -> None:
         """Begin, where the work goes from thread to thread: `activate` it in each."""
-        recorder = self._recorder()
-        with guarded("starting a batch", recorder.on_fault):
-            self._begin(recorder)
+        with guarded("starting a batch", edge_faults):
+            self._stage, self._named = named_stage(self._name)
+            self._begin(self._recorder())
 
     def activate(self) -> None:
         """Make the batch current until `deactivate`, in the same task or thread."""
-        if self._context is not None:
-            self._token = enter(self._context)
+        with guarded("making a batch current", edge_faults):
+            if self._context is not None:
+                self._token = enter(self._context)
 
     def deactivate(self) -> None:
         """Make what was current before it current again."""
-        token, self._token = self._token, None
-        if token is not None:
-            leave(token)
+        with guarded("leaving a batch", edge_faults):
+            token, self._token = self._token, None
+            if token is not None:
+                leave(token)
 
     def end(self, error: BaseException | None = None, ended_ns: int | None = None) -> None:
         """End at a monotonic time, or now; once."""
-        recorder = self._recorder()
-        with guarded("ending a batch", recorder.on_fault):
+        with guarded("ending a batch", edge_faults):
             step, self._step = self._step, None
             if step is not None:
                 at_ns = monotonic_ns() if ended_ns is None else ended_ns
-                self._finish(recorder, step, at_ns, error)
+                self._finish(self._recorder(), step, at_ns, error)
 
     def note_part(self, stage: Stage, started_ns: int) -> None:
         """Note that what was done since a monotonic time is of a stage of its own."""

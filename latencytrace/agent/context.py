@@ -10,6 +10,8 @@ from opentelemetry.context import (
     attach,
 )
 
+from latencytrace.agent.guard import edge_faults, guarded
+
 _variable = getattr(_RUNTIME_CONTEXT, "_current_context", None)
 enter: Callable[[Context], Token[Context]] = (
     _variable.set if isinstance(_variable, ContextVar) else attach
@@ -35,4 +37,5 @@ def call_in(context: Context, call: Callable[..., Any], *args: Any, **kwargs: An
     try:
         return call(*args, **kwargs)
     finally:
-        leave(token)
+        with guarded("leaving a context", edge_faults):
+            leave(token)

@@ -2,9 +2,12 @@
 
 import logging
 from collections.abc import Callable
+from functools import wraps
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, ParamSpec, TypeVar
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -56,6 +59,29 @@ class FaultCounter:
             logger.warning(
                 "latencytrace failed %s and goes on without (logged once): %r", doing, fault
             )
+
+
+# What an edge catches where a `with guarded` would cost a tenth of what it guards. An edge is
+# a function that the program calls itself: nobody of ours stands above it.
+FAULTS: Final = Exception
+edge_faults: Final = FaultCounter()
+
+
+def contained(doing: str) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+    """Keep an edge's own faults in; for edges that are not called so often."""
+
+    def keep_in(function: Callable[P, R]) -> Callable[P, R | None]:
+        @wraps(function)
+        def edge(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            try:
+                return function(*args, **kwargs)
+            except Exception as fault:
+                edge_faults(doing, fault)
+                return None
+
+        return edge
+
+    return keep_in
 
 
 def raise_fault(doing: str, fault: Exception) -> None:

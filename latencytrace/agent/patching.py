@@ -96,7 +96,8 @@ class AppliedHook:
         """Put everything back, last patch first."""
         self._active = False
         while self._places:
-            self._places.pop().restore()
+            with guarded("restoring a patch", self._recorder.on_fault):
+                self._places.pop().restore()
 
     def _apply_to(self, patch: Patch | Replacement) -> Callable[[ModuleType], None]:
         def apply(module: ModuleType) -> None:

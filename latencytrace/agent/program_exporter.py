@@ -1,6 +1,6 @@
 """Spans of the program's own tracer provider, sent by a sender of ours."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -34,3 +34,22 @@ class ProgramExporter(SpanExporter):
     def shutdown(self) -> None:
         """Let go of the connection."""
         self._sender.close()
+
+
+def program_exporter(
+    url: str, headers: Mapping[str, str], grpc_sender: Callable[[], Sender] | None
+) -> SpanExporter:
+    """What carries away the spans of the program's own provider.
+
+    Args:
+        url: Where traces are posted.
+        headers: Of each post.
+        grpc_sender: Makes a sender of ours; None: the SDK's exporter posts them over HTTP.
+    """
+    if grpc_sender is not None:
+        return ProgramExporter(grpc_sender())
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - only where it is used
+        OTLPSpanExporter,
+    )
+
+    return OTLPSpanExporter(endpoint=url, headers=dict(headers))

@@ -40,7 +40,7 @@ class GlobalProvider:
     def install(self) -> None:
         """Take the place, or stand aside if the program has taken it already."""
         present = trace._TRACER_PROVIDER  # noqa: SLF001 - get_tracer_provider() hides "none yet"
-        if present is not None:
+        if present is not None and present is not self._ours:
             self._yield_to(present)
             return
         trace._TRACER_PROVIDER = self._ours  # noqa: SLF001

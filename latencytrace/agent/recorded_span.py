@@ -31,7 +31,7 @@ from opentelemetry.trace.propagation import (
 from latencytrace.agent.attribute_values import SCALARS, copied_attributes, drop_oldest
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
-from latencytrace.agent.guard import attempted, text_of
+from latencytrace.agent.guard import FAULTS, attempted, contained, edge_faults, text_of
 from latencytrace.agent.span_extra import Extra
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
@@ -151,29 +151,36 @@ class RecordedSpan(Span):
 
     def set_attribute(self, key: str, value: object) -> None:
         """Set one attribute; a value that is no scalar is copied or left out."""
-        if self.ended:
-            return
-        if type(value) not in SCALARS:
-            self.set_attributes({key: value})
-        elif self.own is None:
-            self.own = {key: value}  # type: ignore[dict-item]  # a scalar, as was just checked
-        else:
-            self.own[key] = value  # type: ignore[assignment]  # likewise
-            if len(self.own) > self.tracer.limits.attributes:
-                self._shed(self.own)
+        try:
+            if self.ended:
+                return
+            if type(value) not in SCALARS:
+                self.set_attributes({key: value})
+            elif self.own is None:
+                self.own = {key: value}  # type: ignore[dict-item]  # a scalar, as was just checked
+            else:
+                self.own[key] = value  # type: ignore[assignment]  # likewise
+                if len(self.own) > self.tracer.limits.attributes:
+                    self._shed(self.own)
+        except FAULTS as fault:
+            edge_faults("setting an attribute", fault)
 
     def set_attributes(self, attributes: Mapping[str, object]) -> None:
         """Set several attributes."""
-        if self.ended:
-            return
-        copied = copied_attributes(attributes)
-        if self.own is None:
-            self.own = copied
-        else:
-            self.own.update(copied)
-        if len(self.own) > self.tracer.limits.attributes:
-            self._shed(self.own)
+        try:
+            if self.ended:
+                return
+            copied = copied_attributes(attributes)
+            if self.own is None:
+                self.own = copied
+            else:
+                self.own.update(copied)
+            if len(self.own) > self.tracer.limits.attributes:
+                self._shed(self.own)
+        except FAULTS as fault:
+            edge_faults("setting attributes", fault)
 
+    @contained("adding an event")
     def add_event(
         self,
         name: str,
@@ -190,6 +197,7 @@ class RecordedSpan(Span):
             del extra.events[0]
             extra.dropped_events += 1
 
+    @contained("adding a link")
     def add_link(
         self, context: SpanContext, attributes: Mapping[str, object] | None = None
     ) -> None:
@@ -211,6 +219,7 @@ class RecordedSpan(Span):
         if not self.ended:
             self.name = name
 
+    @contained("setting a status")
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status; as in the SDK, OK is final and UNSET is ignored."""
         code = status.status_code if isinstance(status, Status) else status
@@ -224,6 +233,7 @@ class RecordedSpan(Span):
             description = status.description
         extra.description = description if code is StatusCode.ERROR else None
 
+    @contained("recording an exception")
     def record_exception(
         self,
         exception: BaseException,
@@ -250,15 +260,21 @@ class RecordedSpan(Span):
         """End the span and hand it to the exporter; a second call changes nothing."""
         if self.ended:
             return
-        self.ended = monotonic_ns() if end_time is None else end_time - ANCHOR_NS
-        self.parent_context = None
-        self.tracer.ended(self)
+        try:
+            self.ended = monotonic_ns() if end_time is None else end_time - ANCHOR_NS
+            self.parent_context = None
+            self.tracer.ended(self)
+        except FAULTS as fault:
+            edge_faults("ending a span", fault)
 
     # --- as a context manager and as a decorator
 
     def __enter__(self) -> Self:
-        if self.parent_context is not None:
-            self.token = enter(Context({**self.parent_context, _SPAN_KEY: self}))
+        try:
+            if self.parent_context is not None:
+                self.token = enter(Context({**self.parent_context, _SPAN_KEY: self}))
+        except FAULTS as fault:
+            edge_faults("making a span current", fault)
         return self
 
     def __exit__(
@@ -267,16 +283,19 @@ class RecordedSpan(Span):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        token = self.token
-        if token is not None:
-            self.token = None
-            leave(token)
-        if exc_val is not None and not self.ended:
-            self._note(exc_val, escaped=token is None)
-        if self.attached and not self.ended:  # as `end` does, a call less
-            self.ended = monotonic_ns()
-            self.parent_context = None
-            self.tracer.ended(self)
+        try:
+            token = self.token
+            if token is not None:
+                self.token = None
+                leave(token)
+            if exc_val is not None and not self.ended:
+                self._note(exc_val, escaped=token is None)
+            if self.attached and not self.ended:  # as `end` does, a call less
+                self.ended = monotonic_ns()
+                self.parent_context = None
+                self.tracer.ended(self)
+        except FAULTS as fault:
+            edge_faults("leaving a span", fault)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate: each call of the function is a span of its own; this one is let go."""

@@ -29,7 +29,7 @@ from latencytrace.agent.batch_counts import BatchCounts
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.device_timers import DeviceTimers, no_events
-from latencytrace.agent.guard import OnFault
+from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.late_spans import LateSpans
 from latencytrace.agent.recorded_span import recorded_in
@@ -160,13 +160,19 @@ class Timing:
 
     def activate(self) -> None:
         """Make the span current until `deactivate`, in the same task and thread."""
-        self._token = enter(self.context())
+        try:
+            self._token = enter(self.context())
+        except FAULTS as fault:
+            edge_faults("making a span current", fault)
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
         token, self._token = self._token, None
-        if token is not None:
-            leave(token)
+        try:
+            if token is not None:
+                leave(token)
+        except FAULTS as fault:
+            edge_faults("making the span before it current", fault)
 
     def note(self, attributes: Mapping[str, AttributeValue]) -> None:
         """Set attributes."""

@@ -6,7 +6,8 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import wrapt
@@ -18,10 +19,10 @@ from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_timers import DeviceTimers, torch_events
-from latencytrace.agent.exporter import ExportCounts, Exporter, HttpSender
+from latencytrace.agent.exporter import ExportCounts, Exporter
 from latencytrace.agent.gpu_watch import GpuWatch
-from latencytrace.agent.grpc_sender import METRICS, TRACES, GrpcSender
-from latencytrace.agent.guard import FaultCounter, OnFault, guarded, logger
+from latencytrace.agent.grpc_sender import METRICS, TRACES
+from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faults, guarded, logger
 from latencytrace.agent.hook import HookOptions
 from latencytrace.agent.installed_hooks import installed_hooks
 from latencytrace.agent.otlp_encoder import OtlpEncoder
@@ -31,14 +32,12 @@ from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.resource import resource_of
 from latencytrace.agent.self_report import Report, SelfReport
 from latencytrace.agent.sender import Sender
+from latencytrace.agent.senders import sender
 from latencytrace.agent.tracer import RecordingProvider, RecordingTracer
 from latencytrace.agent.user_stage import UserStage
 from latencytrace.errors import SettingsError
 from latencytrace.model.span import AttributeValue
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace.export import SpanExporter
 
 SCOPE = "latencytrace"
 _LAST = -1000  # of a child's finalizers
@@ -64,6 +63,12 @@ class Agent:
         self._resource = resource_of(settings.service_name)
         self._self_report: SelfReport | None = None
         self._gpu: GpuWatch | None = None
+        self._sampling = _sampling(settings)
+        self._global = GlobalProvider(_provider, self._join_program)
+        self._program_processor: object = None
+        self._hooks: list[AppliedHook] = []
+        version = importlib.metadata.version("latencytrace")
+        self.recorder = Recorder(_provider.get_tracer(SCOPE, version), on_fault)
         self._exporter = Exporter(
             OtlpEncoder(self._resource).encode,
             _sender(settings, settings.traces_url, TRACES, settings.timeout_s),
@@ -72,24 +77,22 @@ class Agent:
             on_fault=on_fault,
             after_round=self._report_changes,
         )
+
+    def begin(self) -> None:
+        """Take the place of the global provider, and apply the hooks."""
         _provider.record_to(
             self._exporter.ended,
-            limits=settings.limits,
-            sampling=_sampling(settings),
+            limits=self.settings.limits,
+            sampling=self._sampling,
             resource=self._resource,
         )
-        self._global = GlobalProvider(_provider, self._join_program)
-        self._program_processor: object = None
         self._global.install()
-        version = importlib.metadata.version("latencytrace")
-        self.recorder = Recorder(_provider.get_tracer(SCOPE, version), on_fault)
-        if settings.gpu is not False:
+        if self.settings.gpu is not False:
             self.recorder.devices = DeviceTimers(torch_events)
-        options = HookOptions(torch_modules=settings.torch_modules)
-        self._hooks = [
-            AppliedHook(name, hook, self.recorder, options)
-            for name, hook in installed_hooks(settings.hooks, on_fault)
-        ]
+        options = HookOptions(torch_modules=self.settings.torch_modules)
+        for name, hook in installed_hooks(self.settings.hooks, self._on_fault):
+            with guarded(f"applying the hook {name}", self._on_fault):
+                self._hooks.append(AppliedHook(name, hook, self.recorder, options))
         self._self_report = self._new_self_report()
         self._gpu = self._new_gpu_watch()
 
@@ -106,7 +109,8 @@ class Agent:
             spans_dropped=counts.dropped,
             spans_queued=queued + counts.in_flight,
             export_cpu_ns=counts.export_cpu_ns,
-            faults=self._on_fault.faults if isinstance(self._on_fault, FaultCounter) else 0,
+            faults=edge_faults.faults
+            + (self._on_fault.faults if isinstance(self._on_fault, FaultCounter) else 0),
             last_error=counts.last_error,
             hooks=tuple(hook.status for hook in self._hooks),
             gpu=None if self._gpu is None else self._gpu.status(),
@@ -123,21 +127,21 @@ class Agent:
         return sent
 
     def stop(self, timeout_s: float) -> None:
-        """Restore every patch, send what waits, end the thread."""
+        """Restore every patch, send what waits, end the thread; each whatever the others do."""
         for hook in reversed(self._hooks):
-            hook.restore()
-        self._global.uninstall()
-        self._exporter.stop(timeout_s)
-        if self._gpu is not None:
-            self._gpu.stop()
-        if self._self_report is not None:
-            self._self_report.close()
-        shutdown = getattr(self._program_processor, "shutdown", None)
-        if shutdown is not None:
-            shutdown()
+            contained("restoring a hook's patches")(hook.restore)()
+        contained("leaving the global provider's place")(self._global.uninstall)()
         if self._global.program is None:
             # Tracers that the program keeps make its own spans, once it has a provider.
-            _provider.yield_to(ProxyTracerProvider())
+            contained("letting go of tracers")(_provider.yield_to)(ProxyTracerProvider())
+        contained("sending what is left")(self._exporter.stop)(timeout_s)
+        if self._gpu is not None:
+            contained("stopping to watch GPUs")(self._gpu.stop)()
+        if self._self_report is not None:
+            contained("ending the report")(self._self_report.close)()
+        shutdown = getattr(self._program_processor, "shutdown", None)
+        if shutdown is not None:
+            contained("stopping a span processor")(shutdown)()
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
@@ -201,9 +205,14 @@ class Agent:
             return
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - only where it is used
 
+        from latencytrace.agent.program_exporter import program_exporter  # noqa: PLC0415 - likewise
+
         with guarded("joining the program's tracer provider", self._on_fault):
+            told = self.settings
+            send = partial(_sender, told, told.traces_url, TRACES, told.timeout_s)
+            exporter = program_exporter(told.traces_url, told.headers, send if told.grpc else None)
             self._program_processor = BatchSpanProcessor(
-                _sdk_exporter(self.settings), schedule_delay_millis=self.settings.interval_s * 1000
+                exporter, schedule_delay_millis=self.settings.interval_s * 1000
             )
             program.add_span_processor(self._program_processor)
 
@@ -259,7 +268,13 @@ def start(settings: AgentSettings, on_fault: OnFault) -> None:
                     "call uninstrument() first"
                 )
             return
-        _running = Agent(settings, on_fault)
+        agent = Agent(settings, on_fault)
+        try:
+            agent.begin()
+        except BaseException:
+            contained("stopping")(agent.stop)(0.0)
+            raise
+        _running = agent
 
 
 def uninstrument() -> None:
@@ -268,7 +283,7 @@ def uninstrument() -> None:
     with _lock:
         agent, _running = _running, None
         if agent is not None:
-            agent.stop(EXIT_FLUSH_S)
+            contained("stopping")(agent.stop)(EXIT_FLUSH_S)
 
 
 def stage(name: str, **attributes: AttributeValue) -> UserStage:
@@ -296,7 +311,7 @@ def enqueue(*, tokens: int | None = None) -> Ticket:
         tokens: How much work it brings, if you know; `latencytrace trace` then divides
             a batch by tokens instead of equally.
     """
-    return new_ticket(_recorder(), tokens)
+    return new_ticket(contained("joining a queue")(_recorder)(), tokens)
 
 
 def batch(
@@ -322,24 +337,19 @@ def flush(timeout_s: float = 5.0) -> bool:
         Whether all were taken in time; True if no agent runs.
     """
     agent = _running
-    return True if agent is None else agent.flush(timeout_s)
+    return True if agent is None else bool(contained("flushing")(agent.flush)(timeout_s))
 
 
 def agent_status() -> AgentStatus:
     """What the agent does: spans made, sent and dropped, its own cost, hooks and why not."""
     agent = _running
-    return NOT_RUNNING if agent is None else agent.status()
+    if agent is None:
+        return NOT_RUNNING
+    return contained("describing the agent")(agent.status)() or NOT_RUNNING
 
 
 def _sender(settings: AgentSettings, url: str, method: str, timeout_s: float) -> Sender:
-    """What carries spans, or our reports, to an address.
-
-    Raises:
-        SettingsError: It cannot; the message says why.
-    """
-    if settings.grpc:
-        return GrpcSender(url, settings.headers, timeout_s, method)
-    return HttpSender(url, settings.headers, timeout_s)
+    return sender(url, settings.headers, timeout_s, method, grpc=settings.grpc)
 
 
 def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | None:
@@ -351,19 +361,6 @@ def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | 
     return sampling(settings.sampler, settings.sampler_argument)
 
 
-def _sdk_exporter(settings: AgentSettings) -> "SpanExporter":
-    """What carries away the spans of the program's own provider."""
-    if settings.grpc:
-        from latencytrace.agent.program_exporter import ProgramExporter  # noqa: PLC0415
-
-        return ProgramExporter(_sender(settings, settings.traces_url, TRACES, settings.timeout_s))
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - only where it is used
-        OTLPSpanExporter,
-    )
-
-    return OTLPSpanExporter(endpoint=settings.traces_url, headers=dict(settings.headers))
-
-
 def _recorder() -> Recorder:
     agent = _running
     if agent is not None:
@@ -371,6 +368,7 @@ def _recorder() -> Recorder:
     return Recorder(trace.get_tracer(SCOPE), FaultCounter())
 
 
+@contained("going on after a fork")
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent may have held it
     _lock = threading.Lock()
@@ -378,6 +376,7 @@ def _after_fork() -> None:
         _running.reset_after_fork()
 
 
+@contained("sending what is left at exit")
 def _at_exit() -> None:
     agent = _running
     if agent is not None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from opentelemetry.context import Context, get_current
 from opentelemetry.trace import (
+    INVALID_SPAN,
     Link,
     NonRecordingSpan,
+    NoOpTracer,
     Span,
     SpanContext,
     SpanKind,
@@ -24,6 +26,7 @@ from opentelemetry.trace.propagation import (
 
 from latencytrace.agent.attribute_values import copied_attributes
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.guard import FAULTS, contained, edge_faults
 from latencytrace.agent.program_processors import ProgramProcessors
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.span_extra import Extra
@@ -115,7 +118,7 @@ class RecordingTracer(Tracer):
         """Whether a span goes to the exporter alone, through no code of the program's."""
         return self.delegate is None and self.processors.started is None
 
-    def start_span(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
+    def start_span(  # noqa: C901, PLR0913, PLR0917 - OpenTelemetry's signature; a call costs
         self,
         name: str,
         context: Context | None = None,
@@ -142,35 +145,39 @@ class RecordingTracer(Tracer):
                 record_exception,
                 set_status_on_exception,
             )
-        parent = (get_current() if context is None else context).get(_SPAN_KEY)
-        span = _new(RecordedSpan)
-        span.extra = None
-        if type(parent) is RecordedSpan:
-            span.trace_id = parent.trace_id
-            span.parent_id = parent.span_id
-            if parent.extra is not None:
-                span.extra = inherited(parent.extra)
-        else:
-            unsampled = self._adopt(span, parent)
-            if unsampled is not None:
-                return unsampled
-        span.span_id = _random_bits(64) or new_id(64)
-        span.name = name
-        span.tracer = self
-        span.ended = 0
-        span.forks = _forks
-        span.kind_number = 0 if kind is SpanKind.INTERNAL else kind.value
-        span.own = copied_attributes(attributes) if attributes else None
-        span.span_context = span.parent_context = span.token = None
-        span.attached = True
-        span.record_error = record_exception
-        span.mark_error = set_status_on_exception
-        if links:
-            for link in links:
-                span.add_link(link.context, link.attributes)
-        span.started = monotonic_ns() if start_time is None else start_time - ANCHOR_NS
-        if self.processors.started is not None:
-            self.processors.started(span, context)
+        try:
+            parent = (get_current() if context is None else context).get(_SPAN_KEY)
+            span = _new(RecordedSpan)
+            span.extra = None
+            if type(parent) is RecordedSpan:
+                span.trace_id = parent.trace_id
+                span.parent_id = parent.span_id
+                if parent.extra is not None:
+                    span.extra = inherited(parent.extra)
+            else:
+                unsampled = self._adopt(span, parent)
+                if unsampled is not None:
+                    return unsampled
+            span.span_id = _random_bits(64) or new_id(64)
+            span.name = name
+            span.tracer = self
+            span.ended = 0
+            span.forks = _forks
+            span.kind_number = 0 if kind is SpanKind.INTERNAL else kind.value
+            span.own = copied_attributes(attributes) if attributes else None
+            span.span_context = span.parent_context = span.token = None
+            span.attached = True
+            span.record_error = record_exception
+            span.mark_error = set_status_on_exception
+            if links:
+                for link in links:
+                    span.add_link(link.context, link.attributes)
+            span.started = monotonic_ns() if start_time is None else start_time - ANCHOR_NS
+            if self.processors.started is not None:
+                self.processors.started(span, context)
+        except FAULTS as fault:
+            edge_faults("starting a span", fault)
+            return INVALID_SPAN
         return span
 
     def start_as_current_span(  # type: ignore[override] # noqa: PLR0913, PLR0917 - OpenTelemetry's signature; ours is its own context manager
@@ -257,17 +264,10 @@ class RecordingProvider(TracerProvider):
         attributes: Mapping[str, object] | None = None,
     ) -> Tracer:
         """The tracer of one instrumentation scope."""
-        scope = Scope(
-            instrumenting_module_name,
-            instrumenting_library_version,
-            schema_url,
-            tuple(copied_attributes(attributes).items()) if attributes else (),
+        made = contained("making a tracer")(self._tracer)(
+            instrumenting_module_name, instrumenting_library_version, schema_url, attributes
         )
-        tracer = self._tracers.get(scope)
-        if tracer is None:
-            tracer = self._tracers[scope] = RecordingTracer(scope, self._processors)
-            self._configure(scope, tracer)
-        return tracer
+        return made or NoOpTracer()
 
     def record_to(
         self,
@@ -292,6 +292,7 @@ class RecordingProvider(TracerProvider):
         self._processors.resource = resource or {}
         self.yield_to(None)
 
+    @contained("adding a span processor")
     def add_span_processor(self, span_processor: "SpanProcessor") -> None:
         """Show every span to one more processor, as the SDK's provider does."""
         self._processors.add(span_processor)
@@ -299,8 +300,9 @@ class RecordingProvider(TracerProvider):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Flush the processors that the program added."""
-        return self._processors.force_flush(timeout_millis)
+        return bool(contained("flushing")(self._processors.force_flush)(timeout_millis))
 
+    @contained("shutting down")
     def shutdown(self) -> None:
         """Shut down the processors that the program added; our own agent goes on."""
         self._processors.shutdown()
@@ -314,6 +316,21 @@ class RecordingProvider(TracerProvider):
         """Let another provider make every span from now on; None: ours again."""
         self._program = program
         self._configure_all()
+
+    def _tracer(
+        self,
+        name: str,
+        version: str | None,
+        schema_url: str | None,
+        attributes: Mapping[str, object] | None,
+    ) -> Tracer:
+        noted = tuple(copied_attributes(attributes).items()) if attributes else ()
+        scope = Scope(name, version, schema_url, noted)
+        tracer = self._tracers.get(scope)
+        if tracer is None:
+            tracer = self._tracers[scope] = RecordingTracer(scope, self._processors)
+            self._configure(scope, tracer)
+        return tracer
 
     def _configure_all(self) -> None:
         for scope, tracer in list(self._tracers.items()):

@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from opentelemetry.trace import get_current_span
 
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.guard import edge_faults, guarded
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.wrapping import Call, timed
 from latencytrace.model import semconv
@@ -35,7 +35,7 @@ class UserStage:
         attributes: Scalars; they travel with the span.
     """
 
-    __slots__ = ("_attributes", "_name", "_recorder", "_stage", "_timings")
+    __slots__ = ("_attributes", "_name", "_recorder", "_timings")
 
     def __init__(
         self,
@@ -45,14 +45,12 @@ class UserStage:
     ) -> None:
         self._recorder = recorder
         self._name = name
-        self._stage, named = named_stage(name)
-        self._attributes = {**named, **attributes}
+        self._attributes = attributes
         self._timings: list[Timing] = []  # the same object may be entered again meanwhile
 
     def __enter__(self) -> Self:
-        recorder = self._recorder()
-        with guarded("starting a stage", recorder.on_fault):
-            timing = recorder.start(self._name, self._stage, self._attributes)
+        with guarded("starting a stage", edge_faults):
+            timing = self._started(self._recorder())
             timing.activate()
             self._timings.append(timing)
         return self
@@ -63,7 +61,7 @@ class UserStage:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        with guarded("ending a stage", self._recorder().on_fault):
+        with guarded("ending a stage", edge_faults):
             timing = self._innermost()
             if timing is None:
                 return
@@ -71,6 +69,11 @@ class UserStage:
             if exc_val is not None:
                 timing.fail(exc_val)
             timing.end()
+
+    def _started(self, recorder: Recorder) -> Timing:
+        stage, named = named_stage(self._name)
+        attributes = {**named, **self._attributes} if named else self._attributes
+        return recorder.start(self._name, stage, attributes)
 
     def _innermost(self) -> Timing | None:
         """Let go of what was entered last in this task or thread; several may share us."""
@@ -85,10 +88,9 @@ class UserStage:
         """Decorate a function, a coroutine function or either kind of generator."""
 
         def begin(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Call | None:
-            recorder = self._recorder()
-            with guarded("starting a stage", recorder.on_fault):
-                timing = recorder.start(self._name, self._stage, self._attributes)
-                return Call(self._stage, timing, recorder.on_fault)
+            with guarded("starting a stage", edge_faults):
+                timing = self._started(self._recorder())
+                return Call(Stage.APPLICATION, timing, edge_faults)
             return None
 
         return cast("Callable[P, R]", timed(function, begin))

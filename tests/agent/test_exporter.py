@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.agent.exporter import BATCH_SPANS, Exporter, HttpSender
+from latencytrace.agent.exporter import BATCH_SPANS, Exporter
 from latencytrace.agent.guard import OnFault, raise_fault
+from latencytrace.agent.http_sender import HttpSender
 from latencytrace.agent.otlp_encoder import OtlpEncoder
 from latencytrace.agent.tracer import RecordingProvider
 from latencytrace.errors import SettingsError

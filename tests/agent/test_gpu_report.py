@@ -8,9 +8,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 
-from latencytrace.agent.exporter import HttpSender
 from latencytrace.agent.gpu_report import KEPT_SAMPLES, GpuReport
 from latencytrace.agent.gpu_sampler import SamplerState
+from latencytrace.agent.http_sender import HttpSender
 from latencytrace.model import semconv
 from latencytrace.model.gpu_sample import BandwidthMethod, GpuMetric, GpuSample, Reading
 from tests.agent.receiving import Receiver, attributes_of, receiving

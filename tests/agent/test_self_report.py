@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 
 import latencytrace
-from latencytrace.agent.exporter import HttpSender
+from latencytrace.agent.http_sender import HttpSender
 from latencytrace.agent.patching import HookState, HookStatus
 from latencytrace.agent.self_report import Report, SelfReport
 from latencytrace.model import semconv

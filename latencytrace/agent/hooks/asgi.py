@@ -1,16 +1,17 @@
 """Requests served by an ASGI application: FastAPI, Starlette, or any under uvicorn."""
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextvars import Token
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from opentelemetry import propagate
-from opentelemetry.context import attach, get_current
+from opentelemetry.context import Context, get_current
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span, set_span_in_context
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import leave
+from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
@@ -73,16 +74,21 @@ class RequestTiming:
         self._answer = AnswerStream()
         self._body_wanted = True
         self._answered = False
+        self._token: Token[Context] | None = None
         scope[_TIMED] = True
 
     def activate(self) -> None:
         """Make the request's span current; its intervals are its own, not a stream's below."""
-        context = with_answer(self._answer, set_span_in_context(self._timing.span, get_current()))
-        self._token = attach(context)
+        with guarded("making a request current", self._recorder.on_fault):
+            context = set_span_in_context(self._timing.span, get_current())
+            self._token = enter(with_answer(self._answer, context))
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        leave(self._token)
+        with guarded("leaving a request", self._recorder.on_fault):
+            token, self._token = self._token, None
+            if token is not None:
+                leave(token)
 
     def received(self, receive: Receive) -> Receive:
         """Time the wait for the request's body, and see the caller leave."""
@@ -108,10 +114,13 @@ class RequestTiming:
             known, started_ns = self._answer.known, monotonic_ns()
             try:
                 await send(message)
-            finally:
+            except BaseException:
+                with guarded("timing a send that failed", self._recorder.on_fault):
+                    self._intervals.add(Stage.RESPOND, started_ns)
+                raise
+            with guarded("timing a send", self._recorder.on_fault):
                 sent_ns = monotonic_ns()
                 self._intervals.add(Stage.RESPOND, started_ns, sent_ns)
-            with guarded("timing a send", self._recorder.on_fault):
                 self._sent(message, known, sent_ns)
 
         return timed_send

@@ -27,7 +27,7 @@ def carry_into_thread(_recorder: Recorder, original: Timed) -> Timed:
             context, run = get_current(), self.run
 
             def runcall_in() -> None:
-                del self.run  # the instance's own: nothing lives longer than its run
+                self.__dict__.pop("run", None)  # the instance's own: nothing outlives its run
                 call_in(context, run)
 
             self.run = runcall_in  # type: ignore[method-assign]

@@ -76,13 +76,15 @@ class RequestTiming:
 
     def activate(self) -> None:
         """Make the request's span current."""
-        self._token = enter(with_answer(self._answer, self._timing.context()))
+        with guarded("making a request current", self._recorder.on_fault):
+            self._token = enter(with_answer(self._answer, self._timing.context()))
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        token, self._token = self._token, None
-        if token is not None:
-            leave(token)
+        with guarded("leaving a request", self._recorder.on_fault):
+            token, self._token = self._token, None
+            if token is not None:
+                leave(token)
 
     def started(self, start_response: Timed) -> Timed:
         """Note the status, and the route while the application still knows it."""
@@ -119,8 +121,9 @@ class RequestTiming:
         """The server is back: for the next part, or to close."""
         handed_out_ns, self._handed_out_ns = self._handed_out_ns, None
         if handed_out_ns is not None:
-            self._sent_ns = monotonic_ns()
-            self._intervals.add(Stage.RESPOND, handed_out_ns, self._sent_ns)
+            with guarded("timing a send", self._recorder.on_fault):
+                self._sent_ns = monotonic_ns()
+                self._intervals.add(Stage.RESPOND, handed_out_ns, self._sent_ns)
 
     def goes_on(self) -> None:
         """There is one more part, so that the one before was a chunk of a stream."""

@@ -1,0 +1,89 @@
+"""Posts OTLP over a connection that is kept alive."""
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from latencytrace.agent.sender import Answer
+from latencytrace.errors import SettingsError
+
+
+class HttpSender:
+    """Posts OTLP bytes to one address over a connection that is kept alive.
+
+    Raises:
+        SettingsError: The address is none.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise SettingsError(f"endpoint {url!r} is no address: {error}") from error
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise SettingsError(f"endpoint {url!r} is not of the form http://HOST:PORT")
+        self.url = url
+        self._host = parts.hostname
+        self._secure = parts.scheme == "https"
+        self._port = port or (443 if self._secure else 80)
+        self._path = parts.path + (f"?{parts.query}" if parts.query else "")
+        self._headers = {"content-type": "application/x-protobuf", **headers}
+        self._timeout_s = timeout_s
+        self._connection: http.client.HTTPConnection | None = None
+
+    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:
+        """Post one request; a connection that was kept too long is opened anew.
+
+        Raises:
+            OSError: Nobody answered.
+        """
+        kept = self._connection is not None
+        try:
+            return self._post(body, timeout_s)
+        except (http.client.HTTPException, ConnectionError) as error:
+            self.close()
+            if not kept:
+                raise ConnectionError(str(error) or type(error).__name__) from error
+        try:
+            return self._post(body, timeout_s)
+        except http.client.HTTPException as error:
+            self.close()
+            raise ConnectionError(str(error) or type(error).__name__) from error
+
+    def _post(self, body: bytes, timeout_s: float | None) -> Answer:
+        connection = self._connection or self._open()
+        if timeout_s is not None and connection.sock is not None:
+            connection.sock.settimeout(timeout_s)
+        try:
+            connection.request("POST", self._path, body, self._headers)
+            response = connection.getresponse()
+            response.read()
+        except TimeoutError:
+            self.close()
+            raise
+        after = response.getheader("retry-after", "")
+        if response.will_close:
+            self.close()
+        return Answer(response.status, response.reason, float(after) if after.isdigit() else None)
+
+    def _open(self) -> http.client.HTTPConnection:
+        if self._secure:
+            context = ssl.create_default_context()
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout_s, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(
+                self._host, self._port, timeout=self._timeout_s
+            )
+        connection.connect()
+        self._connection = connection
+        return connection
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,129 @@
+"""Breaks every function of the agent's in turn, and prints what a program sees of it.
+
+In a process of its own, for a broken `close` leaves a socket open, and a broken thread dies.
+"""
+
+import json
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from fnmatch import fnmatchcase
+from types import CodeType, FrameType
+from typing import Any
+
+from latencytrace.agent.guard import FaultCounter, guarded
+from latencytrace.agent.start import start, uninstrument
+from latencytrace.settings import agent_settings
+from tests.agent.broken_functions import InjectedError, Target, targets
+from tests.agent.served_program import run
+
+HOOKS = ("asgi", "faiss", "fastapi", "httpx", "requests", "threads", "wsgi")
+# What the program, a library or the interpreter calls itself. No function of ours stands above
+# an edge, so none can help it; it keeps in whatever is raised by what it calls.
+EDGES = (
+    "guard:*",
+    "start:[a-z]*",  # the public API
+    "start:_at_exit",
+    "tracer:RecordingTracer.start_*span",
+    "tracer:RecordingProvider.get_tracer",
+    "recorded_span:RecordedSpan.[a-z]*",
+    "recorded_span:RecordedSpan.__*",
+    "user_stage:UserStage.__*",
+    "batching:Batch.__*",
+    "batching:Batch.[a-z]*",
+    "batching:Ticket.__*",
+    "batching:new_ticket",
+    "wrapping:_timed_*.traced",
+    "wrapping:Call.[a-z]*",
+    "*:*.<locals>.begin",
+    "recorder:Timing.activate",
+    "recorder:Timing.deactivate",
+    "exporter:Exporter._run",
+    "exporter:Exporter._send_queue",
+    "exporter:Exporter.reset_after_fork",
+    "context:call_in",  # around what a thread or a pool runs
+    "hooks.*<locals>.*",  # what stands in the place of a library's functions
+    "hooks.*:_begun",
+    "hooks.*:RequestTiming.[a-z]*",
+    "hooks.*:TimedBody.*",
+    "hooks.httpx:_Exchange.[a-z]*",
+    "hooks.httpx:_TimedStream.*",
+    "hooks.requests:_Exchange.[a-z]*",
+)
+
+
+def is_edge(target: Target) -> bool:
+    return any(fnmatchcase(target.name, edge) for edge in EDGES)
+
+
+def called_by(call: Callable[[], object], codes: set[CodeType]) -> set[CodeType]:
+    """Which of these codes a call runs, in whatever thread."""
+    seen: set[CodeType] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:  # noqa: ANN401 - a profiler's
+        if event == "call" and frame.f_code in codes:
+            seen.add(frame.f_code)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return seen
+
+
+def changed_by(target: Target, call: Callable[[], object], untraced: object) -> str | None:
+    """What the program sees of a fault; None: nothing."""
+    try:
+        with target.broken():
+            outcome = copy_context().run(call)
+    except InjectedError:
+        return f"{target.name}: the program sees the fault"
+    return None if outcome == untraced else f"{target.name}: {outcome}"
+
+
+def started(endpoint: str) -> None:
+    """Start the agent, as `instrument` does."""
+    settings = agent_settings(
+        endpoint=endpoint,
+        service_name="program",
+        hooks=HOOKS,
+        environ={"OTEL_BSP_SCHEDULE_DELAY": "20", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"},
+    )
+    with guarded("starting", FaultCounter()):
+        start(settings, FaultCounter())
+
+
+def walk(endpoint: str) -> dict[str, Any]:
+    """How many functions were broken, and of which of them the program saw anything."""
+    untraced = run()
+    inner = [target for target in targets() if not is_edge(target)]
+    codes = {target.code for target in inner}
+
+    def started_and_run() -> object:
+        started(endpoint)
+        try:
+            return run()
+        finally:
+            uninstrument()
+
+    of_all = called_by(started_and_run, codes)
+    started(endpoint)
+    while_running = called_by(run, codes)
+    changes = [changed_by(t, run, untraced) for t in inner if t.code in while_running]
+    uninstrument()
+    at_the_ends = [t for t in inner if t.code in of_all - while_running]
+    changes += [changed_by(t, started_and_run, untraced) for t in at_the_ends]
+    changes.append(None if run() == untraced else "the program is not what it was before")
+    return {"broken": len(of_all), "changes": [change for change in changes if change]}
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    threading.excepthook = lambda _: None
+    sys.unraisablehook = lambda _: None
+    sys.stdout.write(json.dumps(walk(sys.argv[1])))
