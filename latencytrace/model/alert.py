@@ -88,6 +88,7 @@ class Alert:
 
     kind: AlertKind
     severity: Severity
+    onset_ns: int | None  # since when requests have been bad, about; None: not known
     started_ns: int  # since the Unix epoch
     ended_ns: int | None  # None: it fires
     bad_ratio: float | None  # in the long window of the fastest tier that fires

@@ -22,6 +22,7 @@ def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
         "labels": dict(alert.labels),
         "summary": summary(alert),
         "description": list(description(alert)),
+        "onset": None if alert.onset_ns is None else str(alert.onset_ns),
         "started": str(alert.started_ns),
         "ended": None if alert.ended_ns is None else str(alert.ended_ns),
         "bad_ratio": alert.bad_ratio,

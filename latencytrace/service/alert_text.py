@@ -1,6 +1,7 @@
 """An alert in words: what, how bad, since when, why, and what to look at."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from latencytrace.model import Alert, AlertKind, BadRequest, Evidence, Objective
 from latencytrace.model.objective import length_text
@@ -30,7 +31,14 @@ def summary(alert: Alert) -> str:
 
 def description(alert: Alert) -> tuple[str, ...]:
     """The lines below: budget, cause, what sets the bad requests apart, three of them."""
-    return (*_budget(alert), *_causes(alert.evidence))
+    return (*_onset(alert), *_budget(alert), *_causes(alert.evidence))
+
+
+def _onset(alert: Alert) -> Iterator[str]:
+    if alert.onset_ns is not None:
+        onset = datetime.fromtimestamp(alert.onset_ns // 10**9, UTC)
+        latest = "Last request:" if alert.kind is AlertKind.NO_DATA else "Since about"
+        yield f"{latest} {onset:%Y-%m-%d %H:%M:%S} UTC."
 
 
 def _budget(alert: Alert) -> Iterator[str]:

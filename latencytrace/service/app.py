@@ -1,8 +1,7 @@
 """The service's composition root: settings in, two listening applications out."""
 
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from importlib.metadata import version
 from socket import socket
@@ -10,27 +9,20 @@ from socket import socket
 from fastapi import FastAPI
 
 from latencytrace.errors import PluginError, SettingsError, StoreError
-from latencytrace.model import Objective
-from latencytrace.plugins import SINKS, STORES, load_plugin
+from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
 from latencytrace.service.device_works import DeviceWorks
 from latencytrace.service.edge import Edge, is_loopback
-from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.grpc_receiver import GrpcReceiver
 from latencytrace.service.intake import Intake
 from latencytrace.service.listeners import Listener, Servers, listening
 from latencytrace.service.metric_reports import MetricReports
-from latencytrace.service.notice_metrics import NoticeMetrics
-from latencytrace.service.objective_memory import ObjectiveMemory
-from latencytrace.service.objective_metrics import ObjectiveMetrics
 from latencytrace.service.objectives_file import read_objectives
-from latencytrace.service.outbox import Outbox
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.problems import answer_with_problems
+from latencytrace.service.promises import Promises
 from latencytrace.service.receiver import receiver
-from latencytrace.service.sink import Sink
-from latencytrace.service.steady_clock import SteadyClock
 from latencytrace.service.store import Store
 from latencytrace.service.telemetry import Telemetry
 from latencytrace.service.views.breakdown import breakdown_router
@@ -43,6 +35,7 @@ from latencytrace.service.views.requests import requests_router
 from latencytrace.service.views.services import services_router
 from latencytrace.service.views.steps import steps_router
 from latencytrace.service.watch import Watch
+from latencytrace.service.watching import watching
 from latencytrace.settings import Address, ServiceSettings
 
 _NO_TRACE = "0" * 32
@@ -85,7 +78,9 @@ def serve(
             service=settings.public_url or f"http://{_address(api_socket)}",
             dashboard=settings.dashboard_url,
         )
-        evaluator, watch = _watching(settings, objectives, links, telemetry)
+        evaluator, watch = watching(
+            settings.folder, objectives, settings.sinks, store, links, telemetry
+        )
         pipeline = Pipeline(
             store,
             telemetry,
@@ -93,13 +88,14 @@ def serve(
             settings.keep_spans_ratio,
             watch.count,
             works.add,
+            Promises(objectives).are_broken,
         )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry)
         servers = Servers()
         if grpc_socket is not None:
             servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
-        answering = api(store, pipeline, telemetry, servers, _address(otlp_socket))
+        answering = api(store, pipeline, watch, telemetry, servers, _address(otlp_socket))
         answering.include_router(objectives_router(evaluator, links), prefix="/api/v1")
         answering.include_router(gpu_router(reports.gpus, works), prefix="/api/v1")
         with _running(watch), _running(pipeline):
@@ -115,8 +111,13 @@ def serve(
             )
 
 
-def api(
-    store: Store, pipeline: Pipeline, telemetry: Telemetry, servers: Servers, otlp_http: Address
+def api(  # noqa: PLR0913, PLR0917 - what it shows
+    store: Store,
+    pipeline: Pipeline,
+    watch: Watch,
+    telemetry: Telemetry,
+    servers: Servers,
+    otlp_http: Address,
 ) -> FastAPI:
     """The JSON API with its health checks and metrics."""
     app = FastAPI(
@@ -133,6 +134,8 @@ def api(
             return "the receivers of spans have not started yet"
         if not pipeline.is_running:
             return "spans are not being divided: see the log, and start the service again"
+        if not watch.is_running:
+            return "objectives are not being watched: see the log, and start the service again"
         try:
             store.request(_NO_TRACE, None)
         except StoreError as error:
@@ -175,37 +178,6 @@ def open_store(settings: ServiceSettings) -> Store:
         raise PluginError(f"store {settings.store!r} cannot be opened")
     store: Store = opened(settings.folder, capture_content=settings.capture_content)
     return store
-
-
-def _watching(
-    settings: ServiceSettings,
-    objectives: Sequence[Objective],
-    links: AlertLinks,
-    telemetry: Telemetry,
-) -> tuple[Evaluator, Watch]:
-    clock = SteadyClock(now_ns, time.monotonic_ns)
-    sinks = {name: open_sink(name, address) for name, address in settings.sinks}
-    memory = ObjectiveMemory.open(settings.folder, clock())
-    evaluator = Evaluator(objectives, clock, memory)
-    outbox = Outbox(sinks if objectives else {}, links, memory, now_ns, random.random)
-    telemetry.registry.register(ObjectiveMetrics(evaluator))
-    telemetry.registry.register(NoticeMetrics(outbox))
-    return evaluator, Watch(evaluator, memory, outbox)
-
-
-def open_sink(name: str, address: str) -> Sink:
-    """Open the sink of a name, as LATENCYTRACE_SINKS gives it.
-
-    Raises:
-        PluginError: No such sink is installed.
-        SettingsError: It needs another address.
-    """
-    plugin = load_plugin(SINKS, name)
-    opened = getattr(plugin, "open", None)
-    if opened is None:
-        raise PluginError(f"sink {name!r} cannot be opened")
-    sink: Sink = opened(address)
-    return sink
 
 
 @contextmanager

@@ -311,6 +311,7 @@ class AlertDocument(TypedDict):
     labels: dict[str, str]
     summary: str
     description: list[str]
+    onset: str | None
     started: str
     ended: str | None
     bad_ratio: float | None

@@ -1,25 +1,23 @@
 """Objectives and requests in, alerts out: it decides, and never sends."""
 
-import json
 import logging
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from latencytrace.analysis.burn_rate import budget_left_ratio, burn_rules, exhaustion_ns
+from latencytrace.analysis.burn_rate import (
+    burn_rules,
+)
 from latencytrace.errors import StoreError
 from latencytrace.model import (
     Alert,
-    AlertKind,
-    BurnRates,
-    Evidence,
     Objective,
     Request,
-    Severity,
     Standing,
     Tally,
 )
 from latencytrace.model.objective import HOUR_NS
+from latencytrace.service.objective_alerts import alerts_of, standing_of
 from latencytrace.service.objective_counts import (
     COARSE_EXTRA_NS,
     COARSE_NS,
@@ -30,14 +28,13 @@ from latencytrace.service.objective_counts import (
 from latencytrace.service.objective_memory import ObjectiveMemory
 from latencytrace.service.objective_state import (
     ObjectiveState,
-    SilenceState,
     TierState,
     TierStates,
 )
+from latencytrace.service.promises import Promises
 from latencytrace.service.sink import Notice
 from latencytrace.service.steady_clock import STEP_NS, SteadyClock
 
-NO_EVIDENCE = Evidence(guilty=None, failed_ratio=None, version=None, distinctions=(), slowest=())
 _log = logging.getLogger(__name__)
 
 
@@ -58,9 +55,7 @@ class Evaluator:
         self._lock = threading.Lock()
         self._started_ns = clock()
         self._counts = [ObjectiveCounts(objective) for objective in objectives]
-        self._of_service: dict[str, list[ObjectiveCounts]] = {}
-        for counts in self._counts:
-            self._of_service.setdefault(counts.objective.service, []).append(counts)
+        self._promises = Promises(objectives)
         self._states = [
             ObjectiveState(
                 tiers=TierStates(of_rule={rule: TierState() for rule in burn_rules(objective)})
@@ -70,6 +65,8 @@ class Evaluator:
         self._unkept: dict[tuple[str, int, int], Tally] = {}
         self._unkept_notices: list[Notice] = []
         self._evaluated_ns = self._started_ns
+        self._tidied_ns = 0
+        self._written: dict[str, str] = {}
         self._standings: tuple[Standing, ...] = ()
         self._alerts: tuple[Alert, ...] = ()
         self.future_stamps = 0
@@ -89,6 +86,16 @@ class Evaluator:
             for request in requests:
                 if request.revision == 1 and not request.health:
                     self._count(request, now_ns)
+
+    def recall(self, requests: Iterable[Request]) -> None:
+        """Note what there is to say of requests that an earlier process counted."""
+        with self._lock:
+            for request in requests:
+                if not request.health:
+                    for place, _ in self._promises.of(request):
+                        end_ns = request.start_ns + request.duration_ns
+                        self._counts[place].recall(request, end_ns)
+            self._evaluate(self._started_ns)
 
     def tick(self) -> tuple[Alert, ...]:
         """Evaluate every objective now.
@@ -117,25 +124,20 @@ class Evaluator:
         Args:
             notices: What is to be told of the last tick: kept with it, or neither is.
         """
-        now_ns = self._evaluated_ns
         self._unkept_notices += notices
-        longest_ns = max((counts.objective.period_ns for counts in self._counts), default=0)
+        written = {
+            counts.series: state.text()
+            for counts, state in zip(self._counts, self._states, strict=True)
+        }
+        states = {name: text for name, text in written.items() if self._written.get(name) != text}
+        if not (states or self._unkept or self._unkept_notices):
+            return
         try:
-            self._memory.keep(
-                self._unkept,
-                {
-                    counts.series: _written(state)
-                    for counts, state in zip(self._counts, self._states, strict=True)
-                },
-                {
-                    FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
-                    COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
-                },
-                self._unkept_notices,
-            )
+            self._memory.keep(self._unkept, states, self._outlived(), self._unkept_notices)
         except StoreError as error:
             _log.error("%s", error)
         else:
+            self._written = written
             self._unkept.clear()
             self._unkept_notices.clear()
 
@@ -153,10 +155,9 @@ class Evaluator:
 
     def _count(self, request: Request, now_ns: int) -> None:
         end_ns = request.start_ns + request.duration_ns + self._clock.set_back_ns
-        for counts in self._of_service.get(request.service, ()):
-            if counts.objective.counts(request):
-                self.future_stamps += end_ns > now_ns + STEP_NS
-                self.outdated += not counts.count(request, min(end_ns, now_ns))
+        for place, _ in self._promises.of(request):
+            self.future_stamps += end_ns > now_ns + STEP_NS
+            self.outdated += not self._counts[place].count(request, min(end_ns, now_ns))
 
     def _evaluate(self, now_ns: int) -> None:
         standings: list[Standing] = []
@@ -164,9 +165,9 @@ class Evaluator:
         for counts, state in zip(self._counts, self._states, strict=True):
             rates = state.tiers.step(counts, now_ns)
             state.silence.step(counts, self._started_ns, now_ns)
-            standing = _standing(counts, rates, now_ns)
+            standing = standing_of(counts, rates, now_ns)
             standings.append(standing)
-            alerts += _alerts(standing, counts, state, now_ns)
+            alerts += alerts_of(standing, counts, state, now_ns)
         self._standings = tuple(standings)
         self._alerts = tuple(alerts)
 
@@ -180,94 +181,20 @@ class Evaluator:
             for length, at_ns, tally in counts.changes():
                 self._unkept[counts.series, length, at_ns] = tally
 
+    def _outlived(self) -> dict[int, int]:
+        """What is too old to be kept, once an hour: looking for it reads the whole file."""
+        now_ns = self._evaluated_ns
+        if now_ns // HOUR_NS == self._tidied_ns // HOUR_NS:
+            return {}
+        self._tidied_ns = now_ns
+        longest_ns = max((counts.objective.period_ns for counts in self._counts), default=0)
+        return {
+            FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
+            COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
+        }
+
     def _restore(self) -> None:
         states = self._memory.states()
         for counts, state in zip(self._counts, self._states, strict=True):
             counts.restore(self._memory.slots(counts.series))
-            _read(states.get(counts.series, "{}"), state)
-
-
-def _standing(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: int) -> Standing:
-    objective = counts.objective
-    period = counts.tally(now_ns, objective.period_ns)
-    coverage_ratio = counts.coverage_ratio(now_ns, objective.period_ns)
-    left_ratio = budget_left_ratio(objective, period, coverage_ratio)
-    recent = next((rate.long for rate in rates if rate.rule.factor < 20), None)  # noqa: PLR2004 - the tier of an hour
-    return Standing(
-        objective=objective,
-        rates=rates,
-        bad=period.bad,
-        total=period.total,
-        budget_left_ratio=left_ratio,
-        exhaustion_ns=exhaustion_ns(objective, left_ratio, recent),
-        last_request_ns=counts.last_ns(),
-    )
-
-
-def _alerts(
-    standing: Standing, counts: ObjectiveCounts, state: ObjectiveState, now_ns: int
-) -> list[Alert]:
-    """The alerts of one objective; a ticket does not begin while a page fires."""
-    found: dict[tuple[AlertKind, Severity], BurnRates | None] = {}
-    for severity in Severity:
-        firing = [
-            rate for rate in standing.rates if rate.firing and rate.rule.severity is severity
-        ]
-        if firing:
-            found[AlertKind.BURN, severity] = firing[0]
-    if state.silence.firing_ns is not None:
-        found[AlertKind.NO_DATA, Severity.PAGE] = None
-    ticket, page = (AlertKind.BURN, Severity.TICKET), (AlertKind.BURN, Severity.PAGE)
-    if page in found and _key(*ticket) not in state.announced:
-        found.pop(ticket, None)
-    state.announced = {_key(*which): state.announced.get(_key(*which), now_ns) for which in found}
-    evidence = (
-        counts.evidence(_evidence_since_ns(list(found.values()), now_ns)) if found else NO_EVIDENCE
-    )
-    alerts = []
-    for (kind, severity), rate in found.items():
-        tally = counts.tally(now_ns, rate.rule.long_ns) if rate is not None else None
-        alerts.append(
-            Alert(
-                kind=kind,
-                severity=severity,
-                started_ns=state.announced[_key(kind, severity)],
-                ended_ns=None,
-                bad_ratio=tally.bad / tally.total if tally is not None and tally.total else None,
-                window_ns=rate.rule.long_ns if rate is not None else None,
-                standing=standing,
-                evidence=evidence,
-            )
-        )
-    return alerts
-
-
-def _evidence_since_ns(firing: Sequence[BurnRates | None], now_ns: int) -> int:
-    windows_ns = [rate.rule.long_ns for rate in firing if rate is not None]
-    return now_ns - max(windows_ns, default=HOUR_NS)
-
-
-def _key(kind: AlertKind, severity: Severity) -> str:
-    return f"{kind}/{severity}"
-
-
-def _written(state: ObjectiveState) -> str:
-    return json.dumps(
-        {
-            "announced": state.announced,
-            "silence": state.silence.firing_ns,
-            "tiers": {
-                f"{rule.factor:g}": [tier.firing_ns, tier.calm_ns]
-                for rule, tier in state.tiers.of_rule.items()
-            },
-        }
-    )
-
-
-def _read(text: str, state: ObjectiveState) -> None:
-    kept = json.loads(text)
-    state.announced = dict(kept.get("announced", {}))
-    state.silence = SilenceState(firing_ns=kept.get("silence"))
-    tiers = kept.get("tiers", {})
-    for rule, tier in state.tiers.of_rule.items():
-        tier.firing_ns, tier.calm_ns = tiers.get(f"{rule.factor:g}", (None, None))
+            state.read(states.get(counts.series, "{}"))

@@ -78,13 +78,17 @@ class ObjectiveCounts:
         good = is_good(self.objective, request)
         if good is None:
             return True
-        in_time = self.add(at_ns, _GOOD if good else _BAD)
-        if not good:
+        self.recall(request, at_ns)
+        return self.add(at_ns, _GOOD if good else _BAD)
+
+    def recall(self, request: Request, at_ns: int) -> None:
+        """Note what there is to say of a request, without counting it."""
+        good = is_good(self.objective, request)
+        if good is False:
             self._bad.append(self._seen(request, at_ns))
-        elif abs(at_ns - self._good_ns) >= GOOD_EVERY_NS:
+        elif good and abs(at_ns - self._good_ns) >= GOOD_EVERY_NS:
             self._good.append(self._seen(request, at_ns))
             self._good_ns = at_ns
-        return in_time
 
     def add(self, at_ns: int, tally: Tally) -> bool:
         """Count requests that were judged; false: that is too long ago."""

@@ -159,6 +159,10 @@ def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")  # safe from the death of the process
     connection.executescript(_TABLES)
+    [(state,)] = connection.execute("PRAGMA quick_check(1)")
+    if state != "ok":
+        connection.close()
+        raise sqlite3.DatabaseError(state)
     with connection:
         connection.execute("DELETE FROM slots WHERE at_ns > ?", (now_ns,))
     return connection

@@ -1,5 +1,6 @@
 """What each tier of an objective does over time: fires, holds, ends."""
 
+import json
 from dataclasses import dataclass, field
 
 from latencytrace.analysis.burn_rate import burn_rate, burns, is_calm, keep_firing_ns
@@ -119,13 +120,48 @@ class TierStates:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """When an alert began, which is told with it until its end."""
+
+    started_ns: int
+    onset_ns: int | None  # since when requests were bad, by the formula; None: not known
+
+
 @dataclass(slots=True, kw_only=True)
 class ObjectiveState:
     """What an objective remembers beside its counts."""
 
     tiers: TierStates = field(default_factory=TierStates)
     silence: SilenceState = field(default_factory=SilenceState)
-    announced: dict[str, int] = field(default_factory=dict)  # alert's name/severity → start
+    announced: dict[str, Announced] = field(default_factory=dict)  # by name/severity
+
+    def text(self) -> str:
+        """All of it, to be kept."""
+        return json.dumps(
+            {
+                "announced": {
+                    key: [told.started_ns, told.onset_ns] for key, told in self.announced.items()
+                },
+                "silence": self.silence.firing_ns,
+                "tiers": {
+                    f"{rule.factor:g}": [tier.firing_ns, tier.calm_ns]
+                    for rule, tier in self.tiers.of_rule.items()
+                },
+            }
+        )
+
+    def read(self, text: str) -> None:
+        """Take up what was kept."""
+        kept = json.loads(text)
+        self.announced = {
+            key: Announced(started_ns=started_ns, onset_ns=onset_ns)
+            for key, (started_ns, onset_ns) in kept.get("announced", {}).items()
+        }
+        self.silence.firing_ns = kept.get("silence")
+        tiers = kept.get("tiers", {})
+        for rule, tier in self.tiers.of_rule.items():
+            tier.firing_ns, tier.calm_ns = tiers.get(f"{rule.factor:g}", (None, None))
 
 
 def _was_steady(counts: ObjectiveCounts, last_ns: int, silent_ns: int) -> bool:

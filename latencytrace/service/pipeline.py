@@ -51,6 +51,7 @@ class Pipeline:
         now_ns: A clock that is never set back.
         keep_spans_ratio: The share of ordinary requests whose spans are kept.
         on_divided: Told of requests once they are written; objectives count them.
+        breaks: Whether a request breaks a promise, so that its spans are kept.
         on_spans: Told of the spans of each trace that is divided.
     """
 
@@ -62,12 +63,14 @@ class Pipeline:
         keep_spans_ratio: float = 1.0,
         on_divided: Callable[[Sequence[Request]], None] = lambda _: None,
         on_spans: Callable[[Iterable[Span]], None] = lambda _: None,
+        breaks: Callable[[Request], bool] = lambda _: False,
     ) -> None:
         self._store = store
         self._telemetry = telemetry
         self._span_keeping = SpanKeeping(keep_spans_ratio)
         self._on_divided = on_divided
         self._on_spans = on_spans
+        self._breaks = breaks
         self._critical_paths = CriticalPaths()
         self._committer = Committer(store, on_commit=self.arrived, now_ns=now_ns)
         self._assembler = Assembler(now_ns)
@@ -159,7 +162,11 @@ class Pipeline:
             revisions = self._store.revisions(trace_ids)
             divided, withdrawn = self._divided(arrived, revisions)
             requests, resent = apart_from_resent(divided, self._store)
-            kept = {request.trace_id for request in requests if self._span_keeping.keeps(request)}
+            kept = {
+                request.trace_id
+                for request in requests
+                if self._span_keeping.keeps(request) or self._breaks(request)
+            }
             kept |= self._kept_steps(arrived.keys() - {one.trace_id for one in divided}, arrived)
             # What was sent again is written again too, or the next start would divide it again.
             kept |= grown(resent, arrived, self._store)

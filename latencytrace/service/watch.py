@@ -1,5 +1,6 @@
 """Watches objectives in a thread: counts what is divided, evaluates it at a steady pace, tells."""
 
+import logging
 import threading
 from collections.abc import Iterable
 
@@ -9,6 +10,12 @@ from latencytrace.service.objective_memory import ObjectiveMemory
 from latencytrace.service.outbox import Outbox
 
 PACE_S = 2.0  # between two evaluations
+_log = logging.getLogger(__name__)
+
+# What a broken promise between our own functions raises.
+_FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
+)  # fmt: skip
 
 
 class Watch:
@@ -27,9 +34,17 @@ class Watch:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-watch", daemon=True)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether objectives are being evaluated."""
+        return self._thread.is_alive()
+
     def count(self, requests: Iterable[Request]) -> None:
-        """Count requests that were divided."""
-        self._evaluator.count(requests)
+        """Count requests that were divided; a fault of ours must not stop the dividing."""
+        try:
+            self._evaluator.count(requests)
+        except _FAULTS:
+            _log.exception("requests were not counted for objectives: please report this")
 
     def start(self) -> None:
         """Begin to evaluate."""

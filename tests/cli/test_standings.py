@@ -30,6 +30,7 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
             "  chat-e2e: 20 % of POST /chat took over 2 s or failed in the last 1 h, "
             "20 times too fast"
         ),
+        "  Since about 2025-11-21 01:43:20 UTC.",
         "  Budget left: 80 % of 30 d, gone in 1 h at this rate.",
         "  Guilty stage: retrieve, 1 s more than in good requests, 90 % of the excess.",
         "  Apart from good requests: instance rag-2, 90 % of the bad, 30 % of the good.",

@@ -92,10 +92,14 @@ def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -
             service.end(signal.SIGKILL)
         with RunningService(tmp_path / "data", *flags, env=sinks) as again:
             found = standing(again)
+            [still] = cast("list[dict[str, object]]", again.ask("/alerts")["alerts"])
             again.end()
 
     assert len(receiver.documents) == 1
     assert (found["requests"], found["bad_requests"]) == (90, 30)
     assert cast("dict[str, object]", alert["guilty"])["stage"] == "retrieve"
+    assert still["fingerprint"] == alert["fingerprint"]
+    assert still["guilty"] == alert["guilty"]
+    assert len(cast("list[object]", still["slowest"])) == 3
     assert shown["ledger"]["retrieve"] == 350 * MS
     assert "page began: chat-e2e" in said

@@ -46,6 +46,7 @@ def made_alert(
     return Alert(
         kind=AlertKind.BURN,
         severity=Severity.PAGE,
+        onset_ns=started_ns - 600 * SECOND_NS,
         started_ns=started_ns,
         ended_ns=ended_ns,
         bad_ratio=0.2,

@@ -35,12 +35,13 @@ def test_it_says_what_and_how_bad_in_a_line(fired: tuple[Alert, Alert]) -> None:
 def test_it_says_why_and_what_is_left(fired: tuple[Alert, Alert]) -> None:
     said = alert_document(fired[0], HERE)["description"]
 
-    assert said[0].startswith("Budget left: ")
-    assert said[0].endswith(" at this rate.")
-    assert said[1] == (
+    assert said[0] == "Since about 2025-11-21 02:53:30 UTC."
+    assert said[1].startswith("Budget left: ")
+    assert said[1].endswith(" at this rate.")
+    assert said[2] == (
         "Guilty stage: retrieve, 1.9 s more than in good requests, 100 % of the excess."
     )
-    assert said[2] == "Version: 1.0."
+    assert said[3] == "Version: 1.0."
 
 
 def test_it_shows_three_slow_requests(fired: tuple[Alert, Alert]) -> None:

@@ -15,7 +15,7 @@ from latencytrace.model import AlertKind, RequestStatus, Severity, Stage
 from latencytrace.model.objective import DAY_NS, MINUTE_NS
 from latencytrace.service.objective_memory import FILE, ObjectiveMemory
 from tests.made_objectives import SECOND_NS, made_objective
-from tests.service.traffic import GOOD, PER_S, SLOW, START_NS, Traffic
+from tests.service.traffic import GOOD, PER_S, SLOW, START_NS, Traffic, stamped
 
 PAGE_BEGAN, PAGE_ENDED = "LatencySLOBurn/page began", "LatencySLOBurn/page ended"
 HOUR_MIN = 60
@@ -282,6 +282,53 @@ def test_a_torn_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
     assert "was set aside" in caplog.text
     assert (tmp_path / "objectives.torn").exists()
+
+
+def test_a_file_torn_in_its_middle_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    traffic = Traffic(tmp_path)
+    traffic.run(4 * HOUR_MIN, per_s=1 / 10)
+    traffic.memory.close()
+    whole = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(whole[:9000] + b"?" * 4000 + whole[13000:])
+    traffic.start()
+
+    assert "was set aside" in caplog.text
+    assert traffic.evaluator.standings()[0].total == 0
+
+
+def test_a_service_without_requests_writes_nothing(traffic: Traffic) -> None:
+    traffic.run(1)
+    traffic.memory.close()
+    written = (traffic.folder / FILE).read_bytes()
+    traffic.start()
+    traffic.run(1, per_s=0)
+    traffic.memory.close()
+
+    assert (traffic.folder / FILE).read_bytes() == written
+
+
+def test_an_alert_still_knows_its_cause_after_a_restart(traffic: Traffic) -> None:
+    traffic.run(HOUR_MIN)
+    traffic.until_firing(1.0)
+    [before] = traffic.evaluator.alerts()
+    traffic.restart()
+    end_ns = traffic.wall() - SECOND_NS
+    traffic.evaluator.recall([stamped(one, end_ns) for one in (GOOD, SLOW, SLOW, SLOW)])
+    [after] = traffic.evaluator.alerts()
+
+    assert after.evidence == before.evidence
+    assert after.onset_ns == before.onset_ns
+    assert after.standing == before.standing
+
+
+def test_since_when_requests_are_bad_is_told(traffic: Traffic) -> None:
+    traffic.run(HOUR_MIN)
+    onset_ns = traffic.wall()
+    traffic.until_firing(0.5)
+
+    assert traffic.heard[0].onset_ns == pytest.approx(onset_ns, abs=60 * SECOND_NS)
 
 
 def test_a_disk_that_refuses_is_tried_again(

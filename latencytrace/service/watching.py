@@ -1,0 +1,89 @@
+"""Puts together what watches objectives: memory, evaluator, outbox and sinks."""
+
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from latencytrace.errors import PluginError
+from latencytrace.model import Cohort, Objective, Request
+from latencytrace.model.objective import HOUR_NS
+from latencytrace.plugins import SINKS, load_plugin
+from latencytrace.service.alert_links import AlertLinks
+from latencytrace.service.clock import now_ns
+from latencytrace.service.evaluator import Evaluator
+from latencytrace.service.notice_metrics import NoticeMetrics
+from latencytrace.service.objective_memory import ObjectiveMemory
+from latencytrace.service.objective_metrics import ObjectiveMetrics
+from latencytrace.service.outbox import Outbox
+from latencytrace.service.sink import Sink
+from latencytrace.service.steady_clock import SteadyClock
+from latencytrace.service.store import Order, Store
+from latencytrace.service.telemetry import Telemetry
+from latencytrace.service.watch import Watch
+
+_RECALLED = 1000  # requests, for an alert that fires at the start
+
+
+def watching(  # noqa: PLR0913, PLR0917 - what it is made of
+    folder: Path,
+    objectives: Sequence[Objective],
+    sinks: Sequence[tuple[str, str]],
+    store: Store,
+    links: AlertLinks,
+    telemetry: Telemetry,
+) -> tuple[Evaluator, Watch]:
+    """An evaluator and what runs it.
+
+    Args:
+        folder: Where it remembers.
+        objectives: What is promised.
+        sinks: Names and addresses of where alerts are sent.
+        store: Where requests are kept.
+        links: What alerts link to.
+        telemetry: Shows its metrics, too.
+
+    Raises:
+        PluginError: No such sink is installed.
+        SettingsError: A sink needs another address.
+        StoreError: Its file cannot be opened.
+    """
+    clock = SteadyClock(now_ns, time.monotonic_ns)
+    opened = {name: open_sink(name, address) for name, address in sinks}
+    memory = ObjectiveMemory.open(folder, clock())
+    evaluator = Evaluator(objectives, clock, memory)
+    for alert in evaluator.alerts():
+        evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))
+    outbox = Outbox(opened if objectives else {}, links, memory, now_ns, random.random)
+    telemetry.registry.register(ObjectiveMetrics(evaluator))
+    telemetry.registry.register(NoticeMetrics(outbox))
+    return evaluator, Watch(evaluator, memory, outbox)
+
+
+def open_sink(name: str, address: str) -> Sink:
+    """Open the sink of a name, as LATENCYTRACE_SINKS gives it.
+
+    Raises:
+        PluginError: No such sink is installed.
+        SettingsError: It needs another address.
+    """
+    plugin = load_plugin(SINKS, name)
+    opened = getattr(plugin, "open", None)
+    if opened is None:
+        raise PluginError(f"sink {name!r} cannot be opened")
+    sink: Sink = opened(address)
+    return sink
+
+
+def _latest(store: Store, objective: Objective, started_ns: int) -> Sequence[Request]:
+    """What an alert that fired before the start can still say of its requests, in order."""
+    cohort = Cohort(
+        service=objective.service,
+        route=objective.route,
+        model=objective.model,
+        version=objective.version,
+        instance=None,
+        since_ns=started_ns - HOUR_NS,
+        until_ns=None,
+    )
+    return store.requests(cohort, Order.NEWEST, _RECALLED)[::-1]
