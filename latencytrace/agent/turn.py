@@ -15,7 +15,7 @@ from latencytrace.model.stage import Stage
 class Turn:
     """Times what serves one ticket, in the request's own trace; what is made inside joins it.
 
-    It begins at once, and is current until it ends, in the same task or thread.
+    It begins at once, and is current until `deactivate`, in the same task or thread.
 
     Args:
         recorder: Starts its spans.
@@ -38,7 +38,7 @@ class Turn:
                 waited.end(now_ns)
             self._timing = recorder.start(name, stage, context=context, started_ns=now_ns)
             context = set_span_in_context(self._timing.span, context)
-        self._token: Token[Context] = enter(context)
+        self._token: Token[Context] | None = enter(context)
 
     def note_part(self, stage: Stage, started_ns: int) -> None:
         """Note that what was done since a monotonic time is of another stage."""
@@ -46,12 +46,17 @@ class Turn:
             parts = self._timing.intervals or self._timing.collect_intervals()
             parts.add(stage, started_ns)
 
-    def end(self, error: BaseException | None = None) -> None:
-        """End it; once."""
-        leave(self._token)
+    def deactivate(self) -> None:
+        """Make what was current before it current again."""
+        token, self._token = self._token, None
+        if token is not None:
+            leave(token)
+
+    def end(self, error: BaseException | None = None, ended_ns: int | None = None) -> None:
+        """End at a monotonic time, or now; once."""
         timing, self._timing = self._timing, None
         self._ticket.served += 1
         if timing is not None:
             if error is not None:
                 timing.fail(error)
-            timing.end()
+            timing.end(ended_ns)

@@ -5,14 +5,17 @@ on the request's id, which the worker names whatever it does with the request.
 """
 
 from asyncio import _get_running_loop  # in a thread without a loop it is None, and no error
+from collections import OrderedDict
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import wraps
 from operator import itemgetter
 from typing import Any, Self
 
+from opentelemetry.context import Context
+
 from latencytrace.agent.batching import Batch, Ticket, new_ticket
-from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, Replacement, Timed
 from latencytrace.agent.recorder import Recorder
@@ -24,6 +27,10 @@ _BASE = "litserve.loops.base"
 _SIMPLE = "litserve.loops.simple_loops"
 _STREAMING = "litserve.loops.streaming_loops"
 _CALLBACKS = "litserve.callbacks.base"
+_PROCESSES = "litserve.transport.process_transport"
+_ZMQ = "litserve.transport.zmq_transport"
+
+_MOST_ASKED = 10_000
 
 _START, _OK, _REGULAR = "START", "OK", "REGULAR"
 
@@ -37,19 +44,20 @@ _ENDS = {
 class TicketedId(str):
     """A request's id with its ticket; to LitServe the same text."""
 
-    __slots__ = ("ticket",)
-    ticket: Ticket | None
+    __slots__ = ("served_ns", "ticket")
+    ticket: Ticket | None  # None once it is taken
+    served_ns: int  # when its work was done, by the wall; 0: it is not yet
 
-    def __new__(cls, text: str, ticket: Ticket) -> Self:
-        """A text that carries a ticket."""
+    def __new__(cls, text: str, ticket: Ticket | None, served_ns: int = 0) -> Self:
+        """A text that carries a ticket, or the time when it was served."""
         made = super().__new__(cls, text)
-        made.ticket = ticket
+        made.ticket, made.served_ns = ticket, served_ns
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.ticket is None:  # taken: the answer needs the text alone
+        if self.ticket is None and not self.served_ns:  # as the chunks of a stream
             return str, (str(self),)
-        return TicketedId, (str(self), self.ticket)
+        return TicketedId, (str(self), self.ticket, self.served_ns)
 
 
 def taken(uid: object) -> Ticket | None:
@@ -58,6 +66,10 @@ def taken(uid: object) -> Ticket | None:
         return None
     ticket, uid.ticket = uid.ticket, None
     return ticket
+
+
+# Of a server's requests that wait for their answer, what was current where they joined the queue.
+_asked: OrderedDict[str, Context] = OrderedDict()
 
 
 class TicketedQueue:
@@ -80,6 +92,10 @@ class TicketedQueue:
             ticket = new_ticket(self._recorder, None)
             if ticket.sampled is not None:
                 response_queue_id, uid, *rest = item
+                if ticket.sampled:
+                    _asked[uid] = ticket.context()
+                    if len(_asked) > _MOST_ASKED:  # some are never answered
+                        _asked.popitem(last=False)
                 return (response_queue_id, TicketedId(uid, ticket), *rest)
         return item
 
@@ -106,24 +122,22 @@ class Serving:
     def __init__(self, work: Batch | Turn) -> None:
         self._work = work
         self._began_ns = 0
-        self.ended = False
+        self.ended_ns: int | None = None
 
     def event(self, name: str) -> None:
         """Note a part that begins or ends, as LitServe tells its callbacks."""
         if name in _BEGINNINGS:
             self._began_ns = monotonic_ns()
-        elif name in _ENDS and not self.ended:
+        elif name in _ENDS and self.ended_ns is None:
             self._work.note_part(_ENDS[name], self._began_ns)
 
     def end(self, error: BaseException | None = None) -> None:
         """End it, once."""
-        if self.ended:
+        if self.ended_ns is not None:
             return
-        self.ended = True
-        if isinstance(self._work, Turn):
-            self._work.end(error)
-        else:
-            self._work.__exit__(type(error) if error else None, error, None)
+        self.ended_ns = monotonic_ns()
+        self._work.deactivate()
+        self._work.end(error, self.ended_ns)
 
 
 # Of a worker's one thread, or of a task of its loop.
@@ -221,6 +235,27 @@ def _note(recorder: Recorder, uid: object, data: object, status: str, kind: str)
     serving = _serving.get()
     if serving is not None and (status != _OK or kind == _REGULAR):
         serving.end(data if isinstance(data, BaseException) else None)
+        if isinstance(uid, TicketedId):
+            uid.served_ns = (serving.ended_ns or 0) + ANCHOR_NS
+
+
+def time_answer(recorder: Recorder, original: Timed) -> Timed:
+    """Time an answer's way back, from the end of its work to its server."""
+
+    @wraps(original)
+    async def areceive(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        received = await original(self, *args, **kwargs)
+        with guarded("taking an answer", recorder.on_fault):
+            uid = received[0] if isinstance(received, tuple) else None
+            if isinstance(uid, TicketedId) and uid.served_ns:
+                context, served_ns = _asked.pop(uid, None), uid.served_ns - ANCHOR_NS
+                if context is not None and served_ns < monotonic_ns():
+                    recorder.start(
+                        "answer", Stage.TRANSFER, context=context, started_ns=served_ns
+                    ).end()
+        return received
+
+    return areceive
 
 
 def note_error(recorder: Recorder, original: Timed) -> Timed:
@@ -274,4 +309,6 @@ class LitserveHook(Hook):
             _STREAMING, "StreamingLoop._process_streaming_request", time_turn, optional=True
         ),
         Replacement(_CALLBACKS, "CallbackRunner.trigger_event", note_event),
+        Replacement(_PROCESSES, "MPQueueTransport.areceive", time_answer),
+        Replacement(_ZMQ, "ZMQTransport.areceive", time_answer),
     )

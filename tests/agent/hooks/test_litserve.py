@@ -297,13 +297,31 @@ def test_who_waited_too_long_was_in_the_queue_and_is_refused(spans: Spans) -> No
     assert forward.attributes[semconv.ERROR_TYPE] == "HTTPException"
 
 
-def test_answers_carry_the_id_alone(spans: Spans) -> None:
+def test_an_answers_way_back_begins_where_its_work_ended(spans: Spans) -> None:
     served = batched(1)
-    served.ask(spans, 1)
+    served.answers = Hop()
+    request = served.ask(spans, 1)
+    served.work(BatchedLoop())
 
-    ((uid, _),) = served.work(BatchedLoop())
+    asyncio.run(MPQueueTransport(None, [served.answers]).areceive(0))
 
-    assert type(pickle.loads(pickle.dumps(uid))) is str  # noqa: S301 - our own
+    _, forward, answer = below(spans, request)
+    assert (answer.name, answer.attributes[semconv.STAGE]) == ("answer", Stage.TRANSFER)
+    assert answer.parent_id == request.span_id
+    assert answer.start_time == forward.end_time
+
+
+def test_only_the_last_chunk_of_a_stream_has_a_way_back(spans: Spans) -> None:
+    served = Served(Streaming(stream=True))
+    request = served.ask(spans, 1)
+    served.answers = Hop()
+    served.work(StreamingLoop())
+    *chunks, last = [served.answers.get() for _ in range(served.answers.qsize())]
+
+    assert {type(uid) for uid, _ in chunks} == {str}
+    served.answers.put(last)
+    asyncio.run(MPQueueTransport(None, [served.answers]).areceive(0))
+    assert [span.name for span in below(spans, request)].count("answer") == 1
 
 
 @pytest.mark.usefixtures("hooks")
