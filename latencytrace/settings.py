@@ -64,6 +64,8 @@ class AgentSettings:
     limits: SpanLimits = field(default_factory=SpanLimits)
     gpu: bool | None = None  # whether to read GPUs; None: where there are any
     gpu_interval_s: float = DEFAULT_GPU_INTERVAL_S
+    visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; None: not set
+    gpus_in_bus_order: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,8 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         limits=_span_limits(environ),
         gpu=_optional_flag(environ, "LATENCYTRACE_GPU") if gpu is None else gpu,
         gpu_interval_s=_gpu_interval_s(environ),
+        visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),
+        gpus_in_bus_order=environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
     )
 
 

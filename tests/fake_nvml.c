@@ -234,6 +234,9 @@ EXPORT void fake_set_clock(double s) {
     vclock = s;
     pthread_mutex_unlock(&M);
 }
+EXPORT void fake_fork_strict(void) {
+    fork_strict = 1;
+}
 EXPORT void fake_set_rate(int i, int metric, double r) {
     pthread_mutex_lock(&M);
     integrate(&D[i]);

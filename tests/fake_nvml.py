@@ -86,6 +86,10 @@ class FakeNvml:
         """A function takes this long."""
         self.library.fake_set_delay_us(function.encode(), round(seconds * 1e6))
 
+    def strict_after_fork(self) -> None:
+        """From now on a forked child has to begin anew, as with the real one."""
+        self.library.fake_fork_strict()
+
     def calls(self, function: str) -> int:
         """How often a function was called."""
         return int(self.library.fake_calls(function.encode()))

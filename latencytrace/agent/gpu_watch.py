@@ -10,7 +10,9 @@ from latencytrace.agent.guard import OnFault, logger
 from latencytrace.agent.installed_gpu_readers import installed_gpu_readers
 from latencytrace.agent.machine_lock import MachineLock
 from latencytrace.agent.sender import Sender
-from latencytrace.model.gpu_sample import GpuSample
+from latencytrace.model.gpu_sample import GpuDevice, GpuSample
+
+SeenBy = Callable[[Sequence[GpuDevice]], Sequence[GpuDevice] | None]
 
 STOP_S: Final = 1.0  # a call that hangs is not waited for
 
@@ -23,21 +25,24 @@ class GpuWatch:
         new_sender: Makes what carries metrics away.
         interval_s: Between two readings.
         is_wanted: The user asked for it: say in the log why it cannot be.
+        seen_by: From all GPUs to those that this program sees; None: that is not known.
         on_fault: Takes what our own code raises.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is told, each by name
         self,
         resource: Mapping[str, object],
         new_sender: Callable[[], Sender],
         *,
         interval_s: float,
         is_wanted: bool,
+        seen_by: SeenBy,
         on_fault: OnFault,
     ) -> None:
         self._resource = resource
         self._new_sender = new_sender
         self._is_wanted = is_wanted
+        self._seen_by = seen_by
         self._report = GpuReport(resource, new_sender(), monotonic_ns)
         self._sampler = GpuSampler(
             lambda: installed_gpu_readers(on_fault),
@@ -85,4 +90,8 @@ class GpuWatch:
         if not self._report.is_taken:
             return "none is read: the receiver takes no metrics"
         names = ", ".join(sorted({gpu.name for gpu in state.gpus}))
-        return f"{len(state.gpus)} read every {state.interval_ns / 1e9:.3g} s: {names}"
+        read = f"{len(state.gpus)} read every {state.interval_ns / 1e9:.3g} s: {names}"
+        seen = self._seen_by(state.gpus)
+        if seen is None or len(seen) == len(state.gpus):
+            return read
+        return f"{read}; of them this program sees {', '.join(gpu.uuid for gpu in seen) or 'none'}"

@@ -7,16 +7,15 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
-import wrapt
 from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
 from opentelemetry.trace import ProxyTracerProvider, Tracer, TracerProvider
 
 from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.batching import Batch, Ticket, new_ticket
+from latencytrace.agent.child_exit import at_end_of_children
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_timers import DeviceTimers, torch_events
 from latencytrace.agent.exporter import ExportCounts, Exporter
@@ -35,12 +34,12 @@ from latencytrace.agent.sender import Sender
 from latencytrace.agent.senders import sender
 from latencytrace.agent.tracer import RecordingProvider, RecordingTracer
 from latencytrace.agent.user_stage import UserStage
+from latencytrace.agent.visible_gpus import visible_gpus
 from latencytrace.errors import SettingsError
 from latencytrace.model.span import AttributeValue
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 
 SCOPE = "latencytrace"
-_LAST = -1000  # of a child's finalizers
 REPORT_TIMEOUT_S = 2.0  # spans wait meanwhile
 EXIT_FLUSH_S = 3.0  # the longest that a program's exit waits for its last spans
 
@@ -175,6 +174,11 @@ class Agent:
             lambda: self._metrics_sender(url),
             interval_s=self.settings.gpu_interval_s,
             is_wanted=self.settings.gpu is True,
+            seen_by=partial(
+                visible_gpus,
+                self.settings.visible_gpus,
+                in_bus_order=self.settings.gpus_in_bus_order,
+            ),
             on_fault=self._on_fault,
         )
 
@@ -384,15 +388,6 @@ def _at_exit() -> None:
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
 
 
-def _flush_at_end_of_children(multiprocessing_util: Any) -> None:  # noqa: ANN401 - a module
-    """Let children of multiprocessing send their last spans: before 3.13 they skip `atexit`."""
-
-    def in_child(flush: Callable[[], None]) -> None:
-        multiprocessing_util.Finalize(None, flush, exitpriority=_LAST)
-
-    multiprocessing_util.register_after_fork(_at_exit, in_child)
-
-
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)
-wrapt.register_post_import_hook(_flush_at_end_of_children, "multiprocessing.util")
+at_end_of_children(_at_exit)

@@ -119,6 +119,12 @@ def test_it_says_what_it_reads(receiver: Receiver, driver: Path) -> None:
     assert logged == ""
 
 
+def test_it_says_which_of_them_the_program_sees(receiver: Receiver, driver: Path) -> None:
+    status, _ = said(receiver, driver, FAKE_NVML_COUNT="2", CUDA_VISIBLE_DEVICES="1")
+
+    assert status.endswith("of them this program sees GPU-00000000-0000-0000-0000-000000000001")
+
+
 def test_where_there_is_no_driver_it_is_quiet(receiver: Receiver, tmp_path: Path) -> None:
     (tmp_path / fake_nvml.SONAME).write_text("no library")  # hides a real one
 

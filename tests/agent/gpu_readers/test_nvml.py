@@ -1,7 +1,9 @@
 """NVIDIA's GPUs: the real binding on a fake of the library, whose clock the tests move."""
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
+from multiprocessing import get_context
 
 import pynvml
 import pytest
@@ -333,3 +335,40 @@ def test_every_opening_is_paired_with_a_closing(machine: Machine) -> None:
 
     assert machine.nvml.live_gpm_samples == 0
     assert machine.nvml.calls("nvmlInitWithFlags") == machine.nvml.calls("nvmlShutdown") == 3
+
+
+def test_a_call_that_hangs_leaves_the_interpreter_to_others(machine: Machine) -> None:
+    machine.reader.open()
+    machine.nvml.hangs("nvmlDeviceGetClockInfo", 0.3)
+    reading = threading.Thread(target=machine.reader.read, args=[Detail.FAST])
+    turns = 0
+
+    reading.start()
+    while reading.is_alive():
+        turns += 1
+    reading.join()
+
+    assert turns > 100  # had it held the interpreter, hardly one
+
+
+def test_a_forked_child_reads_only_once_it_has_begun_anew(machine: Machine) -> None:
+    machine.nvml.strict_after_fork()
+    machine.reader.open()
+    fork = get_context("fork")
+    told = fork.Queue()
+
+    def child() -> None:
+        try:
+            machine.reader.read(Detail.FAST)
+        except GpuUnavailableError:
+            told.put("the parent's state is not the child's")
+        machine.reader.reset_after_fork()
+        told.put(len(machine.reader.open()))
+        machine.reader.close()
+
+    process = fork.Process(target=child)
+    process.start()
+    answers = [told.get(timeout=30), told.get(timeout=30)]
+    process.join(30)
+
+    assert answers == ["the parent's state is not the child's", 1]

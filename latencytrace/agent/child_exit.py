@@ -1,0 +1,20 @@
+"""What children of multiprocessing do at their end: before Python 3.13 they skip `atexit`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import wrapt
+
+_LAST = -1000  # of a child's finalizers
+
+
+def at_end_of_children(flush: Callable[[], None]) -> None:
+    """Call `flush` last in each child, should the program ever import multiprocessing."""
+
+    def on_import(multiprocessing_util: Any) -> None:  # noqa: ANN401 - a module
+        def in_child(flush: Callable[[], None]) -> None:
+            multiprocessing_util.Finalize(None, flush, exitpriority=_LAST)
+
+        multiprocessing_util.register_after_fork(flush, in_child)
+
+    wrapt.register_post_import_hook(on_import, "multiprocessing.util")
