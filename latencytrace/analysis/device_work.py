@@ -18,6 +18,8 @@ def device_work(span: Span) -> DeviceWork | None:
     if end_ns <= start_ns or device_ns <= 0:
         return None
     model = attributes.get(semconv.GEN_AI_REQUEST_MODEL)
+    weight_bytes = _whole(attributes, semconv.WEIGHT_BYTES)
+    passes = _whole(attributes, semconv.DEVICE_PASSES)
     return DeviceWork(
         trace_id=span.trace_id,
         span_id=span.span_id,
@@ -32,6 +34,7 @@ def device_work(span: Span) -> DeviceWork | None:
         launch_ns=_whole(attributes, semconv.DEVICE_LAUNCH) or 0,
         queue_ns=_whole(attributes, semconv.DEVICE_QUEUE_DELAY),
         error_ns=_whole(attributes, semconv.DEVICE_ERROR),
+        moved_bytes=passes * weight_bytes if passes and weight_bytes else None,
     )
 
 

@@ -39,7 +39,7 @@ class Confidence(StrEnum):
     """How sure that is."""
 
     HIGH = "high"  # counters of the device
-    MEDIUM = "medium"  # times of the device, or counters far from every roof
+    MEDIUM = "medium"  # times of the device, what it must move, or counters far from every roof
     LOW = "low"  # how fast the host was, alone
     NONE = "none"
 
@@ -52,6 +52,7 @@ class DeviceTimes:
     device_ns: int
     launch_ns: int
     queue_ns: int | None
+    moved_bytes: int | None = None  # at the least; None: not known of all of them
 
     @classmethod
     def of(cls, work: Sequence[DeviceWork]) -> "DeviceTimes":
@@ -62,7 +63,24 @@ class DeviceTimes:
             device_ns=sum(one.device_ns for one in work),
             launch_ns=sum(one.launch_ns for one in work),
             queue_ns=sum(queues) if queues else None,
+            moved_bytes=_sum_if_known([one.moved_bytes for one in work]),
         )
+
+    def modelled_bandwidth(self, peak_bytes_per_s: float | None) -> float | None:
+        """The least share of memory's peak bandwidth that was used while the device worked.
+
+        Returns:
+            None: it is not known, or cannot be: more than there is would be used.
+        """
+        if self.moved_bytes is None or not peak_bytes_per_s or self.device_ns <= 0:
+            return None
+        ratio = self.moved_bytes / (self.device_ns / 1e9) / peak_bytes_per_s
+        return ratio if ratio <= 1 else None
+
+
+def _sum_if_known(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known and len(known) == len(numbers) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +92,26 @@ class GpuVerdict:
     notes: tuple[str, ...] = ()
 
 
-def verdict(times: DeviceTimes, use: DeviceUse, *, copies: bool = False) -> GpuVerdict:
+def verdict(
+    times: DeviceTimes,
+    use: DeviceUse,
+    *,
+    peak_bytes_per_s: float | None = None,
+    copies: bool = False,
+) -> GpuVerdict:
     """Judge a stage by its times on the device, and by what it used there if that is known.
 
     Args:
         times: Of the stage, from the device timer.
         use: What work of its kind used.
+        peak_bytes_per_s: What memory could move.
         copies: Its work is copies between host and device.
     """
     notes = tuple(_notes(times, use))
     bound, confidence = _judged(times, use, copies=copies)
+    modelled = times.modelled_bandwidth(peak_bytes_per_s)
+    if bound is Bound.UNKNOWN and modelled and modelled / REACHED_BANDWIDTH >= NEAR_ROOF:
+        bound, confidence = Bound.MEMORY_BANDWIDTH, Confidence.MEDIUM
     return GpuVerdict(bound=bound, confidence=confidence, notes=notes)
 
 

@@ -234,6 +234,7 @@ class GpuStageDocument(TypedDict):
     launch_ns: int
     queue_ns: int | None
     used: dict[str, UsedDocument]
+    modelled_bandwidth_ratio: float | None
 
 
 class GpusDocument(TypedDict):

@@ -99,6 +99,9 @@ def devices_table(
 
 def _used(row: GpuStageDocument, counter: str) -> str:
     used = row["used"].get(counter)
+    modelled = row["modelled_bandwidth_ratio"]
+    if used is None and counter == "bandwidth_ratio" and modelled is not None:
+        return f"at least {share(modelled)}, modelled"
     if used is None:
         return UNKNOWN
     return f"{share(used['ratio'])} ± {100 * used['error_ratio']:.1f}"

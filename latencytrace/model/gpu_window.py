@@ -36,3 +36,4 @@ class DeviceWork:
     launch_ns: int  # how long the host took to hand the work over
     queue_ns: int | None = None  # how long the work waited for earlier work of the device
     error_ns: int | None = None  # by how much start and end may be wrong
+    moved_bytes: int | None = None  # of weights, at the least; None: not known

@@ -163,4 +163,5 @@ DEVICE_LAUNCH = "latencytrace.device.launch_ns"  # how long the host took to han
 DEVICE_QUEUE_DELAY = "latencytrace.device.queue_delay_ns"  # waiting for the device's earlier work
 DEVICE_ERROR = "latencytrace.device.error_ns"  # by how much start and end may be wrong
 DEVICE_PASSES = "latencytrace.device.passes"  # that were measured
+WEIGHT_BYTES = "latencytrace.model.weight_bytes"  # that each pass has to read, at the least
 DEVICE_UNMEASURED = "latencytrace.device.unmeasured"  # passes that were not

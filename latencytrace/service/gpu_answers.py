@@ -78,19 +78,25 @@ def _stages(uuid: str, reports: GpuReports, work: Sequence[DeviceWork]) -> list[
     for one in work:
         of_kind.setdefault(Kind.of(one), []).append(one)
     uses = device_use(reports.windows(uuid), work)
+    peak = reports.peak_bytes_per_s(uuid)
     rows = [
-        stage_document(uuid, kind, pieces, uses.get(kind, DeviceUse()))
+        stage_document(uuid, kind, pieces, uses.get(kind, DeviceUse()), peak)
         for kind, pieces in of_kind.items()
     ]
     return sorted(rows, key=lambda row: -row["device_ns"])
 
 
 def stage_document(
-    uuid: str, kind: Kind, work: Sequence[DeviceWork], use: DeviceUse
+    uuid: str,
+    kind: Kind,
+    work: Sequence[DeviceWork],
+    use: DeviceUse,
+    peak_bytes_per_s: float | None,
 ) -> GpuStageDocument:
     """One kind of work on one GPU, judged."""
     times = DeviceTimes.of(work)
-    judged = verdict(times, use, copies=kind.stage is Stage.TRANSFER)
+    copies = kind.stage is Stage.TRANSFER
+    judged = verdict(times, use, peak_bytes_per_s=peak_bytes_per_s, copies=copies)
     return GpuStageDocument(
         uuid=uuid,
         service=kind.service,
@@ -110,4 +116,5 @@ def stage_document(
             name: {"ratio": estimate.ratio, "error_ratio": estimate.error_ratio}
             for name, estimate in use.used.items()
         },
+        modelled_bandwidth_ratio=times.modelled_bandwidth(peak_bytes_per_s),
     )

@@ -66,6 +66,7 @@ class GpuStageDocument(TypedDict):
     windows: int
     coverage_ratio: float
     used: dict[str, UsedDocument]
+    modelled_bandwidth_ratio: float | None  # the least it can have used, by the model's weights
 
 
 class GpusDocument(TypedDict):

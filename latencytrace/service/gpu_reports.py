@@ -129,6 +129,12 @@ class GpuReports(Collector):
         gpu = self._gpus.get(uuid)
         return tuple(gpu.windows) if gpu else ()
 
+    def peak_bytes_per_s(self, uuid: str) -> float | None:
+        """What a GPU's memory could move, whenever that was told."""
+        gpu = self._gpus.get(uuid)
+        peak = gpu.values.get((GpuMetric.BANDWIDTH_PEAK, None)) if gpu else None
+        return peak.value if peak else None
+
     def fresh(self, gpu: KnownGpu) -> Mapping[Key, float]:
         """The values of a GPU that were heard of just now."""
         latest_ns = self._now_ns() - SILENT_NS

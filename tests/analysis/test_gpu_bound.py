@@ -1,5 +1,7 @@
 """What held a stage up, by the rule and in its order."""
 
+from dataclasses import replace
+
 import pytest
 
 from latencytrace.analysis.gpu_bound import (
@@ -84,6 +86,39 @@ def test_the_rule(
     judged = verdict(measured, used)
 
     assert (judged.bound, judged.confidence) == (bound, confidence)
+
+
+PEAK = 1e12
+
+
+@pytest.mark.parametrize(
+    ("moved", "bound", "confidence"),
+    [
+        (0.7, Bound.MEMORY_BANDWIDTH, Confidence.MEDIUM),
+        (0.2, Bound.UNKNOWN, Confidence.NONE),  # a lower bound: it may have been any amount
+        (1.4, Bound.UNKNOWN, Confidence.NONE),  # not all of them were read, then
+    ],
+)
+def test_without_counters_the_bytes_that_must_move_can_tell(
+    moved: float, bound: Bound, confidence: Confidence
+) -> None:
+    moving = replace(times(), moved_bytes=round(moved * PEAK * 0.09))
+
+    judged = verdict(moving, DeviceUse(), peak_bytes_per_s=PEAK)
+
+    assert (judged.bound, judged.confidence) == (bound, confidence)
+
+
+def test_counters_are_believed_before_a_model() -> None:
+    moving = replace(times(), moved_bytes=round(0.7 * PEAK * 0.09))
+
+    assert verdict(moving, use(0.28, 0.72), peak_bytes_per_s=PEAK).bound is Bound.COMPUTE
+
+
+def test_without_a_peak_nothing_is_modelled() -> None:
+    moving = replace(times(), moved_bytes=round(0.7 * PEAK * 0.09))
+
+    assert verdict(moving, DeviceUse()).bound is Bound.UNKNOWN
 
 
 def test_copies_are_bound_by_copying() -> None:

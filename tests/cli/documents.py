@@ -173,6 +173,7 @@ def gpu_stage(stage: str = "decode", **other: object) -> GpuStageDocument:
             "bandwidth_ratio": {"ratio": 0.61, "error_ratio": 0.004},
             "tensor_ratio": {"ratio": 0.05, "error_ratio": 0.002},
         },
+        "modelled_bandwidth_ratio": None,
     }
     return cast(GpuStageDocument, {**document, **other})
 

@@ -77,6 +77,16 @@ def test_unknown_bounds_are_said_to_be_unknown() -> None:
     assert row == "decode tiny rag 54.0 ms 90.0 % - - unknown others at work there"
 
 
+def test_what_is_modelled_is_said_to_be_at_least_that() -> None:
+    stage = gpu_stage(used={}, confidence="medium", modelled_bandwidth_ratio=0.55)
+
+    (_, row) = drawn(GpusDocument(gpus=[], stages=[stage]))
+
+    assert row == (
+        "decode tiny rag 54.0 ms 90.0 % at least 55.0 %, modelled - memory bandwidth medium"
+    )
+
+
 def test_piped_it_prints_once(recording_api: RecordingApi) -> None:
     said = CliRunner().invoke(app, ["gpu", "--url", recording_api.url], catch_exceptions=False)
 

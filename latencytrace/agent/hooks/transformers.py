@@ -11,6 +11,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_timer import DevicePasses
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Patch, Replacement, Timed
+from latencytrace.agent.model_weights import weight_bytes
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.streaming import MadeTokens
 from latencytrace.model import semconv
@@ -31,9 +32,10 @@ class Generation:
 
     def __init__(self, recorder: Recorder, model: Any, arguments: Mapping[str, Any]) -> None:  # noqa: ANN401
         self._recorder = recorder
-        self._model = _name_of(model)
+        self._model = model
+        self._name = _name_of(model)
         self.timing: Timing = recorder.start(
-            "generate", Stage.PREPROCESS, _describe_generation(self._model, arguments)
+            "generate", Stage.PREPROCESS, _describe_generation(self._name, arguments)
         )
         self.timing.collect_intervals()
         self._phase: Timing | None = None  # prefill, then decode
@@ -103,7 +105,11 @@ class Generation:
         if passes is None:
             phase.end(now_ns)
         else:
-            phase.note({semconv.GEN_AI_REQUEST_MODEL: self._model})
+            phase.note({semconv.GEN_AI_REQUEST_MODEL: self._name})
+            with guarded("weighing a model", self._recorder.on_fault):
+                weight = weight_bytes(self._model)
+                if weight is not None:
+                    phase.note({semconv.WEIGHT_BYTES: weight})
             self._recorder.late.end(phase, now_ns, passes)
 
     def finish(self, result: Any) -> None:  # noqa: ANN401 - a tensor, or an output that has one

@@ -140,6 +140,10 @@ def test_the_times_of_the_device_are_on_the_span_with_its_model(
     noted = of_stage(spans, Stage.DECODE).attributes
     assert noted[semconv.DEVICE_ID] == "GPU-a"
     assert noted[semconv.GEN_AI_REQUEST_MODEL] == "LlamaForCausalLM"
+    weights = sum(each.nbytes for each in tiny_chat.model.parameters())
+    looked_up = tiny_chat.model.get_input_embeddings().weight.nbytes
+    tied = tiny_chat.model.config.tie_word_embeddings
+    assert noted[semconv.WEIGHT_BYTES] == weights - (0 if tied else looked_up)
     assert {semconv.DEVICE_START, semconv.DEVICE_END, semconv.DEVICE_ERROR} <= noted.keys()
 
 
