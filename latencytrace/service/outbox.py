@@ -32,22 +32,25 @@ class Outbox:
         sinks: By name.
         links: What documents link to.
         memory: Where what waits is kept.
-        now_ns: The time of day.
+        now_ns: The evaluator's clock.
+        wall_ns: The time of day as others have it, which may be set back.
         chance: A number between 0 and 1.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
         self,
         sinks: Mapping[str, Sink],
         links: AlertLinks,
         memory: ObjectiveMemory,
         now_ns: Callable[[], int],
+        wall_ns: Callable[[], int],
         chance: Callable[[], float],
     ) -> None:
         self._sinks = sinks
         self._links = links
         self._memory = memory
         self._now_ns = now_ns
+        self._wall_ns = wall_ns
         self._queues = {name: SinkQueue(chance) for name in sinks}
         self._repeated: dict[tuple[str, str], int] = {}  # (sink, alert) → how often by now
         self._changed = threading.Condition()
@@ -138,7 +141,7 @@ class Outbox:
         if notice is None:
             return False
         try:
-            self._sinks[name].send(notice, self._now_ns())
+            self._sinks[name].send(notice, self._wall_ns())
         except (SinkError, *_FAULTS) as error:
             self._refused(notice, error)
         else:

@@ -55,6 +55,10 @@ class Sink(Protocol):
     def send(self, notice: Notice, now_ns: int) -> None:
         """Send a notice.
 
+        Args:
+            notice: What to send; its times are the evaluator's, which never goes back.
+            now_ns: The time of day as others have it.
+
         Raises:
             SinkError: It was not taken; it is sent again later. The message names the host
                 at most: addresses hold secrets.

@@ -27,7 +27,7 @@ def traffic(tmp_path: Path) -> Traffic:
 
 
 def test_a_full_outage_pages_when_the_formula_says(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
 
     assert traffic.until_firing(1.0) == pytest.approx(4.32, abs=0.5)
     assert traffic.names() == [PAGE_BEGAN]
@@ -52,7 +52,7 @@ def test_the_first_tier_that_can_fire_fires_when_the_formula_says(
 
 
 def test_an_alert_ends_after_its_short_window_and_a_while(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.run(5, bad_ratio=1)
     ticks = len(traffic.heard)
     minutes = 0
@@ -69,9 +69,9 @@ def test_an_alert_ends_after_its_short_window_and_a_while(traffic: Traffic) -> N
 
 
 def test_a_short_burst_is_silent(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.run(3, bad_ratio=1)
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
 
     assert traffic.names() == []
 
@@ -84,7 +84,7 @@ def test_half_an_hour_of_slow_requests_after_a_start_does_not_page(traffic: Traf
 
 
 def test_slow_requests_after_a_silent_night_do_not_page(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.move(9 * 3600)
     traffic.evaluator.tick()
     traffic.run(30, bad_ratio=0.08)
@@ -99,7 +99,7 @@ def test_a_handful_of_bad_requests_never_pages(traffic: Traffic) -> None:
 
 
 def test_failures_are_bad_however_fast(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     for _ in range(3000):
         traffic.one(status=RequestStatus.ERROR)
     traffic.evaluator.tick()
@@ -120,7 +120,7 @@ def test_revisions_and_health_routes_are_not_counted(traffic: Traffic) -> None:
 
 
 def test_an_alert_says_what_is_slow_and_shows_it(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.until_firing(1.0)
 
     [alert] = traffic.heard
@@ -135,7 +135,7 @@ def test_an_alert_says_what_is_slow_and_shows_it(traffic: Traffic) -> None:
 
 
 def test_a_page_keeps_its_ticket_from_beginning(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.run(HOUR_MIN, bad_ratio=1)
 
     assert traffic.names() == [PAGE_BEGAN]
@@ -151,7 +151,7 @@ def test_what_is_left_of_it_becomes_a_ticket_when_the_page_ends(traffic: Traffic
 
 
 def test_a_restart_fires_nothing_again_and_forgets_nothing(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.until_firing(1.0)
     [began] = traffic.heard
     before = traffic.evaluator.standings()[0]
@@ -165,7 +165,7 @@ def test_a_restart_fires_nothing_again_and_forgets_nothing(traffic: Traffic) -> 
 
 
 def test_an_incident_that_ends_after_a_restart_is_resolved(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.until_firing(1.0)
     traffic.restart(down_s=120)
     traffic.run(30)
@@ -175,7 +175,7 @@ def test_an_incident_that_ends_after_a_restart_is_resolved(traffic: Traffic) -> 
 
 
 def test_silence_does_not_end_an_alert_and_is_one_itself(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.until_firing(1.0)
     traffic.run(HOUR_MIN, per_s=0)
 
@@ -183,7 +183,7 @@ def test_silence_does_not_end_an_alert_and_is_one_itself(traffic: Traffic) -> No
 
 
 def test_an_alert_is_not_held_through_silence_for_ever(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.until_firing(1.0)
     traffic.move(DAY_NS / 1e9 + 60)
     traffic.tick()
@@ -194,7 +194,7 @@ def test_an_alert_is_not_held_through_silence_for_ever(traffic: Traffic) -> None
 def test_silence_after_steady_requests_is_an_alert_until_they_come_again(
     traffic: Traffic,
 ) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.run(11, per_s=0)
     traffic.run(1)
 
@@ -215,7 +215,7 @@ def test_silence_is_none_where_no_request_was_to_be_expected(
 
 
 def test_the_time_that_the_service_was_down_is_no_silence(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.restart(down_s=3 * 3600)
     traffic.tick()
 
@@ -223,7 +223,7 @@ def test_the_time_that_the_service_was_down_is_no_silence(traffic: Traffic) -> N
 
 
 def test_a_clock_set_back_counts_nothing_twice(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.wall.move_s(-3600)
     traffic.run(10)
 
@@ -234,7 +234,7 @@ def test_a_clock_set_back_counts_nothing_twice(traffic: Traffic) -> None:
 
 
 def test_requests_of_a_clock_set_back_are_still_judged(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.wall.move_s(-3600)
     traffic.run(1)
 
@@ -242,7 +242,7 @@ def test_requests_of_a_clock_set_back_are_still_judged(traffic: Traffic) -> None
 
 
 def test_a_clock_set_forward_is_no_incident(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.wall.move_s(3600)
     traffic.run(10)
 
@@ -310,7 +310,7 @@ def test_a_service_without_requests_writes_nothing(traffic: Traffic) -> None:
 
 
 def test_an_alert_still_knows_its_cause_after_a_restart(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     traffic.until_firing(1.0)
     [before] = traffic.evaluator.alerts()
     traffic.restart()
@@ -324,7 +324,7 @@ def test_an_alert_still_knows_its_cause_after_a_restart(traffic: Traffic) -> Non
 
 
 def test_since_when_requests_are_bad_is_told(traffic: Traffic) -> None:
-    traffic.run(HOUR_MIN)
+    traffic.run(HOUR_MIN, tick_s=30)
     onset_ns = traffic.wall()
     traffic.until_firing(0.5)
 

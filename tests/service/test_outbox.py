@@ -31,7 +31,9 @@ class Rig:
     def start(self) -> None:
         """Begin, as after a kill."""
         self.memory = ObjectiveMemory.open(self.folder, self.clock())
-        self.outbox = Outbox({"it": self.sink}, LINKS, self.memory, self.clock, lambda: 1.0)
+        self.outbox = Outbox(
+            {"it": self.sink}, LINKS, self.memory, self.clock, self.clock, lambda: 1.0
+        )
 
     def tell(self, *alerts: Alert, send: bool = True) -> None:
         """As the watch does."""
@@ -193,7 +195,7 @@ def test_notices_to_a_sink_that_is_gone_are_struck_off(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.tell(BEGAN, send=False)
-    Outbox({}, LINKS, rig.memory, rig.clock, lambda: 1.0)
+    Outbox({}, LINKS, rig.memory, rig.clock, rig.clock, lambda: 1.0)
 
     assert rig.memory.notices() == []
     assert "sinks that are gone" in caplog.text

@@ -11,7 +11,7 @@ from tests.service.notices import made_notice
 from tests.service.posted import Posted
 from tests.service.traffic import START_NS
 
-LATER_NS = START_NS + 30 * SECOND_NS
+LATER_NS = START_NS + 120 * SECOND_NS
 
 
 def posted(sink: type, notice: Notice) -> tuple[object, Posted]:
@@ -39,11 +39,20 @@ def test_alertmanager_is_told_when_an_alert_began_and_that_it_lasts() -> None:
     alert = alertmanager(Transition.BEGAN)
 
     assert alert["startsAt"] == "2025-11-21T01:53:20+00:00"
-    assert alert["endsAt"] == "2025-11-21T01:57:50+00:00"
+    assert alert["endsAt"] == "2025-11-21T01:59:20+00:00"
 
 
 def test_alertmanager_is_told_the_end() -> None:
     assert alertmanager(Transition.ENDED)["endsAt"] == "2025-11-21T01:54:20+00:00"
+
+
+def test_an_end_is_told_even_where_the_clock_was_set_back_an_hour() -> None:
+    with Posted() as receiver:
+        before_ns = START_NS - 3600 * SECOND_NS
+        AlertmanagerSink.open(receiver.url).send(made_notice(Transition.ENDED), before_ns)
+
+    [[alert]] = cast("list[list[dict[str, str]]]", receiver.documents)
+    assert alert["startsAt"] == alert["endsAt"] == "2025-11-21T00:53:20+00:00"
 
 
 def test_labels_for_alertmanager_are_the_same_from_beginning_to_end() -> None:

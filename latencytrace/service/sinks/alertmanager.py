@@ -34,11 +34,12 @@ class AlertmanagerSink:
     def send(self, notice: Notice, now_ns: int) -> None:
         """See `Sink.send`."""
         alert = notice.alert
-        started = _moment(int(alert["started"]))
-        # Without a start it would take the end for one, which lies in the future.
+        # Without a start it would take the end for one, which lies in the future. Where the
+        # clock was set back, moments of before must not lie there, either.
+        started = _moment(min(int(alert["started"]), now_ns))
         ends = _moment(now_ns) + _LASTS
         if notice.transition is Transition.ENDED and alert["ended"] is not None:
-            ends = max(_moment(int(alert["ended"])), started)
+            ends = max(_moment(min(int(alert["ended"]), now_ns)), started)
         post_json(
             self._url,
             [
