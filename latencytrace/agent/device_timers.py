@@ -7,7 +7,6 @@ from typing import Any
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_events import DeviceEvents
 from latencytrace.agent.device_timer import DevicePasses, DeviceTimer
-from latencytrace.agent.torch_events import TorchEvents
 
 EventsOf = Callable[[Any], DeviceEvents | None]  # of a torch device
 
@@ -24,6 +23,7 @@ class DeviceTimers:
         self._events_of = events_of
         self._now_ns = now_ns
         self._timers: dict[object, DeviceTimer | None] = {}
+        self._parents: list[object] = []
 
     def passes_on(self, device: Any) -> DevicePasses | None:  # noqa: ANN401 - torch's
         """What will measure the passes of a span on a device; None: nothing can there."""
@@ -34,7 +34,11 @@ class DeviceTimers:
         return None if timer is None else timer.passes()
 
     def forget(self) -> None:
-        """In a forked child: CUDA does not survive there, and its events neither."""
+        """In a forked child: CUDA does not survive there, and its events neither.
+
+        They are kept, for CUDA would complain if one were destroyed here.
+        """
+        self._parents.append(self._timers)
         self._timers = {}
 
 
@@ -48,5 +52,7 @@ def torch_events(device: Any) -> DeviceEvents | None:  # noqa: ANN401 - torch's
     torch = sys.modules.get("torch")
     if torch is None or getattr(device, "type", None) != "cuda" or torch.version.hip is not None:
         return None
+    from latencytrace.agent.torch_events import TorchEvents  # noqa: PLC0415 - only where it is used
+
     index = torch.cuda.current_device() if device.index is None else device.index
     return TorchEvents(torch.cuda, index)

@@ -43,6 +43,7 @@ class LateSpans:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._parents: list[object] = []
         self.waiting: deque[Late] = deque()
 
     def end(self, timing: Ending, ended_ns: int, passes: DevicePasses) -> None:
@@ -72,8 +73,9 @@ class LateSpans:
             _give_up(one)
 
     def forget(self) -> None:
-        """In a forked child: they are the parent's."""
+        """In a forked child: they are the parent's; kept as their events are."""
         self._lock = threading.Lock()
+        self._parents.append(self.waiting)
         self.waiting = deque()
 
     def _take(self, one: Late) -> bool:

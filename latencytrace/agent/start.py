@@ -129,6 +129,7 @@ class Agent:
         """Restore every patch, send what waits, end the thread; each whatever the others do."""
         for hook in reversed(self._hooks):
             contained("restoring a hook's patches")(hook.restore)()
+        contained("ending late spans")(self.recorder.late.give_up)(None)
         contained("leaving the global provider's place")(self._global.uninstall)()
         if self._global.program is None:
             # Tracers that the program keeps make its own spans, once it has a provider.

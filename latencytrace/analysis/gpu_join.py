@@ -130,6 +130,8 @@ def window_shares(
         density = min(1.0, one.device_ns / length_ns)
         place = places.get(Kind.of(one), len(kinds) - 1)
         shares[first:last, place] += density * inside / (ends - starts)[first:last]
+    # Passes that overlap waited for each other: the device was with one of them at a time.
+    shares /= np.maximum(1.0, shares.sum(axis=1, keepdims=True))
     return shares
 
 

@@ -14,11 +14,16 @@ import starlette.applications
 import transformers.generation.utils
 
 import latencytrace
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.device_timer import DeviceTimer
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.patching import HookState
-from latencytrace.agent.start import start
+from latencytrace.agent.start import Agent, start
+from latencytrace.model import Stage, semconv
 from latencytrace.settings import AgentSettings
 from tests.agent.receiving import PATIENCE_S, Receiver, TracedProgram
+from tests.fake_cuda import FakeCuda
+from tests.fakes import FakeClock
 
 HEAVY = {"torch", "fastapi", "numpy", "chdb", "transformers", "starlette", "uvicorn", "httpx"}
 
@@ -303,3 +308,22 @@ def test_a_hook_that_cannot_be_loaded_is_said_and_the_others_work(
     assert done.stdout == "['threads']\n"
     assert "broken" in done.stderr
     assert "of its own" in done.stderr
+
+
+def test_a_span_whose_device_still_works_is_sent_at_the_end(
+    receiver: Receiver, settings: AgentSettings
+) -> None:
+    agent = Agent(settings, raise_fault)
+    agent.begin()
+    cuda = FakeCuda(FakeClock(monotonic_ns()))
+    timing = agent.recorder.start("forward", Stage.FORWARD)
+    passes = DeviceTimer(cuda, cuda.clock).passes()
+    passes.begin()
+    cuda.work(60_000)
+    passes.end()
+
+    agent.recorder.late.end(timing, monotonic_ns(), passes)
+    agent.stop(PATIENCE_S)
+
+    (span,) = receiver.spans
+    assert span.attributes[semconv.DEVICE_UNMEASURED] == 1

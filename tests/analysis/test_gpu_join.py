@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from latencytrace.analysis.gpu_join import FEWEST_WINDOWS, DeviceUse, Kind, device_use
+from latencytrace.analysis.gpu_join import (
+    FEWEST_WINDOWS,
+    DeviceUse,
+    Kind,
+    device_use,
+    window_shares,
+)
 from latencytrace.model.gpu_window import DeviceWork
 from latencytrace.model.stage import Stage
 from tests.analysis.simulated_gpu import LLM, MS, SimulatedGpu, piece
@@ -98,6 +104,16 @@ def test_a_gpu_without_counters_tells_nothing_but_that() -> None:
     use = device_use(blind, gpu.work)[Kind("rag", "tiny", Stage.DECODE)]
 
     assert (dict(use.used), use.coverage_ratio) == ({}, 0.0)
+
+
+def test_work_that_overlaps_shares_the_device() -> None:
+    gpu = SimulatedGpu(1)
+    gpu.run(20)
+    kinds = [Kind("rag", "tiny", Stage.PREFILL), Kind("rag", "tiny", Stage.DECODE)]
+
+    shares = window_shares(gpu.windows(), [*gpu.work, *gpu.work], kinds)
+
+    assert shares.sum(axis=1).max() == pytest.approx(1.0)
 
 
 def test_no_windows_at_all_are_no_answer() -> None:

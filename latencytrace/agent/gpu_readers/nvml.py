@@ -42,6 +42,7 @@ class NvmlReader:
 
     def open(self) -> Sequence[GpuDevice]:
         """See `GpuReader.open`."""
+        self.close()  # of an opening that failed half-way
         calls = self._calls = opened(self._library)
         driver = calls.ask(_DRIVER, "nvmlSystemGetDriverVersion")
         number = calls.ask(_DRIVER, "nvmlDeviceGetCount") or 0
