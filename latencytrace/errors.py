@@ -51,11 +51,13 @@ class GpuUnavailableError(LatencytraceError):
     Args:
         message: Why, and what to do.
         is_final: It is no use to try again in this process.
+        is_absent: What it takes is not installed, as on a machine without such GPUs.
     """
 
-    def __init__(self, message: str, *, is_final: bool) -> None:
+    def __init__(self, message: str, *, is_final: bool, is_absent: bool = False) -> None:
         super().__init__(message)
         self.is_final = is_final
+        self.is_absent = is_absent
 
 
 class SinkError(LatencytraceError):

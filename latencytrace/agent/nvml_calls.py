@@ -121,12 +121,15 @@ def opened(library: str = LIBRARY) -> NvmlCalls:
             f"{library} is not there: no NVIDIA driver is installed, or the container was "
             "started without NVIDIA_DRIVER_CAPABILITIES=utility",
             is_final=True,
+            is_absent=True,
         ) from None
     try:
         binding = importlib.import_module("pynvml")
     except ImportError:
         raise GpuUnavailableError(
-            "its Python binding is not installed: pip install 'latencytrace[gpu]'", is_final=True
+            "the binding of NVIDIA's library is not installed: pip install 'latencytrace[gpu]'",
+            is_final=True,
+            is_absent=True,
         ) from None
     calls = NvmlCalls(binding)
     try:
@@ -142,7 +145,7 @@ def unavailable(code: int) -> GpuUnavailableError:
         case 9:
             return GpuUnavailableError("the NVIDIA driver is not loaded", is_final=False)
         case 12:
-            return GpuUnavailableError(f"{LIBRARY} is not there", is_final=True)
+            return GpuUnavailableError(f"{LIBRARY} is not there", is_final=True, is_absent=True)
         case 18:
             return GpuUnavailableError(
                 "the NVIDIA driver was upgraded under its library: start the program again, and "

@@ -78,12 +78,14 @@ def _findings(command: Sequence[str], url: str) -> Iterator[Finding]:
         if looked_at.interpreter.parent != Path(sys.executable).parent:
             yield from _elsewhere(looked_at.interpreter, url)
             return
+    from latencytrace.cli.doctor_gpu import gpu_findings  # noqa: PLC0415 - likewise
     from latencytrace.cli.doctor_installed import (  # noqa: PLC0415 - other commands do without the agent
         installed_findings,
     )
 
     settings = _settings()
     yield from installed_findings(settings.hooks if settings is not None else None)
+    yield from gpu_findings(wanted=settings.gpu if settings is not None else None)
     yield from environment_findings(tracing_variables(), agent_settings)
     yield from service_findings(url, service_token(), settings)
 

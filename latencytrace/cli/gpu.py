@@ -23,7 +23,7 @@ BAR_CELLS = 12
 GIGABYTE = 1e9
 NOTHING = (
     "No GPU is read. On a machine with NVIDIA's driver: pip install 'latencytrace[gpu]', and "
-    "trace a program there (`latencytrace run -- COMMAND`). LATENCYTRACE_GPU=1 logs why none is."
+    "trace a program there (`latencytrace run -- COMMAND`); `latencytrace doctor` says why not."
 )
 PIPES = ("tensor_any", "fp32", "fp16", "fp64", "int")
 
