@@ -1,5 +1,6 @@
 """What holds for every test: our faults are raised again; no network but loopback."""
 
+import signal
 import socket
 from collections.abc import Iterator
 
@@ -23,6 +24,13 @@ def faults_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         raise_fault(doing, fault)
 
     monkeypatch.setattr(FaultCounter, "__call__", raise_again)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interrupts_are_heard() -> None:
+    """Undo what a shell does to its background jobs: programs that tests start inherit it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
