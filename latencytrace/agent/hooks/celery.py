@@ -1,0 +1,81 @@
+"""Tasks of Celery: the caller's context travels in the message's headers."""
+
+from collections.abc import Mapping
+from functools import wraps
+from typing import Any
+
+from opentelemetry import propagate
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind
+
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.hook import Hook, Replacement, Timed
+from latencytrace.agent.recorder import Recorder, Timing
+
+_W3C = ("traceparent", "tracestate", "baggage")
+
+
+def send_headers(recorder: Recorder, original: Timed) -> Timed:
+    """Send W3C headers with each task."""
+
+    @wraps(original)
+    def send_task(self: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - Celery's
+        with guarded("sending a task", recorder.on_fault):
+            if not recorder.suppressed():
+                carried: dict[str, str] = {}
+                propagate.inject(carried)
+                options["headers"] = {**(options.get("headers") or {}), **carried}
+        return original(self, *args, **options)
+
+    return send_task
+
+
+def _begun(recorder: Recorder, name: str, request: Mapping[str, Any] | None) -> Timing | None:
+    with guarded("starting a task", recorder.on_fault):
+        if not recorder.suppressed():
+            told = request or {}
+            sent = {**(told.get("headers") or {}), **told}
+            carried = {key: str(sent[key]) for key in _W3C if sent.get(key)}
+            context = propagate.extract(carried, Context()) if carried else None
+            return recorder.start(name, kind=SpanKind.CONSUMER, context=context)
+    return None
+
+
+def time_tasks(recorder: Recorder, original: Timed) -> Timed:
+    """Time each task that a worker runs, in the trace of who sent it."""
+
+    @wraps(original)
+    def build_tracer(name: str, task: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        run = original(name, task, *args, **kwargs)
+
+        @wraps(run)
+        def trace_task(uuid: str, args: Any, kwargs: Any, request: Any = None) -> Any:  # noqa: ANN401
+            timing = _begun(recorder, name, request)
+            if timing is None:
+                return run(uuid, args, kwargs, request)
+            timing.activate()
+            try:
+                return run(uuid, args, kwargs, request)
+            except BaseException as error:
+                with guarded("noting an exception", recorder.on_fault):
+                    timing.fail(error)
+                raise
+            finally:
+                timing.deactivate()
+                with guarded("ending a task", recorder.on_fault):
+                    timing.end()
+
+        return trace_task
+
+    return build_tracer
+
+
+class CeleryHook(Hook):
+    """Patches where every task is sent, and where a worker makes what runs it."""
+
+    requires = ("celery >= 5.2",)
+    patches = (
+        Replacement("celery.app.base", "Celery.send_task", send_headers),
+        Replacement("celery.app.trace", "build_tracer", time_tasks),
+        Replacement("celery.worker.consumer.consumer", "build_tracer", time_tasks),
+    )

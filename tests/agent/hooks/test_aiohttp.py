@@ -1,0 +1,150 @@
+"""The hook of aiohttp, both ends, over loopback."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from opentelemetry.trace import SpanKind, format_span_id
+
+from latencytrace.agent.hooks.aiohttp import AiohttpHook
+from latencytrace.model import Stage, semconv
+from tests.agent.hooked import Spans, attribute_text, hooked
+
+Program = Callable[[aiohttp.ClientSession, str], Awaitable[object]]
+
+
+async def _echo(request: web.Request) -> web.Response:
+    return web.Response(text=",".join(request.headers.getall("traceparent", [])))
+
+
+async def _stream(request: web.Request) -> web.StreamResponse:
+    answer = web.StreamResponse()
+    await answer.prepare(request)
+    for _ in range(3):
+        await answer.write(b"part")
+    return answer
+
+
+async def _fail(_: web.Request) -> web.Response:
+    raise RuntimeError("of the handler")
+
+
+async def _missing(_: web.Request) -> web.Response:
+    raise web.HTTPNotFound
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/echo/{name}", _echo)
+    app.router.add_get("/stream", _stream)
+    app.router.add_get("/fail", _fail)
+    app.router.add_get("/missing", _missing)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def traced(program: Program) -> Spans:
+    async def main() -> None:
+        async with serving() as url, aiohttp.ClientSession() as session:
+            await program(session, url)
+
+    with hooked(AiohttpHook) as spans:
+        asyncio.run(main())
+    return spans
+
+
+def test_a_request_is_one_span_at_each_end_and_the_inner_one_below_the_outer() -> None:
+    told: list[str] = []
+
+    async def program(session: aiohttp.ClientSession, url: str) -> None:
+        async with session.get(f"{url}/echo/x?secret=1") as answer:
+            told.append(await answer.text())
+
+    spans = traced(program)
+
+    (client,) = spans.of(Stage.NETWORK)
+    (server,) = [span for span in spans.all if span.kind is SpanKind.SERVER]
+    assert (client.name, client.kind) == ("GET", SpanKind.CLIENT)
+    assert server.name == "GET /echo/{name}"
+    assert (server.trace_id, server.parent_id) == (client.trace_id, client.span_id)
+    assert [header.split("-")[2] for header in told] == [format_span_id(client.span_id)]
+    assert client.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 200
+    assert "secret" not in attribute_text(spans)
+
+
+def test_a_callers_own_header_is_replaced_and_the_others_are_sent() -> None:
+    told: list[str] = []
+
+    async def program(session: aiohttp.ClientSession, url: str) -> None:
+        headers = {"Traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01", "x-other": "kept"}
+        async with session.get(f"{url}/echo/x", headers=headers) as answer:
+            told.append(await answer.text())
+            told.append(answer.request_info.headers["x-other"])
+
+    spans = traced(program)
+
+    (client,) = spans.of(Stage.NETWORK)
+    assert told == [f"00-{client.trace_id:032x}-{client.span_id:016x}-03", "kept"]
+
+
+def test_a_span_ends_with_the_last_byte_of_the_body() -> None:
+    open_after: list[bool] = []
+
+    async def program(session: aiohttp.ClientSession, url: str) -> None:
+        answer = await session.get(f"{url}/stream")
+        await answer.read()
+        open_after.append(answer.closed)
+
+    spans = traced(program)
+
+    (client,) = spans.of(Stage.NETWORK)
+    assert open_after == [True]
+    assert client.ended > 0
+
+
+def test_an_answer_that_is_dropped_ends_its_span() -> None:
+    async def program(session: aiohttp.ClientSession, url: str) -> None:
+        answer = await session.get(f"{url}/stream")
+        answer.close()
+        del answer
+        gc.collect()
+
+    assert len(traced(program).of(Stage.NETWORK)) == 1
+
+
+def test_a_request_that_nobody_answers_is_an_error_of_its_span() -> None:
+    async def program(session: aiohttp.ClientSession, _: str) -> None:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await session.get("http://127.0.0.1:1/")
+
+    (client,) = traced(program).of(Stage.NETWORK)
+    assert client.attributes[semconv.ERROR_TYPE] == "ClientConnectorError"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "error"), [("/fail", 500, "RuntimeError"), ("/missing", 404, None)]
+)
+def test_a_handler_that_raises_is_noted_at_both_ends(
+    path: str, status: int, error: str | None
+) -> None:
+    async def program(session: aiohttp.ClientSession, url: str) -> None:
+        async with session.get(f"{url}{path}") as answer:
+            assert answer.status == status
+            await answer.read()
+
+    spans = traced(program)
+
+    (client,) = spans.of(Stage.NETWORK)
+    (server,) = [span for span in spans.all if span.kind is SpanKind.SERVER]
+    assert client.attributes[semconv.ERROR_TYPE] == str(status)
+    assert server.attributes.get(semconv.ERROR_TYPE) == error

@@ -1,0 +1,70 @@
+"""The hook of Celery: a real worker over Redis, or over Celery's own memory without one."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
+from opentelemetry.trace import SpanKind, StatusCode
+
+from latencytrace.agent.hooks.celery import CeleryHook
+from tests.agent.hooked import Spans, hooked
+
+PATIENCE_S = 20.0
+
+
+@contextmanager
+def working(app: Celery) -> Iterator[None]:
+    with start_worker(app, perform_ping_check=False, loglevel="critical", pool="solo"):
+        yield
+    app.close()
+
+
+def app_of() -> Celery:
+    return Celery("tasks", broker="memory://", backend="cache+memory://")
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    with hooked(CeleryHook) as spans:
+        yield spans
+
+
+def test_a_task_is_one_span_in_the_trace_of_who_sent_it(spans: Spans) -> None:
+    app, done = app_of(), threading.Event()
+    got: list[object] = []
+
+    @app.task(name="add", ignore_result=True)  # type: ignore[untyped-decorator]  # Celery has no types
+    def add(one: int, other: int) -> None:
+        got.append(one + other)
+        done.set()
+
+    with working(app):
+        with spans.provider.get_tracer("program").start_as_current_span("request"):
+            add.apply_async((1, 2), headers={"x-own": "kept"})
+        assert done.wait(PATIENCE_S)
+        spans.wait_for(2)
+
+    (task,) = [span for span in spans.all if span.name == "add"]
+    (request,) = [span for span in spans.all if span.name == "request"]
+    assert got == [3]
+    assert task.kind is SpanKind.CONSUMER
+    assert (task.trace_id, task.parent_id) == (request.trace_id, request.span_id)
+
+
+def test_a_task_sent_by_nobodys_request_begins_a_trace(spans: Spans) -> None:
+    app, done = app_of(), threading.Event()
+
+    @app.task(name="alone", ignore_result=True)  # type: ignore[untyped-decorator]
+    def alone() -> None:
+        done.set()
+
+    with working(app):
+        alone.delay()
+        assert done.wait(PATIENCE_S)
+        spans.wait_for(1)
+
+    assert (spans.only.name, spans.only.parent_id) == ("alone", 0)
+    assert spans.only.status.status_code is StatusCode.UNSET

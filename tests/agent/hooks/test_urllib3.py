@@ -1,0 +1,73 @@
+"""The hook of urllib3, against a server of our own."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+import requests
+import urllib3
+from opentelemetry.trace import SpanKind
+
+from latencytrace.agent.hooks.requests import RequestsHook
+from latencytrace.agent.hooks.urllib3 import Urllib3Hook
+from latencytrace.model import Stage, semconv
+from tests.agent.hooked import Spans, attribute_text, hooked
+from tests.propagation.between_rows import listening
+from tests.propagation.tracing import carries
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    with hooked(Urllib3Hook) as spans:
+        yield spans
+
+
+def test_a_request_is_one_span_and_sends_its_context(spans: Spans) -> None:
+    with listening() as (url, seen), urllib3.PoolManager() as pool:
+        answer = pool.request("GET", f"{url}path?secret=1", headers={"x-other": "kept"})
+
+    assert answer.status == 200
+    assert (spans.only.name, spans.only.kind) == ("GET", SpanKind.CLIENT)
+    assert carries(seen[0], spans.only)
+    assert spans.only.attributes[semconv.URL_PATH] == "/path"
+    assert "secret" not in attribute_text(spans)
+
+
+def test_a_body_that_is_still_to_be_read_keeps_the_span_open(spans: Spans) -> None:
+    with listening() as (url, _), urllib3.PoolManager() as pool:
+        answer = pool.request("GET", url, preload_content=False)
+        before = len(spans.all)
+        answer.read()
+        answer.release_conn()
+
+    assert (before, len(spans.all)) == (0, 1)
+
+
+def test_an_answer_that_is_dropped_ends_its_span(spans: Spans) -> None:
+    with listening() as (url, _), urllib3.PoolManager() as pool:
+        answer = pool.request("GET", url, preload_content=False)
+        answer.drain_conn()
+        del answer
+        gc.collect()
+
+    assert len(spans.all) == 1
+
+
+def test_a_request_that_nobody_answers_is_one_span_with_its_error(spans: Spans) -> None:
+    with urllib3.PoolManager() as pool, pytest.raises(urllib3.exceptions.MaxRetryError):
+        pool.request("GET", "http://127.0.0.1:1/", retries=2)
+
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "MaxRetryError"
+
+
+def test_a_request_of_requests_is_one_span_not_two() -> None:
+    with (
+        hooked(Urllib3Hook, RequestsHook) as spans,
+        listening() as (url, seen),
+        requests.Session() as session,
+    ):
+        session.trust_env = False
+        session.get(url, timeout=10)
+
+    assert len(spans.of(Stage.NETWORK)) == 1
+    assert carries(seen[0], spans.only)
