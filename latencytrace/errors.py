@@ -9,6 +9,7 @@ LatencytraceError
 ├── OverloadedError       no more can be taken for now
 ├── GpuUnavailableError   the GPUs of a vendor cannot be read
 ├── SinkError             an alert could not be delivered
+├── ScrapeError           an engine's metrics could not be read
 ├── QuestionError         a question to the service cannot be understood
 ├── NotFoundError         what was asked for is not there
 └── StoreError            the store cannot do what was asked
@@ -62,6 +63,10 @@ class GpuUnavailableError(LatencytraceError):
 
 class SinkError(LatencytraceError):
     """An alert could not be delivered: it is tried again later."""
+
+
+class ScrapeError(LatencytraceError):
+    """An engine's metrics could not be read."""
 
 
 class QuestionError(LatencytraceError):

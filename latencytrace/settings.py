@@ -84,6 +84,7 @@ class ServiceSettings:
     public_url: str | None = None  # in links to the API; None: where it listens
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
     sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
+    scrape: tuple[str, ...] = ()  # addresses of engines' metrics
 
 
 def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
@@ -178,6 +179,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         public_url=_web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
         dashboard_url=dashboard_url(environ),
         sinks=_sinks(environ),
+        scrape=_names(environ, "LATENCYTRACE_SCRAPE"),
     )
 
 
@@ -288,6 +290,10 @@ def _gpu_interval_s(environ: Mapping[str, str]) -> float:
             "seconds: GPUs change their counters every 0.1 seconds"
         )
     return seconds
+
+
+def _names(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in environ.get(name, "").split(",") if part.strip())
 
 
 def _number(environ: Mapping[str, str], name: str, default: float) -> float:

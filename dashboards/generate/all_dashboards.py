@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 from dashboards.generate.dashboard import Json
+from dashboards.generate.engines import ENGINES
 from dashboards.generate.health import HEALTH
 from dashboards.generate.objectives import OBJECTIVES
 from dashboards.generate.overview import OVERVIEW
@@ -13,6 +14,7 @@ DASHBOARDS: Mapping[str, Json] = {
     "overview": OVERVIEW,
     "tail": TAIL,
     "objectives": OBJECTIVES,
+    "engines": ENGINES,
     "health": HEALTH,
 }
 

@@ -14,6 +14,8 @@ from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
 from latencytrace.service.device_works import DeviceWorks
 from latencytrace.service.edge import Edge, is_loopback
+from latencytrace.service.engine_fetch import checked_engines, fetch
+from latencytrace.service.engine_scraper import EngineScraper
 from latencytrace.service.grpc_receiver import GrpcReceiver
 from latencytrace.service.intake import Intake
 from latencytrace.service.listeners import Listener, Servers, listening
@@ -62,6 +64,7 @@ def serve(
     """
     _refuse_open_doors(settings, insecure=insecure)
     objectives = read_objectives(settings.objectives).objectives if settings.objectives else ()
+    engines = EngineScraper(checked_engines(settings.scrape), fetch, time.monotonic_ns)
     with ExitStack() as opened:
         api_socket = opened.enter_context(_listening(settings.listen, "--listen"))
         otlp_socket = opened.enter_context(_listening(settings.otlp_http, "--otlp-http"))
@@ -74,6 +77,7 @@ def serve(
         reports = MetricReports.of(time.monotonic_ns)
         works = DeviceWorks()
         telemetry.registry.register(reports)
+        telemetry.registry.register(engines)
         links = AlertLinks(
             service=settings.public_url or f"http://{_address(api_socket)}",
             dashboard=settings.dashboard_url,
@@ -98,7 +102,7 @@ def serve(
         answering = api(store, pipeline, watch, telemetry, servers, _address(otlp_socket))
         answering.include_router(objectives_router(evaluator, links), prefix="/api/v1")
         answering.include_router(gpu_router(reports.gpus, works), prefix="/api/v1")
-        with _running(watch), _running(pipeline):
+        with _running(watch), _running(pipeline), _running(engines):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
                 Listener(
@@ -181,7 +185,7 @@ def open_store(settings: ServiceSettings) -> Store:
 
 
 @contextmanager
-def _running(part: Pipeline | Watch) -> Iterator[None]:
+def _running(part: Pipeline | Watch | EngineScraper) -> Iterator[None]:
     part.start()
     try:
         yield

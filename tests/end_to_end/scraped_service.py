@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,11 +15,13 @@ from latencytrace.model import Attributes, Span, SpanKind, Stage, StatusCode, se
 from tests.end_to_end.running_prometheus import RunningPrometheus
 from tests.end_to_end.running_service import RunningService, until
 from tests.otlp_messages import one_span, otlp
+from tests.service.answering import answer_text, answering
 from tests.service.objectives_yaml import objectives_yaml
 from tests.service.test_agent_reports import report
 
 MS = 1_000_000
 CONFIG = Path(__file__).parents[2] / "dashboards" / "prometheus.yaml"
+ENGINE = Path(__file__).parents[1] / "service" / "engine_texts" / "vllm.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,31 @@ class Scraped:
     trace_ids: frozenset[str]
 
 
+class BusyEngine:
+    """Answers as vLLM does, with more input tokens each time."""
+
+    def __init__(self) -> None:
+        self._text = ENGINE.read_text("utf-8")
+        self._input_tokens = 725
+
+    def __call__(self, handler: BaseHTTPRequestHandler) -> None:
+        """Answer."""
+        answer_text(handler, self._text.replace(" 725.0", f" {self._input_tokens}.0").encode())
+        self._input_tokens += 100
+
+
 @contextmanager
 def scraped_service(folder: Path) -> Iterator[Scraped]:
     """Send traffic before and after the first scrape, so that every rate is known."""
     promised = objectives_yaml(folder, threshold_s=0.2)
-    with RunningService(folder / "data", "--objectives", str(promised)) as service:
+    with (
+        answering(BusyEngine()) as engine_url,
+        RunningService(
+            folder / "data",
+            *("--objectives", str(promised)),
+            env={"LATENCYTRACE_SCRAPE": engine_url},
+        ) as service,
+    ):
         first = send(service)
         until(lambda: service.metric("latencytrace_requests_total") == len(first), service.said)
         config = prometheus_config(service.url.removeprefix("http://"))

@@ -6,6 +6,7 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from latencytrace.model import Repair, RepairKind, Stage
+from latencytrace.service.engine_scraper import EngineScraper
 from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.objective_metrics import ObjectiveMetrics
 from latencytrace.service.telemetry import Telemetry
@@ -14,10 +15,12 @@ from tests.service.made_requests import made_request
 from tests.service.test_agent_reports import report
 from tests.service.traffic import Traffic
 
+ENGINES = Path(__file__).parents[1] / "service" / "engine_texts"
+
 
 def labels_of_metrics(folder: Path) -> dict[str, set[str]]:
     """The name of each series of a service → its labels."""
-    families = [*_of_requests(), *_of_agents(), *_of_objectives(folder)]
+    families = [*_of_requests(), *_of_agents(), *_of_objectives(folder), *_of_engines()]
     samples = [sample for family in families for sample in family.samples]
     return {sample.name: set(sample.labels) for sample in samples}
 
@@ -55,3 +58,10 @@ def _of_objectives(folder: Path) -> Iterable[Metric]:
     families = list(ObjectiveMetrics(traffic.evaluator).collect())
     traffic.memory.close()
     return families
+
+
+def _of_engines() -> Iterable[Metric]:
+    text = (ENGINES / "vllm.txt").read_text("utf-8")
+    engines = EngineScraper(["http://127.0.0.1:8000/metrics"], lambda _: text, FakeClock())
+    engines.step()
+    return engines.collect()
