@@ -27,6 +27,8 @@ LATEST_BAD, LATEST_GOOD = 200, 300
 GOOD_EVERY_NS = 10**8  # one of each so long is enough to know what is usual
 SLOWEST = 3
 
+_STEPS = 500  # of what is covered of a window: how exactly that is known
+
 _GOOD, _BAD = Tally(bad=0, total=1), Tally(bad=1, total=1)
 
 
@@ -52,6 +54,7 @@ class ObjectiveCounts:
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
         self._bad_count = self._total_count = 0
+        self._coverages: dict[int, tuple[int, float]] = {}  # by window: when it was found
         self._fine = TallyRing(FINE_NS, FINE_SPAN_NS)
         self._coarse = TallyRing(COARSE_NS, objective.period_ns + COARSE_EXTRA_NS)
         self._bad: deque[_Seen] = deque(maxlen=LATEST_BAD)
@@ -78,17 +81,14 @@ class ObjectiveCounts:
         good = is_good(self.objective, request)
         if good is None:
             return True
-        self.recall(request, at_ns)
+        self._note(request, at_ns, good=good)
         return self.add(at_ns, _GOOD if good else _BAD)
 
     def recall(self, request: Request, at_ns: int) -> None:
         """Note what there is to say of a request, without counting it."""
         good = is_good(self.objective, request)
-        if good is False:
-            self._bad.append(self._seen(request, at_ns))
-        elif good and abs(at_ns - self._good_ns) >= GOOD_EVERY_NS:
-            self._good.append(self._seen(request, at_ns))
-            self._good_ns = at_ns
+        if good is not None:
+            self._note(request, at_ns, good=good)
 
     def add(self, at_ns: int, tally: Tally) -> bool:
         """Count requests that were judged; false: that is too long ago."""
@@ -103,8 +103,13 @@ class ObjectiveCounts:
 
     def coverage_ratio(self, until_ns: int, window_ns: int) -> float:
         """The share of a window that is not silent for longer than a twelfth of it."""
-        silence_ns = window_ns // 12
-        return self._ring(window_ns).coverage_ratio(until_ns, window_ns, silence_ns)
+        known = self._coverages.get(window_ns)
+        # Of a long window it changes slowly, and costs more to know than all else.
+        if known is not None and until_ns - known[0] < known[1] * window_ns / _STEPS:
+            return known[1]
+        found = self._ring(window_ns).coverage_ratio(until_ns, window_ns, window_ns // 12)
+        self._coverages[window_ns] = until_ns, found
+        return found
 
     def usual_requests(self, until_ns: int, window_ns: int) -> float:
         """How many requests a window has in the mean of the period."""
@@ -145,6 +150,13 @@ class ObjectiveCounts:
         kept = list(slots)
         for ring in (self._fine, self._coarse):
             ring.restore((at_ns, tally) for length, at_ns, tally in kept if length == ring.slot_ns)
+
+    def _note(self, request: Request, at_ns: int, *, good: bool) -> None:
+        if not good:
+            self._bad.append(self._seen(request, at_ns))
+        elif abs(at_ns - self._good_ns) >= GOOD_EVERY_NS:
+            self._good.append(self._seen(request, at_ns))
+            self._good_ns = at_ns
 
     def _ring(self, window_ns: int) -> TallyRing:
         return self._fine if window_ns <= FINE_SPAN_NS else self._coarse

@@ -25,7 +25,7 @@ from tests.made_objectives import SECOND_NS, made_objective
 from tests.service.objectives_yaml import objectives_yaml
 from tests.service.posted import Posted
 
-PER_S = 5
+PER_S = 4
 PATIENCE_S = 120
 ROUTE = "POST /search"
 # Of a day, so that two minutes are the window of an hour of a month.
@@ -92,7 +92,7 @@ def users(url: str) -> Iterator[None]:
     question = {"question": "How do I read a zip file?"}
 
     def ask() -> None:
-        with ThreadPoolExecutor(8) as askers, httpx.Client(timeout=60, trust_env=False) as client:
+        with ThreadPoolExecutor(16) as askers, httpx.Client(timeout=60, trust_env=False) as client:
             while not stopping.wait(1 / PER_S):
                 askers.submit(client.post, f"{url}/search", json=question)
 
@@ -129,7 +129,7 @@ def test_a_slow_vector_search_pages_names_it_shows_it_and_is_over_when_it_is_ove
     tmp_path: Path,
 ) -> None:
     incident = tmp_path / "incident"
-    promised = objectives_yaml(tmp_path, threshold_s=0.3, period="1d", route=ROUTE)
+    promised = objectives_yaml(tmp_path, threshold_s=1.0, period="1d", route=ROUTE)
     with (
         Posted() as receiver,
         RunningAlertmanager(tmp_path / "am", alertmanager_config(receiver.url)) as alertmanager,
@@ -155,7 +155,7 @@ def test_a_slow_vector_search_pages_names_it_shows_it_and_is_over_when_it_is_ove
     assert quiet == {"alerts": []}
     assert began["labels"]["slo"] == "chat-e2e"
     assert began["annotations"]["guilty_stage"] == "retrieve"
-    assert float(began["annotations"]["guilty_share"]) > 0.8
-    assert shown["ledger"]["retrieve"] >= 0.4 * SECOND_NS
+    assert float(began["annotations"]["guilty_share"]) > 0.5
+    assert shown["ledger"]["retrieve"] >= 1.5 * SECOND_NS
     assert ended["labels"] == began["labels"]
     assert ended["startsAt"] == began["startsAt"]

@@ -210,6 +210,26 @@ def test_threads_send_what_is_added(rig: Rig) -> None:
     assert rig.outbox.sent == {"it": 1}
 
 
+def test_a_sink_that_hangs_delays_no_other(rig: Rig) -> None:
+    let_go = threading.Event()
+
+    class Hanging(RecordingSink):
+        def send(self, notice: Notice, now_ns: int) -> None:
+            let_go.wait(20)
+            super().send(notice, now_ns)
+
+    sinks = {"hangs": Hanging(), "it": rig.sink}
+    outbox = Outbox(sinks, LINKS, rig.memory, rig.clock, rig.clock, lambda: 1.0)
+    outbox.start()
+    outbox.add(outbox.notices([BEGAN]))
+    wait_until(lambda: rig.sink.keys() == ["began"])
+    waiting = outbox.waiting()
+    let_go.set()
+    outbox.close()
+
+    assert waiting["hangs"] == 1
+
+
 def wait_until(holds: Callable[[], bool], turns: Sequence[int] = range(1000)) -> None:
     """Let other threads run until something holds, ten seconds at most."""
     pause = threading.Event()
