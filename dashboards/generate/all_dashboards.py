@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from dashboards.generate.dashboard import Json
 from dashboards.generate.engines import ENGINES
+from dashboards.generate.gpus import GPUS
 from dashboards.generate.health import HEALTH
 from dashboards.generate.objectives import OBJECTIVES
 from dashboards.generate.overview import OVERVIEW
@@ -15,6 +16,7 @@ DASHBOARDS: Mapping[str, Json] = {
     "tail": TAIL,
     "objectives": OBJECTIVES,
     "engines": ENGINES,
+    "gpus": GPUS,
     "health": HEALTH,
 }
 

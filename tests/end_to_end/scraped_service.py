@@ -16,6 +16,7 @@ from tests.end_to_end.running_prometheus import RunningPrometheus
 from tests.end_to_end.running_service import RunningService, until
 from tests.otlp_messages import one_span, otlp
 from tests.service.answering import answer_text, answering
+from tests.service.gpu_requests import request, whole_sample
 from tests.service.objectives_yaml import objectives_yaml
 from tests.service.test_agent_reports import report
 
@@ -77,7 +78,7 @@ def prometheus_config(target: str) -> dict[str, Any]:
 
 
 def send(service: RunningService) -> list[str]:
-    """Send requests of every kind, one with an orphan, a post that is refused and a report.
+    """Send requests of every kind, one with an orphan, a post that is refused and reports.
 
     Returns:
         The requests' trace ids.
@@ -87,7 +88,8 @@ def send(service: RunningService) -> list[str]:
     spans.append(replace(spans[-1], span_id=uuid4().hex[:16], parent_id=uuid4().hex[:16]))
     assert service.post(otlp(*spans)).is_success
     assert service.post(b"no OTLP").status_code == 400
-    assert service.post(report().SerializeToString(), path="/v1/metrics").is_success
+    for told in (report(), request([whole_sample()])):
+        assert service.post(told.SerializeToString(), path="/v1/metrics").is_success
     return sorted({span.trace_id for span in spans})
 
 

@@ -12,7 +12,7 @@ from tests.end_to_end.scraped_service import Scraped, scraped_service
 from tests.repository.dashboard_files import FILES, Query, all_queries, filled, variables
 
 ALL = {"job": ".+", "instance": ".+", "stage": ".*", "slo": ".*"} | dict.fromkeys(
-    ("service", "route", "model", "engine", "target"), ".*"
+    ("service", "route", "model", "engine", "target", "name", "uuid"), ".*"
 )
 CHOSEN = {**ALL, "quantile": "0.99", "__rate_interval": "4s", "__range": "60s"}
 QUERIES = [query for query in all_queries() if not query.is_mark]

@@ -11,6 +11,7 @@ from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.objective_metrics import ObjectiveMetrics
 from latencytrace.service.telemetry import Telemetry
 from tests.fakes import FakeClock
+from tests.service.gpu_requests import request, whole_sample
 from tests.service.made_requests import made_request
 from tests.service.test_agent_reports import report
 from tests.service.traffic import Traffic
@@ -49,6 +50,7 @@ def _of_requests() -> Iterable[Metric]:
 def _of_agents() -> Iterable[Metric]:
     reports = MetricReports.of(FakeClock())
     reports.take(report())
+    reports.take(request([whole_sample()]))
     return reports.collect()
 
 

@@ -31,7 +31,10 @@ from tests.repository.promql import Selector, grouped_labels, selectors
 RATE_INTERVAL = timedelta(minutes=17)  # no number that a query would hold by itself
 PLAIN = {"quantile": "0.99", "__rate_interval": "17m", "__range": "19m"}
 OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}  # made by a scrape
-UNITS = {"none", "short", "percentunit", "bytes", "s", "dtdurations", "cps", "reqps", "locale"}
+UNITS = {
+    *("none", "short", "percentunit", "bytes", "s", "dtdurations", "cps", "reqps", "locale"),
+    *("watt", "celsius", "hertz", "Bps"),
+}
 QUERIES = list(all_queries())
 PANELS = [(path, panel) for path in FILES for panel in panels(path)]
 

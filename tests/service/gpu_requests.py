@@ -10,6 +10,7 @@ from latencytrace.agent.gpu_report import GpuReport
 from latencytrace.agent.gpu_sampler import SamplerState
 from latencytrace.agent.sender import Answer
 from latencytrace.model.gpu_sample import (
+    GPU_METRICS,
     BandwidthMethod,
     ClockEvent,
     GpuDevice,
@@ -72,3 +73,14 @@ def sample(
             *more,
         ),
     )
+
+
+def whole_sample(at: int = 1) -> GpuSample:
+    """A sample in which every metric was read."""
+    known = {reading.metric for reading in sample().readings}
+    more = (
+        Reading(metric, 0.5, form.label and "one of them")
+        for metric, form in GPU_METRICS.items()
+        if metric not in known
+    )
+    return sample(at, 0.61, GPU, *more)
