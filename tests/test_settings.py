@@ -2,7 +2,8 @@
 
 import pytest
 
-from latencytrace.settings import agent_settings
+from latencytrace.errors import SettingsError
+from latencytrace.settings import agent_settings, service_settings
 
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -49,3 +50,28 @@ def test_what_sends_over_http_alone_does_not_ask() -> None:
     settings = agent_settings(endpoint="http://a:1", over_http=True, environ=GRPC)
 
     assert settings.traces_url == "http://a:1/v1/traces"
+
+
+def test_alerts_go_to_the_log_unless_told_otherwise() -> None:
+    assert service_settings(environ={}).sinks == (("log", ""),)
+
+
+def test_sinks_are_named_with_their_addresses() -> None:
+    named = "log, webhook=https://host/path?a=b ,alertmanager=http://am:9093"
+
+    assert service_settings(environ={"LATENCYTRACE_SINKS": named}).sinks == (
+        ("log", ""),
+        ("webhook", "https://host/path?a=b"),
+        ("alertmanager", "http://am:9093"),
+    )
+
+
+def test_a_sink_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(SettingsError, match="names 'log' twice"):
+        service_settings(environ={"LATENCYTRACE_SINKS": "log,log"})
+
+
+@pytest.mark.parametrize("name", ["LATENCYTRACE_PUBLIC_URL", "LATENCYTRACE_DASHBOARD_URL"])
+def test_what_links_are_built_on_is_an_address(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}='grafana' must begin with http"):
+        service_settings(environ={name: "grafana"})
