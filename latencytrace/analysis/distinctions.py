@@ -10,6 +10,7 @@ Traits = Mapping[str, str | int]
 LEAST_REQUESTS = 10  # of each kind: of fewer nothing can be said
 LEAST_DIFFERENCE = 0.25  # of the two shares
 MOST = 3
+_MOST_CHARACTERS = 100  # of a name
 _QUANTILE = 0.9  # of good requests: what is above it is unusual
 
 
@@ -26,7 +27,11 @@ def traits_of(request: Request) -> Traits:
         "output_tokens": request.output_tokens,
         "batch_size": request.batch_size,
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {
+        name: _shown(value) if isinstance(value, str) else value
+        for name, value in known.items()
+        if value is not None
+    }
 
 
 def distinctions(bad: Sequence[Traits], good: Sequence[Traits]) -> tuple[Distinction, ...]:
@@ -46,6 +51,14 @@ def distinctions(bad: Sequence[Traits], good: Sequence[Traits]) -> tuple[Distinc
         if one.bad_ratio - one.good_ratio >= LEAST_DIFFERENCE
     ]
     return tuple(sorted(found, key=lambda one: one.good_ratio - one.bad_ratio)[:MOST])
+
+
+def _shown(text: str) -> str:
+    """What a sender calls itself, fit for logs, terminals and messages."""
+    if text.isprintable() and len(text) <= _MOST_CHARACTERS:
+        return text
+    printable = (character if character.isprintable() else "?" for character in text)
+    return "".join(printable)[:_MOST_CHARACTERS]
 
 
 def _of_trait(name: str, bad: Sequence[Traits], good: Sequence[Traits]) -> Iterator[Distinction]:

@@ -48,3 +48,10 @@ def test_what_is_unknown_of_a_request_is_no_trait() -> None:
 
     assert "model" not in traits
     assert traits["status"] == "error"
+
+
+def test_names_are_fit_to_be_shown() -> None:
+    traits = traits_of(made_request(instance="rag\x1b[2J\n1", version="9" * 500))
+
+    assert traits["instance"] == "rag?[2J?1"
+    assert traits["version"] == "9" * 100
