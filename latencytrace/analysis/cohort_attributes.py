@@ -7,7 +7,7 @@ from latencytrace.model.cohort import attribute_text
 
 MOST_ATTRIBUTES = 32
 # What a request's own columns say, or what differs in each request.
-_LEFT_OUT = frozenset(
+LEFT_OUT = frozenset(
     {
         semconv.INTERVALS, semconv.TOKEN_TIMES, semconv.STAGE, semconv.QUEUED_NS,
         semconv.HTTP_ROUTE, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD,
@@ -30,7 +30,7 @@ def cohort_attributes(trace: Trace) -> tuple[tuple[tuple[str, str], ...], int]:
     pairs: dict[tuple[str, str], None] = {}
     for span in _in_order(trace):
         for key, value in span.attributes.items():
-            if key in _LEFT_OUT:
+            if key in LEFT_OUT:
                 continue
             if isinstance(value, tuple):
                 pairs.update(((key, attribute_text(item)), None) for item in value)

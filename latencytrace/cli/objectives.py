@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # its parts are an extra
 File = Annotated[
     Path | None,
     typer.Argument(
-        help="Default: LATENCYTRACE_OBJECTIVES, else objectives.yaml.", show_default=""
+        help="Default: LATENCYTRACE_OBJECTIVES, else objectives.yaml.", show_default=False
     ),
 ]
 

@@ -1,5 +1,6 @@
 """Tests of the Prometheus rules, for `promtool test rules`: outages, blips, starts, silence."""
 
+import json
 from collections.abc import Iterator, Sequence
 
 from latencytrace.analysis.burn_promql import BUDGET_LEFT, BURN_RATE
@@ -118,7 +119,8 @@ def _counters(
 ) -> list[Document]:
     """The two counters: so long with such a share of bad requests, one part after the other."""
     labels = (
-        f'slo="{objective.name}", service="{objective.service}", route="{objective.route or ""}", '
+        f'slo="{objective.name}", service={_quoted(objective.service)}, '
+        f"route={_quoted(objective.route or '')}, "
         'job="latencytrace", instance="latencytrace:8321"'
     )
     steps = [round(length_ns / settings.interval_ns) for length_ns, _ in parts]
@@ -132,6 +134,11 @@ def _counters(
         {"series": f"latencytrace_slo_requests_total{{{labels}}}", "values": total},
         {"series": f"latencytrace_slo_bad_requests_total{{{labels}}}", "values": " ".join(bad)},
     ]
+
+
+def _quoted(text: str) -> str:
+    """As a label's value is written; Prometheus knows the escapes of JSON."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _firing(name: str, objective: Objective) -> str:

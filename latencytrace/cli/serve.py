@@ -49,7 +49,9 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     ] = None,
     objectives: Annotated[
         Path | None,
-        typer.Option(help="File of objectives [objectives.yaml here].", show_default=False),
+        typer.Option(
+            help="File of objectives; objectives.yaml here by default.", show_default=False
+        ),
     ] = None,
     insecure: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--insecure", help="Listen off loopback without a token.")

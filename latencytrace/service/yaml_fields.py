@@ -60,7 +60,7 @@ class Field:
     def items(self) -> "list[Field]":
         """The items of a list that is not empty."""
         if not isinstance(self.node, yaml.SequenceNode) or not self.node.value:
-            raise self.wrong("must be a list, as `- …`")
+            raise self.wrong("must be a list with an entry, as `- …`")
         return [
             Field(self.file, f"{self.path}[{place}]", _line(node), node)
             for place, node in enumerate(self.node.value)

@@ -59,6 +59,14 @@ def test_the_rules_pass_the_tests_that_come_with_them(folder: Path) -> None:
     assert "SUCCESS" in promtool("test", "rules", folder / "tests.yaml")
 
 
+def test_the_tests_of_a_route_with_quotes_and_backslashes_can_be_read(tmp_path: Path) -> None:
+    objectives = objectives_yaml(tmp_path, period="7d", route=r"POST /\"chat\"/\\d")
+    (tmp_path / "latencytrace-rules.yaml").write_text(ours(objectives))
+    (tmp_path / "tests.yaml").write_text(ours(objectives, "--format", "tests"))
+
+    assert "SUCCESS" in promtool("test", "rules", tmp_path / "tests.yaml")
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

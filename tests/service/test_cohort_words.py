@@ -36,6 +36,11 @@ def test_what_is_no_range_is_a_question_not_understood(text: str) -> None:
         token_range(text)
 
 
+def test_a_range_that_holds_no_number_says_so() -> None:
+    with pytest.raises(QuestionError, match="write the smaller one first"):
+        token_range("4000..1000")
+
+
 def test_conditions_are_keys_and_values() -> None:
     assert attributes_of("tenant=acme&query=a=b%26c%25&empty=") == (
         ("tenant", "acme"),
@@ -54,3 +59,8 @@ def test_a_long_value_is_asked_for_as_it_is_kept() -> None:
 def test_what_is_no_condition_is_a_question_not_understood(text: str) -> None:
     with pytest.raises(QuestionError, match="condition"):
         attributes_of(text)
+
+
+def test_an_attribute_that_is_not_kept_is_no_empty_answer() -> None:
+    with pytest.raises(QuestionError, match=r"'url\.path' is not kept"):
+        attributes_of("url.path=/chat")

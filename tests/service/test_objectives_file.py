@@ -108,6 +108,7 @@ FAULTS = {
     "a calendar": ("isRolling: true", "isRolling: false", 7, "must roll"),
     "no truth": ("isRolling: true", "isRolling: maybe", 7, "write true or false"),
     "no list": ("[{duration: 30d, isRolling: true}]", "30d", 7, "must be a list"),
+    "empty list": ("[{duration: 30d, isRolling: true}]", "[]", 7, "must be a list with an entry"),
     "a period misspelt": ("30d", "30 days", 7, "as 30d or 4w"),
     "a period too short": ("30d", "1h", 7, "between 1d and 92d"),
     "another source": ("type: latencytrace", "type: Prometheus", 13, "write latencytrace"),
