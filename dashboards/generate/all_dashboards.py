@@ -1,4 +1,4 @@
-"""Every dashboard by the name of its file: a new one is a file here and a line below."""
+"""Every dashboard by the path of its file: a new one is a file here and a line below."""
 
 import json
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from dashboards.generate.health import HEALTH
 from dashboards.generate.objectives import OBJECTIVES
 from dashboards.generate.overview import OVERVIEW
 from dashboards.generate.tail import TAIL
+from dashboards.generate.tail_clickhouse import TAIL_CLICKHOUSE
 
 DASHBOARDS: Mapping[str, Json] = {
     "overview": OVERVIEW,
@@ -18,6 +19,7 @@ DASHBOARDS: Mapping[str, Json] = {
     "engines": ENGINES,
     "gpus": GPUS,
     "health": HEALTH,
+    "clickhouse/tail": TAIL_CLICKHOUSE,
 }
 
 

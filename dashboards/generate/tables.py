@@ -64,3 +64,27 @@ def table(
         {"id": "organize", "options": organize},
     ]
     return drawn
+
+
+def listed(  # noqa: PLR0913 - what a table is told
+    title: str,
+    description: str,
+    asked: Json,
+    *,
+    units: Mapping[str, str],
+    links: Mapping[str, Json] | None = None,
+    width: int = WHOLE,
+) -> Json:
+    """The rows of a query as they come, with units and links by column."""
+    overrides = [of_field(name, {"unit": unit}) for name, unit in units.items()]
+    overrides += [of_field(name, {"links": [link]}) for name, link in (links or {}).items()]
+    custom: Json = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False}
+    return panel(
+        "table",
+        title,
+        description,
+        [asked],
+        size=(width, 9),
+        fields={"defaults": {"unit": "none", "custom": custom}, "overrides": overrides},
+        options={"frameIndex": 0, "showHeader": True, "cellHeight": "sm"},
+    )
