@@ -1,6 +1,7 @@
 """Enters and leaves OpenTelemetry's current context without complaint; calls in another one."""
 
 from collections.abc import Callable
+from contextvars import Context as VariableContext
 from contextvars import ContextVar, Token
 from typing import Any
 
@@ -18,6 +19,14 @@ enter: Callable[[Context], Token[Context]] = (
 )
 
 
+def context_in(variables: VariableContext) -> Context | None:
+    """OpenTelemetry's context among all variables of somebody; None: we cannot know it."""
+    if not isinstance(_variable, ContextVar):
+        return None
+    found = variables.get(_variable)
+    return found if isinstance(found, Context) else Context()
+
+
 def leave(token: Token[Context]) -> None:
     """Make the context before an `enter` current again.
 
@@ -31,7 +40,7 @@ def leave(token: Token[Context]) -> None:
         return
 
 
-def call_in(context: Context, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever it returns
+def call_in(context: Context, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever it returns
     """Call with another context current, such as that of who asked for the call."""
     token = enter(context)
     try:

@@ -33,6 +33,7 @@ from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.late_spans import LateSpans
 from latencytrace.agent.recorded_span import recorded_in
+from latencytrace.agent.runtime_gaps import OpenRequests
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
@@ -49,7 +50,7 @@ class Recorder:
         on_fault: Takes what our own code raises.
     """
 
-    __slots__ = ("batches", "devices", "late", "on_fault", "tracer")
+    __slots__ = ("batches", "devices", "late", "on_fault", "open_requests", "tracer")
 
     def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
         self.tracer = tracer
@@ -57,6 +58,7 @@ class Recorder:
         self.batches = BatchCounts()
         self.devices = DeviceTimers(no_events)
         self.late = LateSpans()
+        self.open_requests = OpenRequests(on_fault)
 
     def start(  # noqa: PLR0913 - what a span may have
         self,
@@ -98,6 +100,7 @@ class Recorder:
         self.batches = BatchCounts()
         self.devices.forget()
         self.late.forget()
+        self.open_requests.reset_after_fork()
 
     @staticmethod
     def inside(*stages: Stage) -> bool:

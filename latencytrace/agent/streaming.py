@@ -68,11 +68,12 @@ class MadeTokens:
     nothing is noted here any more.
     """
 
-    __slots__ = ("_answer", "_made")
+    __slots__ = ("_answer", "_made", "_times")
 
     def __init__(self) -> None:
         self._answer = current_answer()
         self._made = TokenRecorder()
+        self._times = self._made.times
 
     def add(self, at_ns: int | None = None) -> None:
         """Note that a token was made, at a monotonic time or now."""
@@ -81,7 +82,10 @@ class MadeTokens:
             answer.known += 1
             if answer.carried:
                 return
-        self._made.note(monotonic_ns() if at_ns is None else at_ns)
+        times = self._times
+        times.append(monotonic_ns() if at_ns is None else at_ns)
+        if len(times) >= HELD:
+            self._made.fold()
 
     def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
         """The times between them, unless the answer tells those.

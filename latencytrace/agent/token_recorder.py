@@ -18,7 +18,7 @@ from latencytrace.model.token_times import (
 )
 
 HELD = 4096  # times, before they are folded into gaps
-_POINTS = 64  # of lengths in order, so many stand for all
+_POINTS = 48  # of lengths in order, so many stand for all
 _SAMPLED = 512  # so many gaps are sampled, fewer are all looked at
 _RUN = 32
 

@@ -9,7 +9,8 @@ MOST_ATTRIBUTES = 32
 # What a request's own columns say, or what differs in each request.
 LEFT_OUT = frozenset(
     {
-        semconv.INTERVALS, semconv.TOKEN_TIMES, semconv.STAGE, semconv.QUEUED_NS,
+        semconv.INTERVALS, semconv.TOKEN_TIMES, semconv.RUNTIME_GAPS, semconv.STAGE,
+        semconv.QUEUED_NS,
         semconv.HTTP_ROUTE, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD,
         semconv.URL_PATH, semconv.HTTP_TARGET_OLD, "http.url", "url.full", "url.query",
         "client.port", "net.peer.port", "network.peer.port", "thread.id",

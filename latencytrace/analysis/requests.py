@@ -6,6 +6,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.cohort_attributes import cohort_attributes
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.known_engines import title_of
+from latencytrace.analysis.runtime_gaps import with_runtime
 from latencytrace.analysis.steps import without_steps
 from latencytrace.analysis.token_latency import token_latency
 from latencytrace.model import (
@@ -80,7 +81,7 @@ def request_of(
     root = trace.root
     tokens = token_latency(trace)
     attributes, attributes_left_out = cohort_attributes(trace)
-    segments = without_steps(trace, segments)
+    segments = with_runtime(trace, without_steps(trace, segments))
     return Request(
         trace_id=root.trace_id,
         span_id=root.span_id,

@@ -51,7 +51,7 @@ def inter_token(streams: Iterable[TokenTimes]) -> InterToken | None:
 
     Returns:
         Of all gaps of all streams, by nearest rank: each was the length of a gap. In a stream
-        of more than 128 gaps the 48 longest are exact; of the others a quantile's rank is
+        of more than 128 gaps the 32 longest are exact; of the others a quantile's rank is
         right within 1 % (3 % beyond 512 gaps), its length within 3.2 %. None: there is no gap.
     """
     lengths = Counter[int]()

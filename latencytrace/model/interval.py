@@ -10,7 +10,7 @@ A group per stage; in it, comma-separated intervals in order of time, each
 before it in its group, and the first one's from the start of the span.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from latencytrace.model.stage import Stage
@@ -50,6 +50,28 @@ def pack_intervals(intervals: Iterable[Interval], span_start_ns: int) -> str:
         groups.setdefault(stage, []).append(f"{start_ns - before_ns}+{length_ns}")
         ends[stage] = start_ns + length_ns
     return ";".join(f"{stage}:{','.join(parts)}" for stage, parts in groups.items())
+
+
+def pack_named(groups: Mapping[str, Iterable[tuple[int, int]]], span_start_ns: int) -> str:
+    """Write starts and ends in the same format, whatever their groups are called.
+
+    Args:
+        groups: In order of time; what begins before the span or before the end of its
+            predecessor loses what sticks out.
+        span_start_ns: The start of the span that carries them, on their clock.
+    """
+    packed = []
+    for name, stretches in groups.items():
+        parts: list[str] = []
+        before_ns = span_start_ns
+        for start_ns, end_ns in stretches:
+            if end_ns > max(start_ns, before_ns):
+                gap_ns = max(start_ns - before_ns, 0)
+                parts.append(f"{gap_ns}+{end_ns - before_ns - gap_ns}")
+                before_ns = end_ns
+        if parts:
+            packed.append(f"{name}:{','.join(parts)}")
+    return ";".join(packed)
 
 
 def unpack_intervals(packed: str, span_start_ns: int) -> tuple[Interval, ...]:

@@ -119,6 +119,7 @@ STAGE = "latencytrace.stage"  # one of `Stage`
 STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage
 INTERVALS = "latencytrace.intervals"  # see `model.interval`
 TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - see `model.token_times`
+RUNTIME_GAPS = "latencytrace.runtime"  # when its process kept it waiting, as intervals are
 INDEX_TYPE = "latencytrace.index.type"  # such as `IndexIVFFlat`
 INDEX_SIZE = "latencytrace.index.size"  # vectors that a search could find
 BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 MAX_GAPS = 128  # told one by one; of more, the longest are
-LONGEST_TOLD = 48  # with what lies between them, 97 entries at most
+LONGEST_TOLD = 32  # with what lies between them, 65 entries at most
 _PER_OCTAVE = 16
 
 

@@ -19,7 +19,9 @@ from latencytrace.settings import agent_settings
 from tests.agent.broken_functions import InjectedError, Target, targets
 from tests.agent.served_program import run
 
-HOOKS = ("asgi", "faiss", "fastapi", "httpx", "requests", "threads", "wsgi")
+HOOKS = (
+    "anyio", "asgi", "event_loop", "faiss", "fastapi", "httpx", "requests", "threads", "wsgi",
+)  # fmt: skip
 # What the program, a library or the interpreter calls itself. No function of ours stands above
 # an edge, so none can help it; it keeps in whatever is raised by what it calls.
 EDGES = (
@@ -44,6 +46,7 @@ EDGES = (
     "exporter:Exporter._send_queue",
     "exporter:Exporter.reset_after_fork",
     "context:call_in",  # around what a thread or a pool runs
+    "runtime_gaps:_call_pooled",
     "hooks.*<locals>.*",  # what stands in the place of a library's functions
     "hooks.*:_begun",
     "hooks.*:RequestTiming.[a-z]*",

@@ -22,9 +22,10 @@ import time
 from collections.abc import Callable
 from itertools import accumulate
 
-from opentelemetry.context import attach, detach, get_current
+from opentelemetry.context import get_current
 from opentelemetry.sdk.trace import TracerProvider
 
+from latencytrace.agent.context import call_in
 from latencytrace.agent.streaming import AnswerStream, MadeTokens, with_answer
 
 LENGTHS = (100, 1000, 10_000)
@@ -53,9 +54,7 @@ def made(tokens: int) -> None:
 def made_and_sent(tokens: int) -> None:
     """One stream's tokens, made, sent and packed."""
     answer = AnswerStream()
-    token = attach(with_answer(answer, get_current()))
-    stream = MadeTokens()
-    detach(token)
+    stream = call_in(with_answer(answer, get_current()), MadeTokens)
     for at_ns in TIMES_NS[:tokens]:
         stream.add()
         answer.chunk_sent(answer.known, at_ns)

@@ -18,6 +18,7 @@ from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.proxy_queue import queued_ns
 from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.runtime_gaps import with_gaps
 from latencytrace.agent.streaming import AnswerStream, with_answer
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -72,6 +73,7 @@ class RequestTiming:
         )
         self._intervals: IntervalRecorder = self._timing.collect_intervals()
         self._answer = AnswerStream()
+        self._gaps = recorder.open_requests.begin(on_loop=True)
         self._body_wanted = True
         self._answered = False
         self._token: Token[Context] | None = None
@@ -81,7 +83,8 @@ class RequestTiming:
         """Make the request's span current; its intervals are its own, not a stream's below."""
         with guarded("making a request current", self._recorder.on_fault):
             context = set_span_in_context(self._timing.span, get_current())
-            self._token = enter(with_answer(self._answer, context))
+            context = with_answer(self._answer, context)
+            self._token = enter(with_gaps(self._gaps, context))
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
@@ -148,6 +151,7 @@ class RequestTiming:
         """End the span, once; the route is known by now."""
         with guarded("ending a request", self._recorder.on_fault):
             span = self._timing.span
+            self._recorder.open_requests.end(self._gaps)
             if not span.is_recording():
                 return
             route = _route(self._scope)
@@ -155,6 +159,7 @@ class RequestTiming:
                 span.set_attribute(semconv.HTTP_ROUTE, route)
                 span.update_name(f"{self._scope.get('method', 'HTTP')} {route}")
             self._timing.note(self._answer.described(self._timing.started_ns))
+            self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
             self._timing.end()
 
 

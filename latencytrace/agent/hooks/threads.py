@@ -9,8 +9,10 @@ from opentelemetry.context import get_current
 from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.context import call_in
+from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, Replacement, Timed
 from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.runtime_gaps import begun_as
 
 _POOL_WORKER = getattr(thread, "_worker", None)  # serves many requests: belongs to none
 
@@ -36,11 +38,14 @@ def carry_into_thread(_recorder: Recorder, original: Timed) -> Timed:
     return start
 
 
-def carry_into_pool(_recorder: Recorder, original: Timed) -> Timed:
-    """Let each task of a pool go on with the span of who submitted it, or with none."""
+def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
+    """Let each task of a pool go on with the span of who submitted it; note its wait."""
 
     def submit(self: object, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        return original(self, call_in, get_current(), fn, *args, **kwargs)
+        begun: tuple[Any, ...] = ()
+        with guarded("handing work to a pool", recorder.on_fault):
+            begun = begun_as(recorder.on_fault)
+        return original(self, *begun, fn, *args, **kwargs)
 
     return submit
 

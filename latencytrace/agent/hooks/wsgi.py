@@ -17,6 +17,7 @@ from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.proxy_queue import queued_ns
 from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.runtime_gaps import with_gaps
 from latencytrace.agent.streaming import AnswerStream, with_answer
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -69,6 +70,7 @@ class RequestTiming:
         self._intervals = IntervalRecorder()
         self._token: Token[Context] | None = None
         self._answer = AnswerStream()
+        self._gaps = recorder.open_requests.begin(on_loop=False)
         self._handed_out_ns: int | None = None  # when the server got the last part
         self._known = 0  # tokens that the model had made by then
         self._sent_ns: int | None = None  # when that part had left
@@ -77,7 +79,8 @@ class RequestTiming:
     def activate(self) -> None:
         """Make the request's span current."""
         with guarded("making a request current", self._recorder.on_fault):
-            self._token = enter(with_answer(self._answer, self._timing.context()))
+            context = with_answer(self._answer, self._timing.context())
+            self._token = enter(with_gaps(self._gaps, context))
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
@@ -143,7 +146,9 @@ class RequestTiming:
             self._timing.intervals = self._intervals
             if self._answer.carried:  # else its one part was the whole answer
                 self.goes_on()
+            self._recorder.open_requests.end(self._gaps)
             self._timing.note(self._answer.described(self._timing.started_ns))
+            self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
             self._timing.end()
 
     def _closing(self, close: Callable[[], None] | None) -> Callable[[], None]:

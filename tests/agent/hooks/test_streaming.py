@@ -7,7 +7,7 @@ import httpx
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
-from latencytrace.agent.streaming import AnswerStream
+from latencytrace.agent.streaming import AnswerStream, MadeTokens
 from latencytrace.agent.token_recorder import HELD
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.stalls import stalls
@@ -41,12 +41,12 @@ def chatting(chat: TinyChat) -> FastAPI:
         return StreamingResponse(chunks())
 
     @app.get("/tokens")
-    def tokens(size: int = 1) -> StreamingResponse:
+    def tokens() -> StreamingResponse:
 
         def chunks() -> Iterator[str]:
             for _ in range(TOKENS):
                 chat.model.generate(chat.prompt(), max_new_tokens=1, do_sample=False)
-                yield size * "x"
+                yield "x"
 
         return StreamingResponse(chunks())
 
@@ -54,6 +54,24 @@ def chatting(chat: TinyChat) -> FastAPI:
     def whole() -> str:
         generated()
         return "answer"
+
+    return app
+
+
+def sending_much() -> FastAPI:
+    """An application whose first token is more than any buffer holds."""
+    app = FastAPI()
+
+    @app.get("/large")
+    def large() -> StreamingResponse:
+
+        def chunks() -> Iterator[str]:
+            made = MadeTokens()
+            for token in range(3 * TOKENS):
+                made.add()
+                yield "x" if token else 3_000_000 * "x"
+
+        return StreamingResponse(chunks())
 
     return app
 
@@ -131,14 +149,14 @@ def test_a_stream_of_tokens_is_timed_as_they_leave(
 
 
 def test_a_gap_that_a_slow_client_makes_is_a_stall_of_respond(
-    agent: TracedProgram, tiny_chat: TinyChat
+    agent: TracedProgram,
 ) -> None:
-    with serving(chatting(tiny_chat)) as address:
-        with raw_get(address, "/tokens?size=4000000") as client:
+    with serving(sending_much()) as address:
+        with raw_get(address, "/large") as client:
             client.recv(1)
             time.sleep(CLIENT_PAUSE_S)
             drain(client)
-        agent.one("GET /tokens")
+        agent.one("GET /large")
 
     (trace,) = traces_of(agent)
     found = stalls(trace, critical_path(trace), token_times(trace))

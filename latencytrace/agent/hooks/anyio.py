@@ -1,0 +1,30 @@
+"""Waits for one of anyio's threads, on which Starlette and FastAPI run what is not async."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.hook import Hook, Replacement, Timed
+from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.runtime_gaps import begun_as
+
+
+def time_wait(recorder: Recorder, original: Timed) -> Timed:
+    """Note how long work of a request waited for its thread."""
+
+    @wraps(original)
+    async def run_sync(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        begun: tuple[Any, ...] = ()
+        with guarded("handing work to a thread", recorder.on_fault):
+            begun = begun_as(recorder.on_fault)
+        return await original(*begun, func, *args, **kwargs)
+
+    return run_sync
+
+
+class AnyioHook(Hook):
+    """Patches the one door to the threads."""
+
+    requires = ("anyio >= 3.0",)
+    patches = (Replacement("anyio.to_thread", "run_sync", time_wait),)

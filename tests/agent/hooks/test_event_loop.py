@@ -1,0 +1,106 @@
+"""When the process itself keeps a request waiting: under a real server, nothing else runs."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from fastapi import FastAPI
+
+from latencytrace.agent.runtime_gaps import GARBAGE, LOOP
+from latencytrace.model import Stage, semconv
+from latencytrace.model.interval import unpack_intervals
+from tests.agent.hooks.gaps import gaps_ns
+from tests.agent.hooks.serving import get, serving
+from tests.agent.receiving import ReceivedSpan, TracedProgram
+
+HELD_S = 0.2
+MANY = 300_000  # objects that a collection looks at for well over a millisecond
+
+
+def own_pauses(span: ReceivedSpan) -> int:
+    packed = str(span.attributes.get(semconv.INTERVALS, ""))
+    found = unpack_intervals(packed, span.start_ns)
+    return sum(interval.stage is Stage.RUNTIME for interval in found)
+
+
+def paired(first: Callable[[], object]) -> FastAPI:
+    """`/one` does something once `/other` waits for it, which then goes on."""
+    app = FastAPI()
+    arrived, done = asyncio.Event(), asyncio.Event()
+
+    @app.get("/other")
+    async def other() -> None:
+        arrived.set()
+        await done.wait()
+
+    @app.get("/one")
+    async def one() -> None:
+        await arrived.wait()
+        done.set()
+        first()
+
+    return app
+
+
+def asked_both(app: FastAPI) -> None:
+    with serving(app, loop="asyncio") as address, ThreadPoolExecutor(2) as clients:
+        for answer in [clients.submit(get, f"{address}/{path}") for path in ("one", "other")]:
+            answer.result()
+
+
+def test_who_waits_for_a_held_loop_has_a_gap_and_who_holds_it_none(agent: TracedProgram) -> None:
+    asked_both(paired(lambda: time.sleep(HELD_S)))
+
+    assert gaps_ns(agent.one("GET /other"))[LOOP] >= HELD_S * 0.9e9
+    assert gaps_ns(agent.one("GET /one")).get(LOOP, 0) < HELD_S * 0.5e9
+
+
+def test_a_collection_is_a_gap_of_all_and_an_interval_of_who_set_it_off(
+    agent: TracedProgram,
+) -> None:
+    kept = [[] for _ in range(MANY)]  # type: ignore[var-annotated] # of nothing
+
+    asked_both(paired(gc.collect))
+
+    del kept
+    assert gaps_ns(agent.one("GET /other"))[GARBAGE] >= 1_000_000
+    assert own_pauses(agent.one("GET /one")) >= 1
+
+
+def test_a_loop_that_is_held_while_a_request_waits_for_something_else_is_no_gap(
+    agent: TracedProgram,
+) -> None:
+    app = FastAPI()
+    arrived = asyncio.Event()
+
+    @app.get("/other")
+    async def other() -> None:
+        arrived.set()
+        await asyncio.sleep(3 * HELD_S)
+
+    @app.get("/one")
+    async def one() -> None:
+        await arrived.wait()
+        time.sleep(HELD_S)  # noqa: ASYNC251 - what is tested
+
+    asked_both(app)
+
+    assert gaps_ns(agent.one("GET /other")).get(LOOP, 0) < HELD_S * 0.5e9
+
+
+def test_collections_are_watched_only_while_a_request_is_under_way(agent: TracedProgram) -> None:
+    app = FastAPI()
+    before = list(gc.callbacks)
+
+    @app.get("/watched")
+    async def watched() -> int:
+        return len(gc.callbacks)
+
+    with serving(app, loop="asyncio") as address:
+        answer = get(f"{address}/watched")
+
+    assert int(answer.text) == len(before) + 1
+    assert gc.callbacks == before
+    assert agent.one("GET /watched").duration_ns > 0

@@ -1,0 +1,76 @@
+"""Time that nothing explains but the process itself."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.runtime_gaps import with_runtime
+from latencytrace.model import AttributeValue, Segment, Span, SpanKind, Stage, semconv
+from latencytrace.model.interval import pack_named
+from tests.trees import root, span
+
+GAPS = semconv.RUNTIME_GAPS
+DECODE = span("decode", 40, 60, stage=Stage.DECODE)
+
+
+def path(packed: AttributeValue, *below: Span) -> tuple[Segment, ...]:
+    trace = build_traces([root(100, {GAPS: packed}), *below])[0]
+    return with_runtime(trace, critical_path(trace))
+
+
+def stretches(segments: tuple[Segment, ...]) -> list[tuple[str, Stage, int, int]]:
+    return [(part.name, part.stage, part.start_ns, part.end_ns) for part in segments]
+
+
+def test_a_gap_fills_what_is_unattributed_and_names_it() -> None:
+    assert stretches(path("event loop:10+20", DECODE)) == [
+        ("root", Stage.UNATTRIBUTED, 0, 10),
+        ("event loop", Stage.RUNTIME, 10, 30),
+        ("root", Stage.UNATTRIBUTED, 30, 40),
+        ("decode", Stage.DECODE, 40, 60),
+        ("root", Stage.UNATTRIBUTED, 60, 100),
+    ]
+
+
+def test_a_gap_takes_nothing_from_what_a_span_explains() -> None:
+    assert stretches(path("garbage collection:0+100", DECODE)) == [
+        ("garbage collection", Stage.RUNTIME, 0, 40),
+        ("decode", Stage.DECODE, 40, 60),
+        ("garbage collection", Stage.RUNTIME, 60, 100),
+    ]
+
+
+def test_a_gap_of_one_process_fills_nothing_of_another() -> None:
+    called = span("post", 20, 80, kind=SpanKind.CLIENT)
+    other = span("served", 30, 70, parent="post", kind=SpanKind.SERVER, service="other")
+
+    found = path("event loop:0+100", called, other)
+
+    assert ("served", Stage.UNATTRIBUTED, 30, 70) in stretches(found)
+
+
+@pytest.mark.parametrize("packed", ["", "event loop", "event loop:1-2", 7, "a:1+2,b"])
+def test_what_cannot_be_read_changes_nothing(packed: AttributeValue) -> None:
+    assert path(packed, DECODE) == path("", DECODE)
+
+
+lengths = st.lists(st.tuples(st.integers(0, 130), st.integers(0, 130)), max_size=6)
+
+
+@given(lengths, lengths)
+def test_whatever_the_gaps_every_instant_stays_in_one_segment(
+    held: list[tuple[int, int]], collected: list[tuple[int, int]]
+) -> None:
+    packed = pack_named({"event loop": sorted(held), "garbage collection": sorted(collected)}, 0)
+
+    found = path(packed, DECODE)
+
+    edges = [edge for part in found for edge in (part.start_ns, part.end_ns)]
+    assert edges == sorted(edges)
+    assert edges[1:-1:2] == edges[2::2]
+    assert (edges[0], edges[-1]) == (0, 100)
+    assert [part for part in found if part.stage is Stage.DECODE] == [
+        part for part in path("", DECODE) if part.stage is Stage.DECODE
+    ]
