@@ -90,7 +90,7 @@ def values(receiver: Receiver, metric: str) -> dict[str, float]:
 @pytest.mark.parametrize(
     "then",
     ["", "if os.fork(): os.wait()"],
-    ids=["one process", "a child that reports nothing twice"],
+    ids=["one process", "a forked child beside it"],
 )
 def test_every_gpu_is_read_and_reported_without_a_word_in_the_program(
     receiver: Receiver, driver: Path, then: str
