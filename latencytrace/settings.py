@@ -61,6 +61,10 @@ class AgentSettings:
     torch_modules: tuple[str, ...] = ()  # `package.module:Class`, each timed as `forward`
     sampler: str = ALL_TRACES
     sampler_argument: str = ""
+    queue_bytes: int = 64 << 20
+    gzip: bool = False
+    # Files: authorities that a receiver over TLS is checked by, a certificate of ours, its key.
+    tls_files: tuple[str | None, str | None, str | None] = (None, None, None)
     limits: SpanLimits = field(default_factory=SpanLimits)
     gpu: bool | None = None  # whether to read GPUs; None: where there are any
     gpu_interval_s: float = DEFAULT_GPU_INTERVAL_S
@@ -136,6 +140,13 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
         limits=_span_limits(environ),
+        queue_bytes=int(_number(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20)),
+        gzip=_of_traces(environ, "COMPRESSION") == "gzip",
+        tls_files=(
+            _of_traces(environ, "CERTIFICATE"),
+            _of_traces(environ, "CLIENT_CERTIFICATE"),
+            _of_traces(environ, "CLIENT_KEY"),
+        ),
         gpu=_optional_flag(environ, "LATENCYTRACE_GPU") if gpu is None else gpu,
         gpu_interval_s=_gpu_interval_s(environ),
         visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),
@@ -304,6 +315,12 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
         return float(text)
     except ValueError:
         raise SettingsError(f"{name}={text!r} is not a number") from None
+
+
+def _of_traces(environ: Mapping[str, str], name: str) -> str | None:
+    """A setting of OTLP, that for traces first."""
+    own = environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}", "").strip()
+    return own or environ.get(f"OTEL_EXPORTER_OTLP_{name}", "").strip() or None
 
 
 def _span_limits(environ: Mapping[str, str]) -> SpanLimits:

@@ -8,25 +8,28 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
 from opentelemetry.context import Context, attach
 
-from latencytrace.agent.clock import cpu_ns
+from latencytrace.agent.clock import cpu_ns, monotonic_ns
 from latencytrace.agent.context import leave
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.sender import Sender
+from latencytrace.agent.span_queue import SpanQueue
 from latencytrace.agent.tracer import started_here
 
 BATCH_SPANS = 512
+BATCH_BYTES = 4 << 20  # of one post; what a receiver over gRPC takes unless told otherwise
 _UNBROKEN_SPANS = 64  # that are encoded before a serving thread may have the interpreter
 _BREATH_S = 20e-6
 _RETRIED = frozenset({408, 429, 502, 503, 504})  # the OTLP specification's, and 408
 _FIRST_BACK_OFF_S = 0.5
 _LONGEST_BACK_OFF_S = 30.0
+_WEIGH_EVERY_S = 0.5  # while nobody takes spans
 
 
 @dataclass(slots=True)
@@ -75,7 +78,7 @@ class Exporter:
     Args:
         encode: Spans to the bytes of one OTLP request.
         sender: Where they go.
-        queue_spans: How many spans may wait; more are dropped and counted.
+        queue: Where spans wait; what finds no place there is dropped and counted.
         interval_s: How long spans wait for company.
         after_round: Called on the background thread after each round of sending.
     """
@@ -85,16 +88,16 @@ class Exporter:
         encode: Callable[[Iterable[RecordedSpan]], bytes],
         sender: Sender,
         *,
-        queue_spans: int,
+        queue: SpanQueue,
         interval_s: float,
         on_fault: OnFault,
         after_round: Callable[[], None] = lambda: None,
     ) -> None:
-        self.counts = ExportCounts()
+        self._counts = ExportCounts()
         self._encode = encode
         self._sender = sender
-        self._queue: deque[RecordedSpan] = deque()
-        self._bound = queue_spans
+        self._queue = queue
+        self.ended = queue.put  # takes an ended span, on the serving thread
         self._interval_s = interval_s
         self._on_fault = on_fault
         self._after_round = after_round
@@ -102,12 +105,10 @@ class Exporter:
         self._refusal: str | None = None  # the last that was logged
         self._start_thread()
 
-    def ended(self, span: RecordedSpan) -> None:
-        """Take an ended span; called on the serving thread, never waits."""
-        if len(self._queue) < self._bound:
-            self._queue.append(span)
-        else:
-            self.counts.dropped += 1
+    @property
+    def counts(self) -> ExportCounts:
+        """What became of the spans so far."""
+        return replace(self._counts, dropped=self._counts.dropped + self._queue.dropped)
 
     @property
     def queued(self) -> int:
@@ -138,8 +139,8 @@ class Exporter:
     def reset_after_fork(self, encode: Callable[[Iterable[RecordedSpan]], bytes]) -> None:
         """In a forked child: keep none of the parent's spans, and start a thread anew."""
         self._encode = encode
-        self._queue.clear()
-        self.counts = ExportCounts()
+        self._queue.reset()
+        self._counts = ExportCounts()
         self._sender.close()
         self._start_thread()
 
@@ -159,6 +160,8 @@ class Exporter:
             self._wake.wait(self._interval_s)
             self._wake.clear()
             self._send_queue()
+            with guarded("weighing what waits", self._on_fault):
+                self._queue.weigh()
             with guarded("reporting on the export", self._on_fault):
                 self._after_round()
         self._sender.close()
@@ -174,31 +177,42 @@ class Exporter:
 
     def _send_batches(self, *, patient: bool) -> bool:
         """Send what waits now; whether all of it was taken."""
-        sent = True
-        for _ in range(len(self._queue) // BATCH_SPANS + 1):
-            taken = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_SPANS))]
+        sent, left = True, len(self._queue)
+        while left > 0:
+            taken = self._queue.take(min(left, BATCH_SPANS))
             spans = [span for span in taken if started_here(span)]
-            if not spans:
-                break
-            fate = self._send(spans, patient=patient)
-            sent = sent and fate is _Fate.SENT
-            if fate is _Fate.LATER:
-                break
+            left -= len(taken) - len(spans)
+            if spans:
+                fate, handled = self._send(spans, patient=patient)
+                left -= handled
+                sent = sent and fate is _Fate.SENT
+                if fate is _Fate.LATER:
+                    break
         return sent
 
-    def _send(self, spans: list[RecordedSpan], *, patient: bool) -> "_Fate":
-        """Send one batch; a fault of ours on the way drops it, counted."""
-        fate = _Fate.REFUSED
-        self.counts.in_flight = len(spans)
+    def _send(self, spans: list[RecordedSpan], *, patient: bool) -> tuple["_Fate", int]:
+        """Send one batch, or what of it fits a post; a fault of ours on the way drops it, counted.
+
+        Returns:
+            What became of it, and of how many spans; the others wait again.
+        """
+        fate, handled = _Fate.REFUSED, len(spans)
+        self._counts.in_flight = handled
         began_ns = cpu_ns()
         try:
             spans, body = self._encoded(spans)
+            while len(body) > BATCH_BYTES and len(spans) > 1:
+                middle = len(spans) // 2
+                handled -= len(spans) - middle
+                self._counts.in_flight = middle
+                self._queue.put_back(spans[middle:])
+                spans, body = self._encoded(spans[:middle])
             fate = self._deliver(body, patient=patient)
         finally:
-            self.counts.export_cpu_ns += cpu_ns() - began_ns
+            self._counts.export_cpu_ns += cpu_ns() - began_ns
             self._account(spans, fate)
-            self.counts.in_flight = 0
-        return fate
+            self._counts.in_flight = 0
+        return fate, handled
 
     def _encoded(self, spans: list[RecordedSpan]) -> tuple[list[RecordedSpan], bytes]:
         """The bytes of a batch, without spans that cannot be encoded; those are dropped."""
@@ -209,17 +223,17 @@ class Exporter:
             with guarded("encoding a span", self._on_fault):
                 self._encode([span])
                 encodable.append(span)
-        self.counts.dropped += len(spans) - len(encodable)
+        self._counts.dropped += len(spans) - len(encodable)
         return encodable, self._encode(encodable)
 
     def _account(self, spans: list[RecordedSpan], fate: "_Fate") -> None:
         match fate:
             case _Fate.SENT:
-                self.counts.sent += len(spans)
+                self._counts.sent += len(spans)
             case _Fate.REFUSED:
-                self.counts.dropped += len(spans)
+                self._counts.dropped += len(spans)
             case _Fate.LATER:
-                self._queue.extendleft(reversed(spans))
+                self._queue.put_back(spans)
             case _:
                 assert_never(fate)
 
@@ -236,15 +250,25 @@ class Exporter:
                 if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's successes
                     self._reached()
                     return _Fate.SENT
-                self.counts.last_error = f"{answer.status} {answer.reason}"
+                self._counts.last_error = f"{answer.status} {answer.reason}"
                 if answer.status not in _RETRIED:
-                    self._refused_with(self.counts.last_error)
+                    self._refused_with(self._counts.last_error)
                     return _Fate.REFUSED
                 wait_s = answer.retry_after_s or back_off_s
             if self._flushes or self._stopping or not patient:
                 return _Fate.LATER
-            self._wake.wait(min(wait_s, _LONGEST_BACK_OFF_S))
+            self._pause(min(wait_s, _LONGEST_BACK_OFF_S))
             back_off_s = min(back_off_s * 2, _LONGEST_BACK_OFF_S)
+
+    def _pause(self, pause_s: float) -> None:
+        """Wait, but see to it meanwhile that what waits stays within its bound."""
+        until_ns = monotonic_ns() + int(pause_s * 1e9)
+        while not self._wake.is_set():
+            left_s = (until_ns - monotonic_ns()) / 1e9
+            if left_s <= 0:
+                return
+            self._queue.weigh()
+            self._wake.wait(min(left_s, _WEIGH_EVERY_S))
 
     def _refused_with(self, error: str) -> None:
         if error != self._refusal:
@@ -256,7 +280,7 @@ class Exporter:
             )
 
     def _unreachable_at(self, error: str) -> None:
-        self.counts.last_error = error
+        self._counts.last_error = error
         if not self._unreachable:
             self._unreachable = True
             logger.warning(
@@ -265,11 +289,11 @@ class Exporter:
                 "OTEL_EXPORTER_OTLP_ENDPOINT",
                 self._sender.url,
                 error,
-                self._bound,
+                self._queue.most_spans,
             )
 
     def _reached(self) -> None:
-        self.counts.last_error = None
+        self._counts.last_error = None
         if self._unreachable:
             self._unreachable = False
             logger.warning("latencytrace: the receiver at %s answers again", self._sender.url)

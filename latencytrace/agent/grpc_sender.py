@@ -6,13 +6,12 @@ deadline, and servers fork their workers. It is also nothing that a hook for gRP
 
 import importlib.util
 import socket
-import ssl
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from latencytrace.agent.sender import Answer
+from latencytrace.agent.sender import Answer, Wire
 from latencytrace.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -52,13 +51,19 @@ class GrpcSender:
         headers: Metadata of each call.
         timeout_s: How long to wait for an answer.
         method: What to call.
+        wire: How the bytes go; None: plainly.
 
     Raises:
         SettingsError: The address is none, or h2 is not installed.
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], timeout_s: float, method: str = TRACES
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        method: str = TRACES,
+        wire: Wire | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -78,6 +83,7 @@ class GrpcSender:
         self._secure = parts.scheme == "https"
         self._port = port or (443 if self._secure else 80)
         self._timeout_s = timeout_s
+        self._wire = wire or Wire()
         self._headers = [
             (":method", "POST"),
             (":scheme", parts.scheme),
@@ -87,6 +93,7 @@ class GrpcSender:
             ("content-type", "application/grpc"),
             ("user-agent", "latencytrace"),
             ("grpc-timeout", f"{max(int(timeout_s * 1000), 1)}m"),
+            *((("grpc-encoding", "gzip"),) if self._wire.gzip else ()),
             *((name.lower(), value) for name, value in headers.items()),
         ]
         self._connection: _Connection | None = None
@@ -97,7 +104,7 @@ class GrpcSender:
         Raises:
             OSError: Nobody answered.
         """
-        kept = self._connection is not None
+        kept, body = self._connection is not None, self._wire.packed(body)
         try:
             return self._post(body, timeout_s)
         except ConnectionError:
@@ -109,7 +116,8 @@ class GrpcSender:
         connection = self._connection or self._open()
         connection.socket.settimeout(self._timeout_s if timeout_s is None else timeout_s)
         try:
-            headers = connection.call(self._headers, body)
+            packed = (b"\1" if self._wire.gzip else b"\0") + len(body).to_bytes(4, "big")
+            headers = connection.call(self._headers, packed + body)
         except OSError:
             self.close()
             raise
@@ -122,7 +130,7 @@ class GrpcSender:
         try:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._secure:
-                context = ssl.create_default_context()
+                context = self._wire.tls()
                 context.set_alpn_protocols(["h2"])
                 opened = context.wrap_socket(opened, server_hostname=self._host)
             self._connection = _Connection(opened)
@@ -151,7 +159,7 @@ class _Connection:
         self._http: H2Connection = H2Connection(H2Configuration(header_encoding="utf-8"))
         self._http.initiate_connection()
 
-    def call(self, headers: list[tuple[str, str]], body: bytes) -> dict[str, str]:
+    def call(self, headers: list[tuple[str, str]], message: bytes) -> dict[str, str]:
         """The headers and trailers of the answer.
 
         Raises:
@@ -163,7 +171,7 @@ class _Connection:
             stream = self._http.get_next_available_stream_id()
             self._http.send_headers(stream, headers)
             answer = _CallAnswer(stream)
-            self._send(answer, b"\0" + len(body).to_bytes(4, "big") + body)
+            self._send(answer, message)
             while not answer.is_ended:
                 self._read(answer)
         except ProtocolError as error:

@@ -1,11 +1,10 @@
 """Posts OTLP over a connection that is kept alive."""
 
 import http.client
-import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from latencytrace.agent.sender import Answer
+from latencytrace.agent.sender import Answer, Wire
 from latencytrace.errors import SettingsError
 
 
@@ -16,7 +15,9 @@ class HttpSender:
         SettingsError: The address is none.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], timeout_s: float, wire: Wire | None = None
+    ) -> None:
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -30,6 +31,9 @@ class HttpSender:
         self._port = port or (443 if self._secure else 80)
         self._path = parts.path + (f"?{parts.query}" if parts.query else "")
         self._headers = {"content-type": "application/x-protobuf", **headers}
+        self._wire = wire or Wire()
+        if self._wire.gzip:
+            self._headers["content-encoding"] = "gzip"
         self._timeout_s = timeout_s
         self._connection: http.client.HTTPConnection | None = None
 
@@ -39,7 +43,7 @@ class HttpSender:
         Raises:
             OSError: Nobody answered.
         """
-        kept = self._connection is not None
+        kept, body = self._connection is not None, self._wire.packed(body)
         try:
             return self._post(body, timeout_s)
         except (http.client.HTTPException, ConnectionError) as error:
@@ -70,9 +74,8 @@ class HttpSender:
 
     def _open(self) -> http.client.HTTPConnection:
         if self._secure:
-            context = ssl.create_default_context()
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout_s, context=context
+                self._host, self._port, timeout=self._timeout_s, context=self._wire.tls()
             )
         else:
             connection = http.client.HTTPConnection(

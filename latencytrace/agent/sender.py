@@ -1,6 +1,8 @@
 """What an exporter needs of whatever carries its bytes to a receiver."""
 
+import ssl
 from dataclasses import dataclass
+from gzip import compress
 from typing import Protocol
 
 
@@ -11,6 +13,31 @@ class Answer:
     status: int  # HTTP's, or the one that HTTP has for the same
     reason: str
     retry_after_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How bytes go over the network."""
+
+    gzip: bool = False
+    certificate: str | None = None  # file of authorities; None: the system's
+    client_certificate: str | None = None
+    client_key: str | None = None
+
+    def packed(self, body: bytes) -> bytes:
+        """The bytes of a post."""
+        return compress(body, 1) if self.gzip else body
+
+    def tls(self) -> ssl.SSLContext:
+        """What TLS is spoken with.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        context = ssl.create_default_context(cafile=self.certificate)
+        if self.client_certificate is not None:
+            context.load_cert_chain(self.client_certificate, self.client_key)
+        return context
 
 
 class Sender(Protocol):

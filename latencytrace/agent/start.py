@@ -30,8 +30,10 @@ from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.resource import resource_of
 from latencytrace.agent.self_report import Report, SelfReport
-from latencytrace.agent.sender import Sender
+from latencytrace.agent.sender import Sender, Wire
 from latencytrace.agent.senders import sender
+from latencytrace.agent.span_queue import SpanQueue
+from latencytrace.agent.termination import Termination
 from latencytrace.agent.tracer import RecordingProvider, RecordingTracer
 from latencytrace.agent.user_stage import UserStage
 from latencytrace.agent.visible_gpus import visible_gpus
@@ -71,7 +73,7 @@ class Agent:
         self._exporter = Exporter(
             OtlpEncoder(self._resource).encode,
             _sender(settings, settings.traces_url, TRACES, settings.timeout_s),
-            queue_spans=settings.queue_spans,
+            queue=SpanQueue(settings.queue_spans, settings.queue_bytes),
             interval_s=settings.interval_s,
             on_fault=on_fault,
             after_round=self._report_changes,
@@ -94,6 +96,7 @@ class Agent:
                 self._hooks.append(AppliedHook(name, hook, self.recorder, options))
         self._self_report = self._new_self_report()
         self._gpu = self._new_gpu_watch()
+        contained("expecting SIGTERM")(_termination.expect)()
 
     def status(self) -> AgentStatus:
         """What it does now."""
@@ -130,6 +133,7 @@ class Agent:
         for hook in reversed(self._hooks):
             contained("restoring a hook's patches")(hook.restore)()
         contained("ending late spans")(self.recorder.late.give_up)(None)
+        contained("leaving SIGTERM")(_termination.forget)()
         contained("leaving the global provider's place")(self._global.uninstall)()
         if self._global.program is None:
             # Tracers that the program keeps make its own spans, once it has a provider.
@@ -354,7 +358,8 @@ def agent_status() -> AgentStatus:
 
 
 def _sender(settings: AgentSettings, url: str, method: str, timeout_s: float) -> Sender:
-    return sender(url, settings.headers, timeout_s, method, grpc=settings.grpc)
+    wire = Wire(settings.gzip, *settings.tls_files)
+    return sender(url, settings.headers, timeout_s, method, grpc=settings.grpc, wire=wire)
 
 
 def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | None:
@@ -389,6 +394,7 @@ def _at_exit() -> None:
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
 
 
+_termination = Termination(_at_exit, EXIT_FLUSH_S)
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)
 at_end_of_children(_at_exit)

@@ -16,6 +16,7 @@ from latencytrace.agent.exporter import BATCH_SPANS, Exporter
 from latencytrace.agent.guard import OnFault, raise_fault
 from latencytrace.agent.http_sender import HttpSender
 from latencytrace.agent.otlp_encoder import OtlpEncoder
+from latencytrace.agent.span_queue import SpanQueue
 from latencytrace.agent.tracer import RecordingProvider
 from latencytrace.errors import SettingsError
 from tests.agent.receiving import PATIENCE_S, Receiver, receiving, wait_until
@@ -26,11 +27,11 @@ INTERVAL_S = 0.01
 class Program:
     """Makes spans and hands them to an exporter."""
 
-    def __init__(self, url: str, *, queue_spans: int, timeout_s: float, on_fault: OnFault) -> None:
+    def __init__(self, url: str, queue: SpanQueue, *, timeout_s: float, on_fault: OnFault) -> None:
         self.exporter = Exporter(
             OtlpEncoder({"service.name": "program"}).encode,
             HttpSender(f"{url}/v1/traces", {"x-key": "value"}, timeout_s),
-            queue_spans=queue_spans,
+            queue=queue,
             interval_s=INTERVAL_S,
             on_fault=on_fault,
         )
@@ -49,10 +50,12 @@ def sending(
     url: str,
     *,
     queue_spans: int = 10_000,
+    queue_bytes: int = 1 << 30,
     timeout_s: float = PATIENCE_S,
     on_fault: OnFault = raise_fault,
 ) -> Iterator[Program]:
-    program = Program(url, queue_spans=queue_spans, timeout_s=timeout_s, on_fault=on_fault)
+    queue = SpanQueue(queue_spans, queue_bytes)
+    program = Program(url, queue, timeout_s=timeout_s, on_fault=on_fault)
     try:
         yield program
     finally:
@@ -351,7 +354,7 @@ def test_a_header_that_cannot_be_sent_is_a_fault_and_no_endless_wait(receiver: R
     exporter = Exporter(
         OtlpEncoder({}).encode,
         HttpSender(receiver.endpoint, {"key": "two\nlines"}, PATIENCE_S),
-        queue_spans=10,
+        queue=SpanQueue(10, 1 << 20),
         interval_s=60,
         on_fault=lambda doing, _: faults.append(doing),
     )

@@ -1,0 +1,112 @@
+"""Posts that are packed, and TLS with certificates of one's own."""
+
+import gzip
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from latencytrace.agent.http_sender import HttpSender
+from latencytrace.agent.sender import Wire
+from latencytrace.settings import agent_settings
+
+PATIENCE_S = 10.0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        got: list[tuple[str | None, bytes]] = self.server.got  # type: ignore[attr-defined]  # ours
+        got.append((self.headers.get("content-encoding"), body))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        server.got = []  # type: ignore[attr-defined]
+        yield server
+
+
+def serve(server: ThreadingHTTPServer) -> threading.Thread:
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    return thread
+
+
+def certificate(folder: Path) -> tuple[str, str]:
+    """A certificate of 127.0.0.1 that nobody else trusts, and its key."""
+    held, key = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-keyout", key, "-out", held, "-days", "2", "-subj", "/CN=collector"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return str(held), str(key)
+
+
+def test_a_post_is_packed_where_it_is_asked_for(server: ThreadingHTTPServer) -> None:
+    thread = serve(server)
+    sender = HttpSender(f"http://127.0.0.1:{server.server_port}/", {}, PATIENCE_S, Wire(gzip=True))
+
+    answer = sender.post(b"spans" * 100)
+    sender.close()
+    server.shutdown()
+    thread.join()
+
+    ((encoding, body),) = server.got  # type: ignore[attr-defined]
+    assert (answer.status, encoding) == (200, "gzip")
+    assert gzip.decompress(body) == b"spans" * 100
+    assert len(body) < 100
+
+
+def test_a_receiver_is_known_by_an_authority_of_ones_own_and_knows_us(
+    server: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    held, key = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(held, key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(held)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = serve(server)
+    url = f"https://127.0.0.1:{server.server_port}/"
+    trusting = HttpSender(url, {}, PATIENCE_S, Wire(False, held, held, key))  # noqa: FBT003
+    doubting = HttpSender(url, {}, PATIENCE_S)
+
+    answer = trusting.post(b"spans")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        doubting.post(b"spans")
+    trusting.close()
+    server.shutdown()
+    thread.join()
+
+    assert answer.status == 200
+
+
+def test_opentelemetrys_variables_say_how_bytes_go() -> None:
+    settings = agent_settings(
+        environ={
+            "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+            "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION": "gzip",
+            "OTEL_EXPORTER_OTLP_CERTIFICATE": "ca.pem",
+            "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "client.pem",
+            "OTEL_EXPORTER_OTLP_CLIENT_KEY": "key.pem",
+        }
+    )
+
+    assert settings.gzip
+    assert settings.tls_files == ("ca.pem", "client.pem", "key.pem")
