@@ -8,7 +8,7 @@ PEERS := fastotel ddtrace openlit openllmetry openinference logfire langfuse
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-smollm2 test lint bench bench-agent dashboards docs clean test-batchers
+.PHONY: soak help demo demo-smollm2 test lint bench bench-agent dashboards docs clean test-batchers
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -60,6 +60,9 @@ bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_agent.py
+
+soak: $(VENV)/.checks ## a million requests: nothing grows, and nothing is lost that was not counted
+	@$(BIN)/python -m tests.benchmarks.soak
 
 dashboards: $(VENV)/.checks ## write the Grafana dashboards anew from their source, dashboards/generate
 	@$(BIN)/python -m dashboards.generate

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from latencytrace.agent.batch_counts import BatchCounts
+from latencytrace.agent.own_cost import OwnCost
 from latencytrace.agent.patching import HookStatus
 
 
@@ -22,6 +23,7 @@ class AgentStatus:
     last_error: str | None  # of the last post, None once one succeeded
     hooks: tuple[HookStatus, ...]
     gpu: str | None = None  # what is read of GPUs, or why not; None: nothing was asked for
+    cost: OwnCost = field(default_factory=OwnCost)  # CPU time of hooks, encoder and exporter
     batches: BatchCounts = field(default_factory=BatchCounts)  # of `enqueue()` and `batch()`
 
 

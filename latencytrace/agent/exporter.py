@@ -39,7 +39,8 @@ class ExportCounts:
     sent: int = 0
     dropped: int = 0
     in_flight: int = 0
-    export_cpu_ns: int = 0
+    export_cpu_ns: int = 0  # of which
+    encode_cpu_ns: int = 0
     last_error: str | None = None
 
 
@@ -207,6 +208,7 @@ class Exporter:
                 self._counts.in_flight = middle
                 self._queue.put_back(spans[middle:])
                 spans, body = self._encoded(spans[:middle])
+            self._counts.encode_cpu_ns += cpu_ns() - began_ns
             fate = self._deliver(body, patient=patient)
         finally:
             self._counts.export_cpu_ns += cpu_ns() - began_ns

@@ -6,8 +6,9 @@ hand, for protobuf's classes would be loaded into the program for these alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from latencytrace.agent.agent_status import AgentStatus
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.agent.metric_encoder import (
     Point,
@@ -16,6 +17,7 @@ from latencytrace.agent.metric_encoder import (
     encoded_request,
     encoded_resource,
 )
+from latencytrace.agent.own_cost import OwnCost
 from latencytrace.agent.patching import HookStatus
 from latencytrace.agent.sender import Sender
 from latencytrace.model import semconv
@@ -34,6 +36,19 @@ class Report:
     dropped: int
     faults: int
     hooks: tuple[HookStatus, ...]
+    cost: OwnCost = field(default_factory=OwnCost)
+
+    @classmethod
+    def of(cls, status: AgentStatus) -> "Report":
+        """What an agent's status says."""
+        return cls(
+            provider=status.provider or "",
+            sent=status.spans_sent,
+            dropped=status.spans_dropped,
+            faults=status.faults,
+            hooks=status.hooks,
+            cost=status.cost,
+        )
 
 
 class SelfReport:
@@ -87,6 +102,11 @@ class SelfReport:
             (semconv.AGENT_SPANS_DROPPED, report.dropped),
             (semconv.AGENT_FAULTS, report.faults),
         )
+        parts = (
+            ({semconv.AGENT_PART: "hooks"}, report.cost.hooks_cpu_ns),
+            ({semconv.AGENT_PART: "encoder"}, report.cost.encoder_cpu_ns),
+            ({semconv.AGENT_PART: "exporter"}, report.cost.exporter_cpu_ns),
+        )
         return encoded_request(
             self._resource,
             (
@@ -95,6 +115,7 @@ class SelfReport:
                     self._metric(name, (({}, number),), now_ns, is_counter=True)
                     for name, number in counts
                 ),
+                self._metric(semconv.AGENT_CPU_NS, parts, now_ns, is_counter=True),
                 self._metric(semconv.AGENT_HOOK, (_hook(hook) for hook in report.hooks), now_ns),
             ),
         )

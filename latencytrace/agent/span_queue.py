@@ -8,6 +8,7 @@ weighed where it ends.
 import threading
 from collections import deque
 from collections.abc import Sequence
+from itertools import count
 
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.span_weight import weight_of
@@ -30,8 +31,10 @@ class SpanQueue:
         self._free = min(UNWEIGHED_SPANS, most_spans)
         self._bytes = 0  # of those that were weighed
         self._weights: dict[int, int] = {}  # by the span's identity
-        self._lock = threading.Lock()
-        self._dropped = 0
+        # Reentrant: a signal or the garbage collector may end a span in the middle of any of this.
+        self._lock = threading.RLock()
+        self._drops = count()
+        self._reads = 0  # of the number of drops, each of which draws one, too
 
     def __len__(self) -> int:
         return len(self._spans)
@@ -39,7 +42,9 @@ class SpanQueue:
     @property
     def dropped(self) -> int:
         """How many spans found no place."""
-        return self._dropped
+        with self._lock:
+            self._reads += 1
+            return next(self._drops) - self._reads + 1
 
     @property
     def weighed_bytes(self) -> int:
@@ -53,9 +58,9 @@ class SpanQueue:
         else:
             self._put_weighed(span)
 
-    def take(self, count: int) -> list[RecordedSpan]:
+    def take(self, most: int) -> list[RecordedSpan]:
         """The oldest spans, no more than so many."""
-        taken = [self._spans.popleft() for _ in range(min(len(self._spans), count))]
+        taken = [self._spans.popleft() for _ in range(min(len(self._spans), most))]
         if self._weights:
             with self._lock:
                 for span in taken:
@@ -72,6 +77,8 @@ class SpanQueue:
             span = self._spans[number]
             if id(span) not in self._weights:
                 self._count(span, weight_of(span))
+        if not self._weights:
+            self._bytes = 0
         full = self._bytes >= self._most_bytes
         self._free = 0 if full else min(UNWEIGHED_SPANS, self.most_spans)
 
@@ -83,8 +90,7 @@ class SpanQueue:
         weight = weight_of(span)
         fits = len(self._spans) < self.most_spans and self._bytes + weight <= self._most_bytes
         if not fits:
-            with self._lock:
-                self._dropped += 1
+            next(self._drops)  # which no other thread can come in between of
             return
         self._count(span, weight)
         self._spans.append(span)

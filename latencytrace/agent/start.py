@@ -25,6 +25,7 @@ from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faul
 from latencytrace.agent.hook import HookOptions
 from latencytrace.agent.installed_hooks import installed_hooks
 from latencytrace.agent.otlp_encoder import OtlpEncoder
+from latencytrace.agent.own_cost import CostMeter
 from latencytrace.agent.patching import AppliedHook
 from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
 from latencytrace.agent.recorder import Recorder
@@ -68,6 +69,7 @@ class Agent:
         self._global = GlobalProvider(_provider, self._join_program)
         self._program_processor: object = None
         self._hooks: list[AppliedHook] = []
+        self._cost = CostMeter(monotonic_ns)
         version = importlib.metadata.version("latencytrace")
         self.recorder = Recorder(_provider.get_tracer(SCOPE, version), on_fault)
         self._exporter = Exporter(
@@ -116,6 +118,7 @@ class Agent:
             last_error=counts.last_error,
             hooks=tuple(hook.status for hook in self._hooks),
             gpu=None if self._gpu is None else self._gpu.status(),
+            cost=self._cost.read(),
             batches=replace(self.recorder.batches),
         )
 
@@ -151,6 +154,7 @@ class Agent:
         """In a forked child: an identity of its own, and none of the parent's spans."""
         self._resource[SERVICE_INSTANCE_ID] = str(uuid4())
         self._resource["process.pid"] = os.getpid()
+        self._cost = CostMeter(monotonic_ns)
         self.recorder.reset_after_fork()
         if self._self_report is not None:
             self._self_report.close()
@@ -192,17 +196,9 @@ class Agent:
 
     def _report_changes(self) -> None:
         """On the background thread: tell the receiver how we do, if that changed."""
+        self._cost.tell(self._exporter.counts, self._exporter.queued)
         if self._self_report is not None and (self._exporter.counts.sent or self._global.program):
-            status = self.status()
-            self._self_report.send(
-                Report(
-                    provider=status.provider or "",
-                    sent=status.spans_sent,
-                    dropped=status.spans_dropped,
-                    faults=status.faults,
-                    hooks=status.hooks,
-                )
-            )
+            self._self_report.send(Report.of(self.status()))
         self.recorder.late.give_up(monotonic_ns())
         if self._gpu is not None:
             self._gpu.report()

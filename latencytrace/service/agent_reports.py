@@ -35,6 +35,7 @@ class _Agent:
     about: Mapping[str, str]
     provider: str = ""
     counts: dict[str, float] = field(default_factory=dict)
+    cpu_ns: dict[str, float] = field(default_factory=dict)  # by part
     hooks: list[tuple[str, str, str]] = field(default_factory=list)  # name, state, reason
 
 
@@ -91,15 +92,22 @@ class AgentReports(Collector):
             name: CounterMetricFamily(f"{PREFIX}_{short}", text, labels=_AGENT)
             for name, (short, text) in _COUNTS.items()
         }
+        cpu = CounterMetricFamily(
+            f"{PREFIX}_cpu_seconds",
+            "CPU time that an agent costs its program.",
+            labels=(*_AGENT, "part"),
+        )
         for key, agent in heard.items():
             version = agent.about.get("telemetry.distro.version", "")
             pid = agent.about.get("process.pid", "")
             info.add_metric([*key, version, pid, agent.provider], 1)
             for name, family in counts.items():
                 family.add_metric(key, agent.counts.get(name, 0))
+            for part, spent_ns in agent.cpu_ns.items():
+                cpu.add_metric([*key, part], spent_ns / 1e9)
             for hook in agent.hooks:
                 hooks.add_metric([*key, *hook], 1)
-        yield from (info, hooks, *counts.values())
+        yield from (info, hooks, cpu, *counts.values())
 
 
 def _note(agent: _Agent, metric: Metric) -> int:
@@ -110,6 +118,9 @@ def _note(agent: _Agent, metric: Metric) -> int:
     elif metric.name == semconv.AGENT_RUNNING:
         for point in points:
             agent.provider = texts(point.attributes).get(semconv.AGENT_PROVIDER, "")
+    elif metric.name == semconv.AGENT_CPU_NS:
+        for point in points[:MAX_HOOKS]:
+            agent.cpu_ns[texts(point.attributes).get(semconv.AGENT_PART, "")] = number(point)
     elif metric.name == semconv.AGENT_HOOK:
         for point in points[:MAX_HOOKS]:
             noted = texts(point.attributes)

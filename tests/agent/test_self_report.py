@@ -66,6 +66,7 @@ def test_the_stock_classes_read_what_it_says(receiver: Receiver, clock: FakeCloc
         semconv.AGENT_SPANS_SENT: 7,
         semconv.AGENT_SPANS_DROPPED: 2,
         semconv.AGENT_FAULTS: 1,
+        semconv.AGENT_CPU_NS: 0,
     }
     assert [attributes_of(p.attributes) for p in found[semconv.AGENT_HOOK].gauge.data_points] == [
         {semconv.HOOK: "httpx", semconv.HOOK_STATE: "applied"},

@@ -25,6 +25,8 @@ def report(
     running = metrics.add(name=semconv.AGENT_RUNNING).gauge.data_points.add(as_int=1)
     running.attributes.add(key=semconv.AGENT_PROVIDER).value.string_value = "ours"
     metrics.add(name=semconv.AGENT_SPANS_DROPPED).sum.data_points.add(as_int=dropped)
+    cpu = metrics.add(name=semconv.AGENT_CPU_NS).sum.data_points.add(as_int=1_500_000_000)
+    cpu.attributes.add(key=semconv.AGENT_PART).value.string_value = "hooks"
     hook = metrics.add(name=semconv.AGENT_HOOK).gauge.data_points.add(as_int=1)
     for key, value in (
         (semconv.HOOK, "qdrant"),
@@ -53,6 +55,8 @@ def test_an_agent_is_shown_with_its_counts_and_hooks() -> None:
     assert metrics.get_sample_value("latencytrace_agent_info", about) == 1
     assert metrics.get_sample_value("latencytrace_agent_spans_dropped_total", RAG) == 3
     assert metrics.get_sample_value("latencytrace_agent_hook", hook) == 1
+    cpu = {**RAG, "part": "hooks"}
+    assert metrics.get_sample_value("latencytrace_agent_cpu_seconds_total", cpu) == 1.5
 
 
 def test_a_later_report_takes_the_place_of_the_one_before() -> None:
