@@ -66,6 +66,8 @@ class AgentSettings:
     # Files: authorities that a receiver over TLS is checked by, a certificate of ours, its key.
     tls_files: tuple[str | None, str | None, str | None] = (None, None, None)
     limits: SpanLimits = field(default_factory=SpanLimits)
+    log_correlation: bool = False  # put trace and span ids on log records
+    server_timing: bool = False  # answer with the stages in a header
     gpu: bool | None = None  # whether to read GPUs; None: where there are any
     gpu_interval_s: float = DEFAULT_GPU_INTERVAL_S
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; None: not set
@@ -147,6 +149,8 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
             _of_traces(environ, "CLIENT_CERTIFICATE"),
             _of_traces(environ, "CLIENT_KEY"),
         ),
+        log_correlation=_flag(environ, "OTEL_PYTHON_LOG_CORRELATION"),
+        server_timing=_flag(environ, "LATENCYTRACE_SERVER_TIMING"),
         gpu=_optional_flag(environ, "LATENCYTRACE_GPU") if gpu is None else gpu,
         gpu_interval_s=_gpu_interval_s(environ),
         visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, Self
 
 from latencytrace.agent.recorder import Recorder
 from latencytrace.model.span import AttributeValue
@@ -13,11 +13,31 @@ HookAttributes = dict[str, AttributeValue]
 Timed = Callable[..., Any]  # a function of somebody else's, of whatever signature
 
 
+class Asked(Protocol):
+    """What hooks read of the settings."""
+
+    @property
+    def torch_modules(self) -> tuple[str, ...]:
+        """See `HookOptions`."""
+        ...
+
+    @property
+    def log_correlation(self) -> bool:
+        """See `HookOptions`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOptions:
     """What the settings tell hooks."""
 
     torch_modules: tuple[str, ...] = ()  # `package.module:Class`
+    log_correlation: bool = False  # put trace and span ids on log records
+
+    @classmethod
+    def of(cls, asked: Asked) -> Self:
+        """Those of the settings."""
+        return cls(torch_modules=asked.torch_modules, log_correlation=asked.log_correlation)
 
 
 @dataclass(frozen=True, slots=True)

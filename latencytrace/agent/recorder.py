@@ -3,7 +3,7 @@
 The tracer behind it is ours, or the program's own where it has one; a hook cannot tell.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Token
 
 from opentelemetry.context import (
@@ -32,8 +32,9 @@ from latencytrace.agent.device_timers import DeviceTimers, no_events
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.late_spans import LateSpans
-from latencytrace.agent.recorded_span import recorded_in
+from latencytrace.agent.recorded_span import RecordedSpan, recorded_in
 from latencytrace.agent.runtime_gaps import OpenRequests
+from latencytrace.agent.server_timing import ServerTiming, ServerTimings
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
@@ -50,7 +51,15 @@ class Recorder:
         on_fault: Takes what our own code raises.
     """
 
-    __slots__ = ("batches", "devices", "late", "on_fault", "open_requests", "tracer")
+    __slots__ = (
+        "batches",
+        "devices",
+        "late",
+        "on_fault",
+        "open_requests",
+        "server_timings",
+        "tracer",
+    )
 
     def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
         self.tracer = tracer
@@ -59,6 +68,26 @@ class Recorder:
         self.devices = DeviceTimers(no_events)
         self.late = LateSpans()
         self.open_requests = OpenRequests(on_fault)
+        self.server_timings: ServerTimings | None = None  # None: nobody asked for them
+
+    def ended_for(
+        self, export: Callable[[RecordedSpan], None], *, answers: bool
+    ) -> Callable[[RecordedSpan], None]:
+        """What takes each span that ends.
+
+        Args:
+            export: Takes it in the end.
+            answers: Tell the stages in the headers of answers, which needs it first.
+        """
+        self.server_timings = ServerTimings(export, self.on_fault) if answers else None
+        return self.server_timings.ended if self.server_timings is not None else export
+
+    def server_timing(self, timing: "Timing") -> ServerTiming | None:
+        """The stages of a request that begins, for its answer's header; None: not asked for."""
+        if self.server_timings is None or not timing.span.is_recording():
+            return None
+        trace_id = timing.span.get_span_context().trace_id
+        return self.server_timings.begin(trace_id, timing.started_ns)
 
     def start(  # noqa: PLR0913 - what a span may have
         self,

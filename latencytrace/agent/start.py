@@ -83,16 +83,15 @@ class Agent:
 
     def begin(self) -> None:
         """Take the place of the global provider, and apply the hooks."""
+        settings = self.settings
+        ended = self.recorder.ended_for(self._exporter.ended, answers=settings.server_timing)
         _provider.record_to(
-            self._exporter.ended,
-            limits=self.settings.limits,
-            sampling=self._sampling,
-            resource=self._resource,
+            ended, limits=settings.limits, sampling=self._sampling, resource=self._resource
         )
         self._global.install()
         if self.settings.gpu is not False:
             self.recorder.devices = DeviceTimers(torch_events)
-        options = HookOptions(torch_modules=self.settings.torch_modules)
+        options = HookOptions.of(settings)
         for name, hook in installed_hooks(self.settings.hooks, self._on_fault):
             with guarded(f"applying the hook {name}", self._on_fault):
                 self._hooks.append(AppliedHook(name, hook, self.recorder, options))

@@ -20,7 +20,8 @@ from tests.agent.broken_functions import InjectedError, Target, targets
 from tests.agent.served_program import run
 
 HOOKS = (
-    "anyio", "asgi", "event_loop", "faiss", "fastapi", "httpx", "requests", "threads", "wsgi",
+    "anyio", "asgi", "event_loop", "faiss", "fastapi", "httpx", "logging", "requests",
+    "threads", "wsgi",
 )  # fmt: skip
 # What the program, a library or the interpreter calls itself. No function of ours stands above
 # an edge, so none can help it; it keeps in whatever is raised by what it calls.
@@ -95,7 +96,12 @@ def started(endpoint: str) -> None:
         endpoint=endpoint,
         service_name="program",
         hooks=HOOKS,
-        environ={"OTEL_BSP_SCHEDULE_DELAY": "20", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"},
+        environ={
+            "OTEL_BSP_SCHEDULE_DELAY": "20",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
+            "OTEL_PYTHON_LOG_CORRELATION": "1",
+            "LATENCYTRACE_SERVER_TIMING": "1",
+        },
     )
     with guarded("starting", FaultCounter()):
         start(settings, FaultCounter())

@@ -16,6 +16,7 @@ from latencytrace.plugins import HOOKS, plugins
 from tests.agent.hooked import Spans
 
 MISSING = object()
+OPTIONS = HookOptions(log_correlation=True)  # what must be asked for
 
 
 def hook_of(plugin: importlib.metadata.EntryPoint) -> type[Hook]:
@@ -31,7 +32,7 @@ every_hook = pytest.mark.parametrize("hook", HOOK_CLASSES)
 
 
 def table(hook: type[Hook]) -> tuple[Patch | Replacement, ...]:
-    return hook.table(HookOptions())
+    return hook.table(OPTIONS)
 
 
 def objects(hook: type[Hook]) -> dict[str, object]:
@@ -52,7 +53,7 @@ def objects(hook: type[Hook]) -> dict[str, object]:
 
 
 def applied(hook: type[Hook]) -> AppliedHook:
-    return AppliedHook("under test", hook, Spans().recorder)
+    return AppliedHook("under test", hook, Spans().recorder, OPTIONS)
 
 
 @pytest.fixture

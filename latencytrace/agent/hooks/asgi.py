@@ -73,6 +73,7 @@ class RequestTiming:
         )
         self._intervals: IntervalRecorder = self._timing.collect_intervals()
         self._answer = AnswerStream()
+        self._stages = recorder.server_timing(self._timing)
         self._gaps = recorder.open_requests.begin(on_loop=True)
         self._body_wanted = True
         self._answered = False
@@ -115,6 +116,10 @@ class RequestTiming:
 
         async def timed_send(message: Message) -> None:
             known, started_ns = self._answer.known, monotonic_ns()
+            if self._stages is not None and message["type"] == "http.response.start":
+                with guarded("adding Server-Timing", self._recorder.on_fault):
+                    timing = (b"server-timing", self._stages.value(started_ns).encode())
+                    message = {**message, "headers": [*message.get("headers", ()), timing]}
             try:
                 await send(message)
             except BaseException:
@@ -152,6 +157,8 @@ class RequestTiming:
         with guarded("ending a request", self._recorder.on_fault):
             span = self._timing.span
             self._recorder.open_requests.end(self._gaps)
+            if self._stages is not None and self._recorder.server_timings is not None:
+                self._recorder.server_timings.end(self._stages)
             if not span.is_recording():
                 return
             route = _route(self._scope)

@@ -70,6 +70,7 @@ class RequestTiming:
         self._intervals = IntervalRecorder()
         self._token: Token[Context] | None = None
         self._answer = AnswerStream()
+        self._stages = recorder.server_timing(self._timing)
         self._gaps = recorder.open_requests.begin(on_loop=False)
         self._handed_out_ns: int | None = None  # when the server got the last part
         self._known = 0  # tokens that the model had made by then
@@ -99,6 +100,10 @@ class RequestTiming:
                 if route is not None:
                     self._timing.note({semconv.HTTP_ROUTE: route})
                     self._timing.span.update_name(f"{self._method} {route}")
+            with guarded("adding Server-Timing", self._recorder.on_fault):
+                if self._stages is not None and args:
+                    timing = ("Server-Timing", self._stages.value(monotonic_ns()))
+                    args = ([*args[0], timing], *args[1:])
             return start_response(status, *args, **kwargs)
 
         return noting_start_response
@@ -147,6 +152,8 @@ class RequestTiming:
             if self._answer.carried:  # else its one part was the whole answer
                 self.goes_on()
             self._recorder.open_requests.end(self._gaps)
+            if self._stages is not None and self._recorder.server_timings is not None:
+                self._recorder.server_timings.end(self._stages)
             self._timing.note(self._answer.described(self._timing.started_ns))
             self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
             self._timing.end()

@@ -1,0 +1,57 @@
+"""Trace and span ids on log records, with the real `logging`."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from opentelemetry.trace import format_span_id, format_trace_id
+
+from latencytrace.agent.hook import HookOptions
+from latencytrace.agent.hooks.logging import LoggingHook
+from latencytrace.agent.patching import AppliedHook
+from tests.agent.hooked import Spans
+
+FORMAT = logging.Formatter("%(otelTraceID)s %(otelSpanID)s %(otelTraceSampled)s %(message)s")
+logger = logging.getLogger("a program")
+
+
+@contextmanager
+def correlated() -> Iterator[Spans]:
+    spans = Spans()
+    hook = AppliedHook("logging", LoggingHook, spans.recorder, HookOptions(log_correlation=True))
+    try:
+        yield spans
+    finally:
+        hook.restore()
+
+
+def test_a_record_carries_the_span_that_it_was_logged_in(caplog: pytest.LogCaptureFixture) -> None:
+    with correlated() as spans, spans.recorder.tracer.start_as_current_span("request") as span:
+        logger.warning("slow: %d ms", 7)
+
+    context = span.get_span_context()
+    ids = f"{format_trace_id(context.trace_id)} {format_span_id(context.span_id)}"
+    assert FORMAT.format(caplog.records[0]) == f"{ids} True slow: 7 ms"
+
+
+def test_outside_of_any_span_a_format_still_finds_its_names(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with correlated():
+        logger.warning("starting")
+
+    assert FORMAT.format(caplog.records[0]) == "0 0 False starting"
+
+
+def test_what_a_program_puts_on_a_record_stays(caplog: pytest.LogCaptureFixture) -> None:
+    with correlated():
+        logger.warning("slow", extra={"tenant": "acme"}, stacklevel=1)
+
+    (record,) = caplog.records
+    assert vars(record)["tenant"] == "acme"
+    assert record.funcName == "test_what_a_program_puts_on_a_record_stays"
+
+
+def test_it_is_off_unless_it_was_asked_for() -> None:
+    assert LoggingHook.table(HookOptions()) == ()
