@@ -1,5 +1,6 @@
 """What holds for every test: our faults are raised again; no network but loopback."""
 
+import logging
 import signal
 import socket
 from collections.abc import Iterator
@@ -24,6 +25,15 @@ def faults_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         raise_fault(doing, fault)
 
     monkeypatch.setattr(FaultCounter, "__call__", raise_again)
+
+
+@pytest.fixture(autouse=True)
+def the_level_of_logging_is_restored() -> Iterator[None]:
+    """Undo what a Celery worker in this process sets for all loggers."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
 
 
 @pytest.fixture(autouse=True, scope="session")
