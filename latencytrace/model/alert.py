@@ -95,6 +95,7 @@ class Alert:
     window_ns: int | None  # that window
     standing: Standing
     evidence: Evidence
+    end_reason: str | None = None  # None: it fires, or the promise is kept again
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -25,6 +25,7 @@ def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
         "onset": None if alert.onset_ns is None else str(alert.onset_ns),
         "started": str(alert.started_ns),
         "ended": None if alert.ended_ns is None else str(alert.ended_ns),
+        "end_reason": alert.end_reason,
         "bad_ratio": alert.bad_ratio,
         "window_ns": alert.window_ns,
         "burn_rates": _burn_rates(standing),

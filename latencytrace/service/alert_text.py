@@ -13,6 +13,10 @@ def summary(alert: Alert) -> str:
     """One line: what broke, how bad, over how long."""
     objective = alert.standing.objective
     of = objective.route or objective.service
+    if alert.ended_ns is not None and alert.end_reason is not None:
+        lasted = length_text(alert.ended_ns - alert.started_ns)
+        over = f"the alert on {of} is over: {alert.end_reason}"
+        return f"{objective.name}: {over}; it lasted {lasted}"
     if alert.kind is AlertKind.NO_DATA:
         state = "comes again" if alert.ended_ns is not None else "has fallen silent"
         return f"{objective.name}: {of}, which was steady, {state}"

@@ -314,6 +314,7 @@ class AlertDocument(TypedDict):
     onset: str | None
     started: str
     ended: str | None
+    end_reason: str | None
     bad_ratio: float | None
     window_ns: int | None
     burn_rates: list[BurnRateDocument]

@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from latencytrace.analysis.burn_rate import (
     burn_rules,
@@ -17,7 +16,8 @@ from latencytrace.model import (
     Tally,
 )
 from latencytrace.model.objective import HOUR_NS
-from latencytrace.service.objective_alerts import alerts_of, standing_of
+from latencytrace.service.earlier_alerts import earlier_alerts
+from latencytrace.service.objective_alerts import alerts_of, ended_alert, standing_of
 from latencytrace.service.objective_counts import (
     COARSE_EXTRA_NS,
     COARSE_NS,
@@ -69,6 +69,8 @@ class Evaluator:
         self._written: dict[str, str] = {}
         self._standings: tuple[Standing, ...] = ()
         self._alerts: tuple[Alert, ...] = ()
+        self._told: dict[str, Alert] = {}  # those that fire, by fingerprint
+        self._forgotten: set[str] = set()  # series that the file knows no more
         self.future_stamps = 0
         self.outdated = 0
         self._restore()
@@ -101,22 +103,24 @@ class Evaluator:
         """Evaluate every objective now.
 
         Returns:
-            The alerts that began or ended since the last tick.
+            The alerts that ended or began since the last tick, of an earlier process if need
+            be: those whose objective left the file since have ended, too. Ends come first,
+            for what begins may have the same labels.
         """
         with self._lock:
             now_ns = self._clock()
-            before = {alert.fingerprint: alert for alert in self._alerts}
+            before = self._told
             self._evaluate(now_ns)
             self._evaluated_ns = now_ns
             self._gather()
-        firing = {alert.fingerprint for alert in self._alerts}
+        self._told = {alert.fingerprint: alert for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
         ended = [
-            self._ended(alert, now_ns)
+            ended_alert(alert, self._standings, now_ns)
             for fingerprint, alert in before.items()
-            if fingerprint not in firing
+            if fingerprint not in self._told
         ]
-        return (*began, *ended)
+        return (*ended, *began)
 
     def keep(self, notices: Sequence[Notice] = ()) -> None:
         """Write what has changed; requests are counted meanwhile, however slow the disk.
@@ -126,20 +130,23 @@ class Evaluator:
         """
         self._unkept_notices += notices
         written = {
-            counts.series: state.text()
+            counts.series: state.text(counts.objective)
             for counts, state in zip(self._counts, self._states, strict=True)
         }
         states = {name: text for name, text in written.items() if self._written.get(name) != text}
-        if not (states or self._unkept or self._unkept_notices):
+        if not (states or self._unkept or self._unkept_notices or self._forgotten):
             return
         try:
-            self._memory.keep(self._unkept, states, self._outlived(), self._unkept_notices)
+            self._memory.keep(
+                self._unkept, states, self._outlived(), self._unkept_notices, self._forgotten
+            )
         except StoreError as error:
             _log.error("%s", error)
         else:
             self._written = written
             self._unkept.clear()
             self._unkept_notices.clear()
+            self._forgotten.clear()
 
     def alerts(self) -> tuple[Alert, ...]:
         """The alerts that fire, as of the last tick."""
@@ -171,11 +178,6 @@ class Evaluator:
         self._standings = tuple(standings)
         self._alerts = tuple(alerts)
 
-    def _ended(self, alert: Alert, now_ns: int) -> Alert:
-        name = alert.standing.objective.name
-        standing = next(found for found in self._standings if found.objective.name == name)
-        return replace(alert, ended_ns=now_ns, bad_ratio=None, window_ns=None, standing=standing)
-
     def _gather(self) -> None:
         for counts in self._counts:
             for length, at_ns, tally in counts.changes():
@@ -198,3 +200,5 @@ class Evaluator:
         for counts, state in zip(self._counts, self._states, strict=True):
             counts.restore(self._memory.slots(counts.series))
             state.read(states.get(counts.series, "{}"))
+        self._told = {alert.fingerprint: alert for alert in earlier_alerts(states)}
+        self._forgotten = states.keys() - {counts.series for counts in self._counts}

@@ -1,6 +1,7 @@
 """Where an objective stands, and which of its alerts fire: counts and states in, values out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from latencytrace.analysis.burn_rate import budget_left_ratio, detection_ns, exhaustion_ns
 from latencytrace.model import (
@@ -8,12 +9,13 @@ from latencytrace.model import (
     AlertKind,
     BurnRates,
     Evidence,
+    Objective,
     Severity,
     Standing,
 )
-from latencytrace.model.objective import HOUR_NS
-from latencytrace.service.objective_counts import ObjectiveCounts
-from latencytrace.service.objective_state import Announced, ObjectiveState
+from latencytrace.model.objective import HOUR_NS, length_text
+from latencytrace.service.objective_counts import ObjectiveCounts, series_of
+from latencytrace.service.objective_state import LONGEST_SILENCE_NS, Announced, ObjectiveState
 
 NO_EVIDENCE = Evidence(guilty=None, failed_ratio=None, version=None, distinctions=(), slowest=())
 
@@ -76,6 +78,41 @@ def alerts_of(
             )
         )
     return alerts
+
+
+def ended_alert(alert: Alert, standings: Iterable[Standing], now_ns: int) -> Alert:
+    """An alert that fires no more, with the reason where that is none of the promise's.
+
+    Args:
+        alert: As it was told last.
+        standings: Of what is promised now.
+        now_ns: The end.
+    """
+    before = alert.standing.objective
+    named = [one for one in standings if one.objective.name == before.name]
+    watched = [one for one in named if series_of(one.objective) == series_of(before)]
+    standing = next(iter(watched), alert.standing)
+    return replace(
+        alert,
+        ended_ns=now_ns,
+        bad_ratio=None,
+        window_ns=None,
+        standing=standing,
+        end_reason=_end_reason(before, named, standing, now_ns),
+    )
+
+
+def _end_reason(
+    before: Objective, named: Sequence[Standing], standing: Standing, now_ns: int
+) -> str | None:
+    if not named:
+        return "the objective left the file"
+    if replace(named[0].objective, display_name=before.display_name) != before:
+        return "the objective was changed in the file"
+    last_ns = standing.last_request_ns
+    if last_ns is not None and now_ns - last_ns > LONGEST_SILENCE_NS:
+        return f"no request came for {length_text(now_ns - last_ns)}"
+    return None
 
 
 def _announced(standing: Standing, rate: BurnRates | None, now_ns: int) -> Announced:

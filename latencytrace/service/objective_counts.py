@@ -44,6 +44,15 @@ class _Seen:
     request: BadRequest
 
 
+def series_of(objective: Objective) -> str:
+    """What an objective's counts are kept under: another threshold's counts are others."""
+    counted = (
+        objective.service, objective.route, objective.model, objective.version,
+        objective.measured, objective.threshold_ns,
+    )  # fmt: skip
+    return f"{objective.name}:{sha256(repr(counted).encode()).hexdigest()[:16]}"
+
+
 class ObjectiveCounts:
     """Counts each request once, when it is divided; exact, whatever the histograms hold.
 
@@ -68,13 +77,8 @@ class ObjectiveCounts:
 
     @property
     def series(self) -> str:
-        """What its counts are kept under: another threshold's counts are others."""
-        objective = self.objective
-        counted = (
-            objective.service, objective.route, objective.model, objective.version,
-            objective.measured, objective.threshold_ns,
-        )  # fmt: skip
-        return f"{objective.name}:{sha256(repr(counted).encode()).hexdigest()[:16]}"
+        """What its counts are kept under."""
+        return series_of(self.objective)
 
     def count(self, request: Request, at_ns: int) -> bool:
         """Count a request of its cohort at a moment; false: that is too long ago."""

@@ -84,6 +84,7 @@ class ObjectiveMemory:
         states: Mapping[str, str],
         forget_before: Mapping[int, int],
         notices: Sequence[Notice] = (),
+        forget_states: Iterable[str] = (),
     ) -> None:
         """Keep counts, states and what is to be told, all or nothing.
 
@@ -92,6 +93,7 @@ class ObjectiveMemory:
             states: By series.
             forget_before: By length of the slot: what is older is not needed any more.
             notices: What is to be sent.
+            forget_states: Series whose state is not needed any more.
 
         Raises:
             StoreError: The disk does not take them; they may be kept with the next.
@@ -112,6 +114,9 @@ class ObjectiveMemory:
                 )
                 self._connection.executemany(
                     "REPLACE INTO states VALUES (?, ?)", list(states.items())
+                )
+                self._connection.executemany(
+                    "DELETE FROM states WHERE series = ?", [(series,) for series in forget_states]
                 )
                 self._connection.executemany(
                     "DELETE FROM slots WHERE length_ns = ? AND at_ns < ?",

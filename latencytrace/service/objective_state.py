@@ -1,10 +1,10 @@
 """What each tier of an objective does over time: fires, holds, ends."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from latencytrace.analysis.burn_rate import burn_rate, burns, is_calm, keep_firing_ns
-from latencytrace.model import BurnRates, BurnRule, Tally
+from latencytrace.model import BurnRates, BurnRule, Objective, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
 from latencytrace.service.objective_counts import ObjectiveCounts
 
@@ -136,10 +136,11 @@ class ObjectiveState:
     silence: SilenceState = field(default_factory=SilenceState)
     announced: dict[str, Announced] = field(default_factory=dict)  # by name/severity
 
-    def text(self) -> str:
-        """All of it, to be kept."""
+    def text(self, objective: Objective) -> str:
+        """All of it, to be kept; with whose it is, for the file may forget that one."""
         return json.dumps(
             {
+                "objective": asdict(objective),
                 "announced": {
                     key: [told.started_ns, told.onset_ns] for key, told in self.announced.items()
                 },

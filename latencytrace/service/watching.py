@@ -54,7 +54,7 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     evaluator = Evaluator(objectives, clock, memory)
     for alert in evaluator.alerts():
         evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))
-    outbox = Outbox(opened if objectives else {}, links, memory, clock, now_ns, random.random)
+    outbox = Outbox(opened, links, memory, clock, now_ns, random.random)
     telemetry.registry.register(ObjectiveMetrics(evaluator))
     telemetry.registry.register(NoticeMetrics(outbox))
     return evaluator, Watch(evaluator, memory, outbox)

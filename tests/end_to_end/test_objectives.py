@@ -8,12 +8,14 @@ from typing import cast
 from uuid import uuid4
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
+from tests.end_to_end.running_prometheus import RunningAlertmanager
 from tests.end_to_end.running_service import RunningService, until
 from tests.otlp_messages import one_span, otlp
 from tests.service.objectives_yaml import objectives_yaml
 from tests.service.posted import Posted
 
 MS = 1_000_000
+SILENT = {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}
 
 
 def chat(duration_ms: int, ago_s: float = 0) -> list[Span]:
@@ -38,6 +40,14 @@ def chat(duration_ms: int, ago_s: float = 0) -> list[Span]:
 def standing(service: RunningService) -> Mapping[str, object]:
     [found] = cast("list[Mapping[str, object]]", service.ask("/objectives")["objectives"])
     return found
+
+
+def active(alertmanager: RunningAlertmanager) -> list[str]:
+    """The objectives that Alertmanager has alerts of."""
+    found = alertmanager.client.get(
+        f"{alertmanager.url}/api/v2/alerts", params={"active": "true"}
+    ).json()
+    return [alert["labels"]["slo"] for alert in found]
 
 
 def sent(service: RunningService, *durations_ms: int) -> None:
@@ -70,17 +80,43 @@ def test_a_wrong_file_of_objectives_is_refused_by_line(tmp_path: Path) -> None:
     assert "objectives.yaml, line 15: spec.objectives[0].target is 1.5" in said
 
 
-def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -> None:
-    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
-    incident = [
+def incident() -> list[Span]:
+    """Some minutes of chat, the last of which is slow."""
+    return [
         *(span for ago_s in range(60, 300, 4) for span in chat(100, ago_s)),
         *(span for ago_s in range(0, 60, 2) for span in chat(400, ago_s)),
     ]
+
+
+def test_an_alert_whose_objective_left_the_file_ends_everywhere(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
+    alertmanager = RunningAlertmanager(tmp_path / "alertmanager", SILENT)
+    with Posted() as receiver, alertmanager as taken:
+        sinks = {"LATENCYTRACE_SINKS": f"alertmanager={taken.url},webhook={receiver.url}"}
+        with RunningService(
+            tmp_path / "data", "--objectives", str(promised), env=sinks
+        ) as service:
+            service.post(otlp(*incident()))
+            receiver.wait_for(1)
+            until(lambda: active(taken) == ["chat-e2e"], service.said)
+            service.end(signal.SIGKILL)
+        with RunningService(tmp_path / "data", env=sinks) as again:
+            receiver.wait_for(2)
+            until(lambda: active(taken) == [], again.said)
+
+    began, ended = cast("list[dict[str, dict[str, object]]]", receiver.documents)
+    assert (ended["transition"], ended["alert"]["status"]) == ("ended", "resolved")
+    assert ended["alert"]["fingerprint"] == began["alert"]["fingerprint"]
+    assert ended["alert"]["end_reason"] == "the objective left the file"
+
+
+def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
     with Posted() as receiver:
         sinks = {"LATENCYTRACE_SINKS": f"log,webhook={receiver.url}/alerts"}
         flags = ("--objectives", str(promised))
         with RunningService(tmp_path / "data", *flags, env=sinks) as service:
-            service.post(otlp(*incident))
+            service.post(otlp(*incident()))
             receiver.wait_for(1)
             [alert] = cast("list[dict[str, object]]", service.ask("/alerts")["alerts"])
             link = cast("list[dict[str, str]]", alert["slowest"])[0]["url"]

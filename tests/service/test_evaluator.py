@@ -147,7 +147,7 @@ def test_what_is_left_of_it_becomes_a_ticket_when_the_page_ends(traffic: Traffic
     traffic.run(HOUR_MIN, bad_ratio=1)
     traffic.run(HOUR_MIN, bad_ratio=0.02)
 
-    assert traffic.names()[:3] == [PAGE_BEGAN, "LatencySLOBurn/ticket began", PAGE_ENDED]
+    assert traffic.names()[:3] == [PAGE_BEGAN, PAGE_ENDED, "LatencySLOBurn/ticket began"]
 
 
 def test_a_restart_fires_nothing_again_and_forgets_nothing(traffic: Traffic) -> None:
