@@ -104,10 +104,11 @@ def test_an_alert_whose_objective_left_the_file_ends_everywhere(tmp_path: Path) 
             receiver.wait_for(2)
             until(lambda: active(taken) == [], again.said)
 
-    began, ended = cast("list[dict[str, dict[str, object]]]", receiver.documents)
-    assert (ended["transition"], ended["alert"]["status"]) == ("ended", "resolved")
-    assert ended["alert"]["fingerprint"] == began["alert"]["fingerprint"]
-    assert ended["alert"]["end_reason"] == "the objective left the file"
+    documents = cast("list[dict[str, dict[str, object]]]", receiver.documents)
+    began, ended = (document["alert"] for document in documents)
+    assert (began["status"], ended["status"]) == ("firing", "resolved")
+    assert ended["fingerprint"] == began["fingerprint"]
+    assert ended["end_reason"] == "the objective left the file"
 
 
 def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -> None:
