@@ -39,8 +39,9 @@ class EventStream:
         Raises:
             EventTooLongError: An event goes past `MOST_EVENT_BYTES`.
         """
-        if self._skip_line_feed and received:
-            self._skip_line_feed = False
+        if not received:  # it may lie between a CR and its LF
+            return []
+        if self._skip_line_feed:
             received = received.removeprefix(b"\n")
         received = self._without_mark(self._rest + received)
         lines = received.splitlines(keepends=True)  # of bytes: at CR, LF and CRLF only

@@ -49,6 +49,10 @@ def test_any_bytes_mean_the_same_in_one_piece_and_in_two(received: bytes, cut: i
     assert read(received) == read(received[:cut], received[cut:])
 
 
+def test_an_empty_piece_between_a_cr_and_its_lf_ends_no_event() -> None:
+    assert data(b"data: a\r", b"", b"\ndata: b\r\n\r\n") == [b"a\nb"]
+
+
 def test_every_byte_by_itself_is_the_same_stream() -> None:
     written = b"\xef\xbb\xbf: hello\r\nevent: token\r\ndata: a\r\ndata:b\r\n\r\ndata: c\n\n"
 
