@@ -6,9 +6,9 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli import gpu_stages, options, reading
-from latencytrace.cli.documents import BreakdownDocument
 from latencytrace.cli.pictures import bar, json_text, screen, show, stacked_bar, stage_style, table
 from latencytrace.cli.units import count, duration, share, shares
+from latencytrace.service.documents import BreakdownDocument
 
 BAR_SHORTEST, BAR_LONGEST = 8, 48
 COLUMNS_BUT_BAR = 72  # cells that the other columns of the table take
@@ -184,7 +184,7 @@ def _left_out(document: BreakdownDocument) -> Sequence[str]:
         for number, which in (
             (left_out["health"], "for health or metrics"),
             (left_out["reduced_detail"], "traced in less detail"),
-            (left_out.get("unsure", 0), "of which not all attributes are kept"),
+            (left_out["unsure"], "of which not all attributes are kept"),
         )
         if number
     ]
@@ -192,6 +192,6 @@ def _left_out(document: BreakdownDocument) -> Sequence[str]:
 
 
 def _never_two(document: BreakdownDocument) -> Sequence[str]:
-    if document.get("max_concurrency") != 1:
+    if document["max_concurrency"] != 1:
         return []
     return [NEVER_TWO]

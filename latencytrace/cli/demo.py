@@ -20,11 +20,11 @@ from rich.text import Text
 
 from latencytrace.cli import breakdown, reading, trace
 from latencytrace.cli.demo_programs import INSTANCE, SERVICE, start_application, start_service
-from latencytrace.cli.documents import RequestDocument
 from latencytrace.cli.own_name import own_command
 from latencytrace.cli.pictures import screen, show
 from latencytrace.cli.units import count, duration
 from latencytrace.errors import LatencytraceError
+from latencytrace.service.documents import ListedRequestDocument
 from latencytrace.settings import DEFAULT_URL
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _results(
 
 def _arrived(
     source: reading.Source, routes: Sequence[str], expected: int
-) -> list[RequestDocument]:
+) -> list[ListedRequestDocument]:
     """The traced requests of the load, once all are there or no more come."""
     expected = min(expected, MOST_CHECKED)
     deadline_s = time.monotonic() + ARRIVAL_TIMEOUT_S
@@ -203,7 +203,7 @@ def _arrived(
 
 
 def _check(
-    found: Sequence[RequestDocument], outcomes: Sequence["Outcome"], console: Console
+    found: Sequence[ListedRequestDocument], outcomes: Sequence["Outcome"], console: Console
 ) -> bool:
     unbalanced = [request for request in found if not balances(request)]
     p50_ns = sorted(outcome.latency_ns for outcome in outcomes)[len(outcomes) // 2]
@@ -225,7 +225,7 @@ def _check(
     return True
 
 
-def balances(request: RequestDocument) -> bool:
+def balances(request: ListedRequestDocument) -> bool:
     """Whether a ledger sums to its request's duration, and its segments leave no gap."""
     position_ns = 0
     for segment in request["segments"]:

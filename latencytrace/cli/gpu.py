@@ -10,11 +10,11 @@ from rich.live import Live
 from rich.text import Text
 
 from latencytrace.cli import options, reading
-from latencytrace.cli.documents import GpuDocument, GpusDocument
 from latencytrace.cli.gpu_stages import stages_table
 from latencytrace.cli.pictures import bar, json_text, screen, show, table
 from latencytrace.cli.units import UNKNOWN, duration, share
 from latencytrace.errors import ServiceUnreachableError
+from latencytrace.service.gpu_documents import GpuDocument, GpusDocument
 from latencytrace.settings import service_url
 
 EVERY_S = 1.0

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from latencytrace.cli.documents import GpuStageDocument, RequestDocument
 from latencytrace.cli.pictures import stage_style, table
 from latencytrace.cli.units import UNKNOWN, duration, share
+from latencytrace.service.documents import RequestDocument
+from latencytrace.service.gpu_documents import GpuStageDocument
 
 IN_WORDS = {
     "compute": "arithmetic",
@@ -64,7 +65,7 @@ def devices_table(
     request: RequestDocument, stages: Sequence[GpuStageDocument]
 ) -> list[RenderableType]:
     """What a request's spans had a GPU do, and what held such work up lately."""
-    spans = [span for span in request.get("spans", []) if span.get("device") is not None]
+    spans = [span for span in request["spans"] if span["device"] is not None]
     if not spans:
         return []
     drawn = table(
@@ -72,7 +73,7 @@ def devices_table(
         "bound by, lately", left=("on the GPU", "span", "bound by, lately"),
     )  # fmt: skip
     for span in spans:
-        device = span.get("device")
+        device = span["device"]
         if device is None:
             continue
         wall_ns = max(span["end_ns"] - span["start_ns"], device["end_ns"] - device["start_ns"])
@@ -82,7 +83,7 @@ def devices_table(
             for row in stages
             if (row["uuid"], row["stage"], row["service"])
             == (device["gpu"], span["stage"], span["service"])
-            and row["model"] in {span.get("attributes", {}).get("gen_ai.request.model"), ""}
+            and row["model"] in {span["attributes"].get("gen_ai.request.model"), ""}
         }
         drawn.add_row(
             Text(span["stage"], stage_style(span["stage"])),

@@ -11,7 +11,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from latencytrace.cli.documents import BreakdownDocument
 from latencytrace.cli.import_chunks import STDIN, opened, plain_chunks
 from latencytrace.cli.import_piece import Place, Record
 from latencytrace.cli.import_records import records
@@ -19,6 +18,7 @@ from latencytrace.cli.import_report import Report
 from latencytrace.cli.import_target import Target, target
 from latencytrace.cli.pictures import json_text
 from latencytrace.errors import OtlpError
+from latencytrace.service.documents import BreakdownDocument
 from latencytrace.service.otlp import CheckedRequest, check_message
 
 BATCH_SPANS: Final = 20_000

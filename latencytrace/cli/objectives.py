@@ -9,13 +9,13 @@ from rich.text import Text
 
 from latencytrace.analysis.burn_rate import burn_rules, detection_ns
 from latencytrace.cli import options, reading, standings
-from latencytrace.cli.documents import ObjectiveDocument
 from latencytrace.cli.local_service import EXTRA_HINT, answers, service_is_installed
 from latencytrace.cli.pictures import json_text, screen, show, table
 from latencytrace.cli.units import count, duration, share
 from latencytrace.errors import LatencytraceError, ObjectivesError
 from latencytrace.model import Objective
 from latencytrace.model.objective import length_text
+from latencytrace.service.documents import ObjectiveDocument
 from latencytrace.settings import objectives_file, service_token, service_url
 
 if TYPE_CHECKING:  # its parts are an extra

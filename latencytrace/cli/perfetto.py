@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from latencytrace.cli.documents import RequestDocument, SpanDocument
+from latencytrace.service.documents import RequestDocument, SpanDocument
 
 PATH_PROCESS: Final = 1  # the critical path comes first, processes of spans after it
 MOST_TRACKS: Final = 200  # looked through for a free one
@@ -29,7 +29,7 @@ def perfetto_trace(request: RequestDocument) -> dict[str, object]:
     service is a process with its spans; arrows lead to spans called in another process, and
     from spans that links name.
     """
-    spans = _parents_first(request.get("spans", []))
+    spans = _parents_first(request["spans"])
     earliest_ns = min([0, *(span["start_ns"] for span in spans)])
     layout = _Layout(spans)
     events = [*_path(request, earliest_ns), *_names(layout)]
@@ -97,7 +97,7 @@ class _Layout:
         return not before or inside[before - 1]["end_ns"] <= at_ns
 
     def _place(self, span: SpanDocument) -> None:
-        name = (span["service"], span.get("instance"))
+        name = (span["service"], span["instance"])
         process = self.processes.setdefault(name, PATH_PROCESS + 1 + len(self.processes))
         track = next(
             (track for track in self._candidates(process, span) if track.takes(span)), None
@@ -195,7 +195,7 @@ def _slice(layout: _Layout, span: SpanDocument, earliest_ns: int) -> Event:
         "tid": track.number,
         "ts": microseconds(span["start_ns"] - earliest_ns),
         "dur": microseconds(span["end_ns"] - span["start_ns"]),
-        "args": {**span.get("attributes", {}), **known},
+        "args": {**span["attributes"], **known},
     }
 
 
@@ -230,11 +230,11 @@ def _edges(
         parent = by_id.get(span["parent_id"] or "")
         if parent is not None and _process(parent) != _process(span):
             yield parent, span, "call"
-        for link in span.get("links", []):
+        for link in span["links"]:
             linked = by_id.get(link["span_id"])
             if linked is not None and linked["start_ns"] <= span["start_ns"]:
                 yield linked, span, "link"
 
 
 def _process(span: SpanDocument) -> tuple[str, str | None]:
-    return span["service"], span.get("instance")
+    return span["service"], span["instance"]

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from rich.console import Console, RenderableType
 from rich.style import Style
@@ -43,7 +44,9 @@ COLOURS: Mapping[Stage, str] = {
     Stage.OTHER: "#9a9a9a",
     Stage.UNATTRIBUTED: "#6f6f6f",
 }
-ORDER = {stage: place for place, stage in enumerate(Stage)}
+ORDER = {str(stage): place for place, stage in enumerate(Stage)}
+
+Name = TypeVar("Name", bound=str)  # a stage, or what a newer service calls one
 
 
 def stage_style(stage: str) -> Style:
@@ -52,10 +55,9 @@ def stage_style(stage: str) -> Style:
     return Style(color=COLOURS[known])
 
 
-def in_order(stages: Mapping[str, int]) -> list[tuple[str, int]]:
+def in_order(stages: Mapping[Name, int]) -> list[tuple[Name, int]]:
     """Stages in the order in which a request passes them, unknown ones last."""
-    known = {str(stage): place for stage, place in ORDER.items()}
-    return sorted(stages.items(), key=lambda item: (known.get(item[0], len(known)), item[0]))
+    return sorted(stages.items(), key=lambda item: (ORDER.get(item[0], len(ORDER)), item[0]))
 
 
 def bar(ratio: float, width: int) -> str:
@@ -66,7 +68,7 @@ def bar(ratio: float, width: int) -> str:
     return BLOCK * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
-def stacked_bar(stages: Mapping[str, int], width: int) -> Text:
+def stacked_bar(stages: Mapping[Name, int], width: int) -> Text:
     """All stages in one bar that is exactly `width` cells long."""
     whole = sum(stages.values())
     text = Text()

@@ -11,15 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
-from latencytrace.cli.documents import (
-    AlertDocument,
-    BreakdownDocument,
-    GpusDocument,
-    GpuStageDocument,
-    ObjectiveDocument,
-    RequestDocument,
-    ServiceDocument,
-)
 from latencytrace.cli.local_service import (
     EXTRA_HINT,
     answers,
@@ -28,6 +19,15 @@ from latencytrace.cli.local_service import (
     service_is_installed,
 )
 from latencytrace.errors import LatencytraceError, ServiceUnreachableError
+from latencytrace.service.documents import (
+    AlertDocument,
+    BreakdownDocument,
+    ListedRequestDocument,
+    ObjectiveDocument,
+    RequestDocument,
+    ServiceDocument,
+)
+from latencytrace.service.gpu_documents import GpusDocument, GpuStageDocument
 from latencytrace.settings import data_folder, service_token, service_url
 
 Filters = Mapping[str, str]  # as the API's query parameters spell them
@@ -143,10 +143,12 @@ def requests_document(source: Source, wanted: Filters, order: str, limit: int) -
     return source.document("/requests", {**wanted, "order": order, "limit": str(limit)})
 
 
-def requests(source: Source, wanted: Filters, order: str, limit: int) -> list[RequestDocument]:
+def requests(
+    source: Source, wanted: Filters, order: str, limit: int
+) -> list[ListedRequestDocument]:
     """Requests of a cohort, without their spans."""
     document = requests_document(source, wanted, order, limit)
-    return cast("dict[str, list[RequestDocument]]", document)["requests"]
+    return cast("dict[str, list[ListedRequestDocument]]", document)["requests"]
 
 
 def request(source: Source, trace_id: str) -> RequestDocument:

@@ -7,9 +7,9 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli import options, reading
-from latencytrace.cli.documents import RequestDocument
 from latencytrace.cli.pictures import json_text, legend, screen, show, stacked_bar, table
 from latencytrace.cli.units import UNKNOWN, count, duration, share
+from latencytrace.service.documents import ListedRequestDocument
 
 BAR_CELLS = 24
 LARGEST_STAGES = 2
@@ -66,7 +66,9 @@ def requests(  # noqa: PLR0913 - one argument a flag
         show(console, *([why_none] if why_none else picture(found, ORDERS[order], console)))
 
 
-def picture(found: list[RequestDocument], ordered: str, console: Console) -> list[RenderableType]:
+def picture(
+    found: list[ListedRequestDocument], ordered: str, console: Console
+) -> list[RenderableType]:
     """A row a request, and what to type to see one whole."""
     if not found:
         return ["No request. Without --since, this shows the last hour."]
@@ -96,7 +98,7 @@ def picture(found: list[RequestDocument], ordered: str, console: Console) -> lis
     ]
 
 
-def _cells(request: RequestDocument, width: int) -> list[str]:
+def _cells(request: ListedRequestDocument, width: int) -> list[str]:
     tokens = request["output_tokens"]
     trace_id = request["trace_id"]
     return [
@@ -109,7 +111,7 @@ def _cells(request: RequestDocument, width: int) -> list[str]:
     ]
 
 
-def _largest(request: RequestDocument) -> str:
+def _largest(request: ListedRequestDocument) -> str:
     ledger = sorted(request["ledger"].items(), key=lambda item: -item[1])[:LARGEST_STAGES]
     whole = request["duration_ns"] or 1
     return ", ".join(f"{stage} {share(length / whole)}" for stage, length in ledger)

@@ -5,33 +5,33 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from latencytrace.cli.documents import RequestDocument, SharedStepDocument, StepMemberDocument
 from latencytrace.cli.pictures import stage_style
 from latencytrace.cli.units import count, duration
+from latencytrace.model import ShareBasis
+from latencytrace.service.documents import RequestDocument, RequestStepDocument, StepMemberDocument
 
 MOST_STEPS = 3
-TOKENS, EQUAL = "tokens", "equal"  # what a step is divided by
 SHORT_ID = 12
 SHARE_CELLS = 9
 
 
 def shared_steps(request: RequestDocument) -> list[RenderableType]:
     """The steps that held it up longest, but for those that it had to itself."""
-    steps = [step for step in request.get("shared_steps", []) if step["size"] != 1]
+    steps = [step for step in request["shared_steps"] if step["size"] != 1]
     if not steps:
         return []
     shown = steps[:MOST_STEPS]
-    left_out = len(steps) - len(shown) + request.get("shared_steps_left_out", 0)
+    left_out = len(steps) - len(shown) + request["shared_steps_left_out"]
     more = f" {count(left_out, 'more step')}: see --json." if left_out else ""
     note = f"Shares of a step are an estimate{_basis(shown)}; no ledger holds them.{more}"
     lines = [line for step in shown for line in _lines(step)]
     return ["", Text("served together with others", "bold"), *lines, Text(note, "dim")]
 
 
-def _lines(step: SharedStepDocument) -> Iterator[Text]:
+def _lines(step: RequestStepDocument) -> Iterator[Text]:
     """A step, then who cost it most, or who shared it alike."""
     size = "" if step["size"] is None else f" for {count(step['size'], 'request')}"
-    alike = step["basis"] == EQUAL
+    alike = step["basis"] == ShareBasis.EQUAL
     if step["share_ns"] is None:
         own = ", not kept"
     elif alike:
@@ -50,7 +50,7 @@ def _lines(step: SharedStepDocument) -> Iterator[Text]:
         yield from map(_other, step["largest_others"])
 
 
-def _alike(step: SharedStepDocument) -> Iterator[Text]:
+def _alike(step: RequestStepDocument) -> Iterator[Text]:
     """Those of each route on a line; which of them were largest nobody knows."""
     routes: dict[str, list[str]] = {}
     for member in step["largest_others"]:
@@ -73,9 +73,9 @@ def _who(member: StepMemberDocument) -> str:
     return member["route"] or member["service"] or "a request that is not kept"
 
 
-def _basis(steps: Sequence[SharedStepDocument]) -> str:
+def _basis(steps: Sequence[RequestStepDocument]) -> str:
     """How they are divided, where it is the same for all."""
     bases = {step["basis"] for step in steps if step["basis"]}
-    if bases == {TOKENS}:
+    if bases == {ShareBasis.TOKENS}:
         return " in proportion to tokens"
-    return ", one part each" if bases == {EQUAL} else ""
+    return ", one part each" if bases == {ShareBasis.EQUAL} else ""

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from rich.console import RenderableType
 from rich.text import Text
 
-from latencytrace.cli.documents import AlertDocument, BurnRateDocument, ObjectiveDocument
 from latencytrace.cli.pictures import table
 from latencytrace.cli.units import UNKNOWN, count, duration, share
 from latencytrace.model.objective import length_text
+from latencytrace.service.documents import AlertDocument, BurnRateDocument, ObjectiveDocument
 
 FIRES = Text("fires", "bold red")
 

@@ -3,8 +3,8 @@
 from rich.console import RenderableType
 from rich.text import Text
 
-from latencytrace.cli.documents import RequestDocument
 from latencytrace.cli.units import count, duration
+from latencytrace.service.documents import RequestDocument
 
 MOST_STALLS = 10
 MEANINGS = {
@@ -18,7 +18,7 @@ MEANINGS = {
 
 def between_tokens(request: RequestDocument) -> list[RenderableType]:
     """Quantiles of the gaps, and each stall with its label; nothing where they are unknown."""
-    quantiles = request.get("inter_token_ns")
+    quantiles = request["inter_token_ns"]
     if quantiles is None:
         return []
     told = ", ".join(
@@ -29,7 +29,7 @@ def between_tokens(request: RequestDocument) -> list[RenderableType]:
             ("longest", quantiles["max"]),
         )
     )
-    found = request.get("stalls") or []
+    found = request["stalls"] or []
     lines = [Text(f"between tokens: {told}", "dim")]
     if found:
         lines.append(Text(f"{count(len(found), 'stall')}:", "yellow"))

@@ -9,13 +9,14 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli import gpu_stages, options, reading
-from latencytrace.cli.documents import GpuStageDocument, RequestDocument
 from latencytrace.cli.pictures import bar, in_order, json_text, screen, show, stage_style, table
 from latencytrace.cli.shared_steps import shared_steps
 from latencytrace.cli.token_gaps import between_tokens
 from latencytrace.cli.units import count, duration, exact, shares
 from latencytrace.cli.waterfall import waterfall
 from latencytrace.errors import LatencytraceError
+from latencytrace.service.documents import RequestDocument
+from latencytrace.service.gpu_documents import GpuStageDocument
 
 SLOWEST = "slowest"
 ID_DIGITS = 32
@@ -80,7 +81,7 @@ def _stages_on_gpus(
     source: reading.Source, request: RequestDocument
 ) -> Sequence[GpuStageDocument]:
     """What is known of stages on GPUs, where the request was on one."""
-    if any(span.get("device") is not None for span in request.get("spans", [])):
+    if any(span["device"] is not None for span in request["spans"]):
         return reading.stages_on_gpus(source)
     return ()
 
@@ -119,7 +120,7 @@ def picture(
 ) -> list[RenderableType]:
     """The request, its spans over time, its ledger, its GPUs, and what was mended."""
     parts: list[RenderableType] = [*_heading(request), ""]
-    if not request.get("spans"):
+    if not request["spans"]:
         parts += ["Its spans were not kept: this is its critical path alone.", ""]
     parts += [*waterfall(request, console), "", *ledger(request)]
     parts += gpu_stages.devices_table(request, on_gpus)
@@ -132,8 +133,7 @@ def ledger(request: RequestDocument) -> list[RenderableType]:
     stages = in_order(request["ledger"])
     lengths = [length for _, length in stages]
     longest = max(lengths, default=0) or 1
-    busy = request.get("busy", {})
-    exclusive = request.get("exclusive", {})
+    busy, exclusive = request["busy"], request["exclusive"]
     more = ("busy", "exclusive") if busy else ()
     drawn = table("ledger", "", "time", "share", "exactly", *more, left=("ledger", ""))
     for (stage, length), printed in zip(stages, shares(lengths), strict=True):
@@ -158,7 +158,7 @@ def ledger(request: RequestDocument) -> list[RenderableType]:
             "Please report it.",
             "bold red",
         )
-    return [drawn, *_network(request.get("network", {})), verdict]
+    return [drawn, *_network(request["network"]), verdict]
 
 
 def _network(phases: Mapping[str, int]) -> list[Text]:

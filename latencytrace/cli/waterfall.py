@@ -7,9 +7,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from latencytrace.cli.documents import RequestDocument, SegmentDocument, SpanDocument
 from latencytrace.cli.pictures import BLOCK, stage_style, table
 from latencytrace.cli.units import duration
+from latencytrace.service.documents import RequestDocument, SegmentDocument, SpanDocument
 
 OFF_PATH = "░"
 AXIS = "─"
@@ -65,7 +65,7 @@ def rows(request: RequestDocument) -> Iterator[Row]:
 
     Where the spans were not kept, the segments of the critical path take their place.
     """
-    spans = request.get("spans") or []
+    spans = request["spans"]
     on_path: dict[tuple[str, str], list[SegmentDocument]] = {}
     for segment in request["segments"]:
         on_path.setdefault((segment["span_id"], segment["stage"]), []).append(segment)

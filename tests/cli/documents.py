@@ -2,21 +2,20 @@
 
 from typing import cast
 
-from latencytrace.cli.documents import (
+from latencytrace.model import RequestStatus, Stage
+from latencytrace.service.documents import (
     BreakdownDocument,
-    GpuDocument,
-    GpusDocument,
-    GpuStageDocument,
     QuantilesDocument,
     RequestDocument,
     SegmentDocument,
     SpanDocument,
 )
+from latencytrace.service.gpu_documents import GpuDocument, GpusDocument, GpuStageDocument
 
 MS = 1_000_000
 
 
-def quantiles(mean_ns: float) -> QuantilesDocument:
+def quantiles(mean_ns: int) -> QuantilesDocument:
     return QuantilesDocument(
         mean=mean_ns, p50=mean_ns, p90=mean_ns, p95=mean_ns, p99=mean_ns, p999=mean_ns
     )
@@ -33,7 +32,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
         output_tokens_per_second=333.0,
         stages=[
             {
-                "stage": stage,
+                "stage": Stage(stage),
                 "mean_ns": mean_ns,
                 "share_ratio": mean_ns / whole_ns,
                 "p50_ns": mean_ns,
@@ -43,7 +42,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
             }
             for stage, mean_ns in stages_ns.items()
         ],
-        left_out={"health": 3, "reduced_detail": 0},
+        left_out={"health": 3, "reduced_detail": 0, "unsure": 0},
         max_concurrency=2,
     )
 
@@ -57,14 +56,18 @@ def no_requests() -> BreakdownDocument:
         time_per_output_token_ns=None,
         output_tokens_per_second=None,
         stages=[],
-        left_out={"health": 0, "reduced_detail": 0},
+        left_out={"health": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=None,
     )
 
 
 def segment(span_id: str, stage: str, start_ms: int, end_ms: int) -> SegmentDocument:
     return SegmentDocument(
-        start_ns=start_ms * MS, end_ns=end_ms * MS, stage=stage, span_id=span_id, name=stage
+        start_ns=start_ms * MS,
+        end_ns=end_ms * MS,
+        stage=Stage(stage),
+        span_id=span_id,
+        name=stage,
     )
 
 
@@ -75,11 +78,15 @@ def span(  # noqa: PLR0913, PLR0917 - a table of spans reads best without names
         span_id=span_id,
         parent_id=parent_id,
         name=name,
-        stage=stage,
+        stage=Stage(stage),
         service="rag",
+        instance=None,
         start_ns=start_ms * MS,
         end_ns=end_ms * MS,
         status="ok",
+        attributes={},
+        links=[],
+        device=None,
     )
 
 
@@ -89,22 +96,31 @@ def request_document() -> RequestDocument:
         trace_id="1f3c9a" + "0" * 26,
         span_id="aa",
         service="rag",
+        instance=None,
         route="POST /chat",
         model="tiny",
         version=None,
-        status="ok",
+        status=RequestStatus.OK,
         start="1763690000000000000",
         duration_ns=100 * MS,
         revision=1,
         time_to_first_token_ns=30 * MS,
         time_per_output_token_ns=7 * MS,
         input_tokens=400,
+        cached_input_tokens=None,
         output_tokens=10,
+        finish_reason=None,
+        batch_size=None,
+        queue_depth=None,
+        concurrency=None,
+        retries=0,
+        preemptions=None,
+        cold_start=False,
         ledger={
-            "unattributed": 10 * MS,
-            "embed": 20 * MS,
-            "decode": 60 * MS,
-            "detokenize": 10 * MS,
+            Stage.UNATTRIBUTED: 10 * MS,
+            Stage.EMBED: 20 * MS,
+            Stage.DECODE: 60 * MS,
+            Stage.DETOKENIZE: 10 * MS,
         },
         segments=[
             segment("aa", "unattributed", 0, 5),
@@ -121,6 +137,13 @@ def request_document() -> RequestDocument:
             span("cc", "aa", "generate", "decode", 25, 95),
         ],
         spans_kept=True,
+        shared_steps=[],
+        shared_steps_left_out=0,
+        inter_token_ns=None,
+        stalls=None,
+        network={},
+        busy={},
+        exclusive={},
         repairs=[{"kind": "clipped", "span_id": "cc", "detail": "ended 2 ms after its parent"}],
     )
 
@@ -131,6 +154,7 @@ def gpu_document(**other: object) -> GpuDocument:
         "uuid": "GPU-a",
         "index": 0,
         "name": "NVIDIA H200",
+        "vendor": "nvidia",
         "driver": "580.1",
         "parent_uuid": None,
         "silent_ns": 200 * MS,
@@ -141,14 +165,20 @@ def gpu_document(**other: object) -> GpuDocument:
             "peak_bytes_per_second": 4.917e12,
         },
         "kernel_active_ratio": 0.97,
+        "engine_active_ratio": 0.9,
         "sm_active_ratio": 0.8,
+        "sm_occupancy_ratio": 0.5,
         "pipes": {"tensor_any": 0.05},
         "memory_used_bytes": 90e9,
         "memory_total_bytes": 150e9,
         "power_watts": 512.0,
+        "energy_joules": 1e6,
         "temperatures_celsius": {"gpu": 61.0},
         "clocks_hertz": {"sm": 1.98e9},
         "clock_events": [],
+        "pcie_bytes_per_second": {},
+        "nvlink_bytes_per_second": {},
+        "ecc_errors": {},
         "xid_errors": {},
     }
     return cast(GpuDocument, {**document, **other})
@@ -169,6 +199,8 @@ def gpu_stage(stage: str = "decode", **other: object) -> GpuStageDocument:
         "device_ns": 10 * 54 * MS,
         "launch_ns": 10 * 6 * MS,
         "queue_ns": 0,
+        "windows": 5,
+        "coverage_ratio": 1.0,
         "used": {
             "bandwidth_ratio": {"ratio": 0.61, "error_ratio": 0.004},
             "tensor_ratio": {"ratio": 0.05, "error_ratio": 0.002},

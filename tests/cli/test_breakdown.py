@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from latencytrace.cli.breakdown import picture, pictures
-from latencytrace.cli.documents import BreakdownDocument
+from latencytrace.service.documents import BreakdownDocument
 from tests.cli.documents import MS, breakdown_document, no_requests
 
 

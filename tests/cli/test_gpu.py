@@ -7,9 +7,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from latencytrace.cli import app, trace
-from latencytrace.cli.documents import GpuDocument, GpusDocument
 from latencytrace.cli.gpu import picture
 from latencytrace.errors import ServiceUnreachableError
+from latencytrace.model import Stage
+from latencytrace.service.gpu_documents import GpuDocument, GpusDocument
 from tests.cli.documents import MS, gpu_document, gpu_stage, gpus_document, request_document
 from tests.cli.recording_api import RecordingApi, recording_api
 
@@ -129,7 +130,7 @@ def test_a_breakdown_of_another_service_does_not(recording_api: RecordingApi) ->
 def test_a_request_on_a_gpu_shows_its_device_times() -> None:
     request = request_document()
     decode = request["spans"][2]
-    decode["stage"] = "decode"
+    decode["stage"] = Stage.DECODE
     decode["attributes"] = {"gen_ai.request.model": "tiny"}
     decode["device"] = {
         "gpu": "GPU-a",

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.requests import request_of
-from latencytrace.cli.documents import RequestDocument, SpanDocument
 from latencytrace.cli.perfetto import Event, microseconds, perfetto_trace
 from latencytrace.model import Span
 from latencytrace.service import answers
+from latencytrace.service.documents import RequestDocument, SpanDocument
 from tests.cli.documents import MS, request_document, span
 from tests.strategies import heaps
 
@@ -184,7 +184,7 @@ def test_times_begin_with_the_earliest_span() -> None:
 def test_arrows_lead_to_other_processes_and_from_linked_spans() -> None:
     linked: SpanDocument = {
         **span("cc", "aa", "decode", "decode", 40, 60),
-        "links": [{"trace_id": "", "span_id": "dd"}],
+        "links": [{"trace_id": "", "span_id": "dd", "attributes": {}}],
     }
     request = drawn(
         span("aa", None, "POST /chat", "unattributed", 0, 100),

@@ -2,9 +2,10 @@
 
 from rich.console import Console
 
-from latencytrace.cli.documents import RequestDocument, SharedStepDocument
 from latencytrace.cli.trace import ledger, picture
 from latencytrace.cli.waterfall import rows
+from latencytrace.model import ShareBasis, Stage
+from latencytrace.service.documents import RequestDocument, RequestStepDocument
 from tests.cli.documents import MS, request_document, span
 
 PLAIN = Console(width=88, color_system=None)
@@ -45,7 +46,7 @@ def test_the_ledger_shows_every_nanosecond_and_that_they_add_up() -> None:
 
 def test_a_ledger_that_does_not_balance_is_said_so() -> None:
     request = request_document()
-    request["ledger"]["decode"] -= 1
+    request["ledger"][Stage.DECODE] -= 1
 
     assert "this ledger does not balance" in str(ledger(request)[-1])
 
@@ -108,24 +109,39 @@ def test_the_tree_is_drawn_in_order_of_time() -> None:
     assert names == ["POST /chat", "encode", "generate", "detokenize x2"]
 
 
-STEP = SharedStepDocument(
+STEP = RequestStepDocument(
+    trace_id="5f" * 16,
     span_id="5e" * 8,
     name="prefill",
-    stage="prefill",
+    service="rag",
+    instance=None,
+    stage=Stage.PREFILL,
+    start="1763690000000000000",
     wall_ns=52 * MS,
     size=3,
-    basis="tokens",
+    tokens=32_500,
+    basis=ShareBasis.TOKENS,
     held_up_ns=50 * MS,
     share_ns=2 * MS,
     largest_others=[
         {
             "trace_id": "1f3c9a" + "0" * 26,
+            "span_id": "aa",
             "service": "rag",
             "route": "POST /chat",
             "tokens": 32_000,
+            "wall_ns": 52 * MS,
             "share_ns": 49 * MS,
         },
-        {"trace_id": "ab" * 16, "service": None, "route": None, "tokens": None, "share_ns": MS},
+        {
+            "trace_id": "ab" * 16,
+            "span_id": "bb",
+            "service": None,
+            "route": None,
+            "tokens": None,
+            "wall_ns": None,
+            "share_ns": MS,
+        },
     ],
 )
 
@@ -149,7 +165,7 @@ def test_who_slowed_a_request_is_named_with_its_share() -> None:
 
 def test_a_step_that_is_not_kept_says_so() -> None:
     request = request_document()
-    gone: SharedStepDocument = {**STEP, "size": None, "share_ns": None, "basis": None}
+    gone: RequestStepDocument = {**STEP, "size": None, "share_ns": None, "basis": None}
     request["shared_steps"] = [{**gone, "largest_others": []}]
 
     assert "it took 52.0 ms, not kept" in drawn(request)
@@ -157,7 +173,9 @@ def test_a_step_that_is_not_kept_says_so() -> None:
 
 def test_who_shared_a_step_alike_is_named_without_a_ranking() -> None:
     request = request_document()
-    request["shared_steps"] = [{**STEP, "basis": "equal", "size": 8, "share_ns": 13 * MS // 2}]
+    request["shared_steps"] = [
+        {**STEP, "basis": ShareBasis.EQUAL, "size": 8, "share_ns": 13 * MS // 2}
+    ]
 
     lines = drawn(request).splitlines()
     at = lines.index("served together with others")

@@ -14,8 +14,8 @@ import pytest
 from latencytrace.cli import reading
 from latencytrace.cli.demo import balances
 from latencytrace.cli.demo_programs import example_folder
-from latencytrace.cli.documents import RequestDocument
 from latencytrace.cli.local_service import BackgroundProgram, free_port, service_program
+from latencytrace.service.documents import ListedRequestDocument
 from tests.cli.programs import COMMAND
 from tests.end_to_end.data_folder import DataFolder
 
@@ -103,7 +103,7 @@ def said(app: httpx.Client) -> Said:
     return Said(passages, app.post("/chat", json=question).text.split("\n\n"))
 
 
-def traced(url: str, route: str, expected: int) -> list[RequestDocument]:
+def traced(url: str, route: str, expected: int) -> list[ListedRequestDocument]:
     source = reading.ServiceSource(url=url)
     deadline_s = time.monotonic() + 20
     while True:
@@ -154,7 +154,7 @@ def test_question_passages_and_answer_are_nowhere_in_the_folder(
     assert [secret for secret in secrets if folder.holds(secret)] == []
 
 
-def longest_unattributed_ns(request: RequestDocument) -> int:
+def longest_unattributed_ns(request: ListedRequestDocument) -> int:
     return max(
         segment["end_ns"] - segment["start_ns"]
         for segment in request["segments"]

@@ -12,7 +12,6 @@ from typing import cast
 import pytest
 from pyarrow import parquet
 
-from latencytrace.cli.documents import BreakdownDocument, RequestDocument
 from latencytrace.cli.folder_source import open_folder
 from latencytrace.cli.import_files import import_files
 from latencytrace.cli.units import duration, shares
@@ -26,6 +25,7 @@ from latencytrace.model import (
     pack_intervals,
     semconv,
 )
+from latencytrace.service.documents import BreakdownDocument, ListedRequestDocument
 from tests.cli.programs import environment, latencytrace
 from tests.end_to_end.running_service import RunningService
 from tests.otlp_messages import START_NS, one_span, otlp
@@ -261,7 +261,9 @@ def test_exported_as_a_table(live: RunningService, wanted: Documents) -> None:
     answer = live.get(f"/api/v1/ledgers?{QUERY}&format=parquet")
 
     rows = list(csv.DictReader(io.StringIO(written)))
-    listed = cast(list[RequestDocument], wanted[f"/requests?{QUERY}&order=newest"]["requests"])
+    listed = cast(
+        list[ListedRequestDocument], wanted[f"/requests?{QUERY}&order=newest"]["requests"]
+    )
     assert [
         {
             "trace_id": row["trace_id"],
