@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from latencytrace.analysis.engine_steps import with_steps
 from latencytrace.analysis.is_request import is_request
 from latencytrace.analysis.known_engines import engine_of, have_engines
 from latencytrace.analysis.proxy_queue import with_proxy_queue
@@ -24,7 +25,6 @@ from latencytrace.analysis.repairs.negative import without_negative
 from latencytrace.analysis.repairs.orphans import adopt_orphans
 from latencytrace.analysis.repairs.outliving import outliving
 from latencytrace.analysis.stage_of import stage_of
-from latencytrace.analysis.steps import with_steps
 from latencytrace.analysis.told_times import told_times
 from latencytrace.model import Repair, Span, Stage, Trace
 

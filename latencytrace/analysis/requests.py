@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.cohort_attributes import cohort_attributes
 from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.engine_steps import without_steps
 from latencytrace.analysis.known_engines import title_of
 from latencytrace.analysis.runtime_gaps import with_runtime
-from latencytrace.analysis.steps import without_steps
 from latencytrace.analysis.token_latency import token_latency
 from latencytrace.model import (
     AttributeValue,
