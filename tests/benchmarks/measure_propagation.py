@@ -1,7 +1,7 @@
 """The rows of docs/pages/propagation.md under OpenTelemetry's SDK with contrib: kept or lost.
 
-    python -m venv /tmp/contrib && /tmp/contrib/bin/pip install --group contrib
-    /tmp/contrib/bin/python -m tests.benchmarks.measure_propagation
+    python -m venv contrib && contrib/bin/pip install --group contrib
+    contrib/bin/python -m tests.benchmarks.measure_propagation
 
 In an environment of its own, with every instrumentation of contrib that there is for a row.
 """
