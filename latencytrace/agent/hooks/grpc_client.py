@@ -43,7 +43,7 @@ class _Call:
             return pairs
         return (*pairs, *carrier.items())
 
-    def returned(self) -> None:
+    def returned(self, _: object) -> None:
         """The answer is there."""
         self.end("OK")
 
@@ -166,27 +166,15 @@ def _replaced(
 
 def time_blocking(recorder: Recorder, original: Timed) -> Timed:
     """Time a call that returns with its one answer."""
-
-    def timed_call(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        call = _begun(recorder, self)
-        if call is None:
-            return original(self, *args, **kwargs)
-        with guarded("sending a trace's headers", recorder.on_fault):
-            args, kwargs = _replaced(call, args, kwargs)
-        try:
-            answer = original(self, *args, **kwargs)
-        except BaseException as error:
-            call.fail(error)
-            raise
-        call.returned()
-        return answer
-
-    return timed_call
+    return _timed(recorder, original, _Call.returned)
 
 
 def time_answer(recorder: Recorder, original: Timed) -> Timed:
     """Time a call that returns at once, with an answer that is still to come."""
+    return _timed(recorder, original, _Call.watch)
 
+
+def _timed(recorder: Recorder, original: Timed, returned: Callable[[_Call, Any], None]) -> Timed:
     def timed_call(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         call = _begun(recorder, self)
         if call is None:
@@ -198,7 +186,7 @@ def time_answer(recorder: Recorder, original: Timed) -> Timed:
         except BaseException as error:
             call.fail(error)
             raise
-        call.watch(answer)
+        returned(call, answer)
         return answer
 
     return timed_call
