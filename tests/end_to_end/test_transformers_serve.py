@@ -2,7 +2,6 @@
 
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,8 @@ import pytest
 from latencytrace.model import Stage
 from tests.agent.hooks.tiny_chat import TinyChat, tiny_chat
 from tests.agent.receiving import ReceivedSpan, Receiver
-from tests.end_to_end.traced_server import TracedServer, traced_server
+from tests.end_to_end.traced_server import traced_server
+from tests.end_to_end.two_requests import ask_while_another_is_answered, stages
 
 ROUTE = "/v1/chat/completions"
 EVERY = {
@@ -45,28 +45,6 @@ def body(tokens: int, *, stream: bool) -> dict[str, object]:
     }
 
 
-def ask(server: TracedServer) -> None:
-    answer = server.client.post(ROUTE, json=body(4, stream=False))
-    assert answer.status_code == 200, answer.text
-
-
-def ask_while_another_is_answered(server: TracedServer) -> None:
-    with server.client.stream("POST", ROUTE, json=body(400, stream=True)) as answer:
-        lines = answer.iter_lines()
-        next(line for line in lines if '"content"' in line)
-        with ThreadPoolExecutor(1) as client:
-            other = client.submit(ask, server)
-            for _ in lines:
-                pass
-            other.result()
-
-
-def stages(spans: list[ReceivedSpan]) -> set[str]:
-    """The stages of spans and of the work interleaved with them."""
-    of_spans = {span.stage for span in spans if span.stage}
-    return of_spans | {interval.stage.value for span in spans for interval in span.intervals}
-
-
 def the(name: str, spans: list[ReceivedSpan]) -> ReceivedSpan:
     (found,) = (span for span in spans if span.name == name)
     return found
@@ -81,7 +59,13 @@ def test_each_request_has_its_own_stages_and_its_wait_for_the_inference_thread(
     with traced_server(
         receiver, tmp_path, *command, *options, ready="/health", HF_HUB_OFFLINE="1"
     ) as server:
-        ask_while_another_is_answered(server)
+        ask_while_another_is_answered(
+            server,
+            ROUTE,
+            streamed=body(400, stream=True),
+            whole=body(4, stream=False),
+            sign='"content"',
+        )
         requests = server.spans(f"POST {ROUTE}", 2)
 
     first, second = (server.trace(request) for request in requests)

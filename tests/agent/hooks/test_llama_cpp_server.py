@@ -1,14 +1,14 @@
 """`latencytrace run -- python -m llama_cpp.server`, unchanged."""
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from latencytrace.model import Stage
-from tests.agent.receiving import ReceivedSpan, Receiver
-from tests.end_to_end.traced_server import TracedServer, traced_server
+from tests.agent.receiving import Receiver
+from tests.end_to_end.traced_server import traced_server
+from tests.end_to_end.two_requests import ask_while_another_is_answered, stages
 
 pytest.importorskip("llama_cpp.server.app")
 ROUTE = "/v1/completions"
@@ -27,27 +27,6 @@ def body(tokens: int, *, stream: bool) -> dict[str, object]:
     }
 
 
-def ask(server: TracedServer) -> None:
-    answer = server.client.post(ROUTE, json=body(4, stream=False))
-    assert answer.status_code == 200, answer.text
-
-
-def ask_while_another_is_answered(server: TracedServer) -> None:
-    with server.client.stream("POST", ROUTE, json=body(400, stream=True)) as answer:
-        lines = answer.iter_lines()
-        next(line for line in lines if '"text"' in line)
-        with ThreadPoolExecutor(1) as client:
-            other = client.submit(ask, server)
-            for _ in lines:
-                pass
-            other.result()
-
-
-def stages(spans: list[ReceivedSpan]) -> set[str]:
-    of_spans = {span.stage for span in spans if span.stage}
-    return of_spans | {interval.stage.value for span in spans for interval in span.intervals}
-
-
 def test_a_second_requests_wait_for_the_lock_is_its_queue(
     receiver: Receiver, tmp_path: Path, gguf: Path
 ) -> None:
@@ -57,7 +36,13 @@ def test_a_second_requests_wait_for_the_lock_is_its_queue(
     with traced_server(
         receiver, tmp_path, *command, *server_options, ready="/v1/models"
     ) as server:
-        ask_while_another_is_answered(server)
+        ask_while_another_is_answered(
+            server,
+            ROUTE,
+            streamed=body(400, stream=True),
+            whole=body(4, stream=False),
+            sign='"text"',
+        )
         requests = server.spans(f"POST {ROUTE}", 2)
 
     first, second = (server.trace(request) for request in requests)
