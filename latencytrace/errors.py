@@ -27,7 +27,16 @@ class SettingsError(LatencytraceError):
 
 
 class ObjectivesError(LatencytraceError):
-    """An objectives file cannot be used; the message names each line and its fix."""
+    """An objectives file cannot be used; the message names each line and its fix.
+
+    Args:
+        message: What is wrong, and what to do.
+        line: Where, if it is in a line of its own.
+    """
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 class PluginError(LatencytraceError):

@@ -49,7 +49,9 @@ def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
 
     Example: latencytrace rules objectives.yaml > latencytrace-rules.yaml
     """
-    objectives = read(file).objectives
+    found = read(file)
+    for note in found.notes:
+        typer.echo(note, err=True)
     for seconds in (scrape_interval, interval):
         if not 1 <= seconds <= _LONGEST_S:
             raise LatencytraceError(f"an interval lies between 1 and {_LONGEST_S} s")
@@ -58,7 +60,7 @@ def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
         interval_ns=round(interval * 1e9),
         dashboard_url=dashboard_url(),
     )
-    sys.stdout.write(yaml_text(_document(kind, objectives, settings, rule_file, datasource)))
+    sys.stdout.write(yaml_text(_document(kind, found.objectives, settings, rule_file, datasource)))
 
 
 def _document(

@@ -1,5 +1,6 @@
 """The service's composition root: settings in, two listening applications out."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -9,6 +10,7 @@ from socket import socket
 from fastapi import FastAPI
 
 from latencytrace.errors import PluginError, SettingsError, StoreError
+from latencytrace.model import Objective
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
@@ -40,6 +42,7 @@ from latencytrace.service.watch import Watch
 from latencytrace.service.watching import watching
 from latencytrace.settings import Address, ServiceSettings
 
+_log = logging.getLogger(__name__)
 _NO_TRACE = "0" * 32
 
 
@@ -63,7 +66,7 @@ def serve(
         StoreInUseError: Another process owns the data folder.
     """
     _refuse_open_doors(settings, insecure=insecure)
-    objectives = read_objectives(settings.objectives).objectives if settings.objectives else ()
+    objectives = _objectives(settings)
     engines = EngineScraper(checked_engines(settings.scrape), fetch, time.monotonic_ns)
     with ExitStack() as opened:
         api_socket = opened.enter_context(_listening(settings.listen, "--listen"))
@@ -195,6 +198,15 @@ def _running(part: Pipeline | Watch | EngineScraper) -> Iterator[None]:
 
 def _listening(address: Address, flag: str) -> AbstractContextManager[socket]:
     return listening(address.host, address.port, flag)
+
+
+def _objectives(settings: ServiceSettings) -> tuple[Objective, ...]:
+    if settings.objectives is None:
+        return ()
+    found = read_objectives(settings.objectives)
+    for note in found.notes:
+        _log.info("%s", note)
+    return found.objectives
 
 
 def _address(listened: socket) -> Address:

@@ -2,15 +2,39 @@
 
 import difflib
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 import yaml
 
 from latencytrace.errors import ObjectivesError
 
-MAX_CHARACTERS = 1_000_000
+Value = TypeVar("Value")
+
+MOST_SHOWN = 50  # faults
 _TRUTHS = {"true": True, "false": False}
+
+
+class Faults:
+    """What is wrong in a file, gathered while it is read."""
+
+    def __init__(self) -> None:
+        self._found: list[ObjectivesError] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, fault: ObjectivesError) -> None:
+        """Note what is wrong."""
+        self._found.append(fault)
+
+    def text(self) -> str:
+        """A line for each, in the file's order, up to a screenful."""
+        found = sorted(self._found, key=lambda fault: fault.line)
+        lines = [str(fault) for fault in found[:MOST_SHOWN]]
+        left = len(found) - len(lines)
+        return "\n".join([*lines, f"… and {left} more"] if left else lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,25 +45,43 @@ class Field:
     path: str
     line: int
     node: yaml.Node
+    faults: Faults  # of the file
 
     def wrong(self, problem: str) -> ObjectivesError:
         """An error that names this field."""
-        return ObjectivesError(f"{self.at}: {self.path or 'the document'} {problem}")
+        return ObjectivesError(f"{self.at}: {self.path or 'the document'} {problem}", self.line)
+
+    def read(self, how: Callable[["Field"], Value]) -> Value | None:
+        """What is read of it; None: it is wrong, which is noted, so that reading goes on."""
+        try:
+            return how(self)
+        except ObjectivesError as error:
+            self.faults.add(error)
+            return None
 
     @property
     def at(self) -> str:
         """Where it stands."""
         return f"{self.file}, line {self.line}"
 
+    def names(self) -> set[str]:
+        """The names of its fields; none where it is no mapping."""
+        if not isinstance(self.node, yaml.MappingNode):
+            return set()
+        return {str(key.value) for key, _ in self.node.value}
+
     def fields(self, known: Collection[str], *, others: bool = False) -> "Fields":
         """The fields of a mapping.
+
+        Names that are not known, or there twice, are noted; one that is nearly known is
+        taken for that one, so that it is not said to be missing, too.
 
         Args:
             known: Their names.
             others: Whether it may have fields that nobody reads.
 
         Raises:
-            ObjectivesError: It is none, or has others.
+            ObjectivesError: It is none.
         """
         if not isinstance(self.node, yaml.MappingNode):
             raise self.wrong("must have fields, as `name: value`")
@@ -47,14 +89,16 @@ class Field:
         for key, value in self.node.value:
             name = str(key.value)
             path = f"{self.path}.{name}".lstrip(".")
-            field = Field(self.file, path, _line(key), value)
+            field = Field(self.file, path, line_of(key), value, self.faults)
             if name in found:
-                raise field.wrong("is there twice: delete one")
-            if name not in known and not others:
+                self.faults.add(field.wrong("is there twice: delete one"))
+            elif name not in known and not others:
                 near = difflib.get_close_matches(name, known, 1)
                 instead = f"did you mean {near[0]!r}?" if near else f"write {', '.join(known)}"
-                raise field.wrong(f"is not known: {instead}")
-            found[name] = field
+                self.faults.add(field.wrong(f"is not known: {instead}"))
+                found.update({one: field for one in near if one not in found})
+            else:
+                found[name] = field
         return Fields(self, found)
 
     def items(self) -> "list[Field]":
@@ -62,7 +106,7 @@ class Field:
         if not isinstance(self.node, yaml.SequenceNode) or not self.node.value:
             raise self.wrong("must be a list with an entry, as `- …`")
         return [
-            Field(self.file, f"{self.path}[{place}]", _line(node), node)
+            Field(self.file, f"{self.path}[{place}]", line_of(node), node, self.faults)
             for place, node in enumerate(self.node.value)
         ]
 
@@ -112,32 +156,16 @@ class Fields:
             raise self.of.wrong(f"has no {name!r}: add it")
         return field
 
+    def read(self, name: str, how: Callable[[Field], Value]) -> Value | None:
+        """What is read of a field; None: it is missing or wrong, which is noted."""
+        return self.of.read(lambda _: how(self.needed(name)))
+
     def text_or_none(self, name: str) -> str | None:
-        """A text that may be left out."""
+        """A text that may be left out; a wrong one is noted."""
         field = self.found.get(name)
-        return None if field is None else field.text()
+        return None if field is None else field.read(Field.text)
 
 
-def documents(text: str, file: str) -> Iterator[Field]:
-    """The documents of a YAML text, without the empty ones.
-
-    Raises:
-        ObjectivesError: It is not YAML; the message names the line.
-    """
-    if len(text) > MAX_CHARACTERS:
-        raise ObjectivesError(f"{file} is longer than {MAX_CHARACTERS:,} characters")
-    try:
-        nodes = list(yaml.compose_all(text, yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        raise ObjectivesError(f"{file}{line}: not YAML: {error.problem}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ObjectivesError(f"{file}: not YAML: {error}") from None
-    for node in nodes:
-        if node.tag != "tag:yaml.org,2002:null":
-            yield Field(file, "", _line(node), node)
-
-
-def _line(node: yaml.Node) -> int:
+def line_of(node: yaml.Node) -> int:
+    """The line that a value begins in."""
     return int(node.start_mark.line) + 1

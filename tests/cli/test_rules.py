@@ -104,6 +104,14 @@ def test_incidents_page_and_what_is_none_does_not(name: str) -> None:
     assert bool(service_decides(name)) is (name not in {"blip", "start"})
 
 
+def test_tiers_that_are_left_out_are_told_beside_the_rules(tmp_path: Path) -> None:
+    path = objectives_yaml(tmp_path, target=0.95)
+    told = CliRunner().invoke(app, ["rules", str(path)])
+
+    assert "28.8 times over 15 min (page) can never fire" in told.stderr
+    assert yaml.safe_load(told.stdout)["groups"]
+
+
 def test_a_period_too_short_for_the_scrapes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ObjectivesError, match="chat-e2e: every window that would page"):
         ours(objectives_yaml(tmp_path, period="1d"), "--scrape-interval", "60")

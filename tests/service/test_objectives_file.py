@@ -89,8 +89,29 @@ def test_an_objective_that_could_never_page_is_refused_with_the_arithmetic() -> 
     said = fault(CHAT.replace("0.99", "0.8"))
 
     assert said.startswith("o.yaml, line 15: spec.objectives[0] promises 0.8")
-    assert "6 * 0.2 of budget = 1.2" in said
-    assert "Promise more than 0.8333" in said
+    assert "6 * 0.2 = 1.2 of all requests" in said
+    assert "Promise at least 0.8334" in said
+    assert len(said) < 300
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("0.99}", "0.9999999999}", "target is 0.9999999999: that allows less than one bad"),
+        ("0.99}", "0.9999999999}", "write 0.999999 at most"),
+        ("target: 0.99}", "targetPercent: 99.99999999}", "write 99.9999 at most"),
+        ("0.99}", "1e-12}", "promises 1e-12, so that no page could ever fire"),
+        ("value: 2.0", "value: 1e-12", "value is 1e-12, less than a nanosecond"),
+        ("value: 2.0", "value: 1e6", "value is 1e6, longer than a day"),
+    ],
+)
+def test_a_number_is_repeated_as_it_was_written(old: str, new: str, says: str) -> None:
+    assert says in fault(CHAT.replace(old, new))
+
+
+@pytest.mark.parametrize("least", ["0.8334", "0.999999"])
+def test_what_a_refusal_advises_is_taken(least: str) -> None:
+    assert parse_objectives(CHAT.replace("0.99}", f"{least}}}"), "o.yaml").objectives
 
 
 FAULTS = {
@@ -124,6 +145,11 @@ FAULTS = {
     "two targets": ("target: 0.99", "target: 0.99, targetPercent: 99", 15, "delete one"),
     "a ratio": ("thresholdMetric", "ratioMetric", 11, "write a thresholdMetric"),
     "a reference": ("indicator:", "indicatorRef: x\n  indicator:", 8, "write the indicator here"),
+    "no objective": ("apiVersion: openslo/v1\nkind: SLO", "groups: []", 1, "is no objective"),
+    "a colon in a text": ("99 % under 2 s", "chat: 99 %", 15, "or quote a text that has a colon"),
+    "a line without its colon": ("service:", "service", 6, "see that the line above is one"),
+    "a quote left open": ('chat"', "chat", 16, "(of what begins in line 14)"),
+    "no text at all": ("rag", "\x00", 1, "special characters are not allowed"),
     "a list for fields": ("metadata: {name: chat-e2e}", "metadata: [1]", 3, "must have fields"),
 }  # fmt: skip
 
@@ -138,13 +164,43 @@ def test_a_fault_is_named_with_its_line_and_what_to_write(
     assert says in said
 
 
-def test_each_wrong_document_is_named() -> None:
-    wrong = CHAT.replace("lte", "gte")
+def test_every_fault_of_every_document_is_named_in_the_files_order() -> None:
+    wrong = (
+        CHAT.replace("chat-e2e", "chat e2e")
+        .replace("Occurrences", "Timeslices")
+        .replace("30d", "30 days")
+        .replace("route:", "rout:")
+        .replace("lte, value: 2.0", "gte, value: 2s")
+    )
+    lines = [line.split(":")[0] for line in fault(f"{wrong}---\n{wrong}").splitlines()]
 
-    assert [line[:16] for line in fault(f"{wrong}---\n{wrong}").splitlines()] == [
-        "o.yaml, line 15:",
-        "o.yaml, line 31:",
+    assert lines == [
+        f"o.yaml, line {number}" for number in (3, 6, 7, 14, 15, 15, 19, 22, 23, 30, 31, 31)
     ]
+
+
+def test_a_field_misspelt_is_not_missing_too() -> None:
+    said = fault(CHAT.replace("service: rag", "servce: rag"))
+
+    assert said == "o.yaml, line 5: spec.servce is not known: did you mean 'service'?"
+
+
+def test_beside_what_is_not_yaml_the_other_documents_are_checked() -> None:
+    broken = CHAT.replace("{name: chat-e2e}", "{name: chat-e2e")
+    wrong = CHAT.replace("lte", "gte")
+    first, second, third = fault(f"{broken}---\n{wrong}---\n{broken}").splitlines()
+
+    assert first.startswith("o.yaml, line 4: not YAML: expected ',' or '}'")
+    assert first.endswith("quote a text that has a colon (of what begins in line 3)")
+    assert second.startswith("o.yaml, line 31: spec.objectives[0].op is 'gte'")
+    assert third.startswith("o.yaml, line 36: not YAML")
+
+
+def test_no_more_faults_are_shown_than_can_be_read() -> None:
+    said = fault("---\n".join([CHAT.replace("lte", "gte")] * 60)).splitlines()  # and 59 names
+
+    assert len(said) == 51
+    assert said[-1] == "… and 69 more"
 
 
 def test_a_name_is_there_once() -> None:
