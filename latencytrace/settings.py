@@ -59,6 +59,7 @@ class AgentSettings:
     hooks: tuple[str, ...] | None  # None: all
     grpc: bool = False  # spans are sent over gRPC, else over HTTP
     torch_modules: tuple[str, ...] = ()  # `package.module:Class`, each timed as `forward`
+    torch_copies: bool = False  # time tensors' own copies between host and device
     sampler: str = ALL_TRACES
     sampler_argument: str = ""
     queue_bytes: int = 64 << 20
@@ -139,6 +140,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         queue_spans=int(_number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536)),
         hooks=hooks,
         torch_modules=_torch_modules(environ),
+        torch_copies=_flag(environ, "LATENCYTRACE_TORCH_COPIES"),
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
         limits=_span_limits(environ),

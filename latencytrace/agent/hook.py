@@ -22,6 +22,11 @@ class Asked(Protocol):
         ...
 
     @property
+    def torch_copies(self) -> bool:
+        """See `HookOptions`."""
+        ...
+
+    @property
     def log_correlation(self) -> bool:
         """See `HookOptions`."""
         ...
@@ -32,12 +37,17 @@ class HookOptions:
     """What the settings tell hooks."""
 
     torch_modules: tuple[str, ...] = ()  # `package.module:Class`
+    torch_copies: bool = False  # time tensors' own copies between host and device
     log_correlation: bool = False  # put trace and span ids on log records
 
     @classmethod
     def of(cls, asked: Asked) -> Self:
         """Those of the settings."""
-        return cls(torch_modules=asked.torch_modules, log_correlation=asked.log_correlation)
+        return cls(
+            torch_modules=asked.torch_modules,
+            torch_copies=asked.torch_copies,
+            log_correlation=asked.log_correlation,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,7 @@ class Replacement:
         build: From the recorder and the original to the function in its place.
         optional: As in `Patch`.
         subclasses: As in `Patch`.
+        kept_as: What the original is called beside it, for whoever looks for it there.
     """
 
     module: str
@@ -90,6 +101,7 @@ class Replacement:
     build: Callable[[Recorder, Timed], Timed]
     optional: bool = False
     subclasses: bool = False
+    kept_as: str | None = None
 
 
 class Hook:

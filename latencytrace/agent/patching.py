@@ -131,6 +131,10 @@ class AppliedHook:
         else:
             replaced = timed(function, beginning(function, patch, self._recorder))
         patched = kind(replaced) if kind is not None else replaced
+        kept_as = patch.kept_as if isinstance(patch, Replacement) else None
+        if kept_as is not None:
+            setattr(owner, kept_as, original)
+            self._places.append(_Place(owner, kept_as, _MISSING, original))
         setattr(owner, name, patched)
         self._places.append(_Place(owner, name, before, patched))
 

@@ -168,3 +168,6 @@ DEVICE_ERROR = "latencytrace.device.error_ns"  # by how much start and end may b
 DEVICE_PASSES = "latencytrace.device.passes"  # that were measured
 WEIGHT_BYTES = "latencytrace.model.weight_bytes"  # that each pass has to read, at the least
 DEVICE_UNMEASURED = "latencytrace.device.unmeasured"  # passes that were not
+TRANSFER_BYTES = "latencytrace.transfer.bytes"
+TRANSFER_DIRECTION = "latencytrace.transfer.direction"  # `to_device`, `to_host`
+TRANSFERS_UNTIMED = "latencytrace.transfer.untimed"  # copies of a span beyond those timed

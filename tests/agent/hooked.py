@@ -83,6 +83,17 @@ def attribute_text(spans: Spans) -> str:
     return repr([dict(span.attributes) for span in spans.all])
 
 
+def in_request(spans: Spans, call: Callable[[], object]) -> None:
+    """Make a call in a traced request, whose span ends last."""
+    timing = spans.recorder.start("request")
+    timing.activate()
+    try:
+        call()
+    finally:
+        timing.deactivate()
+        timing.end()
+
+
 @contextmanager
 def hooked(
     *hooks: type[Hook], options: HookOptions | None = None, spans: Spans | None = None

@@ -10,6 +10,7 @@ events that cost nothing: our own part, to which CUDA's two records and four que
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import pynvml
+import torch
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_timer import DeviceTimer
@@ -24,10 +26,13 @@ from latencytrace.agent.gpu_readers.nvml import NvmlReader
 from latencytrace.agent.gpu_report import GpuReport
 from latencytrace.agent.gpu_sampler import RARE_AFTER_NS, SLOW_AFTER_NS, GpuSampler
 from latencytrace.agent.guard import raise_fault
+from latencytrace.agent.hook import HookOptions
+from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.machine_lock import MachineLock
 from latencytrace.model.gpu_sample import GpuSample
 from latencytrace.settings import DEFAULT_GPU_INTERVAL_S
 from tests import fake_nvml
+from tests.agent.hooked import hooked
 from tests.fake_nvml import FakeNvml
 from tests.fakes import FakeClock
 from tests.service.gpu_requests import KeepingSender
@@ -132,6 +137,32 @@ def pass_cost_ns(forward: Callable[[], object]) -> float:
     return (timed - bare) / PASSES * 1e9
 
 
+def copy_cost_ns(*, uses_cuda: bool, in_request: bool) -> float:
+    """What the hook of copies adds to a call of a tensor on the host that copies nothing."""
+    tensor = torch.zeros(4)
+
+    def best_s() -> float:
+        return min(
+            timeit.repeat(
+                "tensor.to('cpu')", globals={"tensor": tensor}, number=PASSES, repeat=ROUNDS
+            )
+        )
+
+    bare = best_s()
+    before = torch.cuda.is_initialized
+    torch.cuda.is_initialized = lambda: uses_cuda
+    try:
+        with hooked(TorchCopiesHook, options=HookOptions(torch_copies=True)) as spans:
+            timing = spans.recorder.start("request")
+            if in_request:
+                timing.activate()
+            timed = best_s()
+            timing.deactivate()
+    finally:
+        torch.cuda.is_initialized = before
+    return (timed - bare) / PASSES * 1e9
+
+
 def main() -> int:
     """Print the numbers; 1: a promise is broken."""
     if fake_nvml.compiler() is None:
@@ -150,6 +181,12 @@ def main() -> int:
             print(f"  {gpus} GPU: reading {reading:.3%}, reporting {reporting:.3%}")
             kept = kept and (gpus > 1 or reading + reporting < PROMISED_RATIO)
     print(f"timing a pass on a device: {pass_cost_ns(lambda: None) / 1e3:.1f} us of ours")
+    for uses_cuda, in_request in ((False, True), (True, False), (True, True)):
+        cost_ns = copy_cost_ns(uses_cuda=uses_cuda, in_request=in_request)
+        where = (
+            f"CUDA {'in use' if uses_cuda else 'unused'}, {'in' if in_request else 'outside of'}"
+        )
+        print(f"a tensor's method that copies nothing, {where} a request: {cost_ns:.0f} ns more")
     print(f"promised, for one GPU: under {PROMISED_RATIO:.1%}: {'kept' if kept else 'BROKEN'}")
     return 0 if kept else 1
 

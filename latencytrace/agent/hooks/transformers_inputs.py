@@ -1,0 +1,74 @@
+"""What `transformers` tokenizers and processors made, moved to the device of a model."""
+
+import sys
+from collections.abc import Mapping
+from functools import wraps
+from typing import Any
+
+from latencytrace.agent.device_copies import TO_DEVICE, DeviceCopies, DeviceCopy
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.hook import Hook, Replacement, Timed
+from latencytrace.agent.recorder import Recorder
+
+
+def time_move(recorder: Recorder, original: Timed) -> Timed:
+    """Time the move of all tensors of a batch as one copy."""
+    copies = DeviceCopies(recorder)
+
+    def begun(batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeviceCopy | None:  # noqa: ANN401
+        torch = sys.modules.get("torch")
+        if torch is None or torch.compiler.is_compiling():
+            return None
+        with guarded("timing a move", recorder.on_fault):
+            device = _device(torch, kwargs.get("device", args[0] if args else None))
+            size_bytes = _host_bytes(batch)
+            if device is not None and size_bytes:
+                return copies.begin(device, TO_DEVICE, size_bytes)
+        return None
+
+    @wraps(original)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        copy = begun(self, args, kwargs)
+        if copy is None:
+            return original(self, *args, **kwargs)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException:
+            copy.drop()
+            raise
+        copy.finish()
+        return result
+
+    return to
+
+
+def _device(torch: Any, named: object) -> Any:  # noqa: ANN401 - torch's
+    """The device that is meant; None: the host, or something else is meant."""
+    if not isinstance(named, str | int | torch.device):
+        return None
+    try:
+        device = torch.device(named)
+    except RuntimeError:  # the call will say so
+        return None
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return None if device.type == "cpu" else device
+
+
+def _host_bytes(batch: Any) -> int:  # noqa: ANN401
+    """How much of it lies on the host."""
+    data = getattr(batch, "data", None)
+    tensors = data.values() if isinstance(data, Mapping) else ()
+    return sum(
+        each.numel() * each.element_size() for each in tensors if getattr(each, "is_cpu", False)
+    )
+
+
+class TransformersInputsHook(Hook):
+    """Times `inputs.to(device)`; only where the device has events is there anything to time."""
+
+    requires = ("transformers >= 4.40",)
+    patches = (
+        Replacement("transformers.tokenization_utils_base", "BatchEncoding.to", time_move),
+        Replacement("transformers.feature_extraction_utils", "BatchFeature.to", time_move),
+    )
