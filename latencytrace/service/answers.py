@@ -8,7 +8,6 @@ ids lower-case hex, unknown is null.
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.device_work import device_work
@@ -27,60 +26,28 @@ from latencytrace.model import (
     Stage,
     StatusCode,
 )
-from latencytrace.service.cohort_words import attributes_of, status_of, token_range
+from latencytrace.service.cohort_words import attributes_of, period_ns, status_of, token_range
 from latencytrace.service.steps import steps_of_request
 from latencytrace.service.store import Order, Store, TableFormat
 from latencytrace.service.token_documents import between_tokens
 
 Document = dict[str, object]
 
-HOUR_NS = 3_600_000_000_000
 MAX_LIMIT = 10_000
 MAX_LEDGERS = 500_000  # of one table, which is in memory as a whole
-_EPOCH = datetime.fromtimestamp(0, UTC)
-_UNITS_NS = {"s": 10**9, "m": 60 * 10**9, "h": HOUR_NS, "d": 24 * HOUR_NS}
-_BACK = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
-_SPACED_OFFSET = re.compile(r" (?=\d\d:?\d\d$)")  # a `+` that a query string made a space
-_LAST_NS = 2**63 - 1  # what columns hold
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"[0-9a-f]{16}")
-
-
-def instant_ns(text: str, now_ns: int) -> int:
-    """Read `since` or `until`: RFC 3339, or a duration back from now such as `15m`.
-
-    Returns:
-        Nanoseconds since the Unix epoch.
-
-    Raises:
-        QuestionError: The text is neither.
-    """
-    back = _BACK.fullmatch(text.strip())
-    if back is not None:
-        return max(now_ns - round(float(back.group(1)) * _UNITS_NS[back.group(2)]), 0)
-    try:
-        moment = datetime.fromisoformat(_SPACED_OFFSET.sub("+", text.strip(), count=1))
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise QuestionError(
-            f"{text!r} is no time: write RFC 3339 with a zone, as 2026-01-31T15:04:05Z, "
-            "or a duration back from now, as 15m"
-        )
-    since_epoch = moment - _EPOCH
-    whole_s = since_epoch.days * 86_400 + since_epoch.seconds
-    return min(max(whole_s * 10**9 + since_epoch.microseconds * 1000, 0), _LAST_NS)
 
 
 def cohort_of(parameters: Mapping[str, str | None], now_ns: int) -> Cohort:
     """The cohort that query parameters name; without `since`, the last hour.
 
     Raises:
-        QuestionError: A time, a status, a range or a condition cannot be read.
+        QuestionError: A time, a status, a range or a condition cannot be read, or is empty.
     """
     status, where = parameters.get("status"), parameters.get("where")
     input_tokens, output_tokens = parameters.get("input_tokens"), parameters.get("output_tokens")
-    since, until = parameters.get("since"), parameters.get("until")
+    since_ns, until_ns = period_ns(parameters.get("since"), parameters.get("until"), now_ns)
     return Cohort(
         service=parameters.get("service"),
         route=parameters.get("route"),
@@ -91,8 +58,8 @@ def cohort_of(parameters: Mapping[str, str | None], now_ns: int) -> Cohort:
         input_tokens=token_range(input_tokens) if input_tokens else None,
         output_tokens=token_range(output_tokens) if output_tokens else None,
         attributes=attributes_of(where) if where else (),
-        since_ns=instant_ns(since, now_ns) if since else now_ns - HOUR_NS,
-        until_ns=instant_ns(until, now_ns) if until else None,
+        since_ns=since_ns,
+        until_ns=until_ns,
     )
 
 

@@ -227,33 +227,6 @@ def one(
     return answers.request(KnownStore(*spans, kept=kept), trace_id, span_id, is_open)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected_ns"),
-    [
-        ("15m", NOW_NS - 15 * MINUTE_NS),
-        ("2h", NOW_NS - 120 * MINUTE_NS),
-        ("1d", NOW_NS - 1440 * MINUTE_NS),
-        ("0.5s", NOW_NS - 500_000_000),
-        ("999999d", 0),
-        ("1970-01-01T00:00:01Z", 10**9),
-        ("1970-01-01T01:00:00.5+01:00", 500_000_000),
-        ("1970-01-01T01:00:00 01:00", 0),
-        ("0001-01-01T00:00:00Z", 0),
-        ("9999-12-31T23:59:59Z", 2**63 - 1),
-    ],
-)
-def test_a_time_is_an_instant_or_a_duration_back(text: str, expected_ns: int) -> None:
-    assert answers.instant_ns(text, NOW_NS) == expected_ns
-
-
-@pytest.mark.parametrize(
-    "text", ["", "m", "15", "-5m", "yesterday", "2026-01-31T15:04:05", "9" * 400 + "d"]
-)
-def test_what_is_no_time_is_a_question_not_understood(text: str) -> None:
-    with pytest.raises(QuestionError, match="RFC 3339"):
-        answers.instant_ns(text, NOW_NS)
-
-
 def test_without_since_the_last_hour_is_meant() -> None:
     cohort = answers.cohort_of({"service": "rag"}, NOW_NS)
 
