@@ -6,6 +6,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli import gpu_stages, options, reading
+from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.pictures import bar, json_text, screen, show, stacked_bar, stage_style, table
 from latencytrace.cli.units import count, duration, share, shares
 from latencytrace.service.documents import BreakdownDocument
@@ -28,19 +29,10 @@ ENOUGH_ATTRIBUTED = 0.5
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
-def breakdown(  # noqa: PLR0913 - one argument a flag
+@with_filters
+def breakdown(
     *,
-    service: options.Service = None,
-    route: options.Route = None,
-    model: options.Model = None,
-    version: options.Version = None,
-    instance: options.Instance = None,
-    status: options.Status = None,
-    input_tokens: options.InputTokens = None,
-    output_tokens: options.OutputTokens = None,
-    where: options.Where = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    wanted: Filters,
     as_json: options.AsJson = False,
     url: options.Url = None,
     data: options.Data = None,
@@ -49,19 +41,6 @@ def breakdown(  # noqa: PLR0913 - one argument a flag
 
     Example: latencytrace breakdown --route "POST /chat" --since 15m
     """
-    wanted = reading.filters(
-        service=service,
-        route=route,
-        model=model,
-        version=version,
-        instance=instance,
-        status=status,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        where=where,
-        since=since,
-        until=until,
-    )
     with reading.source(url, data) as source:
         if as_json:
             print(json_text(reading.breakdown(source, wanted)))
@@ -70,9 +49,7 @@ def breakdown(  # noqa: PLR0913 - one argument a flag
         show(console, *pictures(source, wanted, console))
 
 
-def pictures(
-    source: reading.Source, wanted: reading.Filters, console: Console
-) -> list[RenderableType]:
+def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[RenderableType]:
     """The breakdown asked for; one of every route that has requests, where none was named."""
     parts: list[RenderableType] = []
     for title, document in _by_route(source, wanted):
@@ -86,7 +63,7 @@ def pictures(
     return [*parts, *(Text(note, "dim") for note in notes)]
 
 
-def _on_gpus(source: reading.Source, wanted: reading.Filters) -> list[RenderableType]:
+def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
     """What held the stages up on GPUs; they serve all routes, so none has a row of its own."""
     rows = gpu_stages.of_cohort(
         reading.stages_on_gpus(source), wanted.get("service"), wanted.get("model")
@@ -94,9 +71,7 @@ def _on_gpus(source: reading.Source, wanted: reading.Filters) -> list[Renderable
     return [*gpu_stages.stages_table(rows), ""] if rows else []
 
 
-def _by_route(
-    source: reading.Source, wanted: reading.Filters
-) -> list[tuple[str, BreakdownDocument]]:
+def _by_route(source: reading.Source, wanted: Filters) -> list[tuple[str, BreakdownDocument]]:
     if "route" in wanted:
         return [(wanted["route"], reading.breakdown(source, wanted))]
     documents = []

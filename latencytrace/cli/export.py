@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from latencytrace.cli import options, reading
+from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.perfetto import perfetto_trace
 from latencytrace.cli.trace import full_id
 from latencytrace.errors import SettingsError
@@ -31,6 +32,7 @@ _BY_ENDING = {
 }
 
 
+@with_filters
 def export(  # noqa: PLR0913 - one argument a flag
     *,
     output: Annotated[
@@ -44,17 +46,7 @@ def export(  # noqa: PLR0913 - one argument a flag
         str | None,
         typer.Option(help="For Perfetto: a trace id, the beginning of one, or `slowest`."),
     ] = None,
-    service: options.Service = None,
-    route: options.Route = None,
-    model: options.Model = None,
-    version: options.Version = None,
-    instance: options.Instance = None,
-    status: options.Status = None,
-    input_tokens: options.InputTokens = None,
-    output_tokens: options.OutputTokens = None,
-    where: options.Where = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    wanted: Filters,
     url: options.Url = None,
     data: options.Data = None,
 ) -> None:
@@ -63,19 +55,6 @@ def export(  # noqa: PLR0913 - one argument a flag
     Example: latencytrace export --route "POST /chat" --since 2h -o ledgers.parquet
     """
     chosen = _format(wanted_format, output, trace)
-    wanted = reading.filters(
-        service=service,
-        route=route,
-        model=model,
-        version=version,
-        instance=instance,
-        status=status,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        where=where,
-        since=since,
-        until=until,
-    )
     with reading.source(url, data) as source:
         if trace is not None:
             request = reading.request(source, full_id(source, trace, wanted))

@@ -5,12 +5,13 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
+from latencytrace.cli.filters import Filters
 from latencytrace.cli.local_service import (
     EXTRA_HINT,
     answers,
@@ -29,8 +30,6 @@ from latencytrace.service.documents import (
 )
 from latencytrace.service.gpu_documents import GpusDocument, GpuStageDocument
 from latencytrace.settings import data_folder, service_token, service_url
-
-Filters = Mapping[str, str]  # as the API's query parameters spell them
 
 
 class Source(Protocol):
@@ -122,15 +121,6 @@ def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
         print(f"latencytrace: no service runs, reading {folder}", file=sys.stderr)
     with open_folder(folder) as opened:
         yield opened
-
-
-def filters(*, where: Sequence[str] | None = None, **values: str | None) -> Filters:
-    """The query parameters of what was asked for."""
-    wanted = {name: value for name, value in values.items() if value is not None}
-    if where:
-        conditions = (condition.replace("%", "%25").replace("&", "%26") for condition in where)
-        wanted["where"] = "&".join(conditions)
-    return wanted
 
 
 def breakdown(source: Source, wanted: Filters) -> BreakdownDocument:

@@ -7,6 +7,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli import options, reading
+from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.pictures import json_text, legend, screen, show, stacked_bar, table
 from latencytrace.cli.units import UNKNOWN, count, duration, share
 from latencytrace.service.documents import ListedRequestDocument
@@ -18,19 +19,10 @@ SHORT_ID = 12
 ORDERS = {"slowest": "slowest first", "newest": "newest first"}
 
 
+@with_filters
 def requests(  # noqa: PLR0913 - one argument a flag
     *,
-    service: options.Service = None,
-    route: options.Route = None,
-    model: options.Model = None,
-    version: options.Version = None,
-    instance: options.Instance = None,
-    status: options.Status = None,
-    input_tokens: options.InputTokens = None,
-    output_tokens: options.OutputTokens = None,
-    where: options.Where = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    wanted: Filters,
     order: Annotated[str, typer.Option(help="slowest or newest first.")] = "slowest",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
     as_json: options.AsJson = False,
@@ -43,19 +35,6 @@ def requests(  # noqa: PLR0913 - one argument a flag
     """
     if order not in ORDERS:
         raise typer.BadParameter(f"{order!r}: write slowest or newest", param_hint="--order")
-    wanted = reading.filters(
-        service=service,
-        route=route,
-        model=model,
-        version=version,
-        instance=instance,
-        status=status,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        where=where,
-        since=since,
-        until=until,
-    )
     with reading.source(url, data) as source:
         if as_json:
             print(json_text(reading.requests_document(source, wanted, order, limit)))

@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli import gpu_stages, options, reading
+from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.pictures import bar, in_order, json_text, screen, show, stage_style, table
 from latencytrace.cli.shared_steps import shared_steps
 from latencytrace.cli.token_gaps import between_tokens
@@ -25,23 +26,14 @@ BAR_CELLS = 32
 SHORT_ID = 12
 
 
-def trace(  # noqa: PLR0913 - one argument a flag
+@with_filters
+def trace(
     trace_id: Annotated[
         str,
         typer.Argument(metavar="ID", help="A trace id, the beginning of one, or `slowest`."),
     ],
     *,
-    service: options.Service = None,
-    route: options.Route = None,
-    model: options.Model = None,
-    version: options.Version = None,
-    instance: options.Instance = None,
-    status: options.Status = None,
-    input_tokens: options.InputTokens = None,
-    output_tokens: options.OutputTokens = None,
-    where: options.Where = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    wanted: Filters,
     as_json: options.AsJson = False,
     url: options.Url = None,
     data: options.Data = None,
@@ -55,19 +47,6 @@ def trace(  # noqa: PLR0913 - one argument a flag
 
     Example: latencytrace trace slowest --route "POST /chat"
     """
-    wanted = reading.filters(
-        service=service,
-        route=route,
-        model=model,
-        version=version,
-        instance=instance,
-        status=status,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        where=where,
-        since=since,
-        until=until,
-    )
     with reading.source(url, data) as source:
         document = reading.request(source, full_id(source, trace_id, wanted))
         if as_json:
@@ -86,7 +65,7 @@ def _stages_on_gpus(
     return ()
 
 
-def full_id(source: reading.Source, trace_id: str, wanted: reading.Filters) -> str:
+def full_id(source: reading.Source, trace_id: str, wanted: Filters) -> str:
     """The trace that is meant.
 
     Raises:

@@ -26,7 +26,7 @@ def test_what_does_not_fit_together_is_a_usage_error(
     arguments: dict[str, object], said: str
 ) -> None:
     with pytest.raises(typer.BadParameter, match=said):
-        export(**arguments)  # type: ignore[arg-type] # of several types
+        export(**arguments)
 
 
 @pytest.mark.parametrize(

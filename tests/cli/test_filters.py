@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from latencytrace.cli import app, breakdown, export, reading, requests, trace
+from latencytrace.cli import app, breakdown, export, requests, trace
+from latencytrace.cli.filters import filters
 from latencytrace.cli.folder_source import FolderSource, open_folder
 from latencytrace.cli.import_files import import_files
 from latencytrace.model import Span, semconv
@@ -120,7 +121,7 @@ def test_since_leaves_out_what_came_before(folder: FolderSource) -> None:
 
 
 def test_conditions_with_an_ampersand_in_them_stay_apart() -> None:
-    asked = reading.filters(where=["tenant=a&b", "rate=5%"])["where"]
+    asked = filters(where=["tenant=a&b", "rate=5%"])["where"]
 
     assert attributes_of(asked) == (("tenant", "a&b"), ("rate", "5%"))
 
