@@ -91,7 +91,8 @@ class ServiceSettings:
     public_url: str | None = None  # in links to the API; None: where it listens
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
     sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
-    scrape: tuple[str, ...] = ()  # addresses of engines' metrics
+    scrape: tuple[str, ...] = ()  # addresses of engines' metrics, and of GPU exporters'
+    gpu_estimates: bool = False  # show an upper bound of bandwidth where nobody counts it
 
 
 def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
@@ -197,6 +198,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         dashboard_url=dashboard_url(environ),
         sinks=_sinks(environ),
         scrape=_names(environ, "LATENCYTRACE_SCRAPE"),
+        gpu_estimates=_flag(environ, "LATENCYTRACE_GPU_ESTIMATE"),
     )
 
 

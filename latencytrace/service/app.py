@@ -67,7 +67,7 @@ def serve(
     """
     _refuse_open_doors(settings, insecure=insecure)
     objectives = _objectives(settings)
-    engines = EngineScraper(checked_engines(settings.scrape), fetch, time.monotonic_ns)
+    addresses = checked_engines(settings.scrape)
     with ExitStack() as opened:
         api_socket = opened.enter_context(_listening(settings.listen, "--listen"))
         otlp_socket = opened.enter_context(_listening(settings.otlp_http, "--otlp-http"))
@@ -77,7 +77,8 @@ def serve(
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
         store = opened.enter_context(closing(open_store(settings)))
         telemetry = Telemetry(objectives=objectives)
-        reports = MetricReports.of(time.monotonic_ns)
+        reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
+        engines = EngineScraper(addresses, fetch, time.monotonic_ns, reports.gpus.hear)
         works = DeviceWorks()
         telemetry.registry.register(reports)
         telemetry.registry.register(engines)

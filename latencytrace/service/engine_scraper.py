@@ -46,13 +46,19 @@ class EngineScraper(Collector):
         urls: Where their metrics are.
         fetch: Reads an address.
         now_ns: A monotonic clock.
+        hear: Takes what no engine told, and says whether it could be used.
     """
 
     def __init__(
-        self, urls: Sequence[str], fetch: Callable[[str], str], now_ns: Callable[[], int]
+        self,
+        urls: Sequence[str],
+        fetch: Callable[[str], str],
+        now_ns: Callable[[], int],
+        hear: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._targets = [_Target(url=url, name=_name(url, urls)) for url in urls]
         self._fetch = fetch
+        self._hear = hear
         self._now_ns = now_ns
         self._stopping = threading.Event()
 
@@ -117,7 +123,8 @@ class EngineScraper(Collector):
 
     def _read(self, target: _Target) -> None:
         try:
-            readings = engine_readings(self._fetch(target.url))
+            text = self._fetch(target.url)
+            readings = {} if self._hear(text) else engine_readings(text)
         except ScrapeError as error:
             target.failed += 1
             if str(error) != target.why_not:  # once, not every five seconds

@@ -24,6 +24,7 @@ from latencytrace.model.gpu_sample import (
     Pipe,
 )
 from latencytrace.model.gpu_window import GpuWindow
+from latencytrace.service.dcgm_readings import dcgm_readings
 from latencytrace.service.otlp_metrics import number, texts
 
 MAX_GPUS: Final = 256
@@ -92,10 +93,12 @@ class GpuReports(Collector):
 
     Args:
         now_ns: A monotonic clock.
+        estimates: Show an upper bound of the bandwidth where nobody counts it.
     """
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
+    def __init__(self, now_ns: Callable[[], int], *, estimates: bool = False) -> None:
         self._now_ns = now_ns
+        self._estimates = estimates
         self._gpus: dict[str, KnownGpu] = {}
         self._window_count = 0
         self.dropped = 0  # points over a bound, or that are no numbers
@@ -118,6 +121,31 @@ class GpuReports(Collector):
             self._close_windows(gpu)
         return taken
 
+    def hear(self, text: str) -> bool:
+        """Note what another exporter's `/metrics` tells of GPUs; whether that is anything.
+
+        It says nothing of when that was: such a value is shown, and is in no window.
+        """
+        readings = dcgm_readings(text)
+        for reading in readings:
+            about = {
+                semconv.GPU_INDEX: reading.index,
+                semconv.HW_NAME: reading.name,
+                semconv.HW_VENDOR: "nvidia",
+            }
+            gpu = self._gpu(reading.uuid, about)
+            if gpu is None:
+                self.dropped += 1
+                continue
+            gpu.heard_ns = self._now_ns()
+            label = BandwidthMethod.DCGM.value
+            told = {(GpuMetric.BANDWIDTH_UTILIZATION, label): reading.bandwidth_ratio}
+            peak = self.peak_bytes_per_s(reading.uuid)
+            if peak is not None:
+                told[GpuMetric.BANDWIDTH, label] = reading.bandwidth_ratio * peak
+            gpu.values |= {key: Value(value, gpu.heard_ns) for key, value in told.items()}
+        return bool(readings)
+
     def gpus(self) -> list[KnownGpu]:
         """Those heard of in the last hour, in order of machine-wide number."""
         latest_ns = self._now_ns() - KEPT_NS
@@ -138,11 +166,12 @@ class GpuReports(Collector):
     def fresh(self, gpu: KnownGpu) -> Mapping[Key, float]:
         """The values of a GPU that were heard of just now."""
         latest_ns = self._now_ns() - SILENT_NS
-        return {
+        fresh = {
             key: value.value
             for key, value in list(gpu.values.items())
             if value.heard_ns >= latest_ns
         }
+        return fresh | _estimated(fresh) if self._estimates else fresh
 
     def silent_ns(self, gpu: KnownGpu) -> int:
         """How long nothing was heard of a GPU."""
@@ -255,6 +284,22 @@ def _add_to_window(gpu: KnownGpu, key: Key, value: float, point: NumberDataPoint
         window.ratios[column] = value
     elif metric is GpuMetric.CLOCK_EVENT and label in THROTTLING:
         window.throttled = bool(window.throttled or value)
+
+
+def _estimated(values: Mapping[Key, float]) -> dict[Key, float]:
+    """At most so much was moved: as if all of the time that memory was busy were at its peak.
+
+    Where it is counted, there is nothing to be estimated.
+    """
+    busy = values.get((GpuMetric.MEMORY_CONTROLLER_BUSY, None))
+    if busy is None or of_metric(values, GpuMetric.BANDWIDTH_UTILIZATION):
+        return {}
+    label = BandwidthMethod.ESTIMATED.value
+    found: dict[Key, float] = {(GpuMetric.BANDWIDTH_UTILIZATION, label): busy}
+    peak = values.get((GpuMetric.BANDWIDTH_PEAK, None))
+    if peak is not None:
+        found[GpuMetric.BANDWIDTH, label] = busy * peak
+    return found
 
 
 def of_metric(values: Mapping[Key, float], metric: GpuMetric) -> dict[str, float]:

@@ -33,9 +33,10 @@ class MetricReports(Collector):
         self._ignored = 0
 
     @classmethod
-    def of(cls, now_ns: Callable[[], int]) -> Self:
-        """All of them, on a monotonic clock."""
-        return cls(AgentReports(now_ns), GpuReports(now_ns), GpuSamplerReports(now_ns))
+    def of(cls, now_ns: Callable[[], int], *, gpu_estimates: bool = False) -> Self:
+        """All of them, on a monotonic clock; see `GpuReports` for its estimates."""
+        gpus = GpuReports(now_ns, estimates=gpu_estimates)
+        return cls(AgentReports(now_ns), gpus, GpuSamplerReports(now_ns))
 
     def take(self, request: ExportMetricsServiceRequest) -> int:
         """Keep what is known.
