@@ -1,6 +1,7 @@
 """The only reader of the environment: frozen values for the composition roots."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -279,14 +280,15 @@ def _web_address(environ: Mapping[str, str], name: str) -> str | None:
 
 def _sinks(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Each a name, or a name and an address: `log,webhook=https://HOST/PATH`."""
-    named = environ.get("LATENCYTRACE_SINKS") or "log"
-    pairs = (part.strip().partition("=") for part in named.split(",") if part.strip())
-    sinks = tuple((name.strip(), address.strip()) for name, _, address in pairs)
-    names = [name for name, _ in sinks]
-    for name in names:
-        if names.count(name) > 1:
-            raise SettingsError(f"LATENCYTRACE_SINKS names {name!r} twice: write each once")
-    return sinks
+    parts = filter(None, map(str.strip, (environ.get("LATENCYTRACE_SINKS") or "log").split(",")))
+    found = [re.fullmatch(r"([\w.-]+) *(?:= *(.*))?", part) for part in parts]
+    sinks = {one[1]: one[2] or "" for one in found if one is not None}
+    if not sinks or len(sinks) < len(found):
+        raise SettingsError(
+            "LATENCYTRACE_SINKS is no list of names, each once, alone or with an address: write "
+            "log,webhook=https://HOST/PATH, and a comma in an address as %2C"
+        )
+    return tuple(sinks.items())
 
 
 def _optional_flag(environ: Mapping[str, str], name: str) -> bool | None:

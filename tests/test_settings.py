@@ -66,9 +66,14 @@ def test_sinks_are_named_with_their_addresses() -> None:
     )
 
 
-def test_a_sink_that_is_named_twice_is_refused() -> None:
-    with pytest.raises(SettingsError, match="names 'log' twice"):
-        service_settings(environ={"LATENCYTRACE_SINKS": "log,log"})
+@pytest.mark.parametrize(
+    "named", ["log,log", ",", "=http://h", "http://h/hush", "webhook=http://h/?a,b c"]
+)
+def test_what_is_no_list_of_sinks_is_refused_with_its_form(named: str) -> None:
+    with pytest.raises(SettingsError, match=r"LATENCYTRACE_SINKS is no list.*webhook=") as refused:
+        service_settings(environ={"LATENCYTRACE_SINKS": named})
+
+    assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["LATENCYTRACE_PUBLIC_URL", "LATENCYTRACE_DASHBOARD_URL"])

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from latencytrace.errors import ScrapeError, SettingsError
+from latencytrace.service.web_address import flaw
 
 TIMEOUT_S: Final = 5.0  # in all, however slowly it comes
 MAX_BYTES: Final = 16 << 20
@@ -35,11 +36,13 @@ def checked_engines(addresses: Sequence[str]) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for address in addresses:
-        parts = urlsplit(address)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        wrong = flaw(address)
+        if wrong is not None:
+            named = "an address" if "@" in address else repr(address)  # or a password is told
             raise SettingsError(
-                f"LATENCYTRACE_SCRAPE: {address!r} is not of the form http://HOST:8000/metrics"
+                f"LATENCYTRACE_SCRAPE: {named} {wrong}: write http://HOST:8000/metrics"
             )
+        parts = urlsplit(address)
         if "@" in parts.netloc:
             raise SettingsError(f"LATENCYTRACE_SCRAPE: {parts.hostname} is named with a password")
         found[address if parts.path.strip("/") else f"{address.rstrip('/')}/metrics"] = None

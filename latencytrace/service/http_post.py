@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from latencytrace.errors import SettingsError, SinkError
+from latencytrace.service.web_address import flaw
 
 TIMEOUT_S = 10.0
 _MOST_SAID = 200  # characters of a refusal
@@ -33,12 +34,12 @@ def checked_address(address: str, example: str) -> str:
     """An address that can be posted to.
 
     Raises:
-        SettingsError: It is none.
+        SettingsError: It is none; the message says the form, and nothing of the address.
     """
-    parts = urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise SettingsError(f"a sink's address must be of the form {example}")
-    return address.rstrip("/")
+    wrong = flaw(address) if address else "is missing"
+    if wrong is not None:
+        raise SettingsError(f"its address {wrong}: write {example}")
+    return address
 
 
 def post_json(url: str, document: object, headers: Mapping[str, str] | None = None) -> None:

@@ -5,10 +5,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from latencytrace.errors import PluginError
+from latencytrace.errors import PluginError, SettingsError
 from latencytrace.model import Cohort, Objective, Request
 from latencytrace.model.objective import HOUR_NS
-from latencytrace.plugins import SINKS, load_plugin
+from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
 from latencytrace.service.evaluator import Evaluator
@@ -67,11 +67,16 @@ def open_sink(name: str, address: str) -> Sink:
         PluginError: No such sink is installed.
         SettingsError: It needs another address.
     """
-    plugin = load_plugin(SINKS, name)
-    opened = getattr(plugin, "open", None)
+    if name not in {plugin.name for plugin in plugins(SINKS)}:
+        known = ", ".join(plugin.name for plugin in plugins(SINKS))
+        raise PluginError(f"LATENCYTRACE_SINKS: there is no sink {name!r}; installed: {known}")
+    opened = getattr(load_plugin(SINKS, name), "open", None)
     if opened is None:
-        raise PluginError(f"sink {name!r} cannot be opened")
-    sink: Sink = opened(address)
+        raise PluginError(f"LATENCYTRACE_SINKS: {name!r} cannot be opened")
+    try:
+        sink: Sink = opened(address)
+    except SettingsError as error:
+        raise SettingsError(f"LATENCYTRACE_SINKS: {name!r}: {error}") from None
     return sink
 
 

@@ -8,12 +8,33 @@ from latencytrace.errors import SettingsError, SinkError
 from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service import http_post
 from latencytrace.service.sink import Sink, Transition
+from latencytrace.service.watching import open_sink
 from tests.service.notices import made_notice
 from tests.service.posted import Posted
 from tests.service.traffic import START_NS
 
 NAMES = [plugin.name for plugin in plugins(SINKS)]
 POSTING = [name for name in NAMES if name != "log"]
+UNUSABLE = {
+    "none": ("", "is missing"),
+    "a word": ("nowhere", "does not begin with http"),
+    "another scheme": ("ftp://host/", "does not begin with http"),
+    "no host": ("http://", "and a host"),
+    "a port too high": ("http://h:99999/", "a port that is no number from 1 to 65535"),
+    "port 0": ("http://h:0/", "a port that is no number"),
+    "a port in letters": ("http://h:http/", "a port that is no number"),
+    "a password with a slash": ("http://me:hu/hush@h/", "in a password, / is %2F"),
+    "half an IPv6 address": ("http://[::1/", "brackets without an IPv6"),
+    "an empty part": ("http://me:hush@a..b/", "a host that can be no name"),
+    "a part too long": (f"http://{'a' * 64}.org/", "a host that can be no name"),
+    "a space in the host": ("http://a b/hush", "a host that can be no name"),
+    "a space in the path": ("http://h/a hush", "written as %20"),
+    "letters beyond ASCII": ("http://h/hush/ü", "written as %20"),
+}
+USABLE = [
+    "http://127.0.0.1:65535", "https://me:hu%2Fsh@am.example.org/", "http://[::1]:9093/",
+    "http://köln.example:1/a%20b",
+]  # fmt: skip
 
 
 def opened(name: str, address: str) -> Sink:
@@ -68,16 +89,41 @@ def test_a_secret_in_an_address_is_never_told(name: str) -> None:
     assert receiver.headers[0]["authorization"] == "Basic bWU6aHVzaA=="
 
 
-@pytest.mark.parametrize("address", ["", "nowhere", "ftp://host/", "http://"])
+@pytest.mark.parametrize(("address", "says"), UNUSABLE.values(), ids=UNUSABLE)
 @pytest.mark.parametrize("name", POSTING)
-def test_what_is_no_address_is_refused_with_an_example(name: str, address: str) -> None:
-    with pytest.raises(SettingsError, match=f"{name}=http"):
-        opened(name, address)
+def test_what_is_no_address_is_refused_with_the_setting_and_its_form(
+    name: str, address: str, says: str
+) -> None:
+    with pytest.raises(SettingsError, match=says) as refused:
+        open_sink(name, address)
+
+    assert str(refused.value).startswith(f"LATENCYTRACE_SINKS: '{name}': its address ")
+    assert f"write {name}=http" in str(refused.value)
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", USABLE)
+@pytest.mark.parametrize("name", POSTING)
+def test_what_is_an_address_is_taken(name: str, address: str) -> None:
+    assert open_sink(name, address).ends
 
 
 def test_the_log_has_no_address() -> None:
-    with pytest.raises(SettingsError, match="write `log` alone"):
-        opened("log", "http://127.0.0.1")
+    with pytest.raises(SettingsError, match=r"LATENCYTRACE_SINKS: 'log': .* write `log` alone"):
+        open_sink("log", "http://127.0.0.1")
+
+
+def test_the_slash_at_the_end_of_a_webhooks_path_is_its_own() -> None:
+    with Posted() as receiver:
+        opened("webhook", f"{receiver.url}/hook/").send(made_notice(), START_NS)
+
+    assert receiver.paths == ["/hook/"]
+
+
+@pytest.mark.parametrize("query", ["?a=b", "#am"])
+def test_alertmanager_takes_a_base_address_only(query: str) -> None:
+    with pytest.raises(SettingsError, match="more than a base address: write alertmanager="):
+        open_sink("alertmanager", f"http://127.0.0.1:9093/{query}")
 
 
 def test_the_log_says_it_all(caplog: pytest.LogCaptureFixture) -> None:

@@ -139,12 +139,14 @@ def test_addresses_need_no_path_and_count_once() -> None:
 @pytest.mark.parametrize(
     ("address", "why"),
     [
-        ("h:8000", "not of the form"),
-        ("file:///etc/passwd", "not of the form"),
-        ("http://", "not of the form"),
+        ("h:8000", "does not begin with http"),
+        ("file:///etc/passwd", "does not begin with http"),
+        ("http://", "and a host"),
+        ("http://h:99999", "has a port"),
+        ("http://[::1", "has brackets"),
         ("http://me:secret@h:8000", "h is named with a password"),
     ],
-    ids=["no scheme", "a file", "no host", "a password"],
+    ids=["no scheme", "a file", "no host", "a port too high", "half a host", "a password"],
 )
 def test_what_is_no_address_is_refused(address: str, why: str) -> None:
     with pytest.raises(SettingsError, match=why) as refused:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
+from latencytrace.errors import SettingsError
 from latencytrace.service.documents import AlertDocument
 from latencytrace.service.http_post import checked_address, post_json
 from latencytrace.service.sink import Notice, Transition
@@ -29,7 +30,12 @@ class AlertmanagerSink:
     @classmethod
     def open(cls, address: str) -> Self:
         """See `Sink.open`."""
-        return cls(checked_address(address, "alertmanager=http://HOST:9093"))
+        base = checked_address(address, "alertmanager=http://HOST:9093")
+        if "?" in base or "#" in base:
+            raise SettingsError(
+                "its address is more than a base address: write alertmanager=http://HOST:9093"
+            )
+        return cls(base.rstrip("/"))
 
     def send(self, notice: Notice, now_ns: int) -> None:
         """See `Sink.send`."""

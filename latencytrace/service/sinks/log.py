@@ -19,7 +19,7 @@ class LogSink:
     def open(cls, address: str) -> Self:
         """See `Sink.open`."""
         if address:
-            raise SettingsError("the sink `log` has no address: write `log` alone")
+            raise SettingsError("it has no address: write `log` alone")
         return cls()
 
     def send(self, notice: Notice, now_ns: int) -> None:
