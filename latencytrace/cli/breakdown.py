@@ -7,16 +7,13 @@ from rich.text import Text
 
 from latencytrace.cli import gpu_stages, options, reading
 from latencytrace.cli.filters import Filters, with_filters
+from latencytrace.cli.no_request import why_none
 from latencytrace.cli.pictures import bar, json_text, screen, show, stacked_bar, stage_style, table
 from latencytrace.cli.units import count, duration, share, shares
 from latencytrace.service.documents import BreakdownDocument
 
 BAR_SHORTEST, BAR_LONGEST = 8, 48
 COLUMNS_BUT_BAR = 72  # cells that the other columns of the table take
-NOTHING = (
-    "No request. Is the program traced (`latencytrace run -- COMMAND`), and has it been "
-    "asked anything? Without --since, this shows the last hour."
-)
 NEVER_TWO = (
     "Never more than one request at a time: queues and contention cannot show. "
     "Send several at once."
@@ -51,16 +48,14 @@ def breakdown(
 
 def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[RenderableType]:
     """The breakdown asked for; one of every route that has requests, where none was named."""
-    parts: list[RenderableType] = []
-    for title, document in _by_route(source, wanted):
-        parts += picture(title, document, console)
     whole = reading.breakdown(source, wanted)
-    unknown = None if whole["requests"] else reading.unknown(source, wanted)
-    if unknown is not None:
-        return [unknown]
-    notes = [*_left_out(whole), *_never_two(whole)]
-    parts += _on_gpus(source, wanted)
-    return [*parts, *(Text(note, "dim") for note in notes)]
+    notes = [Text(note, "dim") for note in (*_left_out(whole), *_never_two(whole))]
+    if not whole["requests"]:
+        return [why_none(source, wanted), *notes]
+    parts: list[RenderableType] = []
+    for title, document in _by_route(source, wanted, whole):
+        parts += picture(title, document, console)
+    return [*parts, *_on_gpus(source, wanted), *notes]
 
 
 def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
@@ -71,9 +66,11 @@ def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
     return [*gpu_stages.stages_table(rows), ""] if rows else []
 
 
-def _by_route(source: reading.Source, wanted: Filters) -> list[tuple[str, BreakdownDocument]]:
+def _by_route(
+    source: reading.Source, wanted: Filters, whole: BreakdownDocument
+) -> list[tuple[str, BreakdownDocument]]:
     if "route" in wanted:
-        return [(wanted["route"], reading.breakdown(source, wanted))]
+        return [(wanted["route"], whole)]
     documents = []
     for service in reading.services(source):
         if wanted.get("service", service["service"]) != service["service"]:
@@ -83,14 +80,14 @@ def _by_route(source: reading.Source, wanted: Filters) -> list[tuple[str, Breakd
             asked = {**wanted, "service": service["service"], "route": route}
             documents.append((title, reading.breakdown(source, asked)))
     with_requests = [item for item in documents if item[1]["requests"]]
-    return with_requests or [("all routes", reading.breakdown(source, wanted))]
+    return with_requests or [("all routes", whole)]
 
 
 def picture(title: str, document: BreakdownDocument, console: Console) -> list[RenderableType]:
     """One cohort: its numbers, its stages as bars, and what is worth knowing about them."""
     heading = Text(title, "bold")
     if not document["requests"]:
-        return [heading, Text(NOTHING), ""]
+        return [heading, "No request.", ""]
     parts: list[RenderableType] = [heading, *_numbers(document), ""]
     if console.color_system is not None:
         whole = {row["stage"]: round(row["mean_ns"]) for row in document["stages"]}

@@ -10,6 +10,7 @@ import typer
 
 from latencytrace.cli import options, reading
 from latencytrace.cli.filters import Filters, with_filters
+from latencytrace.cli.no_request import why_none
 from latencytrace.cli.perfetto import perfetto_trace
 from latencytrace.cli.trace import full_id
 from latencytrace.errors import SettingsError
@@ -63,6 +64,8 @@ def export(  # noqa: PLR0913 - one argument a flag
             ).encode()
         else:
             body = source.body("/ledgers", {**wanted, "format": chosen.value})
+            if not reading.requests(source, wanted, "newest", 1):
+                print(f"latencytrace: no rows. {why_none(source, wanted)}", file=sys.stderr)
     _write(output, body)
     if output != STDOUT:
         opened = "; open it at https://ui.perfetto.dev" if trace is not None else ""

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.analysis.burn_rate import burn_rules, detection_ns
-from latencytrace.cli import options, reading, standings
+from latencytrace.cli import no_request, options, reading, standings
 from latencytrace.cli.filters import filters
 from latencytrace.cli.local_service import EXTRA_HINT, answers, service_is_installed
 from latencytrace.cli.pictures import json_text, screen, show, table
@@ -60,7 +60,7 @@ def _unheard(source: reading.Source, objective: ObjectiveDocument) -> str | None
     if objective["requests"]:
         return None
     named = filters(service=objective["service"], route=objective["route"])
-    unknown = reading.unknown(source, named)
+    unknown = no_request.unknown(source, named)
     return None if unknown is None else f"{objective['name']} has no request. {unknown}"
 
 

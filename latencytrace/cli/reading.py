@@ -178,26 +178,6 @@ def alerts(source: Source) -> list[AlertDocument]:
     return cast("dict[str, list[AlertDocument]]", document)["alerts"]
 
 
-def unknown(source: Source, wanted: Filters) -> str | None:
-    """Which of the names asked for nobody has, and what there is; None: all are known."""
-    listed = services(source)
-    named, route = wanted.get("service"), wanted.get("route")
-    known = sorted(service["service"] for service in listed)
-    if named is not None and named not in known:
-        return f"No service is called {named!r}. There are: {', '.join(known) or 'none yet'}."
-    routes = {
-        known_route
-        for service in listed
-        if named in {None, service["service"]}
-        for known_route in service["routes"]
-    }
-    if route is not None and route not in routes:
-        return (
-            f"No route is called {route!r}. There are: {', '.join(sorted(routes)) or 'none yet'}."
-        )
-    return None
-
-
 def _problem(error: urllib.error.HTTPError) -> str:
     """What an RFC 9457 problem document says."""
     try:

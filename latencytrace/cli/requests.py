@@ -8,6 +8,7 @@ from rich.text import Text
 
 from latencytrace.cli import options, reading
 from latencytrace.cli.filters import Filters, with_filters
+from latencytrace.cli.no_request import why_none
 from latencytrace.cli.pictures import json_text, legend, screen, show, stacked_bar, table
 from latencytrace.cli.units import UNKNOWN, count, duration, share
 from latencytrace.service.documents import ListedRequestDocument
@@ -41,16 +42,16 @@ def requests(  # noqa: PLR0913 - one argument a flag
             return
         console = screen()
         found = reading.requests(source, wanted, order, limit)
-        why_none = None if found else reading.unknown(source, wanted)
-        show(console, *([why_none] if why_none else picture(found, ORDERS[order], console)))
+        if found:
+            show(console, *picture(found, ORDERS[order], console))
+        else:
+            show(console, why_none(source, wanted))
 
 
 def picture(
     found: list[ListedRequestDocument], ordered: str, console: Console
 ) -> list[RenderableType]:
-    """A row a request, and what to type to see one whole."""
-    if not found:
-        return ["No request. Without --since, this shows the last hour."]
+    """A row a request, and what to type to see one whole; there is at least one."""
     coloured = console.color_system is not None
     drawn = table(
         "duration",

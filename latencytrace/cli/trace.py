@@ -1,5 +1,6 @@
 """`latencytrace trace`: one request as a waterfall, and its ledger."""
 
+import string
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from latencytrace.cli import gpu_stages, options, reading
 from latencytrace.cli.filters import Filters, with_filters
+from latencytrace.cli.no_request import period, why_none
 from latencytrace.cli.pictures import bar, in_order, json_text, screen, show, stage_style, table
 from latencytrace.cli.shared_steps import shared_steps
 from latencytrace.cli.token_gaps import between_tokens
@@ -21,6 +23,7 @@ from latencytrace.service.gpu_documents import GpuStageDocument
 
 SLOWEST = "slowest"
 ID_DIGITS = 32
+HEX_DIGITS = frozenset(string.hexdigits)
 MOST_SEARCHED = 1000
 BAR_CELLS = 32
 SHORT_ID = 12
@@ -74,9 +77,14 @@ def full_id(source: reading.Source, trace_id: str, wanted: Filters) -> str:
     if trace_id == SLOWEST:
         slowest = reading.requests(source, wanted, SLOWEST, 1)
         if not slowest:
-            raise LatencytraceError("no request is there yet; without --since: in the last hour")
+            raise LatencytraceError(f"nothing to show. {why_none(source, wanted)}")
         return slowest[0]["trace_id"]
     wanted_id = trace_id.strip().lower()
+    if not wanted_id or set(wanted_id) - HEX_DIGITS:
+        raise LatencytraceError(
+            f"{trace_id!r} is no trace id, nor the beginning of one: it has hex digits only; "
+            "`latencytrace requests` lists some, and `slowest` means the slowest of them"
+        )
     if len(wanted_id) >= ID_DIGITS:
         return wanted_id
     newest = reading.requests(source, wanted, "newest", MOST_SEARCHED)
@@ -89,8 +97,8 @@ def full_id(source: reading.Source, trace_id: str, wanted: Filters) -> str:
             f"{trace_id!r} begins {len(found)} traces: {some}; write more of it"
         )
     raise LatencytraceError(
-        f"no trace begins with {trace_id!r} among the newest {MOST_SEARCHED:,} of the last hour; "
-        "`latencytrace requests` lists them, --since reaches further back"
+        f"no trace begins with {trace_id!r} among the newest {MOST_SEARCHED:,} requests "
+        f"{period(wanted)}; `latencytrace requests` lists them, --since reaches further back"
     )
 
 

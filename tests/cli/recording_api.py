@@ -21,6 +21,7 @@ class RecordingApi(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.promised = made_alert()
+        self.listed = [request_document()]
         self.asked: list[tuple[str, dict[str, str]]] = []  # paths and their parameters
         self.url = f"http://127.0.0.1:{self.server_port}"
 
@@ -35,7 +36,7 @@ class RecordingApi(ThreadingHTTPServer):
             "/api/v1/gpu": gpus_document(),
             "/api/v1/objectives": {"objectives": [objective_document(alert.standing)]},
             "/api/v1/alerts": {"alerts": [made_notice(alert=alert).alert]},
-            "/api/v1/requests": {"requests": [request]},
+            "/api/v1/requests": {"requests": self.listed},
         }
         return json.dumps(documents.get(path, request)).encode()
 

@@ -94,8 +94,8 @@ def test_what_is_left_out_is_said() -> None:
     assert "Left out: 3 requests for health or metrics." in notes(breakdown_document(decode=MS))
 
 
-def test_no_requests_are_an_answer_with_what_to_do() -> None:
-    assert "latencytrace run -- COMMAND" in drawn(no_requests())
+def test_no_requests_are_an_answer() -> None:
+    assert drawn(no_requests()) == "POST /chat\nNo request.\n"
 
 
 def test_a_terminal_of_eighty_columns_is_wide_enough() -> None:

@@ -38,7 +38,7 @@ def test_the_ending_of_the_file_says_the_format(
 ) -> None:
     export(output=tmp_path / name, url=recording_api.url)
 
-    assert recording_api.asked[-1] == ("/api/v1/ledgers", {"format": wanted_format})
+    assert ("/api/v1/ledgers", {"format": wanted_format}) in recording_api.asked
     assert (tmp_path / name).read_bytes() == recording_api.TABLE
 
 
@@ -48,6 +48,18 @@ def test_a_table_goes_to_standard_output(
     export(url=recording_api.url)
 
     assert capfdbinary.readouterr().out == recording_api.TABLE
+
+
+def test_of_a_table_without_rows_it_is_said_why(
+    recording_api: RecordingApi, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    recording_api.listed = []
+
+    export(route="/nothing", output=tmp_path / "ledgers.csv", url=recording_api.url)
+
+    assert capsys.readouterr().err == (
+        "latencytrace: no rows. No route is called '/nothing'. There are: POST /chat.\n"
+    )
 
 
 def test_a_trace_is_written_for_perfetto(recording_api: RecordingApi, tmp_path: Path) -> None:

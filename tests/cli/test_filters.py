@@ -1,21 +1,19 @@
 """Every reading command takes the same filters, and every question is asked with them."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
 
 from latencytrace.cli import app, breakdown, export, requests, trace
 from latencytrace.cli.filters import filters
-from latencytrace.cli.folder_source import FolderSource, open_folder
-from latencytrace.cli.import_files import import_files
-from latencytrace.model import Span, semconv
+from latencytrace.cli.folder_source import FolderSource
 from latencytrace.service.cohort_words import attributes_of
+from tests.cli.filtered_folder import folder
 from tests.cli.recording_api import RecordingApi, recording_api
-from tests.otlp_messages import START_NS, message, one_span
 
-__all__ = ["recording_api"]
+__all__ = ["folder", "recording_api"]
 
 FILTERS = {
     "service": "rag",
@@ -71,36 +69,6 @@ def test_a_picture_of_each_route_is_asked_with_every_other_filter(
     asked = [query for path, query in recording_api.asked if path == "/api/v1/breakdown"]
     assert all(others.items() <= query.items() for query in asked)
     assert any(FILTERS.items() <= query.items() for query in asked)
-
-
-def two_requests() -> tuple[Span, Span]:
-    """One that every filter finds, one that none does, but for `since` alone."""
-    return (
-        one_span(attributes={
-            semconv.HTTP_REQUEST_METHOD: "POST",
-            semconv.HTTP_ROUTE: "/chat",
-            semconv.GEN_AI_RESPONSE_MODEL: "tiny",
-            semconv.GEN_AI_USAGE_INPUT_TOKENS: 15,
-            semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 3,
-            "tenant": "acme",
-        }),
-        one_span("f" * 32, name="GET /", start_ns=START_NS + 86_400_000_000_000,
-                 end_ns=START_NS + 86_400_000_000_001,
-                 attributes={semconv.HTTP_RESPONSE_STATUS_CODE: 500}),
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FolderSource]:
-    """The two of them."""
-    path = tmp_path_factory.mktemp("filters")
-    sent = message(two_requests())
-    for pair in sent.resource_spans[1].resource.attributes:
-        pair.value.string_value = "another"
-    (path / "file").write_bytes(sent.SerializeToString())
-    import_files([str(path / "file")], url=None, endpoint=None, data=path / "data", as_json=True)
-    with open_folder(path / "data") as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("name", [name for name in FILTERS if name != "since"])

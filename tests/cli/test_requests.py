@@ -34,9 +34,3 @@ def test_stages_are_a_bar_in_colour_and_words_without() -> None:
 
     assert "█" in coloured
     assert "█" not in drawn(Console(width=140, color_system=None))
-
-
-def test_no_requests_are_an_answer() -> None:
-    assert picture([], "slowest first", Console())[0] == (
-        "No request. Without --since, this shows the last hour."
-    )
