@@ -15,7 +15,6 @@ from latencytrace.cli.pictures import bar, json_text, screen, show, table
 from latencytrace.cli.units import UNKNOWN, duration, share
 from latencytrace.errors import ServiceUnreachableError
 from latencytrace.service.gpu_documents import GpuDocument, GpusDocument
-from latencytrace.settings import service_url
 
 EVERY_S = 1.0
 STALE_NS = 5_000_000_000
@@ -38,19 +37,18 @@ def gpu(
 
     Example: latencytrace gpu --once
     """
-    with reading.source(url, None) as source:
-        if not isinstance(source, reading.ServiceSource):
-            raise ServiceUnreachableError(
-                f"GPUs are shown while a service runs, and none answers at {url or service_url()}"
-            )
-        if as_json:
-            print(json_text(reading.gpus(source)))
-            return
-        console = screen()
-        if once or not sys.stdout.isatty():
-            show(console, *picture(reading.gpus(source), console))
-            return
-        _live(source, console)
+    try:
+        source = reading.service(url)
+    except ServiceUnreachableError as error:
+        raise ServiceUnreachableError(f"{error}; GPUs are known only while it runs") from None
+    if as_json:
+        print(json_text(reading.gpus(source)))
+        return
+    console = screen()
+    if once or not sys.stdout.isatty():
+        show(console, *picture(reading.gpus(source), console))
+        return
+    _live(source, console)
 
 
 def _live(source: reading.Source, console: Console) -> None:

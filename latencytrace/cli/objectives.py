@@ -10,14 +10,14 @@ from rich.text import Text
 from latencytrace.analysis.burn_rate import burn_rules, detection_ns
 from latencytrace.cli import no_request, options, reading, standings
 from latencytrace.cli.filters import filters
-from latencytrace.cli.local_service import EXTRA_HINT, answers, service_is_installed
+from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.pictures import json_text, screen, show, table
 from latencytrace.cli.units import count, duration, share
-from latencytrace.errors import LatencytraceError, ObjectivesError
+from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
 from latencytrace.model.objective import length_text
 from latencytrace.service.documents import ObjectiveDocument
-from latencytrace.settings import objectives_file, service_token, service_url
+from latencytrace.settings import objectives_file
 
 if TYPE_CHECKING:  # its parts are an extra
     from latencytrace.service.objectives_file import ObjectivesFile
@@ -40,9 +40,12 @@ def objectives(
 
     Example: latencytrace objectives objectives.yaml
     """
-    address = (url or service_url()).rstrip("/")
-    if file is None and (url is not None or answers(f"{address}/healthz")):
-        asked = reading.ServiceSource(url=address, token=service_token())
+    if file is not None and (as_json or url is not None):
+        raise typer.BadParameter(
+            "a file is checked without a service: leave out --json and --url", param_hint="FILE"
+        )
+    asked = None if file is not None else _asked(url, is_needed=as_json or url is not None)
+    if asked is not None:
         standing, firing = reading.objectives(asked), reading.alerts(asked)
         if as_json:
             print(json_text({"objectives": standing, "alerts": firing}))
@@ -53,6 +56,20 @@ def objectives(
             return
     found = read(file)
     show(screen(), *picture(found.objectives, found.notes))
+
+
+def _asked(url: str | None, *, is_needed: bool) -> reading.Source | None:
+    """The service, if one runs.
+
+    Raises:
+        ServiceUnreachableError: None does, and one is needed.
+    """
+    try:
+        return reading.service(url)
+    except ServiceUnreachableError:
+        if is_needed:
+            raise
+        return None
 
 
 def _unheard(source: reading.Source, objective: ObjectiveDocument) -> str | None:

@@ -78,6 +78,21 @@ class ServiceSource:
             ) from None
 
 
+def service(url: str | None) -> ServiceSource:
+    """The service that runs at an address, the usual one by default.
+
+    Raises:
+        ServiceUnreachableError: None does.
+    """
+    address = _address(url)
+    running = _running(address)
+    if running is None:
+        raise ServiceUnreachableError(
+            f"no service answers at {address}: start one with `latencytrace serve`"
+        )
+    return running
+
+
 @contextmanager
 def source(url: str | None, data: Path | None) -> Iterator[Source]:
     """Find who can answer: the folder named, else the service, else the usual folder.
@@ -85,11 +100,10 @@ def source(url: str | None, data: Path | None) -> Iterator[Source]:
     Raises:
         ServiceUnreachableError: Nobody; the message says what to do.
     """
-    address = (url or service_url()).rstrip("/")
-    if not address.startswith(("http://", "https://")):
-        raise LatencytraceError(f"{address!r} is no address of a service: write http://HOST:PORT")
-    if data is None and answers(f"{address}/healthz"):
-        yield ServiceSource(url=address, token=service_token())
+    address = _address(url)
+    running = _running(address) if data is None else None
+    if running is not None:
+        yield running
         return
     if data is None and (url is not None or not is_loopback(address)):
         raise ServiceUnreachableError(
@@ -98,6 +112,19 @@ def source(url: str | None, data: Path | None) -> Iterator[Source]:
         )
     with _folder(data or data_folder(), address, named=data is not None) as folder:
         yield folder
+
+
+def _address(url: str | None) -> str:
+    address = (url or service_url()).rstrip("/")
+    if not address.startswith(("http://", "https://")):
+        raise LatencytraceError(f"{address!r} is no address of a service: write http://HOST:PORT")
+    return address
+
+
+def _running(address: str) -> ServiceSource | None:
+    if not answers(f"{address}/healthz"):
+        return None
+    return ServiceSource(url=address, token=service_token())
 
 
 @contextmanager

@@ -105,8 +105,9 @@ def test_json_is_the_document(recording_api: RecordingApi) -> None:
 
 
 def test_without_a_service_there_is_nothing_to_show() -> None:
-    with pytest.raises(ServiceUnreachableError, match="no service answers"):
+    with pytest.raises(ServiceUnreachableError, match="no service answers") as refused:
         CliRunner().invoke(app, ["gpu", "--url", "http://127.0.0.1:1"], catch_exceptions=False)
+    assert "--data" not in str(refused.value)  # which `gpu` does not take
 
 
 def test_a_breakdown_says_what_held_its_stages_up(recording_api: RecordingApi) -> None:

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from latencytrace.cli import app
-from latencytrace.errors import ObjectivesError
+from latencytrace.errors import ObjectivesError, ServiceUnreachableError
 from tests.cli.programs import NOWHERE
 from tests.service.test_objectives_file import CHAT
 
@@ -61,3 +61,19 @@ def test_what_is_wrong_is_the_error(here: Path) -> None:
 def test_no_file_at_all_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(ObjectivesError, match="name a file, or set LATENCYTRACE_OBJECTIVES"):
         CliRunner().invoke(app, ["objectives"], catch_exceptions=False)
+
+
+def test_json_is_what_a_service_says_so_one_must_run(here: Path) -> None:
+    (here / "objectives.yaml").write_text(CHAT)
+
+    with pytest.raises(ServiceUnreachableError, match="no service answers"):
+        CliRunner().invoke(app, ["objectives", "--json"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("flags", [("--json",), ("--url", NOWHERE)])
+def test_a_file_is_checked_without_a_service(flags: tuple[str, ...], here: Path) -> None:
+    (here / "objectives.yaml").write_text(CHAT)
+
+    result = CliRunner().invoke(app, ["objectives", "objectives.yaml", *flags])
+
+    assert result.exit_code == 2
