@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from latencytrace.errors import SettingsError
-from latencytrace.model.span_limits import UNLIMITED, SpanLimits
+from latencytrace.model.span_limits import SpanLimits
 
 DEFAULT_OTLP_ENDPOINT = "http://127.0.0.1:4318"
 DEFAULT_GRPC_ENDPOINT = "http://127.0.0.1:4317"
@@ -94,6 +94,8 @@ class ServiceSettings:
     sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
     scrape: tuple[str, ...] = ()  # addresses of engines' metrics, and of GPU exporters'
     gpu_estimates: bool = False  # show an upper bound of bandwidth where nobody counts it
+    metrics_endpoint: str | None = None  # where metrics are sent over OTLP; None: nowhere
+    metrics_protocol: str | None = None  # of OTLP; None: HTTP
 
 
 def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
@@ -145,13 +147,13 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         torch_copies=_flag(environ, "LATENCYTRACE_TORCH_COPIES"),
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
-        limits=_span_limits(environ),
+        limits=SpanLimits.parse(environ),
         queue_bytes=int(_number(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20)),
-        gzip=_of_traces(environ, "COMPRESSION") == "gzip",
+        gzip=_of_signal(environ, "TRACES", "COMPRESSION") == "gzip",
         tls_files=(
-            _of_traces(environ, "CERTIFICATE"),
-            _of_traces(environ, "CLIENT_CERTIFICATE"),
-            _of_traces(environ, "CLIENT_KEY"),
+            _of_signal(environ, "TRACES", "CERTIFICATE"),
+            _of_signal(environ, "TRACES", "CLIENT_CERTIFICATE"),
+            _of_signal(environ, "TRACES", "CLIENT_KEY"),
         ),
         log_correlation=_flag(environ, "OTEL_PYTHON_LOG_CORRELATION"),
         server_timing=_flag(environ, "LATENCYTRACE_SERVER_TIMING"),
@@ -200,6 +202,9 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         sinks=_sinks(environ),
         scrape=_names(environ, "LATENCYTRACE_SCRAPE"),
         gpu_estimates=_flag(environ, "LATENCYTRACE_GPU_ESTIMATE"),
+        # Not OpenTelemetry's own variable, which tells agents where this service is.
+        metrics_endpoint=environ.get("LATENCYTRACE_METRICS_ENDPOINT", "").strip() or None,
+        metrics_protocol=_of_signal(environ, "METRICS", "PROTOCOL"),
     )
 
 
@@ -327,39 +332,10 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
         raise SettingsError(f"{name}={text!r} is not a number") from None
 
 
-def _of_traces(environ: Mapping[str, str], name: str) -> str | None:
-    """A setting of OTLP, that for traces first."""
-    own = environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}", "").strip()
+def _of_signal(environ: Mapping[str, str], signal: str, name: str) -> str | None:
+    """A setting of OTLP, that for traces or for metrics first."""
+    own = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_{name}", "").strip()
     return own or environ.get(f"OTEL_EXPORTER_OTLP_{name}", "").strip() or None
-
-
-def _span_limits(environ: Mapping[str, str]) -> SpanLimits:
-    """OpenTelemetry's limits: a kind's own variable first, then that of all attributes."""
-    default = SpanLimits()
-    attributes = _limit(environ, "OTEL_ATTRIBUTE_COUNT_LIMIT", default.attributes)
-    if attributes == UNLIMITED:  # only a kind's own variable lifts its limit, as in the SDK
-        attributes = default.attributes
-    length = _limit(environ, "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", UNLIMITED)
-    return SpanLimits(
-        attributes=_limit(environ, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", attributes),
-        events=_limit(environ, "OTEL_SPAN_EVENT_COUNT_LIMIT", default.events),
-        links=_limit(environ, "OTEL_SPAN_LINK_COUNT_LIMIT", default.links),
-        event_attributes=_limit(environ, "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT", attributes),
-        link_attributes=_limit(environ, "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT", attributes),
-        length=_limit(environ, "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", length),
-        other_length=length,
-    )
-
-
-def _limit(environ: Mapping[str, str], name: str, default: int) -> int:
-    text = environ.get(name, "").strip()
-    if name in environ and not text:
-        return UNLIMITED  # as the SDK reads an empty one
-    if not text:
-        return default
-    if not text.isdecimal():
-        raise SettingsError(f"{name}={text!r} is not a whole number")
-    return int(text)
 
 
 def _metrics_url(

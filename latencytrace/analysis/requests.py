@@ -7,6 +7,7 @@ from latencytrace.analysis.cohort_attributes import cohort_attributes
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.engine_steps import without_steps
 from latencytrace.analysis.known_engines import title_of
+from latencytrace.analysis.metric_attributes import metric_attributes
 from latencytrace.analysis.runtime_gaps import with_runtime
 from latencytrace.analysis.token_latency import token_latency
 from latencytrace.model import (
@@ -81,6 +82,7 @@ def request_of(
     root = trace.root
     tokens = token_latency(trace)
     attributes, attributes_left_out = cohort_attributes(trace)
+    status = _status(root)
     segments = with_runtime(trace, without_steps(trace, segments))
     return Request(
         trace_id=root.trace_id,
@@ -91,7 +93,7 @@ def request_of(
         route=_route(root),
         model=tokens.model,
         version=root.version,
-        status=_status(root),
+        status=status,
         start_ns=root.start_ns,
         duration_ns=root.end_ns - root.start_ns,
         revision=revisions.get((root.trace_id, root.span_id), 0) + 1,
@@ -108,6 +110,7 @@ def request_of(
         repairs=trace.repairs,
         attributes=attributes,
         attributes_left_out=attributes_left_out,
+        metric_attributes=metric_attributes(root, tokens, status),
     )
 
 

@@ -26,6 +26,7 @@ class TokenLatency:
     """Token times and counts of one request; None: unknown."""
 
     model: str | None
+    model_call: Span | None  # the span that told the model
     time_to_first_token_ns: int | None
     time_per_output_token_ns: int | None
     input_tokens: int | None
@@ -56,13 +57,15 @@ def token_latency(trace: Trace) -> TokenLatency:
     prefills = _only_prefilling(trace)
     calls = _outermost_with(trace, OUTPUT, prefills) or _outermost_with(trace, INPUT, prefills)
     told_by = calls or tuple(trace.spans.values())
-    model = _of_last(told_by, MODEL)
+    model_call = _last(told_by, MODEL)
+    model = None if model_call is None else value(model_call, MODEL)
     finish_reason = _of_last(told_by, FINISH_REASON)
     batch_size = _of_last(told_by, BATCH_SIZE)
     if batch_size is None and have_engines(trace.spans.values()):
         batch_size = _of_last(trace.spans.values(), BATCH_SIZE)
     return TokenLatency(
         model=None if model is None else str(model),
+        model_call=model_call,
         time_to_first_token_ns=_first_token(trace, prefills),
         time_per_output_token_ns=(
             _per_engines_token(calls) or _per_token(trace) or _per_told_token(trace, calls)
@@ -102,11 +105,14 @@ def _outermost_with(trace: Trace, said: Said, but: Collection[str]) -> tuple[Spa
 
 def _of_last(spans: Iterable[Span], said: Said) -> AttributeValue:
     """What the span that ended last says, of those that say it."""
-    told = [(span, found) for span in spans if (found := value(span, said)) is not None]
-    if not told:
-        return None
-    last = max(told, key=lambda pair: (pair[0].end_ns, pair[0].start_ns, pair[0].span_id))
-    return last[1]
+    last = _last(spans, said)
+    return None if last is None else value(last, said)
+
+
+def _last(spans: Iterable[Span], said: Said) -> Span | None:
+    """The span that ended last, of those that say this."""
+    told = (span for span in spans if value(span, said) is not None)
+    return max(told, key=lambda span: (span.end_ns, span.start_ns, span.span_id), default=None)
 
 
 def _first_token(trace: Trace, prefills: Collection[str]) -> int | None:

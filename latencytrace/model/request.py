@@ -1,6 +1,6 @@
 """What a caller asked of a service once, and what became of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from latencytrace.model.ledger import Ledger, Segment
@@ -15,6 +15,15 @@ class RequestStatus(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricAttributes:
+    """What metrics of OpenTelemetry's conventions say of a request, by the conventions' keys."""
+
+    http: tuple[tuple[str, str | int], ...] = ()  # empty: not asked over HTTP
+    gen_ai: tuple[tuple[str, str | int], ...] = ()  # empty: no generative model served it
+    error_type: str | None = None  # of a request that failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +55,5 @@ class Request:
     repairs: tuple[Repair, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()  # to ask for it by (`cohort_attributes`)
     attributes_left_out: int = 0
+    # Known while it is divided, and not kept.
+    metric_attributes: MetricAttributes = field(default=MetricAttributes(), compare=False)

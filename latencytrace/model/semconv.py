@@ -21,10 +21,14 @@ HTTP_STATUS_CODE_OLD = "http.status_code"
 HTTP_TARGET_OLD = "http.target"  # path and query
 URL_PATH = "url.path"
 URL_SCHEME = "url.scheme"
+HTTP_SCHEME_OLD = "http.scheme"
+HTTP_FLAVOR_OLD = "http.flavor"  # such as `1.1`
 SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 NETWORK_PROTOCOL_VERSION = "network.protocol.version"
 ERROR_TYPE = "error.type"
+OTHER = "_OTHER"  # a value that the conventions do not know
+METRIC_OVERFLOW = "otel.metric.overflow"  # true: of what is beyond the most attributes
 
 # Remote procedure calls
 RPC_SYSTEM_NAME = "rpc.system.name"
@@ -116,6 +120,7 @@ OPENTRACING_REF_TYPE = "opentracing.ref_type"  # child_of or follows_from
 
 # Ours
 STAGE = "latencytrace.stage"  # one of `Stage`
+ROUTE = "latencytrace.route"  # on metrics: `POST /chat`, or the name of a request's own span
 STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage
 INTERVALS = "latencytrace.intervals"  # see `model.interval`
 TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - see `model.token_times`

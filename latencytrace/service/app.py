@@ -2,15 +2,15 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from importlib.metadata import version
-from socket import socket
+from socket import gethostname, socket
 
 from fastapi import FastAPI
 
 from latencytrace.errors import PluginError, SettingsError, StoreError
-from latencytrace.model import Objective
+from latencytrace.model import Objective, Request
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
@@ -22,6 +22,7 @@ from latencytrace.service.grpc_receiver import GrpcReceiver
 from latencytrace.service.intake import Intake
 from latencytrace.service.listeners import Listener, Servers, listening
 from latencytrace.service.metric_reports import MetricReports
+from latencytrace.service.metrics_endpoint import MetricsEndpoint, metrics_endpoint
 from latencytrace.service.objectives_file import read_objectives
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.problems import answer_with_problems
@@ -75,6 +76,7 @@ def serve(
         if settings.otlp_grpc is not None:
             grpc_socket = opened.enter_context(_listening(settings.otlp_grpc, "--otlp-grpc"))
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
+        endpoint = _metrics_endpoint(settings, (_address(otlp_socket), grpc_address))
         store = opened.enter_context(closing(open_store(settings)))
         telemetry = Telemetry(objectives=objectives)
         reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
@@ -89,12 +91,18 @@ def serve(
         evaluator, watch = watching(
             settings.folder, objectives, settings.sinks, store, links, telemetry
         )
+        record = opened.enter_context(_recording(endpoint, telemetry, _address(api_socket)))
+
+        def on_divided(requests: Sequence[Request]) -> None:
+            watch.count(requests)
+            record(requests)
+
         pipeline = Pipeline(
             store,
             telemetry,
             time.monotonic_ns,
             settings.keep_spans_ratio,
-            watch.count,
+            on_divided,
             works.add,
             Promises(objectives).are_broken,
         )
@@ -195,6 +203,32 @@ def _running(part: Pipeline | Watch | EngineScraper) -> Iterator[None]:
         yield
     finally:
         part.close()
+
+
+def _metrics_endpoint(
+    settings: ServiceSettings, own: Iterable[Address | None]
+) -> MetricsEndpoint | None:
+    """Where metrics are sent, if anywhere; never to a receiver of our own."""
+    if settings.metrics_endpoint is None:
+        return None
+    receivers = [(address.host, address.port) for address in own if address is not None]
+    return metrics_endpoint(settings.metrics_endpoint, settings.metrics_protocol, receivers)
+
+
+def _recording(
+    endpoint: MetricsEndpoint | None, telemetry: Telemetry, api_address: Address
+) -> AbstractContextManager[Callable[[Sequence[Request]], None]]:
+    """What records requests, whose metrics are sent while the block runs."""
+    if endpoint is None:
+        return nullcontext(lambda _: None)
+    # The SDK's metrics, which most services do without, take a while to import.
+    from latencytrace.service.metrics_sender import sending_metrics  # noqa: PLC0415
+
+    return sending_metrics(
+        endpoint,
+        instance=f"latencytrace@{gethostname()}:{api_address.port}",
+        failed=telemetry.metrics_unsent.inc,
+    )
 
 
 def _listening(address: Address, flag: str) -> AbstractContextManager[socket]:

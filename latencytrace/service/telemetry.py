@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from latencytrace.model import Measure, Objective, Request, Stage
+from latencytrace.service.request_cohorts import MAX_COHORTS, OVERFLOWED, RequestCohorts
 
 # Round numbers, for those are what people promise; dense where serving happens.
 DURATION_BUCKETS = (
@@ -28,9 +29,6 @@ TOKEN_BUCKETS = (
     0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5,
     1.0,
 )  # fmt: skip
-MAX_COHORTS = 200
-MAX_LABEL_CHARACTERS = 200
-OVERFLOW = "overflow"
 
 _COHORT = ("service", "route", "model")
 _PREFIX = "latencytrace_service"
@@ -52,9 +50,8 @@ class Telemetry:
         disable_created_metrics()  # type: ignore[no-untyped-call] # untyped there
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._max_cohorts = max_cohorts
+        self._cohorts = RequestCohorts(max_cohorts)
         self._objectives = objectives
-        self._cohorts: set[tuple[str, str, str]] = set()
         self._of_requests()
         self._of_the_service()
 
@@ -127,6 +124,9 @@ class Telemetry:
         self.store_errors = self._counter(
             f"{_PREFIX}_store_errors", "Batches of traces that the store could not take; retried."
         )
+        self.metrics_unsent = self._counter(
+            f"{_PREFIX}_metrics_unsent", "Times that metrics could not be sent over OTLP."
+        )
 
     def watch(
         self,
@@ -158,7 +158,10 @@ class Telemetry:
             if request.revision > 1:
                 self.revised.inc()
             elif not request.health:
-                self._count(request, self._cohort(request))
+                cohort = self._cohorts.of(request)
+                if cohort is OVERFLOWED:
+                    self.overflowed.inc()
+                self._count(request, cohort)
 
     def _count(self, request: Request, cohort: Sequence[str]) -> None:
         for kind in {repair.kind for repair in request.repairs}:
@@ -180,16 +183,6 @@ class Telemetry:
             self.tokens.labels(*cohort, "input").inc(request.input_tokens)
         if request.output_tokens:
             self.tokens.labels(*cohort, "output").inc(request.output_tokens)
-
-    def _cohort(self, request: Request) -> tuple[str, str, str]:
-        cohort = (_label(request.service), _label(request.route), _label(request.model))
-        if cohort in self._cohorts:
-            return cohort
-        if len(self._cohorts) >= self._max_cohorts:
-            self.overflowed.inc()
-            return (OVERFLOW, OVERFLOW, OVERFLOW)
-        self._cohorts.add(cohort)
-        return cohort
 
     def _histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
@@ -224,8 +217,3 @@ class _WatchedCounter(Collector):
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Read it."""
         yield CounterMetricFamily(self._name, self._text, value=self._count())
-
-
-def _label(text: str | None) -> str:
-    """A label's value: bounded; empty, which to Prometheus is absent, where unknown."""
-    return (text or "")[:MAX_LABEL_CHARACTERS]

@@ -82,6 +82,7 @@ class Receiver(ThreadingHTTPServer):
         self.posts: list[ExportTraceServiceRequest] = []  # those answered with 200
         self.post_headers: list[dict[str, str]] = []
         self.reports: list[ExportMetricsServiceRequest] = []
+        self.report_headers: list[dict[str, str]] = []
         self.refused = 0
         self.connections = 0
         self.close_each = False
@@ -129,6 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _take_report(self, body: bytes) -> None:
         """What the agent says of itself, which no script of answers is about."""
+        self.server.report_headers.append({k.lower(): v for k, v in self.headers.items()})
         self.server.reports.append(ExportMetricsServiceRequest.FromString(body))
         self.send_response(200)
         self.send_header("Content-Length", "0")

@@ -1,0 +1,60 @@
+"""Where metrics are sent: an address checked, and never our own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from latencytrace.errors import SettingsError
+from latencytrace.service.edge import is_loopback
+
+VARIABLE: Final = "LATENCYTRACE_METRICS_ENDPOINT"
+_HTTP: Final = "http/protobuf"
+_GRPC: Final = "grpc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsEndpoint:
+    """An OTLP receiver of metrics."""
+
+    url: str  # over HTTP with its path
+    grpc: bool
+
+
+def metrics_endpoint(
+    named: str, protocol: str | None, own: Iterable[tuple[str, int]]
+) -> MetricsEndpoint:
+    """The receiver that the settings name.
+
+    Args:
+        named: Its address; over HTTP, one without a path gets that of metrics.
+        protocol: Of OTLP; None: HTTP.
+        own: Hosts and ports that this service receives at.
+
+    Raises:
+        SettingsError: Nothing can be sent there, or this service would send to itself.
+    """
+    protocol = (protocol or _HTTP).lower()
+    if protocol not in {_HTTP, _GRPC}:
+        raise SettingsError(
+            f"metrics are sent over {_HTTP} or {_GRPC}, not over {protocol!r}: set "
+            "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"
+        )
+    is_grpc = protocol == _GRPC
+    if not is_grpc and not named.startswith(("http://", "https://")):
+        raise SettingsError(f"{VARIABLE}={named!r} must begin with http:// or https://")
+    try:
+        url = urlsplit(named if "://" in named else f"//{named}")
+        host, port = url.hostname or "", url.port
+    except ValueError as error:
+        raise SettingsError(f"{VARIABLE}={named!r} is no address: {error}") from None
+    if not host:
+        raise SettingsError(f"{VARIABLE}={named!r} names no host")
+    for own_host, own_port in own:
+        if port == own_port and (host == own_host or is_loopback(host)):
+            raise SettingsError(
+                f"{VARIABLE}={named} is this service's own receiver: name another one's address"
+            )
+    if not is_grpc and url.path in {"", "/"}:
+        named = f"{named.rstrip('/')}/v1/metrics"
+    return MetricsEndpoint(url=named, grpc=is_grpc)
