@@ -72,6 +72,7 @@ class AgentSettings:
     server_timing: bool = False  # answer with the stages in a header
     gpu: bool | None = None  # whether to read GPUs; None: where there are any
     gpu_interval_s: float = DEFAULT_GPU_INTERVAL_S
+    gpu_port: Address | None = None  # where a Prometheus may ask for them; None: nowhere
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; None: not set
     gpus_in_bus_order: bool = False
 
@@ -159,6 +160,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         server_timing=_flag(environ, "LATENCYTRACE_SERVER_TIMING"),
         gpu=_optional_flag(environ, "LATENCYTRACE_GPU") if gpu is None else gpu,
         gpu_interval_s=_gpu_interval_s(environ),
+        gpu_port=_gpu_port(environ),
         visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),
         gpus_in_bus_order=environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
     )
@@ -316,6 +318,18 @@ def _gpu_interval_s(environ: Mapping[str, str]) -> float:
             "seconds: GPUs change their counters every 0.1 seconds"
         )
     return seconds
+
+
+def _gpu_port(environ: Mapping[str, str]) -> Address | None:
+    text = environ.get("LATENCYTRACE_GPU_PORT", "").strip()
+    if not text:
+        return None
+    try:
+        return Address.parse(f":{text}" if text.isdecimal() else text)
+    except SettingsError:
+        raise SettingsError(
+            f"LATENCYTRACE_GPU_PORT={text!r} is no port: write 9835, or HOST:PORT"
+        ) from None
 
 
 def _names(environ: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -174,12 +174,14 @@ class Agent:
         return SelfReport(self._resource, sender, monotonic_ns)
 
     def _new_gpu_watch(self) -> GpuWatch | None:
-        url = self.settings.metrics_url
-        if self.settings.gpu is False or url is None or self._self_report is None:
+        url = self.settings.metrics_url if self._self_report is not None else None
+        port = self.settings.gpu_port
+        if self.settings.gpu is False or (url is None and port is None):
             return None
         return GpuWatch(
             self._resource,
-            lambda: self._metrics_sender(url),
+            None if url is None else partial(self._metrics_sender, url),
+            port=None if port is None else (port.host, port.port),
             interval_s=self.settings.gpu_interval_s,
             is_wanted=self.settings.gpu is True,
             seen_by=partial(

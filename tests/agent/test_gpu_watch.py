@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import httpx
 import pytest
 
 from latencytrace.errors import SettingsError
@@ -30,6 +31,16 @@ until = time.monotonic() + 30
 while "not begun" in latencytrace.agent_status().gpu and time.monotonic() < until:
     time.sleep(0.01)
 print(latencytrace.agent_status().gpu)
+"""
+
+SHOWS = """
+import latencytrace, sys, time
+latencytrace.instrument("rag", hooks=[])
+until = time.monotonic() + 30
+while "shown at" not in latencytrace.agent_status().gpu and time.monotonic() < until:
+    time.sleep(0.01)
+print(latencytrace.agent_status().gpu.rpartition("shown at ")[2], flush=True)
+sys.stdin.read()
 """
 
 
@@ -142,6 +153,27 @@ def test_where_it_was_asked_for_the_log_says_why_not(receiver: Receiver, tmp_pat
     assert "latencytrace reads no GPU: libnvidia-ml.so.1 is not there" in logged
 
 
+def test_without_a_service_a_prometheus_may_ask_the_program_itself(
+    receiver: Receiver, driver: Path
+) -> None:
+    more = {"LATENCYTRACE_GPU_PORT": "0", "OTEL_METRICS_EXPORTER": "none"}
+
+    program = subprocess.Popen(
+        [sys.executable, "-c", SHOWS],
+        env=environment(receiver, driver, FAKE_NVML_BUSY="61", **more),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    address = program.stdout.readline().strip()
+    text = httpx.get(f"http://{address}/metrics", timeout=30, trust_env=False).text
+    program.communicate(timeout=30)
+
+    assert "latencytrace_gpu_power_watts{" in text
+    assert program.returncode == 0
+
+
 def test_switched_off_it_touches_no_driver(receiver: Receiver, driver: Path) -> None:
     program = "import latencytrace, sys; latencytrace.instrument(hooks=[]);"
     program += "print(latencytrace.agent_status().gpu, 'pynvml' in sys.modules)"
@@ -167,7 +199,12 @@ def test_whether_gpus_are_read(environ: Mapping[str, str], *, is_read: bool | No
 
 
 @pytest.mark.parametrize(
-    "environ", [{"LATENCYTRACE_GPU": "maybe"}, {"LATENCYTRACE_GPU_INTERVAL": "0.01"}]
+    "environ",
+    [
+        {"LATENCYTRACE_GPU": "maybe"},
+        {"LATENCYTRACE_GPU_INTERVAL": "0.01"},
+        {"LATENCYTRACE_GPU_PORT": "here"},
+    ],
 )
 def test_what_cannot_be_meant_is_refused(environ: Mapping[str, str]) -> None:
     with pytest.raises(SettingsError, match="LATENCYTRACE_GPU"):
