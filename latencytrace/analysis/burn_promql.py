@@ -90,6 +90,25 @@ def silent(objective: Objective, alert: str) -> str:
     )
 
 
+def alarm(
+    objective: Objective, rules: tuple[BurnRule, ...], expression: str, unless: str | None = None
+) -> str:
+    """1 while something is so, 0 while it is not: there as long as requests are counted.
+
+    Args:
+        objective: Whose it is.
+        rules: Its tiers.
+        expression: What is so.
+        unless: What must not be so.
+    """
+    except_for = "" if unless is None else f"\nunless on ({_LABELS}) (\n{unless}\n)"
+    counted = _series(REQUESTS, objective, window_text(rules[0].short_ns))
+    return (
+        f"count by ({_LABELS}) (\n(\n{expression}\n){except_for}\n)\n"
+        f"or\n0 * max by ({_LABELS}) ({counted})"
+    )
+
+
 def absent(objective: Objective) -> str:
     """No series at all: nobody watches this objective."""
     return f"absent({_TOTAL_COUNTER}{{{_named(objective)}}})"

@@ -1,9 +1,14 @@
-"""Objectives as alert rules that Grafana itself evaluates, in its provisioning format."""
+"""Objectives as alert rules that Grafana itself evaluates, in its provisioning format.
+
+Where Grafana differs from Prometheus: the title is the label `alertname`, whatever the labels
+say; an interval is whole tens of seconds, or Grafana does not start; `$` begins a variable in
+a text, but not in a query; and there are no `ALERTS` to ask what fires.
+"""
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
-from latencytrace.analysis.burn_promql import absent, silent
+from latencytrace.analysis.burn_promql import absent, alarm, fires, silent
 from latencytrace.analysis.burn_rate import keep_firing_ns
 from latencytrace.cli.prometheus_rules import (
     ABSENT,
@@ -11,7 +16,6 @@ from latencytrace.cli.prometheus_rules import (
     Document,
     RuleSettings,
     alert_labels,
-    begins,
     firing,
     rules_of,
 )
@@ -19,18 +23,20 @@ from latencytrace.model import AlertKind, Objective, Severity
 from latencytrace.model.objective import window_text
 
 _RANGE_S = 600  # Grafana wants one; instant queries look at its end
+_STEP_NS = 10 * 10**9  # of its scheduler
 
 
 def grafana_document(
     objectives: Sequence[Objective], settings: RuleSettings, datasource_uid: str
 ) -> Document:
     """A provisioning file; it builds on the series that the Prometheus rules record."""
+    interval_ns = -(-settings.interval_ns // _STEP_NS) * _STEP_NS
     groups = [
         {
             "orgId": 1,
             "name": f"latencytrace-{objective.name}",
             "folder": "latencytrace",
-            "interval": window_text(settings.interval_ns),
+            "interval": window_text(interval_ns),
             "rules": list(_rules(objective, settings, datasource_uid)),
         }
         for objective in objectives
@@ -40,20 +46,24 @@ def grafana_document(
 
 def _rules(objective: Objective, settings: RuleSettings, uid: str) -> Iterator[Document]:
     rules = rules_of(objective, settings)
-    for severity in Severity:
-        if any(rule.severity is severity for rule in rules):
+    page: str | None = None
+    for severity in Severity:  # pages first: a ticket does not begin while one fires
+        tiers = tuple(rule for rule in rules if rule.severity is severity)
+        if tiers:
+            burning = fires(objective, tiers)
             yield _rule(
                 objective,
                 uid,
                 AlertKind.BURN,
                 severity,
-                begins(objective, rules, severity),
+                alarm(objective, rules, burning, page),
                 keepFiringFor=window_text(keep_firing_ns(objective, severity)),
             )
-    page = Severity.PAGE
-    quiet = silent(objective, firing(AlertKind.NO_DATA, objective, page))
-    yield _rule(objective, uid, AlertKind.NO_DATA, page, quiet)
-    yield _rule(objective, uid, ABSENT, page, absent(objective), **{"for": ABSENT_FOR})
+            page = burning
+    quiet = silent(objective, firing(AlertKind.NO_DATA, objective, Severity.PAGE))
+    yield _rule(objective, uid, AlertKind.NO_DATA, Severity.PAGE, alarm(objective, rules, quiet))
+    gone = f"count(\n{absent(objective)}\n)"
+    yield _rule(objective, uid, ABSENT, Severity.PAGE, gone, **{"for": ABSENT_FOR})
 
 
 def _rule(
@@ -68,17 +78,16 @@ def _rule(
     of = objective.route or objective.service
     return {
         "uid": f"latencytrace-{identity[:24]}",
-        "title": f"{name} {objective.name} {severity}",
+        "title": f"{name} {objective.name} {severity}",  # unique in its folder
         "condition": "fires",
         "data": [
             {
                 "refId": "rate",
                 "relativeTimeRange": {"from": _RANGE_S, "to": 0},
                 "datasourceUid": uid,
-                # A burn rate can be anything; that the series is there is the alert.
                 "model": {
                     "refId": "rate",
-                    "expr": f"count by (slo, service, route) (\n{expression}\n)",
+                    "expr": expression,
                     "instant": True,
                     "range": False,
                 },
@@ -96,11 +105,21 @@ def _rule(
             },
         ],
         "for": "0s",
-        "noDataState": "OK",  # no series: it does not fire; silence has a rule of its own
+        "noDataState": "OK",  # silence and absence have rules of their own
         "execErrState": "Error",
-        "labels": {**alert_labels(objective, severity), "alertname": str(name)},
+        "labels": {
+            label: _literal(text)
+            for label, text in {**alert_labels(objective, severity), "alert": str(name)}.items()
+        },
         "annotations": {
-            "summary": f"{objective.name}: {of}: {name}; see /api/v1/alerts of the service"
+            "summary": _literal(
+                f"{objective.name}: {of}: {name}; see /api/v1/alerts of the service"
+            )
         },
         **more,
     }
+
+
+def _literal(text: str) -> str:
+    """A text that Grafana takes as it is."""
+    return text.replace("$", "$$")
