@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from importlib.metadata import version
 from socket import gethostname, socket
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.model import Objective, Request
@@ -20,6 +20,7 @@ from latencytrace.service.engine_fetch import checked_engines, fetch
 from latencytrace.service.engine_scraper import EngineScraper
 from latencytrace.service.grpc_receiver import GrpcReceiver
 from latencytrace.service.intake import Intake
+from latencytrace.service.journal import Journal
 from latencytrace.service.listeners import Listener, Servers, listening
 from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.metrics_endpoint import MetricsEndpoint, metrics_endpoint
@@ -105,6 +106,7 @@ def serve(
             on_divided,
             works.add,
             Promises(objectives).are_broken,
+            Journal(settings.folder / "journal"),
         )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry)
@@ -113,7 +115,11 @@ def serve(
             servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
         answering = api(store, pipeline, watch, telemetry, servers, _address(otlp_socket))
         answering.include_router(objectives_router(evaluator, links), prefix="/api/v1")
-        answering.include_router(gpu_router(reports.gpus, works), prefix="/api/v1")
+        answering.include_router(
+            gpu_router(reports.gpus, works),
+            prefix="/api/v1",
+            dependencies=[Depends(pipeline.catch_up)],
+        )
         with _running(watch), _running(pipeline), _running(engines):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
@@ -158,11 +164,14 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
             return f"the store does not answer: {error}"
         return None
 
-    app.include_router(services_router(store), prefix="/api/v1")
-    app.include_router(breakdown_router(store, now_ns), prefix="/api/v1")
-    app.include_router(requests_router(store, now_ns, pipeline.is_open), prefix="/api/v1")
-    app.include_router(ledgers_router(store, now_ns), prefix="/api/v1")
-    app.include_router(steps_router(store), prefix="/api/v1")
+    for router in (
+        services_router(store),
+        breakdown_router(store, now_ns),
+        requests_router(store, now_ns, pipeline.is_open),
+        ledgers_router(store, now_ns),
+        steps_router(store),
+    ):
+        app.include_router(router, prefix="/api/v1", dependencies=[Depends(pipeline.catch_up)])
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix="/api/v1")
     app.include_router(health_router(telemetry, unready))
     return app

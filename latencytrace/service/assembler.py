@@ -99,6 +99,11 @@ class Assembler:
                 trace = self._open[trace_id] = _Open(now_ns, now_ns, root_known)
                 heappush(self._due, (trace.due_ns, trace_id))
 
+    def is_due(self) -> bool:
+        """Whether a trace may be due."""
+        now_ns = self._now_ns()
+        return len(self._open) > self._max_open or bool(self._due and self._due[0][0] <= now_ns)
+
     def due(self, limit: int) -> list[str]:
         """Close up to `limit` traces that are due, the oldest first where too many are open."""
         now_ns = self._now_ns()

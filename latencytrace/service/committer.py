@@ -1,4 +1,9 @@
-"""Group commit: many senders' requests become one insert, and each is answered after it."""
+"""Group commit: many senders' requests become one insert.
+
+Each is answered once its spans are safe from the death of this process: after its commit where
+that is near, otherwise once the journal holds them. An insert costs some 50 ms of CPU however
+few spans it has, so that rare ones leave the machine to the programs that are traced.
+"""
 
 import logging
 import threading
@@ -8,22 +13,25 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from latencytrace.errors import OtlpError, OverloadedError, PoisonedBlockError, StoreError
-from latencytrace.service.otlp import CheckedRequest, without_unknown_fields
+from latencytrace.service.journal import Journal, Segment
+from latencytrace.service.otlp import CheckedRequest, check, without_unknown_fields
 
 _log = logging.getLogger(__name__)
 
 OnCommit = Callable[[list[CheckedRequest]], None]
 
 INTERVAL_NS = 100_000_000  # between the beginnings of two commits, unless one is full
+ANSWERED_WITHIN_NS = INTERVAL_NS  # a commit that is farther away is not waited for
 MAX_SPANS = 50_000  # in one commit; more are not waited for
 MAX_BYTES = 256 * 1024 * 1024  # waiting and being committed, all together
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Waiting:
     """A request and the sender's claim to hear what became of it."""
 
     request: CheckedRequest
+    segment: Segment | None = None  # of the journal that holds it: its sender was answered
     future: Future[None] = field(default_factory=Future)
 
 
@@ -39,16 +47,23 @@ class CommitQueue:
     """Requests that wait for a commit, and the rule when it is due. No threads in it."""
 
     def __init__(self, *, interval_ns: int = INTERVAL_NS, max_spans: int = MAX_SPANS) -> None:
-        self._interval_ns = interval_ns
+        self.interval_ns = interval_ns
         self._max_spans = max_spans
         self._waiting: list[Waiting] = []
         self._span_count = 0
         self._last_ns: int | None = None  # when the last commit began
+        self._is_retry = False
 
     def add(self, waiting: Waiting) -> None:
         """Put a request at the end."""
         self._waiting.append(waiting)
         self._span_count += waiting.request.span_count
+
+    def put_back(self, taken: Sequence[Waiting]) -> None:
+        """Put requests first that could not be committed; full or not, they wait an interval."""
+        self._waiting[:0] = taken
+        self._span_count += sum(waiting.request.span_count for waiting in taken)
+        self._is_retry = True
 
     def due_in_ns(self, now_ns: int) -> int | None:
         """How long the next commit can wait for company.
@@ -57,13 +72,15 @@ class CommitQueue:
             0 when nothing was committed lately or a commit is full; None when
             nothing waits.
         """
-        if not self._waiting:
-            return None
-        if self._last_ns is None or self._span_count >= self._max_spans:
+        return self.wait_ns(now_ns) if self._waiting else None
+
+    def wait_ns(self, now_ns: int) -> int:
+        """How long a request that came now would wait."""
+        if self._last_ns is None or (self._span_count >= self._max_spans and not self._is_retry):
             return 0
         # A clock that was set back must not hold up anybody for longer than the interval.
         since_ns = max(now_ns - self._last_ns, 0)
-        return max(self._interval_ns - since_ns, 0)
+        return max(self.interval_ns - since_ns, 0)
 
     def take(self, now_ns: int) -> list[Waiting]:
         """Remove what goes into one commit that begins now, at least one request."""
@@ -77,14 +94,16 @@ class CommitQueue:
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         self._span_count -= spans
         self._last_ns = now_ns
+        self._is_retry = False
         return taken
 
 
 class Committer:
     """Commits requests to a store from one thread.
 
-    A request is committed at once when the last commit is long past, otherwise
-    with all that came within an interval. A future resolves after its commit.
+    A request is committed at once when the last commit is long past, otherwise with all that
+    came within an interval, or up to a `flush`. A future resolves after its commit, or earlier
+    once the journal holds it.
 
     Args:
         store: Takes the blocks.
@@ -92,29 +111,59 @@ class Committer:
             futures resolve.
         now_ns: The clock.
         max_bytes: How much may wait before `submit` refuses.
+        journal: Holds what waits for long; None: everybody waits for the commit.
+        on_refused: Told of how many spans the store's engine cannot read, though their sender
+            was answered.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its parts, and whom it tells
         self,
         store: BlockTaker,
         *,
         on_commit: OnCommit,
         now_ns: Callable[[], int],
         max_bytes: int = MAX_BYTES,
+        journal: Journal | None = None,
+        on_refused: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._on_commit = on_commit
+        self._on_refused = on_refused
         self._now_ns = now_ns
         self._max_bytes = max_bytes
+        self._journal = journal
         self._queue = CommitQueue()
         self._bytes = 0
         self._open = True
+        self._submitted = 0  # requests, in the order of their commits
+        self._settled = 0  # of these; committed, or refused
+        self._wanted = 0  # of these; somebody waits for them in `flush`
+        self._fault: StoreError | None = None  # of the last commit
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="latencytrace-commit", daemon=True)
+
+    def resume(self) -> list[CheckedRequest]:
+        """Queue what an earlier process answered for and did not commit.
+
+        Returns:
+            It.
+        """
+        resumed = []
+        with self._changed:
+            for block, segment in () if self._journal is None else self._journal.left():
+                waiting = Waiting(request=check(block, None, None), segment=segment)
+                self._add(waiting)
+                resumed.append(waiting.request)
+        return resumed
 
     def start(self) -> None:
         """Begin to commit."""
         self._thread.start()
+
+    def rest(self, interval_ns: int) -> None:
+        """Commit as rarely as this from now on, where there is a journal."""
+        if self._journal is not None:
+            self._queue.interval_ns = interval_ns
 
     def submit(self, request: CheckedRequest) -> Future[None]:
         """Queue a request.
@@ -126,7 +175,7 @@ class Committer:
 
         Raises:
             OverloadedError: Too much waits already.
-            StoreError: The committer is closed.
+            StoreError: The committer is closed, or the journal cannot be written.
         """
         waiting = Waiting(request=request)
         if not request.span_count:
@@ -139,10 +188,29 @@ class Committer:
                 raise OverloadedError(
                     f"{self._bytes} bytes of spans wait to be stored: send again in a second"
                 )
-            self._bytes += len(request.block)
-            self._queue.add(waiting)
-            self._changed.notify()
+            if self._journal is not None and self._queue.wait_ns(self._now_ns()) > (
+                ANSWERED_WITHIN_NS
+            ):
+                waiting = Waiting(request=request, segment=self._journal.append(request.block))
+                waiting.future.set_result(None)
+            self._add(waiting)
+            self._changed.notify_all()
         return waiting.future
+
+    def flush(self) -> None:
+        """Commit all that was submitted, now.
+
+        Raises:
+            StoreError: The store fails.
+        """
+        with self._changed:
+            if not self._thread.is_alive():
+                return
+            last = self._wanted = self._submitted
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._settled >= last or self._wanted < last)
+            if self._fault is not None:
+                raise self._fault
 
     @property
     def waiting_bytes(self) -> int:
@@ -153,16 +221,14 @@ class Committer:
         """Commit what is queued, then stop; later requests are refused."""
         with self._changed:
             self._open = False
-            self._changed.notify()
+            self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         try:
             while taken := self._next():
-                self._commit(taken)
-                with self._changed:
-                    self._bytes -= sum(len(waiting.request.block) for waiting in taken)
+                self._settle(taken, self._commit(taken))
         finally:
             self._abandon()
 
@@ -173,9 +239,35 @@ class Committer:
                 due_in_ns = self._queue.due_in_ns(self._now_ns())
                 if due_in_ns is None and not self._open:
                     return []
-                if due_in_ns is not None and (due_in_ns == 0 or not self._open):
+                is_wanted = self._wanted > self._settled or not self._open
+                if due_in_ns is not None and (due_in_ns == 0 or is_wanted):
+                    if self._journal is not None:
+                        self._journal.turn()
                     return self._queue.take(self._now_ns())
                 self._changed.wait(None if due_in_ns is None else due_in_ns / 1e9)
+
+    def _add(self, waiting: Waiting) -> None:
+        self._bytes += len(waiting.request.block)
+        self._submitted += 1
+        self._queue.add(waiting)
+
+    def _settle(self, taken: Sequence[Waiting], fault: StoreError | None) -> None:
+        """Let go of what was committed or refused; keep what was answered for and was not."""
+        with self._changed:
+            self._fault = fault
+            # At the end the journal alone keeps it, for the next start.
+            gone = taken
+            if fault is not None and self._open:
+                self._queue.put_back([one for one in taken if one.segment])
+                gone = [one for one in taken if not one.segment]
+            if fault is None and self._journal is not None:
+                for segment in (one.segment for one in taken if one.segment):
+                    self._journal.committed(segment)
+            self._settled += len(gone)
+            self._bytes -= sum(len(waiting.request.block) for waiting in gone)
+            if fault is not None:
+                self._wanted = self._settled
+            self._changed.notify_all()
 
     def _abandon(self) -> None:
         """Leave nobody waiting for a thread that is gone."""
@@ -183,25 +275,35 @@ class Committer:
             self._open = False
             while left := self._queue.take(self._now_ns()):
                 _fail(left, StoreError("the service is shutting down: send the spans again"))
+            self._wanted = 0
+            self._changed.notify_all()
 
-    def _commit(self, taken: Sequence[Waiting]) -> None:
+    def _commit(self, taken: Sequence[Waiting]) -> StoreError | None:
         # A sender that hung up has cancelled its future; its spans are kept all the same.
-        answered = [waiting for waiting in taken if waiting.future.set_running_or_notify_cancel()]
+        answered = [
+            waiting
+            for waiting in taken
+            if waiting.segment is None and waiting.future.set_running_or_notify_cancel()
+        ]
         try:
             refused = self._insert(taken)
         except StoreError as error:
             _log.error("%d requests were not stored: %s", len(taken), error)
             _fail(answered, error)
-            return
+            return error
         committed = [waiting for waiting in taken if id(waiting) not in refused]
         if committed:
             self._on_commit([waiting.request for waiting in committed])
+        for waiting in taken:
+            if waiting.segment is not None and id(waiting) in refused:
+                self._on_refused(waiting.request.span_count)
         for waiting in answered:
             fault = refused.get(id(waiting))
             if fault is None:
                 waiting.future.set_result(None)
             else:
                 waiting.future.set_exception(fault)
+        return None
 
     def _insert(self, taken: Sequence[Waiting]) -> dict[int, OtlpError]:
         """Insert requests as one block; halve it where the engine refuses it.

@@ -1,17 +1,22 @@
 """From committed spans to ledgers: the sentence of the architecture, top to bottom.
 
-    receiver → submit → committer → store
-                            ↓ arrived
-                        assembler → divide → store, telemetry
+    receiver → submit → journal → committer → store
+                  ↓ arrived
+              assembler → divide → store, telemetry
 
 A trace is divided at least once: what a crash cut off between two of these steps is
 taken up at the next start, and written again under the same keys.
+
+An insert and a division cost about the same however little there is to do, so that the
+service does them the more rarely the longer they take, as long as nobody asks: it shares the
+machine with the programs that are traced.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import chain, zip_longest
 
 from latencytrace.analysis.build_trace import build_traces
@@ -22,6 +27,7 @@ from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Request, Span, Trace
 from latencytrace.service.assembler import Assembler
 from latencytrace.service.committer import Committer
+from latencytrace.service.journal import Journal
 from latencytrace.service.kernels import CriticalPaths
 from latencytrace.service.otlp import CheckedRequest
 from latencytrace.service.resent import apart_from_resent, grown
@@ -33,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 BATCH_TRACES = 500
 PACE_S = 0.5  # between two looks at what is due; one division serves all that is
+SLOWEST_PACE_S = 5.0
+REST = 30  # times the duration of a division: so much of the time it lets the machine alone
 
 # What a broken promise between our own functions raises. The analysis accepts any heap of
 # spans, so that each of these is a fault of ours: one trace must not stop the others for it.
@@ -53,6 +61,7 @@ class Pipeline:
         on_divided: Told of requests once they are written; objectives count them.
         breaks: Whether a request breaks a promise, so that its spans are kept.
         on_spans: Told of the spans of each trace that is divided.
+        journal: Holds what is not stored yet; None: everything is stored within 100 ms.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -64,17 +73,27 @@ class Pipeline:
         on_divided: Callable[[Sequence[Request]], None] = lambda _: None,
         on_spans: Callable[[Iterable[Span]], None] = lambda _: None,
         breaks: Callable[[Request], bool] = lambda _: False,
+        journal: Journal | None = None,
     ) -> None:
         self._store = store
+        self._now_ns = now_ns
         self._telemetry = telemetry
         self._span_keeping = SpanKeeping(keep_spans_ratio)
         self._on_divided = on_divided
         self._on_spans = on_spans
         self._breaks = breaks
         self._critical_paths = CriticalPaths()
-        self._committer = Committer(store, on_commit=self.arrived, now_ns=now_ns)
+        self._committer = Committer(
+            store,
+            on_commit=self._count_spans,
+            now_ns=now_ns,
+            journal=journal,
+            on_refused=telemetry.spans_rejected.inc,
+        )
         self._assembler = Assembler(now_ns)
         self._assembler_lock = threading.Lock()
+        self._dividing = threading.Lock()
+        self._looked_ns = 0  # when it was last looked at what is due
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-divide", daemon=True)
         telemetry.watch(
@@ -90,6 +109,10 @@ class Pipeline:
         if left:
             _log.info("%d traces of an earlier run are divided now", len(left))
             self._assembler.arrived(left, frozenset(left))
+        resumed = self._committer.resume()
+        if resumed:
+            _log.info("%d requests of an earlier run are stored now", len(resumed))
+            self.arrived(resumed)
         self._committer.start()
         self._thread.start()
 
@@ -112,7 +135,18 @@ class Pipeline:
             raise OverloadedError(
                 f"{self._assembler.open_count} traces wait to be divided: send again in a second"
             )
-        return self._committer.submit(checked)
+        submitted = self._committer.submit(checked)
+        self.arrived([checked])
+        return submitted
+
+    def catch_up(self) -> None:
+        """Store and divide what is due, unless that was done lately: somebody wants to see it."""
+        with self._dividing:
+            if self._now_ns() - self._looked_ns < PACE_S * 1e9 or self._stopping.is_set():
+                return
+            with suppress(StoreError):  # the committer has said so
+                self._committer.flush()
+            self._cycle()
 
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have arrived that are not divided yet."""
@@ -126,11 +160,10 @@ class Pipeline:
         if self._thread.is_alive():
             self._thread.join()
 
-    def arrived(self, committed: Sequence[CheckedRequest]) -> None:
-        """Note that the spans of these requests are kept."""
+    def arrived(self, requests: Sequence[CheckedRequest]) -> None:
+        """Note that the spans of these requests are kept, or will be before they are divided."""
         with self._assembler_lock:
-            for checked in committed:
-                self._telemetry.spans_received.inc(checked.span_count)
+            for checked in requests:
                 self._assembler.arrived(checked.trace_ids, checked.rooted)
 
     def step(self) -> int:
@@ -146,13 +179,38 @@ class Pipeline:
         return len(due)
 
     def _run(self) -> None:
-        while not self._stopping.wait(PACE_S):
-            while self.step() == BATCH_TRACES and not self._stopping.is_set():
-                pass
+        pace_s = PACE_S
+        while not self._stopping.wait(pace_s):
+            with self._dividing:
+                took_s = self._cycle()
+            pace_s = min(max(PACE_S, REST * took_s), SLOWEST_PACE_S)
+            self._committer.rest(round((pace_s + PACE_S) * 1e9))
         with self._assembler_lock:
             left = self._assembler.close_all()
         for start in range(0, len(left), BATCH_TRACES):
             self._divide(left[start : start + BATCH_TRACES])
+
+    def _cycle(self) -> float:
+        """Store what waits, if a trace is due, and divide all that are.
+
+        Returns:
+            How many seconds it took; 0.0 where nothing was due.
+        """
+        began_ns = self._looked_ns = self._now_ns()
+        with self._assembler_lock:
+            is_due = self._assembler.is_due()
+        if not is_due:
+            return 0.0
+        try:
+            self._committer.flush()  # a part of a trace may wait in there
+        except StoreError:  # the committer has said so
+            return 0.0
+        while self.step() == BATCH_TRACES and not self._stopping.is_set():
+            pass
+        return (self._now_ns() - began_ns) / 1e9
+
+    def _count_spans(self, committed: Sequence[CheckedRequest]) -> None:
+        self._telemetry.spans_received.inc(sum(checked.span_count for checked in committed))
 
     def _divide(self, trace_ids: Sequence[str]) -> None:
         """Read the spans of traces back, divide their requests, and keep the ledgers."""

@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind as SdkSpanKind
 
 from latencytrace.model import Link, Span, SpanKind, Stage, semconv
-from tests.end_to_end.running_service import PROTOBUF, RunningService
+from tests.end_to_end.running_service import PROTOBUF, RunningService, until
 from tests.otlp_messages import message, one_span, otlp
 
 MS = 1_000_000
@@ -399,13 +399,15 @@ def test_every_acknowledged_request_outlives_a_kill(tmp_path: Path) -> None:
         for sender in senders:
             sender.join()
     with RunningService(tmp_path / "data") as second:
-        for trace_id in acknowledged:
-            second.request(trace_id)
-        listed = second.ask("/requests?order=newest&limit=10000")["requests"]
 
-    assert isinstance(listed, list)
-    ids = [request["trace_id"] for request in listed]
-    assert set(acknowledged) <= set(ids)
+        def listed() -> list[str] | None:
+            found = second.ask("/requests?order=newest&limit=10000")["requests"]
+            assert isinstance(found, list)
+            ids = [request["trace_id"] for request in found]
+            return ids if set(acknowledged) <= set(ids) else None
+
+        ids = until(listed, lambda: f"{len(acknowledged)} were acknowledged")
+
     assert len(ids) == len(set(ids))
 
 

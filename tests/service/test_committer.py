@@ -1,5 +1,6 @@
 """When requests are committed, and what becomes of each of them."""
 
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from latencytrace.errors import OtlpError, OverloadedError, PoisonedBlockError, StoreError
-from latencytrace.service import otlp
+from latencytrace.service import committer, otlp
 from latencytrace.service.committer import CommitQueue, Committer, Waiting
+from latencytrace.service.journal import Journal
 from latencytrace.service.otlp import CheckedRequest
 from latencytrace.service.stores.chdb import ChdbStore
 from tests.otlp_messages import one_span
@@ -44,14 +46,17 @@ class BlockStore:
 class Rig:
     """A committer with its store, and what it told."""
 
-    def __init__(self, max_bytes: int = 10**6) -> None:
+    def __init__(self, max_bytes: int = 10**6, journal: Journal | None = None) -> None:
         self.store = BlockStore()
         self.told: list[list[CheckedRequest]] = []
+        self.refused: list[int] = []
         self.committer = Committer(
             self.store,
             on_commit=self.told.append,
             now_ns=iter(range(10**18, 10**19, 10**9)).__next__,  # a second at each look
             max_bytes=max_bytes,
+            journal=journal,
+            on_refused=self.refused.append,
         )
 
 
@@ -210,6 +215,120 @@ def test_a_store_that_fails_fails_its_senders_but_not_the_committer(rig: Rig) ->
     rig.store.fault = None
     rig.committer.submit(checked("two")).result(timeout=10)
     assert len(rig.told) == 1
+
+
+# Long waits
+
+
+@pytest.fixture
+def resting(tmp_path: Path) -> Iterator[Rig]:
+    """One that has committed something, and will not soon again unless it must."""
+    rig = Rig(journal=Journal(tmp_path))
+    rig.committer.rest(10**18)
+    rig.committer.start()
+    rig.committer.submit(checked("first")).result(timeout=10)
+    yield rig
+    rig.committer.close()
+
+
+def left(folder: Path) -> list[bytes]:
+    return [block for block, _ in Journal(folder).left()]
+
+
+def test_what_would_wait_for_long_is_answered_once_the_journal_holds_it(
+    resting: Rig, tmp_path: Path
+) -> None:
+    request = checked("second")
+
+    resting.committer.submit(request).result(timeout=0)
+
+    assert left(tmp_path) == [request.block]
+    assert len(resting.store.blocks) == 1
+
+
+def test_a_flush_commits_what_waits_and_the_journal_lets_go_of_it(
+    resting: Rig, tmp_path: Path
+) -> None:
+    requests = [checked(name) for name in "abc"]
+    for request in requests:
+        resting.committer.submit(request)
+
+    resting.committer.flush()
+
+    assert resting.store.blocks[1:] == [b"".join(request.block for request in requests)]
+    assert resting.told[1] == requests
+    assert left(tmp_path) == []
+    assert resting.committer.waiting_bytes == 0
+
+
+def test_a_flush_of_nothing_does_nothing(resting: Rig) -> None:
+    resting.committer.flush()
+
+    assert len(resting.store.blocks) == 1
+
+
+def test_a_full_commit_waits_for_no_flush(resting: Rig) -> None:
+    resting.committer.submit(checked("many", spans=committer.MAX_SPANS))
+
+    assert resting.store.entered.acquire(timeout=10)  # of the first
+    assert resting.store.entered.acquire(timeout=10)
+
+
+def test_what_was_answered_for_is_tried_again_when_the_store_fails(
+    resting: Rig, tmp_path: Path
+) -> None:
+    request = checked("second")
+    resting.committer.submit(request)
+    resting.store.fault = StoreError("the disk is full")
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        resting.committer.flush()
+
+    assert left(tmp_path) == [request.block]
+    resting.store.fault = None
+    resting.committer.flush()
+    assert resting.store.blocks[1:] == [request.block]
+    assert left(tmp_path) == []
+
+
+def test_what_a_failing_store_never_took_is_left_to_the_next_process(tmp_path: Path) -> None:
+    rig, request = Rig(journal=Journal(tmp_path)), checked("second")
+    rig.committer.rest(10**18)
+    rig.committer.start()
+    rig.committer.submit(checked("first")).result(timeout=10)
+    rig.committer.submit(request)
+    rig.store.fault = StoreError("the disk is full")
+    rig.committer.close()
+
+    after = Rig(journal=Journal(tmp_path))
+    resumed = after.committer.resume()
+    after.committer.start()
+    after.committer.flush()
+    after.committer.close()
+
+    assert resumed == [request]
+    assert after.store.blocks == [request.block]
+    assert left(tmp_path) == []
+
+
+def test_what_was_answered_for_and_is_poisoned_is_counted(resting: Rig, tmp_path: Path) -> None:
+    resting.store.poisons = [b"poison"]
+    good = checked("good")
+    resting.committer.submit(good)
+    resting.committer.submit(checked("poison", spans=3))
+
+    resting.committer.flush()
+
+    assert resting.refused == [3]
+    assert resting.store.blocks[1:] == [good.block]
+    assert left(tmp_path) == []
+
+
+def test_a_journal_that_cannot_be_written_refuses_its_sender(resting: Rig, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path)
+
+    with pytest.raises(StoreError, match="journal"):
+        resting.committer.submit(checked("second"))
 
 
 # Poison

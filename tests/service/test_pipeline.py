@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -11,6 +12,7 @@ from latencytrace.analysis.requests import requests_of
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Cohort, Request, Span, SpanKind, Stage, Trace, semconv
 from latencytrace.service import kernels, otlp, pipeline
+from latencytrace.service.journal import Journal
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
 from latencytrace.service.stores.chdb import ChdbStore
@@ -166,6 +168,54 @@ def test_a_revision_is_counted_apart(rig: Rig, trace_id: str) -> None:
 
     assert rig.counted("latencytrace_requests_total") == 1
     assert rig.counted("latencytrace_service_revised_total") == 1
+
+
+def test_a_part_that_only_the_journal_holds_is_divided_with_the_rest(
+    store: FlakyStore, trace_id: str, tmp_path: Path
+) -> None:
+    clock, telemetry = FakeClock(), Telemetry()
+    pipeline = Pipeline(store, telemetry, clock, journal=Journal(tmp_path))
+    pipeline._committer.rest(10**18)  # noqa: SLF001 - as after a long division
+    pipeline._committer.start()  # noqa: SLF001 - its other thread would divide on its own
+    span = root(trace_id)
+    for sent in (root(uuid4().hex), child(span, CHILD, Stage.RETRIEVE, 0, 60), span):
+        pipeline.submit(otlp.check(encoded(sent), otlp.PROTOBUF, None)).result(timeout=20)
+    before = store.arrived([trace_id])
+
+    clock.move_s(1)
+    pipeline.catch_up()
+    pipeline.close()
+
+    assert before == {}
+    assert ledger(store, trace_id)[Stage.RETRIEVE] == 60 * MS
+
+
+def test_who_looks_again_at_once_is_answered_from_what_is_there(rig: Rig, trace_id: str) -> None:
+    rig.clock.move_s(60)
+    rig.pipeline.catch_up()
+    rig.send(root(trace_id))
+    rig.clock.move_s(0.4)
+    rig.pipeline.catch_up()
+    early = rig.pipeline.is_open(trace_id)
+
+    rig.clock.move_s(0.6)
+    rig.pipeline.catch_up()
+
+    assert (early, rig.pipeline.is_open(trace_id)) == (True, False)
+
+
+def test_a_store_that_fails_is_no_error_to_who_looks(
+    rig: Rig, trace_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.store.full = True
+    rig.clock.move_s(60)
+    rig.send(root(trace_id))
+    rig.clock.move_s(1)
+
+    rig.pipeline.catch_up()
+
+    assert "the disk is full" in caplog.text
+    assert rig.pipeline.is_open(trace_id)
 
 
 def test_a_trace_sent_twice_is_one_request(rig: Rig, trace_id: str) -> None:
