@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from latencytrace.errors import SettingsError
 from latencytrace.service.edge import is_loopback
+from latencytrace.service.web_address import flaw
 
 VARIABLE: Final = "LATENCYTRACE_METRICS_ENDPOINT"
 _HTTP: Final = "http/protobuf"
@@ -41,19 +42,17 @@ def metrics_endpoint(
             "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"
         )
     is_grpc = protocol == _GRPC
-    if not is_grpc and not named.startswith(("http://", "https://")):
-        raise SettingsError(f"{VARIABLE}={named!r} must begin with http:// or https://")
-    try:
-        url = urlsplit(named if "://" in named else f"//{named}")
-        host, port = url.hostname or "", url.port
-    except ValueError as error:
-        raise SettingsError(f"{VARIABLE}={named!r} is no address: {error}") from None
-    if not host:
-        raise SettingsError(f"{VARIABLE}={named!r} names no host")
+    # Over gRPC, an address may stand without scheme.
+    address = named if not is_grpc or "://" in named else f"http://{named}"
+    why_not = flaw(address)
+    if why_not is not None:
+        raise SettingsError(f"{VARIABLE}: its address {why_not}")
+    url = urlsplit(address)
+    host, port = url.hostname or "", url.port
     for own_host, own_port in own:
         if port == own_port and (host == own_host or is_loopback(host)):
             raise SettingsError(
-                f"{VARIABLE}={named} is this service's own receiver: name another one's address"
+                f"{VARIABLE} is this service's own receiver: name another one's address"
             )
     if not is_grpc and url.path in {"", "/"}:
         named = f"{named.rstrip('/')}/v1/metrics"

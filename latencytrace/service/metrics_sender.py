@@ -53,7 +53,7 @@ def sending_metrics(
         reader = PeriodicExportingMetricReader(exporter)
         provider = MeterProvider([reader], _resource(_OURSELVES, instance), shutdown_on_exit=False)
     except ValueError as error:
-        raise SettingsError(f"metrics cannot be sent to {endpoint.url}: {error}") from None
+        raise SettingsError(f"metrics cannot be sent over OTLP: {error}") from None
     meter = provider.get_meter(_OURSELVES, version(_OURSELVES))
     try:
         yield RequestMetrics(meter).count

@@ -29,9 +29,10 @@ def test_an_address_without_a_path_gets_that_of_metrics(
 @pytest.mark.parametrize(
     ("named", "protocol", "why"),
     [
-        ("otel:4318", None, "must begin with http"),
-        ("http://", None, "names no host"),
-        ("http://otel:port", None, "is no address"),
+        ("otel:4318", None, "does not begin with http"),
+        ("http://", None, "does not begin with http"),
+        ("http://otel:port", None, "has a port that is no number"),
+        ("otel:99999", "grpc", "has a port that is no number"),
         ("http://otel:4318", "http/json", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"),
     ],
 )

@@ -209,7 +209,7 @@ def test_what_the_sdk_cannot_read_is_named(
     monkeypatch.setenv(name, value)
 
     with (
-        pytest.raises(SettingsError, match="metrics cannot be sent to http://otel"),
+        pytest.raises(SettingsError, match="metrics cannot be sent over OTLP"),
         sending_metrics(over_http("http://otel"), instance="here", failed=Failures()),
     ):
         pass
