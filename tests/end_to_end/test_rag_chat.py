@@ -4,7 +4,7 @@ import importlib.util
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,12 @@ from latencytrace.cli import reading
 from latencytrace.cli.demo import balances
 from latencytrace.cli.demo_programs import example_folder
 from latencytrace.cli.local_service import BackgroundProgram, free_port, service_program
+from latencytrace.model import Stage
 from latencytrace.service.documents import ListedRequestDocument
+from tests.agent.receiving import Receiver, receiving, wait_until
 from tests.cli.programs import COMMAND
 from tests.end_to_end.data_folder import DataFolder
+from tests.service.metric_points import Point, points
 
 MS = 1_000_000
 SLEEP_MS = 50
@@ -63,11 +66,22 @@ class Said:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def metrics() -> Iterator[Receiver]:
+    """Takes what the service sends of requests."""
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, metrics: Receiver) -> Iterator[Service]:
     path = tmp_path_factory.mktemp("service")
     folder = path / "data"
     url, endpoint = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    with service_program(folder=folder, url=url, endpoint=endpoint, log=path / "log") as program:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("LATENCYTRACE_METRICS_ENDPOINT", metrics.endpoint)
+        patched.setenv("OTEL_METRIC_EXPORT_INTERVAL", "500")
+        told = service_program(folder=folder, url=url, endpoint=endpoint, log=path / "log")
+    with told as program:
         running = Service(program, url, endpoint, folder)
         running.start()
         yield running
@@ -138,6 +152,53 @@ def test_a_streamed_answer_is_divided_into_its_stages(said: Said, service: Servi
         request["ledger"]
     )
     assert 1 <= (request["output_tokens"] or 0) <= 24  # it may end its answer early
+
+
+@pytest.mark.usefixtures("said")
+def test_metrics_say_of_requests_what_the_api_says(service: Service, metrics: Receiver) -> None:
+    asked = traced(service.url, "POST /ask", QUESTIONS)
+    (chat,) = traced(service.url, "POST /chat", 1)
+    generated = [*asked, chat]
+
+    def found(name: str, **attributes: str) -> list[Point]:
+        return [
+            point
+            for point in points(metrics.reports, name)
+            if attributes.items() <= point.attributes.items()
+        ]
+
+    def most(name: str, **attributes: str) -> Point:
+        """The point that counts the most requests: an end of the service begins anew."""
+        return max(found(name, **attributes), key=lambda point: point.count)
+
+    def all_are_sent() -> bool:
+        counts = {point.count for point in found("gen_ai.server.request.duration")}
+        return len(generated) in counts
+
+    wait_until(all_are_sent)
+    whole = most("gen_ai.server.request.duration")
+    first = most("gen_ai.server.time_to_first_token")
+    served = most("http.server.request.duration", **{"http.route": "/chat"})
+    decode = most(
+        "latencytrace.request.stage.duration",
+        **{"latencytrace.route": "POST /chat", "latencytrace.stage": "decode"},
+    )
+    assert whole.sum == pytest.approx(seconds(request["duration_ns"] for request in generated))
+    assert first.sum == pytest.approx(
+        seconds(request["time_to_first_token_ns"] for request in generated)
+    )
+    assert served.sum == pytest.approx(seconds([chat["duration_ns"]]))
+    assert decode.sum == pytest.approx(seconds([chat["ledger"][Stage.DECODE]]))
+    assert (whole.service, whole.attributes["gen_ai.provider.name"]) == (
+        "rag_chat",
+        "transformers",
+    )
+    assert whole.attributes["gen_ai.operation.name"] == "text_completion"
+    assert served.attributes["http.response.status_code"] == 200
+
+
+def seconds(times_ns: Iterable[int | None]) -> float:
+    return sum(time_ns or 0 for time_ns in times_ns) / 1e9
 
 
 def test_question_passages_and_answer_are_nowhere_in_the_folder(

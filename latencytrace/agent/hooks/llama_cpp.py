@@ -113,7 +113,10 @@ class Generation:
 
 def _describe(llama: Any) -> HookAttributes:  # noqa: ANN401 - a `Llama`
     name = PurePath(str(getattr(llama, "model_path", ""))).name.removesuffix(".gguf")
-    operation: HookAttributes = {semconv.GEN_AI_OPERATION_NAME: "text_completion"}
+    operation: HookAttributes = {
+        semconv.GEN_AI_OPERATION_NAME: "text_completion",
+        semconv.GEN_AI_PROVIDER_NAME: "llama_cpp",
+    }
     return {**operation, semconv.GEN_AI_REQUEST_MODEL: name} if name else operation
 
 

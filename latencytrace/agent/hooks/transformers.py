@@ -193,6 +193,7 @@ def _name_of(model: Any) -> str:  # noqa: ANN401
 def _describe_generation(model: str, arguments: Mapping[str, Any]) -> HookAttributes:
     attributes: HookAttributes = {
         semconv.GEN_AI_OPERATION_NAME: "text_completion",
+        semconv.GEN_AI_PROVIDER_NAME: "transformers",
         semconv.GEN_AI_REQUEST_MODEL: model,
     }
     shape = _shape_of(arguments)

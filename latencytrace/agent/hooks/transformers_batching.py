@@ -37,6 +37,7 @@ class Member:
         self._tokens = MadeTokens()
         self._described: HookAttributes = {
             semconv.GEN_AI_OPERATION_NAME: "text_completion",
+            semconv.GEN_AI_PROVIDER_NAME: "transformers",
             semconv.GEN_AI_USAGE_INPUT_TOKENS: prompt_tokens,
         }
         name = getattr(model, "name_or_path", "")

@@ -78,6 +78,7 @@ def test_a_generation_counts_its_tokens(agent: TracedProgram, tiny_chat: TinyCha
     assert counts(agent.one("generate").attributes) == (8, 6, ("length",))
     assert agent.one("decode").attributes[OUTPUT] == 6
     assert agent.one("generate").attributes[semconv.BATCH_SIZE] == 1
+    assert agent.one("generate").attributes[semconv.GEN_AI_PROVIDER_NAME] == "transformers"
 
 
 def test_a_generation_that_ends_by_itself_counts_what_it_made(
