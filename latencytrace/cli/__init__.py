@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -20,30 +21,35 @@ from latencytrace.cli import (
     serve,
     trace,
 )
+from latencytrace.cli.help_text import help_text
+from latencytrace.cli.own_version import own_version
 from latencytrace.errors import LatencytraceError
 
 app = typer.Typer(
-    name="latencytrace",
-    help="Where did the milliseconds go? Latency observability for machine-learning inference.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    name="latencytrace", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-# Everything after the program's name is its own, flags too.
-_OF_A_PROGRAM = {"allow_interspersed_args": False}
-app.command(context_settings=_OF_A_PROGRAM)(run.run)
-app.command()(serve.serve)
-app.command()(load.load)
-app.command()(breakdown.breakdown)
-app.command()(requests.requests)
-app.command()(trace.trace)
-app.command()(gpu.gpu)
-app.command()(objectives.objectives)
-app.command()(rules.rules)
-app.command()(export.export)
-app.command("import")(import_traces.import_traces)
-app.command()(demo.demo)
-app.command(context_settings=_OF_A_PROGRAM)(doctor.doctor)
+app.callback()(own_version)
+
+
+def _add(command: Callable[..., None], name: str | None = None, *, runs: bool = False) -> None:
+    """Make a function a command; of one that `runs` a program all that follows is its own."""
+    settings = {"allow_interspersed_args": False} if runs else {}
+    app.command(name, help=help_text(command), context_settings=settings)(command)
+
+
+_add(run.run, runs=True)
+_add(serve.serve)
+_add(load.load)
+_add(breakdown.breakdown)
+_add(requests.requests)
+_add(trace.trace)
+_add(gpu.gpu)
+_add(objectives.objectives)
+_add(rules.rules)
+_add(export.export)
+_add(import_traces.import_traces, "import")
+_add(demo.demo)
+_add(doctor.doctor, runs=True)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ REFRESHES_PER_S = 4  # each costs a millisecond, which a request may be late
 
 
 def load(  # noqa: PLR0913 - one argument a flag
-    url: Annotated[str, typer.Argument(help="Where every request goes.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where every request goes.")],
     *,
     rate: Annotated[float | None, typer.Option(help="Requests a second.")] = None,
     rates: Annotated[str | None, typer.Option(help="Several rates in turn: 1,2,4,8.")] = None,
