@@ -11,6 +11,7 @@ LatencytraceError
 ├── SinkError             an alert could not be delivered
 ├── ScrapeError           an engine's metrics could not be read
 ├── QuestionError         a question to the service cannot be understood
+├── ProfileError          no profile can be taken, or what was sent is none
 ├── NotFoundError         what was asked for is not there
 └── StoreError            the store cannot do what was asked
     ├── StoreInUseError   another process owns the data folder
@@ -80,6 +81,10 @@ class ScrapeError(LatencytraceError):
 
 class QuestionError(LatencytraceError):
     """A question to the service cannot be understood."""
+
+
+class ProfileError(LatencytraceError):
+    """No profile can be taken now, or what was sent is none."""
 
 
 class NotFoundError(LatencytraceError):

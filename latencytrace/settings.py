@@ -75,6 +75,7 @@ class AgentSettings:
     gpu_port: Address | None = None  # where a Prometheus may ask for them; None: nowhere
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; None: not set
     gpus_in_bus_order: bool = False
+    profile: bool = True  # take profiles where the service asks for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,7 @@ class ServiceSettings:
     gpu_estimates: bool = False  # show an upper bound of bandwidth where nobody counts it
     metrics_endpoint: str | None = None  # where metrics are sent over OTLP; None: nowhere
     metrics_protocol: str | None = None  # of OTLP; None: HTTP
+    profile_on_alert: bool = False  # alerts ask for a profile
 
 
 def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
@@ -163,6 +165,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         gpu_port=_gpu_port(environ),
         visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),
         gpus_in_bus_order=environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
+        profile=_optional_flag(environ, "LATENCYTRACE_PROFILE") is not False,
     )
 
 
@@ -207,6 +210,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         # Not OpenTelemetry's own variable, which tells agents where this service is.
         metrics_endpoint=environ.get("LATENCYTRACE_METRICS_ENDPOINT", "").strip() or None,
         metrics_protocol=_of_signal(environ, "METRICS", "PROTOCOL"),
+        profile_on_alert=_flag(environ, "LATENCYTRACE_PROFILE_ON_ALERT"),
     )
 
 

@@ -247,6 +247,7 @@ class Batch:
             unsampled = next(member.span for member in members if member.sampled is False)
             self._context = set_span_in_context(unsampled, Context())
             return
+        recorder.step(*(member.span for member in members))
         self._members = members
         self._step = recorder.start(
             self._name,

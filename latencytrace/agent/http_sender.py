@@ -4,19 +4,32 @@ import http.client
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from latencytrace.agent.sender import Answer, Wire
+from latencytrace.agent.sender import Answer, Exchange, Wire
 from latencytrace.errors import SettingsError
+from latencytrace.model.profile import ORDER_HEADER
 
 
 class HttpSender:
     """Posts OTLP bytes to one address over a connection that is kept alive.
+
+    Args:
+        url: The address.
+        headers: Of each post.
+        timeout_s: How long to wait for an answer.
+        wire: How the bytes go; None: plainly.
+        exchange: What is told and heard beside; None: nothing.
 
     Raises:
         SettingsError: The address is none.
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], timeout_s: float, wire: Wire | None = None
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        wire: Wire | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -34,6 +47,7 @@ class HttpSender:
         self._wire = wire or Wire()
         if self._wire.gzip:
             self._headers["content-encoding"] = "gzip"
+        self._exchange = exchange
         self._timeout_s = timeout_s
         self._connection: http.client.HTTPConnection | None = None
 
@@ -60,13 +74,17 @@ class HttpSender:
         connection = self._connection or self._open()
         if timeout_s is not None and connection.sock is not None:
             connection.sock.settimeout(timeout_s)
+        told = self._exchange.headers() if self._exchange is not None else {}
         try:
-            connection.request("POST", self._path, body, self._headers)
+            connection.request("POST", self._path, body, {**self._headers, **told})
             response = connection.getresponse()
             response.read()
         except TimeoutError:
             self.close()
             raise
+        order = response.getheader(ORDER_HEADER)
+        if order is not None and self._exchange is not None:
+            self._exchange.heard(order)
         after = response.getheader("retry-after", "")
         if response.will_close:
             self.close()

@@ -3,7 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
 
 from latencytrace.agent.guard import logger
 from latencytrace.agent.sender import Sender
@@ -53,3 +57,14 @@ def program_exporter(
     )
 
     return OTLPSpanExporter(endpoint=url, headers=dict(headers))
+
+
+def program_processor(
+    url: str,
+    headers: Mapping[str, str],
+    grpc_sender: Callable[[], Sender] | None,
+    interval_s: float,
+) -> BatchSpanProcessor:
+    """What the program's own provider hands its spans to; see `program_exporter`."""
+    exporter = program_exporter(url, headers, grpc_sender)
+    return BatchSpanProcessor(exporter, schedule_delay_millis=interval_s * 1000)

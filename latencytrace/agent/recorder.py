@@ -32,6 +32,7 @@ from latencytrace.agent.device_timers import DeviceTimers, no_events
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.late_spans import LateSpans
+from latencytrace.agent.profile_capture import Capture
 from latencytrace.agent.recorded_span import RecordedSpan, recorded_in
 from latencytrace.agent.runtime_gaps import OpenRequests
 from latencytrace.agent.server_timing import ServerTiming, ServerTimings
@@ -53,7 +54,9 @@ class Recorder:
 
     __slots__ = (
         "batches",
+        "capture",
         "devices",
+        "has_stepped",
         "late",
         "on_fault",
         "open_requests",
@@ -65,7 +68,9 @@ class Recorder:
         self.tracer = tracer
         self.on_fault = on_fault
         self.batches = BatchCounts()
+        self.capture: Capture | None = None  # a profile under way
         self.devices = DeviceTimers(no_events)
+        self.has_stepped = False
         self.late = LateSpans()
         self.open_requests = OpenRequests(on_fault)
         self.server_timings: ServerTimings | None = None  # None: nobody asked for them
@@ -88,6 +93,14 @@ class Recorder:
             return None
         trace_id = timing.span.get_span_context().trace_id
         return self.server_timings.begin(trace_id, timing.started_ns)
+
+    def step(self, *spans: Span) -> None:
+        """A step of a model begins: a pass, a token or a batch, of these spans or the current."""
+        self.has_stepped = True
+        if self.capture is not None:
+            of = spans or (get_current_span(),)
+            contexts = (span.get_span_context() for span in of)
+            self.capture.step([one.trace_id for one in contexts if one.is_valid])
 
     def start(  # noqa: PLR0913 - what a span may have
         self,

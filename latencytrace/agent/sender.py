@@ -1,6 +1,7 @@
 """What an exporter needs of whatever carries its bytes to a receiver."""
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from gzip import compress
 from typing import Protocol
@@ -38,6 +39,18 @@ class Wire:
         if self.client_certificate is not None:
             context.load_cert_chain(self.client_certificate, self.client_key)
         return context
+
+
+class Exchange(Protocol):
+    """What is told with each post, and heard with its answer, beside OTLP."""
+
+    def headers(self) -> Mapping[str, str]:
+        """Of the post."""
+        ...
+
+    def heard(self, header: str) -> None:
+        """Take the service's order in the answer's header."""
+        ...
 
 
 class Sender(Protocol):

@@ -1,26 +1,45 @@
 """Chooses what carries OTLP to an address."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
 from latencytrace.agent.grpc_sender import GrpcSender
 from latencytrace.agent.http_sender import HttpSender
-from latencytrace.agent.sender import Sender, Wire
+from latencytrace.agent.sender import Exchange, Sender, Wire
+from latencytrace.model.profile import UPLOAD_PATH
+
+PROFILE_TIMEOUT_S: Final = 30.0
 
 
-def sender(  # noqa: PLR0913 - what it is told, each by name
-    url: str,
-    headers: Mapping[str, str],
-    timeout_s: float,
-    method: str,
-    *,
-    grpc: bool,
-    wire: Wire,
-) -> Sender:
-    """What carries spans, or our reports, to an address.
+@dataclass(frozen=True, slots=True)
+class Senders:
+    """Makes senders that are alike but for where they send.
 
-    Raises:
-        SettingsError: It cannot; the message says why.
+    Args:
+        headers: Of each post.
+        wire: How the bytes go.
+        grpc: Over gRPC, else over HTTP.
     """
-    if grpc:
-        return GrpcSender(url, headers, timeout_s, method, wire)
-    return HttpSender(url, headers, timeout_s, wire)
+
+    headers: Mapping[str, str]
+    wire: Wire
+    grpc: bool
+
+    def to(
+        self, url: str, method: str, timeout_s: float, exchange: Exchange | None = None
+    ) -> Sender:
+        """What carries spans, or our reports, to an address.
+
+        Raises:
+            SettingsError: It cannot; the message says why.
+        """
+        if self.grpc:
+            return GrpcSender(url, self.headers, timeout_s, method, self.wire)
+        return HttpSender(url, self.headers, timeout_s, self.wire, exchange)
+
+    def of_profile(self, traces_url: str, profile_id: str) -> Sender:
+        """What carries a profile to who takes the spans; it is compressed already."""
+        url = f"{traces_url.removesuffix('/v1/traces')}{UPLOAD_PATH}/{profile_id}"
+        plain = replace(self.wire, gzip=False)
+        return HttpSender(url, self.headers, PROFILE_TIMEOUT_S, plain)

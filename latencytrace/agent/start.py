@@ -1,12 +1,12 @@
 """The agent's composition root: provider, exporter, hooks; and the public API on top."""
 
 import atexit
-import importlib.metadata
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from uuid import uuid4
 
 from opentelemetry import trace
@@ -27,12 +27,13 @@ from latencytrace.agent.installed_hooks import installed_hooks
 from latencytrace.agent.otlp_encoder import OtlpEncoder
 from latencytrace.agent.own_cost import CostMeter
 from latencytrace.agent.patching import AppliedHook
+from latencytrace.agent.profiling import Profiling
 from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.resource import resource_of
 from latencytrace.agent.self_report import Report, SelfReport
-from latencytrace.agent.sender import Sender, Wire
-from latencytrace.agent.senders import sender
+from latencytrace.agent.sender import Wire
+from latencytrace.agent.senders import Senders
 from latencytrace.agent.span_queue import SpanQueue
 from latencytrace.agent.termination import Termination
 from latencytrace.agent.tracer import RecordingProvider, RecordingTracer
@@ -70,11 +71,22 @@ class Agent:
         self._program_processor: object = None
         self._hooks: list[AppliedHook] = []
         self._cost = CostMeter(monotonic_ns)
-        version = importlib.metadata.version("latencytrace")
-        self.recorder = Recorder(_provider.get_tracer(SCOPE, version), on_fault)
+        self.recorder = Recorder(_provider.get_tracer(SCOPE, version(SCOPE)), on_fault)
+        wire = Wire(settings.gzip, *settings.tls_files)
+        self._senders = Senders(settings.headers, wire, settings.grpc)
+        self.profiling = Profiling(
+            self._resource,
+            self.recorder,
+            partial(self._senders.of_profile, settings.traces_url),
+            is_on=settings.profile,
+            on_fault=on_fault,
+        )
+        self._to_metrics = partial(
+            self._senders.to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, exchange=self.profiling
+        )
         self._exporter = Exporter(
             OtlpEncoder(self._resource).encode,
-            _sender(settings, settings.traces_url, TRACES, settings.timeout_s),
+            self._senders.to(settings.traces_url, TRACES, settings.timeout_s, self.profiling),
             queue=SpanQueue(settings.queue_spans, settings.queue_bytes),
             interval_s=settings.interval_s,
             on_fault=on_fault,
@@ -91,10 +103,11 @@ class Agent:
         self._global.install()
         if self.settings.gpu is not False:
             self.recorder.devices = DeviceTimers(torch_events)
-        options = HookOptions.of(settings)
         for name, hook in installed_hooks(self.settings.hooks, self._on_fault):
             with guarded(f"applying the hook {name}", self._on_fault):
-                self._hooks.append(AppliedHook(name, hook, self.recorder, options))
+                self._hooks.append(
+                    AppliedHook(name, hook, self.recorder, HookOptions.of(settings))
+                )
         self._self_report = self._new_self_report()
         self._gpu = self._new_gpu_watch()
         contained("expecting SIGTERM")(_termination.expect)()
@@ -134,6 +147,7 @@ class Agent:
         """Restore every patch, send what waits, end the thread; each whatever the others do."""
         for hook in reversed(self._hooks):
             contained("restoring a hook's patches")(hook.restore)()
+        contained("ending a profile")(self.profiling.end)()
         contained("ending late spans")(self.recorder.late.give_up)(None)
         contained("leaving SIGTERM")(_termination.forget)()
         contained("leaving the global provider's place")(self._global.uninstall)()
@@ -155,6 +169,7 @@ class Agent:
         self._resource["process.pid"] = os.getpid()
         self._cost = CostMeter(monotonic_ns)
         self.recorder.reset_after_fork()
+        self.profiling.reset_after_fork()
         if self._self_report is not None:
             self._self_report.close()
             self._self_report = self._new_self_report()
@@ -167,7 +182,7 @@ class Agent:
         if self.settings.metrics_url is None:
             return None
         try:
-            sender = self._metrics_sender(self.settings.metrics_url)
+            sender = self._to_metrics(self.settings.metrics_url)
         except SettingsError as error:
             logger.warning("latencytrace does not report on itself: %s", error)
             return None
@@ -180,7 +195,7 @@ class Agent:
             return None
         return GpuWatch(
             self._resource,
-            None if url is None else partial(self._metrics_sender, url),
+            None if url is None else partial(self._to_metrics, url),
             port=None if port is None else (port.host, port.port),
             interval_s=self.settings.gpu_interval_s,
             is_wanted=self.settings.gpu is True,
@@ -191,9 +206,6 @@ class Agent:
             ),
             on_fault=self._on_fault,
         )
-
-    def _metrics_sender(self, url: str) -> Sender:
-        return _sender(self.settings, url, METRICS, REPORT_TIMEOUT_S)
 
     def _report_changes(self) -> None:
         """On the background thread: tell the receiver how we do, if that changed."""
@@ -209,18 +221,15 @@ class Agent:
         if not isinstance(program, TakesProcessors):
             logger.warning("the program's tracer provider takes no processors: see its back end")
             return
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - only where it is used
-
-        from latencytrace.agent.program_exporter import program_exporter  # noqa: PLC0415 - likewise
+        from latencytrace.agent.program_exporter import program_processor  # noqa: PLC0415 - only where it is used
 
         with guarded("joining the program's tracer provider", self._on_fault):
             told = self.settings
-            send = partial(_sender, told, told.traces_url, TRACES, told.timeout_s)
-            exporter = program_exporter(told.traces_url, told.headers, send if told.grpc else None)
-            self._program_processor = BatchSpanProcessor(
-                exporter, schedule_delay_millis=self.settings.interval_s * 1000
+            send = partial(self._senders.to, told.traces_url, TRACES, told.timeout_s)
+            self._program_processor = processor = program_processor(
+                told.traces_url, told.headers, send if told.grpc else None, told.interval_s
             )
-            program.add_span_processor(self._program_processor)
+            program.add_span_processor(processor)
 
 
 _lock = threading.Lock()
@@ -354,11 +363,6 @@ def agent_status() -> AgentStatus:
     return contained("describing the agent")(agent.status)() or NOT_RUNNING
 
 
-def _sender(settings: AgentSettings, url: str, method: str, timeout_s: float) -> Sender:
-    wire = Wire(settings.gzip, *settings.tls_files)
-    return sender(url, settings.headers, timeout_s, method, grpc=settings.grpc, wire=wire)
-
-
 def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | None:
     """What makes tracers that ask a sampler; None: all traces are recorded."""
     if settings.sampler == ALL_TRACES:
@@ -370,9 +374,7 @@ def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | 
 
 def _recorder() -> Recorder:
     agent = _running
-    if agent is not None:
-        return agent.recorder
-    return Recorder(trace.get_tracer(SCOPE), FaultCounter())
+    return Recorder(trace.get_tracer(SCOPE), FaultCounter()) if agent is None else agent.recorder
 
 
 @contained("going on after a fork")
@@ -387,6 +389,7 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     agent = _running
     if agent is not None:
+        agent.profiling.end()
         agent.flush(EXIT_FLUSH_S)
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
 

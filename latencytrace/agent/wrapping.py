@@ -7,7 +7,7 @@ faults never do. A context is never held across a `yield`.
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.trace import get_current_span
 
@@ -19,6 +19,9 @@ from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.late_spans import LateSpans
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.model.stage import Stage
+
+# Stages of which each call is a step of a model.
+COMPUTING: Final = frozenset({Stage.EMBED, Stage.RERANK, Stage.FORWARD})
 
 
 class Call:
@@ -146,6 +149,7 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result
     on_fault = recorder.on_fault
     outer, within = (stage, *patch.part_of), patch.within
+    computes = stage in COMPUTING
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         with guarded(doing, on_fault):
@@ -156,6 +160,8 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
             intervals = recorder.stream() if patch.interleaved else None
             if intervals is not None:
                 return Call(stage, intervals, on_fault) if intervals.begin(stage) else None
+            if computes:
+                recorder.step()
             attributes = describe(arguments_of(args, kwargs)) if describe else None
             timing = recorder.start(name, stage, attributes)
             return Call(stage, timing, on_fault, describe_result)

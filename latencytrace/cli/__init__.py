@@ -15,6 +15,7 @@ from latencytrace.cli import (
     import_traces,
     load,
     objectives,
+    profile,
     requests,
     rules,
     run,
@@ -44,6 +45,7 @@ _add(breakdown.breakdown)
 _add(requests.requests)
 _add(trace.trace)
 _add(gpu.gpu)
+_add(profile.profile)
 _add(objectives.objectives)
 _add(rules.rules)
 _add(export.export)

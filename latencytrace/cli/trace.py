@@ -112,7 +112,15 @@ def picture(
     parts += [*waterfall(request, console), "", *ledger(request)]
     parts += gpu_stages.devices_table(request, on_gpus)
     parts += [*shared_steps(request), *between_tokens(request)]
-    return [*parts, *_repairs(request), ""]
+    return [*parts, *_repairs(request), *_profiles(request), ""]
+
+
+def _profiles(request: RequestDocument) -> list[RenderableType]:
+    """How to see what torch did in it; an older service knows of no profiles."""
+    return [
+        f"A profile saw it: latencytrace profile {profile_id}"
+        for profile_id in request.get("profiles", ())
+    ]
 
 
 def ledger(request: RequestDocument) -> list[RenderableType]:

@@ -16,12 +16,13 @@ from latencytrace.service.documents import (
 def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
     """All that is known of an alert."""
     evidence, standing = alert.evidence, alert.standing
+    profile_url = links.of_alerts_profile(alert)
     return {
         "fingerprint": alert.fingerprint,
         "status": "firing" if alert.ended_ns is None else "resolved",
         "labels": dict(alert.labels),
         "summary": summary(alert),
-        "description": list(description(alert)),
+        "description": [*description(alert), *_profile(profile_url)],
         "onset": None if alert.onset_ns is None else str(alert.onset_ns),
         "started": str(alert.started_ns),
         "ended": None if alert.ended_ns is None else str(alert.ended_ns),
@@ -37,6 +38,7 @@ def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
         "distinctions": _distinctions(evidence),
         "slowest": [_bad_request(request, links) for request in evidence.slowest],
         "url": links.of_alert(alert),
+        "profile_url": profile_url,
     }
 
 
@@ -63,6 +65,12 @@ def objective_document(standing: Standing) -> ObjectiveDocument:
             None if standing.last_request_ns is None else str(standing.last_request_ns)
         ),
     }
+
+
+def _profile(url: str | None) -> tuple[str, ...]:
+    if url is None:
+        return ()
+    return (f"Profile of the steps after this alert began, once it is taken: {url}",)
 
 
 def _burn_rates(standing: Standing) -> list[BurnRateDocument]:

@@ -150,6 +150,7 @@ def request(
         else []
     )
     document["spans_kept"] = tree is not None
+    document["profiles"] = []  # only a service that runs knows of them
     document["shared_steps"], document["shared_steps_left_out"] = (
         steps_of_request(store, tree, found) if tree else ([], 0)
     )

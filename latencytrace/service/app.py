@@ -27,6 +27,9 @@ from latencytrace.service.metrics_endpoint import MetricsEndpoint, metrics_endpo
 from latencytrace.service.objectives_file import read_objectives
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.problems import answer_with_problems
+from latencytrace.service.profile_folder import NAME as PROFILES
+from latencytrace.service.profile_folder import ProfileFolder
+from latencytrace.service.profiles import Profiles
 from latencytrace.service.promises import Promises
 from latencytrace.service.receiver import receiver
 from latencytrace.service.store import Store
@@ -36,6 +39,7 @@ from latencytrace.service.views.gpu import gpu_router
 from latencytrace.service.views.health import health_router
 from latencytrace.service.views.ledgers import ledgers_router
 from latencytrace.service.views.objectives import objectives_router
+from latencytrace.service.views.profiles import profiles_router
 from latencytrace.service.views.receivers import receivers_router
 from latencytrace.service.views.requests import requests_router
 from latencytrace.service.views.services import services_router
@@ -85,12 +89,25 @@ def serve(
         works = DeviceWorks()
         telemetry.registry.register(reports)
         telemetry.registry.register(engines)
+        profiles = Profiles(
+            ProfileFolder(settings.folder / PROFILES),
+            time.monotonic_ns,
+            now_ns,
+            on_alert=settings.profile_on_alert,
+        )
         links = AlertLinks(
             service=settings.public_url or f"http://{_address(api_socket)}",
             dashboard=settings.dashboard_url,
+            is_profile=profiles.is_known,
         )
         evaluator, watch = watching(
-            settings.folder, objectives, settings.sinks, store, links, telemetry
+            settings.folder,
+            objectives,
+            settings.sinks,
+            store,
+            links,
+            telemetry,
+            profiles.alerted,
         )
         record = opened.enter_context(_recording(endpoint, telemetry, _address(api_socket)))
 
@@ -113,13 +130,16 @@ def serve(
         servers = Servers()
         if grpc_socket is not None:
             servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
-        answering = api(store, pipeline, watch, telemetry, servers, _address(otlp_socket))
+        answering = api(
+            store, pipeline, watch, telemetry, servers, _address(otlp_socket), profiles
+        )
         answering.include_router(objectives_router(evaluator, links), prefix="/api/v1")
         answering.include_router(
             gpu_router(reports.gpus, works),
             prefix="/api/v1",
             dependencies=[Depends(pipeline.catch_up)],
         )
+        answering.include_router(profiles_router(profiles, links.of_profile), prefix="/api/v1")
         with _running(watch), _running(pipeline), _running(engines):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
@@ -127,7 +147,9 @@ def serve(
                     application=Edge(answering, settings.listen.host, token), socket=api_socket
                 ),
                 Listener(
-                    application=Edge(receiver(intake, reports), settings.otlp_http.host, token),
+                    application=Edge(
+                        receiver(intake, reports, profiles), settings.otlp_http.host, token
+                    ),
                     socket=otlp_socket,
                 ),
             )
@@ -140,6 +162,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     telemetry: Telemetry,
     servers: Servers,
     otlp_http: Address,
+    profiles: Profiles,
 ) -> FastAPI:
     """The JSON API with its health checks and metrics."""
     app = FastAPI(
@@ -167,7 +190,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     for router in (
         services_router(store),
         breakdown_router(store, now_ns),
-        requests_router(store, now_ns, pipeline.is_open),
+        requests_router(store, now_ns, pipeline.is_open, profiles.of_trace),
         ledgers_router(store, now_ns),
         steps_router(store),
     ):

@@ -208,6 +208,7 @@ class RequestDocument(_RequestFields):
     network: dict[str, int]
     busy: dict[Stage, int]
     exclusive: dict[Stage, int]
+    profiles: list[str]  # ids of profiles that saw it; see `GET /profiles/{id}`
 
 
 class RequestsDocument(TypedDict):
@@ -326,6 +327,7 @@ class AlertDocument(TypedDict):
     distinctions: list[DistinctionDocument]
     slowest: list[BadRequestDocument]
     url: str
+    profile_url: str | None  # of the steps that came next; null: none was asked for
 
 
 class AlertsDocument(TypedDict):

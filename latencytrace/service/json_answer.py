@@ -13,5 +13,5 @@ class JsonAnswer(Response):
 
     media_type = "application/json"
 
-    def __init__(self, document: object) -> None:
-        super().__init__(orjson.dumps(document))
+    def __init__(self, document: object, status: int = 200) -> None:
+        super().__init__(orjson.dumps(document), status)

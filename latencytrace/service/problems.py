@@ -9,14 +9,23 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from latencytrace.errors import LatencytraceError, NotFoundError, QuestionError, StoreError
+from latencytrace.errors import (
+    LatencytraceError,
+    NotFoundError,
+    OverloadedError,
+    ProfileError,
+    QuestionError,
+    StoreError,
+)
 
 MEDIA_TYPE = "application/problem+json"
 
 _STATUSES: tuple[tuple[type[LatencytraceError], HTTPStatus], ...] = (
     (QuestionError, HTTPStatus.BAD_REQUEST),
+    (ProfileError, HTTPStatus.CONFLICT),
     (NotFoundError, HTTPStatus.NOT_FOUND),
     (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (OverloadedError, HTTPStatus.TOO_MANY_REQUESTS),
 )
 
 
@@ -39,7 +48,7 @@ async def _answer(request: Request, error: Exception) -> Response:
     status: int
     match error:
         case LatencytraceError():
-            status, detail = _status(error), str(error)
+            status, detail = problem_status(error), str(error)
         case HTTPException():
             status, detail = error.status_code, _detail(request, error)
             headers = error.headers
@@ -52,7 +61,8 @@ async def _answer(request: Request, error: Exception) -> Response:
     return Response(problem_body(status, detail), status, headers, MEDIA_TYPE)
 
 
-def _status(error: LatencytraceError) -> HTTPStatus:
+def problem_status(error: Exception) -> HTTPStatus:
+    """HTTP's status for one of our errors."""
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return status

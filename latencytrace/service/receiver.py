@@ -1,7 +1,8 @@
 """OTLP over HTTP: `POST /v1/traces`, answered once what was sent is safe; `/v1/metrics`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -11,12 +12,20 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from latencytrace.errors import OtlpError, OverloadedError, StoreError
+from latencytrace.errors import (
+    LatencytraceError,
+    OtlpError,
+    OverloadedError,
+    StoreError,
+)
+from latencytrace.model.profile import AGENT_HEADER, ORDER_HEADER, UPLOAD_PATH
 from latencytrace.service import otlp
 from latencytrace.service.intake import RETRY_AFTER_S, Intake, Share
 from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.otlp import OtlpAnswer
 from latencytrace.service.otlp_metrics import metrics_answer, metrics_request
+from latencytrace.service.problems import MEDIA_TYPE, problem_body, problem_status
+from latencytrace.service.profiles import Profiles
 
 MAX_BODY_BYTES: Final = otlp.MAX_BYTES  # on the wire
 
@@ -29,7 +38,7 @@ _CODES = {  # of google.rpc.Status
 }
 
 
-def receiver(intake: Intake, reports: MetricReports) -> Starlette:
+def receiver(intake: Intake, reports: MetricReports, profiles: Profiles) -> Starlette:
     """The application that takes spans, and what agents report on themselves.
 
     Answers 200 once they are kept, 400 to what is not OTLP, 413 to what is too large, 429
@@ -49,7 +58,8 @@ def receiver(intake: Intake, reports: MetricReports) -> Starlette:
                 answer = await take(request)
             except (OtlpError, ClientDisconnect, OverloadedError, StoreError) as error:
                 return refused(_status(error), str(error), content_type)
-            return Response(answer.body, media_type=answer.content_type)
+            told = _order(request, profiles)
+            return Response(answer.body, headers=told, media_type=answer.content_type)
 
         return answered
 
@@ -65,10 +75,12 @@ def receiver(intake: Intake, reports: MetricReports) -> Starlette:
         retry = {"retry-after": str(RETRY_AFTER_S)} if status in _CODES else None
         return Response(answer.body, status, retry, answer.content_type)
 
+    profile = partial(_profile_kept, intake=intake, profiles=profiles)
     return Starlette(
         routes=[
             Route("/v1/traces", endpoint(traces), methods=["POST"]),
             Route("/v1/metrics", endpoint(metrics), methods=["POST"]),
+            Route(f"{UPLOAD_PATH}/{{profile_id}}", profile, methods=["POST"]),
         ],
         exception_handlers={HTTPException: elsewhere},
     )
@@ -94,6 +106,25 @@ async def _noted(request: Request, intake: Intake, reports: MetricReports) -> Ot
         # Beside the event loop, which a long one would hold up.
         message = await asyncio.to_thread(metrics_request, body, content_type, encoding)
     return metrics_answer(reports.take(message), content_type)
+
+
+async def _profile_kept(request: Request, intake: Intake, profiles: Profiles) -> Response:
+    """Keep a profile that was asked for."""
+    try:
+        with intake.share() as share:
+            body = await _body(request, share)
+            await asyncio.to_thread(profiles.take, request.path_params["profile_id"], body)
+    except (LatencytraceError, ClientDisconnect) as error:
+        status = problem_status(error)
+        return Response(problem_body(status, str(error)), status, media_type=MEDIA_TYPE)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+def _order(request: Request, profiles: Profiles) -> Mapping[str, str] | None:
+    """What to tell the agent that posts, beside that its post was taken."""
+    agent = request.headers.get(AGENT_HEADER)
+    order = profiles.heard(agent) if agent is not None else None
+    return {ORDER_HEADER: order} if order is not None else None
 
 
 async def _body(request: Request, share: Share) -> bytes:

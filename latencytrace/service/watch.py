@@ -2,9 +2,9 @@
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from latencytrace.model import Request
+from latencytrace.model import Alert, Request
 from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.objective_memory import ObjectiveMemory
 from latencytrace.service.outbox import Outbox
@@ -25,12 +25,20 @@ class Watch:
         evaluator: What decides.
         memory: What it remembers by; closed at the end.
         outbox: What tells sinks.
+        changed: Takes the alerts that began or ended, before anybody is told.
     """
 
-    def __init__(self, evaluator: Evaluator, memory: ObjectiveMemory, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        memory: ObjectiveMemory,
+        outbox: Outbox,
+        changed: Callable[[Iterable[Alert]], None] = lambda _: None,
+    ) -> None:
         self._evaluator = evaluator
         self._memory = memory
         self._outbox = outbox
+        self._changed = changed
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-watch", daemon=True)
 
@@ -53,7 +61,9 @@ class Watch:
 
     def step(self) -> None:
         """Evaluate, keep that together with what is to be told of it, then tell it."""
-        notices = self._outbox.notices(self._evaluator.tick())
+        changed = self._evaluator.tick()
+        self._changed(changed)
+        notices = self._outbox.notices(changed)
         self._evaluator.keep(notices)
         self._outbox.add(notices)
         self._outbox.repeat(self._evaluator.alerts())

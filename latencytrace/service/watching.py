@@ -2,11 +2,11 @@
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from latencytrace.errors import PluginError, SettingsError
-from latencytrace.model import Cohort, Objective, Request
+from latencytrace.model import Alert, Cohort, Objective, Request
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.alert_links import AlertLinks
@@ -32,6 +32,7 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     store: Store,
     links: AlertLinks,
     telemetry: Telemetry,
+    changed: Callable[[Iterable[Alert]], None],
 ) -> tuple[Evaluator, Watch]:
     """An evaluator and what runs it.
 
@@ -42,6 +43,7 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
         store: Where requests are kept.
         links: What alerts link to.
         telemetry: Shows its metrics, too.
+        changed: Takes the alerts that began or ended, before sinks do.
 
     Raises:
         PluginError: No such sink is installed.
@@ -57,7 +59,7 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     outbox = Outbox(opened, links, memory, clock, now_ns, random.random)
     telemetry.registry.register(ObjectiveMetrics(evaluator))
     telemetry.registry.register(NoticeMetrics(outbox))
-    return evaluator, Watch(evaluator, memory, outbox)
+    return evaluator, Watch(evaluator, memory, outbox, changed)
 
 
 def open_sink(name: str, address: str) -> Sink:

@@ -20,6 +20,7 @@ from latencytrace.agent.agent_status import AgentStatus
 from latencytrace.agent.start import agent_status, flush
 from latencytrace.model import Interval, Stage, semconv
 from latencytrace.model.interval import unpack_intervals
+from latencytrace.model.profile import UPLOAD_PATH
 
 PATIENCE_S = 20.0
 
@@ -83,6 +84,7 @@ class Receiver(ThreadingHTTPServer):
         self.post_headers: list[dict[str, str]] = []
         self.reports: list[ExportMetricsServiceRequest] = []
         self.report_headers: list[dict[str, str]] = []
+        self.profiles: list[tuple[str, bytes]] = []  # ids and bodies
         self.refused = 0
         self.connections = 0
         self.close_each = False
@@ -114,6 +116,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.endswith("/v1/metrics"):
             self._take_report(body)
             return
+        if UPLOAD_PATH in self.path:
+            self.server.profiles.append((self.path.rpartition("/")[2], body))
+            self._answer_empty()
+            return
         self.server.release.wait(PATIENCE_S)
         status, headers = self.server.answers.popleft() if self.server.answers else (200, {})
         if status == 200:
@@ -132,6 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
         """What the agent says of itself, which no script of answers is about."""
         self.server.report_headers.append({k.lower(): v for k, v in self.headers.items()})
         self.server.reports.append(ExportMetricsServiceRequest.FromString(body))
+        self._answer_empty()
+
+    def _answer_empty(self) -> None:
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()

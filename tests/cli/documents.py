@@ -136,6 +136,7 @@ def request_document() -> RequestDocument:
             span("bb", "aa", "encode", "embed", 5, 25),
             span("cc", "aa", "generate", "decode", 25, 95),
         ],
+        profiles=[],
         spans_kept=True,
         shared_steps=[],
         shared_steps_left_out=0,

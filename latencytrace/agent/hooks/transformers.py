@@ -53,6 +53,7 @@ class Generation:
 
     def prefill(self, input_ids: Any) -> None:  # noqa: ANN401 - a tensor, of which only the shape is read
         """Begin the prefill."""
+        self._recorder.step()
         self._prompt_length = input_ids.shape[-1]
         if self._phase is None:
             self._phase = self._recorder.start("prefill", Stage.PREFILL)
@@ -81,6 +82,7 @@ class Generation:
         """Note that the host knows the tokens so far: the first ends the prefill."""
         if not self._length:
             return
+        self._recorder.step()
         if self._decoding:
             self._tokens.add()
         else:

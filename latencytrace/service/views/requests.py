@@ -14,7 +14,10 @@ from latencytrace.service.store import Order, Store
 
 
 def requests_router(
-    store: Store, now_ns: Callable[[], int], is_open: Callable[[str], bool]
+    store: Store,
+    now_ns: Callable[[], int],
+    is_open: Callable[[str], bool],
+    profiles_of: Callable[[str], list[str]],
 ) -> APIRouter:
     """Requests of a cohort, and one with its spans."""
     router = APIRouter(tags=["requests"])
@@ -36,6 +39,7 @@ def requests_router(
         span_id: Annotated[str | None, Query(description="of an inner request")] = None,
     ) -> Response:
         """The outermost request of a trace, or an inner one, with its spans."""
-        return JsonAnswer(answers.request(store, trace_id, span_id, is_open))
+        document = answers.request(store, trace_id, span_id, is_open)
+        return JsonAnswer({**document, "profiles": profiles_of(trace_id.lower())})
 
     return router
