@@ -113,8 +113,8 @@ def _refuse_unknown(document: dict[str, object]) -> NoReturn:
     for key, signal in _OTHER_SIGNALS.items():
         if key in document:
             raise OtlpError(f"it holds {signal}, not traces")
-    keys = ", ".join(list(document)[:_KEYS_TOLD])
-    raise OtlpError(f"neither OTLP nor Jaeger: an object of {keys}")
+    keys = ", ".join(map(repr, list(document)[:_KEYS_TOLD]))
+    raise OtlpError(f"neither OTLP nor Jaeger: its keys are {keys}")
 
 
 def _message(tree: dict[str, object]) -> ExportTraceServiceRequest:

@@ -104,7 +104,7 @@ def rates_of(rate: float | None, rates: str | None, sweep: str | None) -> tuple[
     """
     if [rate, rates, sweep].count(None) != 2:  # noqa: PLR2004 - all but one
         raise SettingsError(
-            "say how many requests a second: --rate 4, or --rates 1,2,4,8, or --sweep 1:16:5"
+            "say how many requests a second by one of --rate 4, --rates 1,2,4,8 and --sweep 1:16:5"
         )
     if rate is not None:
         found: tuple[float, ...] = (rate,)

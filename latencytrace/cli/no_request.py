@@ -68,7 +68,7 @@ def _none_then(source: reading.Source, wanted: Filters) -> str:
         return NOTHING_YET
     started = datetime.fromtimestamp(int(newest[0]["start"]) // 10**9, UTC)
     return (
-        f"No request started {period(wanted)}. The newest there is did at "
+        f"No request {period(wanted)}. The newest one started at "
         f"{started:%Y-%m-%d %H:%M:%S} UTC: --since {started:%Y-%m-%dT%H:%M:%SZ} shows it."
     )
 

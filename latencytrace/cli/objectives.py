@@ -50,7 +50,7 @@ def objectives(
         if as_json:
             print(json_text({"objectives": standing, "alerts": firing}))
             return
-        if standing or url is not None:
+        if standing or url is not None or objectives_file() is None:
             unheard = [_unheard(asked, objective) for objective in standing]
             show(screen(), *standings.picture(standing, firing), *filter(None, unheard))
             return

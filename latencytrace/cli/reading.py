@@ -144,6 +144,8 @@ def _running(address: str) -> ServiceSource | None:
 @contextmanager
 def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
     missing = f"there are no data in {folder}"
+    if folder.exists() and not folder.is_dir():
+        missing = f"{folder} is no folder"
     if not folder.is_dir() or next(folder.iterdir(), None) is None:
         raise ServiceUnreachableError(
             missing

@@ -94,7 +94,9 @@ def _service_is_needed(endpoint: str) -> bool:
         _say(f"nothing listens at {endpoint}: running, but spans are lost until something does")
         return False
     if answers(f"{url}/healthz"):
-        _say(f"the service at {url} does not receive at {endpoint}: see --endpoint")
+        _say(
+            f"the service at {url} does not receive at {endpoint}: spans are lost; see --endpoint"
+        )
         return False
     if not service_is_installed():
         _say(f"no service at {endpoint}, and none to start: spans are lost. Run: {EXTRA_HINT}")

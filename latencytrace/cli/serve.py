@@ -2,6 +2,7 @@
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.own_name import own_command
 from latencytrace.errors import LatencytraceError
-from latencytrace.settings import Address, service_settings
+from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL, Address, service_settings
 
 
 def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
@@ -90,9 +91,18 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         print(f"its data are in {settings.folder}")
         if settings.objectives is not None:
             print(f"it watches the objectives of {settings.objectives}")
-        print(f"next: {name} run -- COMMAND, then {name} breakdown", flush=True)
+        to = _unless_usual("--endpoint", otlp, DEFAULT_OTLP_ENDPOINT)
+        at = _unless_usual("--url", api, DEFAULT_URL)
+        print(f"next: {name} run{to} -- COMMAND, then {name} breakdown{at}", flush=True)
 
     run_service(settings, ready, insecure=insecure)
+
+
+def _unless_usual(flag: str, address: Address, usual: str) -> str:
+    """How a program on this machine is told of an address, if it does not know it."""
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what serve may be told
+    url = f"http://{replace(address, host=everywhere.get(address.host, address.host))}"
+    return "" if url == usual else f" {flag} {url}"
 
 
 def _keep_metrics_to_ourselves() -> None:

@@ -11,6 +11,10 @@ from latencytrace.model.objective import length_text
 from latencytrace.service.documents import AlertDocument, BurnRateDocument, ObjectiveDocument
 
 FIRES = Text("fires", "bold red")
+NONE_WATCHED = (
+    "The service watches no objective: name a file of them when it starts, "
+    "with `latencytrace serve --objectives FILE`."
+)
 
 
 def picture(
@@ -24,6 +28,8 @@ def picture(
         for alert in alerts:
             if alert["labels"].get("slo") == objective["name"]:
                 parts += [*_alert(alert), ""]
+    if not objectives and not alerts:
+        return [NONE_WATCHED]
     firing = count(len(alerts), "alert fires", "alerts fire") if alerts else "No alert fires"
     return [*parts, f"{count(len(objectives), 'objective')}. {firing}."]
 

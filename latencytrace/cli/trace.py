@@ -74,12 +74,12 @@ def full_id(source: reading.Source, trace_id: str, wanted: Filters) -> str:
     Raises:
         LatencytraceError: There is none, or more than one.
     """
-    if trace_id == SLOWEST:
+    wanted_id = trace_id.strip().lower()
+    if wanted_id == SLOWEST:
         slowest = reading.requests(source, wanted, SLOWEST, 1)
         if not slowest:
             raise LatencytraceError(f"nothing to show. {why_none(source, wanted)}")
         return slowest[0]["trace_id"]
-    wanted_id = trace_id.strip().lower()
     if not wanted_id or set(wanted_id) - HEX_DIGITS:
         raise LatencytraceError(
             f"{trace_id!r} is no trace id, nor the beginning of one: it has hex digits only; "

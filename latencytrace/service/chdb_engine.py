@@ -78,8 +78,12 @@ class Engine:
             _refuse_others(folder)
             engine = cls(folder, _locked(folder / "lock"))
             engine.otlp_schema.write_text(otlp_view.PROTOBUF_SCHEMA)
+        except FileExistsError as error:
+            raise StoreError(f"{folder} is no folder: name one that is new or empty") from error
         except OSError as error:
-            raise StoreError(f"the data folder {folder} cannot be used: {error}") from error
+            raise StoreError(
+                f"the data folder {folder} cannot be used: {error.strerror}"
+            ) from error
         try:
             engine._prepare(capture_content=capture_content)
         except BaseException:

@@ -171,7 +171,7 @@ def test_broken_protobuf_behind_a_length_costs_no_other() -> None:
         (bytes(3) + b"\x10\x28\xb5\x2f\xfd" + bytes(20), "zstd"),
         ('{"resourceMetrics": []}', "line 1: it holds metrics, not traces"),
         ('{"resourceLogs": []}', "line 1: it holds logs, not traces"),
-        ('{"a": 1, "b": 2}', "line 1: neither OTLP nor Jaeger: an object of a, b"),
+        ('{"a": 1, "b": 2}', "line 1: neither OTLP nor Jaeger: its keys are 'a', 'b'"),
         ('{"data": [7]}', "line 1: neither OTLP nor Jaeger: no JSON object"),
         ('[{"data": [7]}]', "line 1: neither OTLP nor Jaeger: an item of `data` is no trace"),
         (

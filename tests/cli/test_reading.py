@@ -156,6 +156,14 @@ def test_reading_an_empty_folder_leaves_it_empty(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_is_no_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    shown = latencytrace("breakdown", "--data", tmp_path / "file")
+
+    assert shown.stderr == f"latencytrace: {tmp_path / 'file'} is no folder\n"
+
+
 def test_reading_somebody_elses_folder_leaves_it_alone(tmp_path: Path) -> None:
     (tmp_path / "passwd").touch()
 

@@ -5,6 +5,7 @@ import json
 from typer.testing import CliRunner
 
 from latencytrace.cli import app
+from latencytrace.cli.standings import NONE_WATCHED, picture
 from tests.cli.recording_api import RecordingApi, recording_api
 from tests.service.notices import made_alert
 
@@ -43,6 +44,10 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
         "",
         "1 objective. 1 alert fires.",
     ]
+
+
+def test_where_none_is_watched_the_way_to_one_is_told() -> None:
+    assert picture([], []) == [NONE_WATCHED]
 
 
 def test_as_json_it_is_the_documents_of_the_api(recording_api: RecordingApi) -> None:

@@ -92,6 +92,13 @@ def test_a_shared_step_answers_for_all_its_members(service: RunningService) -> N
     assert service.get("/api/v1/steps/xyz").status_code == 400
 
 
+def test_who_starts_it_is_told_how_to_reach_it(service: RunningService) -> None:
+    said = service.said()
+
+    assert f"run --endpoint {service.otlp} -- COMMAND, then " in said
+    assert f"breakdown --url {service.url}\n" in said
+
+
 def test_what_the_stock_exporter_sends_is_divided(service: RunningService) -> None:
     provider = TracerProvider(resource=Resource.create({semconv.SERVICE_NAME: "stock"}))
     exporter = OTLPSpanExporter(endpoint=f"{service.otlp}/v1/traces")
