@@ -45,7 +45,7 @@ typedef struct {
     unsigned long long mem_total, mem_used, mem_reserved, reasons;
     unsigned mig;
     unsigned ecc_corr, ecc_uncorr;
-    unsigned arch, cc_major, cc_minor;
+    unsigned arch, cc_major, cc_minor, cores;
     char name[96], uuid[80], bus[32];
     double pcie_tx, pcie_rx;
 } fdev_t;
@@ -132,6 +132,7 @@ static void whole(fdev_t* d, int i) {
     d->gpm = 1;
     d->arch = 9;
     d->cc_major = 9;
+    d->cores = 16896;
     d->cc_minor = 0;
     snprintf(d->name, 96, "NVIDIA H200");
     snprintf(d->uuid, 80, "GPU-00000000-0000-0000-0000-%012d", i);
@@ -450,6 +451,11 @@ EXPORT int nvmlDeviceGetTotalEnergyConsumption(void* h, unsigned long long* e) {
     integrate(d);
     *e = (unsigned long long)d->energy_mj;
     pthread_mutex_unlock(&M);
+    return OK;
+}
+EXPORT int nvmlDeviceGetNumGpuCores(void* h, unsigned* c) {
+    ENTER("nvmlDeviceGetNumGpuCores");
+    DEV(h)* c = d->cores;
     return OK;
 }
 EXPORT int nvmlDeviceGetTemperature(void* h, unsigned s, unsigned* t) {

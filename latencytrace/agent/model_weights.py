@@ -1,28 +1,66 @@
-"""How many bytes of a model's weights each of its forward passes has to read, at the least."""
+"""What each forward pass of a model has to read and to compute, at the least."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-_known: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
+# Of these a pass need not touch all weights: mixtures of experts, eyes and ears, encoders.
+_PARTIAL: Final = (
+    "num_local_experts", "num_experts", "n_routed_experts", "vision_config", "audio_config",
+    "is_encoder_decoder",
+)  # fmt: skip
+_MATRIX: Final = 2  # dimensions
+_HALF: Final = frozenset({"torch.float16", "torch.bfloat16"})
 
 
-def weight_bytes(model: Any) -> int | None:  # noqa: ANN401 - a transformers model
-    """The bytes; None: a pass need not read all of them.
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """How large a model is, of which every pass uses all weights."""
 
-    A table of input embeddings is only looked up, unless it makes the output too. Of a
-    mixture of experts a pass reads those that it needs.
-    """
-    if model in _known:
-        return _known[model] or None
+    weight_bytes: int
+    body: int  # weights that each token is multiplied by
+    head: int  # and those that only what is predicted from is
+    is_half: bool  # they are of half precision, for which the peak of a device is told
+
+    def pass_flops(self, tokens: int, rows: int) -> int | None:
+        """The operations of one pass, attention left out: two for each weight and token.
+
+        Args:
+            tokens: That it reads, of all sequences.
+            rows: Sequences, from whose last token the next is predicted.
+
+        Returns:
+            None: in another precision.
+        """
+        return 2 * (self.body * tokens + self.head * rows) if self.is_half else None
+
+
+_known: "WeakKeyDictionary[Any, ModelSize | None]" = WeakKeyDictionary()
+
+
+def model_size(model: Any) -> ModelSize | None:  # noqa: ANN401 - a transformers model
+    """The size; None: a pass need not use all of it."""
+    if model not in _known:
+        _known[model] = _size_of(model)
+    return _known[model]
+
+
+def _size_of(model: Any) -> ModelSize | None:  # noqa: ANN401
+    """A table of input embeddings is only looked up, unless it makes the output too."""
     config = getattr(model, "config", None)
-    if any(getattr(config, name, 0) for name in _EXPERTS):
-        _known[model] = 0
+    if any(getattr(config, name, None) for name in _PARTIAL):
         return None
-    whole = sum(each.numel() * each.element_size() for each in model.parameters())
     read_in = getattr(model.get_input_embeddings(), "weight", None)
     read_out = getattr(model.get_output_embeddings(), "weight", None)
-    if read_in is not None and read_in is not read_out:
-        whole -= read_in.numel() * read_in.element_size()
-    _known[model] = whole
-    return whole or None
+    weights = [each for each in model.parameters() if each is not read_in or each is read_out]
+    matrices = [each for each in weights if each.dim() >= _MATRIX]
+    head = 0 if read_out is None else read_out.numel()
+    whole = sum(each.numel() * each.element_size() for each in weights)
+    if not whole:
+        return None
+    return ModelSize(
+        weight_bytes=whole,
+        body=max(0, sum(each.numel() for each in matrices) - head),
+        head=head,
+        is_half=bool(matrices) and {str(each.dtype) for each in matrices} <= _HALF,
+    )

@@ -7,6 +7,7 @@ from typing import Any, Final
 from latencytrace.agent.gpu_reader import Detail
 from latencytrace.agent.nvml_calls import NvmlCalls
 from latencytrace.agent.nvml_gpm import GpmWindows, Window, bandwidth
+from latencytrace.agent.nvml_peaks import bandwidth_peak, tensor_peak
 from latencytrace.model.gpu_sample import (
     ClockEvent,
     GpuDevice,
@@ -60,7 +61,11 @@ class NvmlDevice:
         self._windows = windows
         self._wall_ns = wall_ns
         # Of an instance the library tells the whole GPU's peak, which it has only a part of.
-        self._peak = None if device.parent_uuid else self._peak_bytes_per_s()
+        whole = device.parent_uuid is None
+        self._peak = bandwidth_peak(self._number) if whole else None
+        self._tensor_peak = (
+            tensor_peak(calls, device.uuid, handle, self._number) if whole else None
+        )
 
     def sample(self, detail: Detail) -> GpuSample:
         """Read it.
@@ -159,6 +164,8 @@ class NvmlDevice:
             yield Reading(GpuMetric.CLOCK, clock_mhz * 1e6, "memory")
         if self._peak is not None:
             yield Reading(GpuMetric.BANDWIDTH_PEAK, self._peak)
+        if self._tensor_peak is not None:
+            yield Reading(GpuMetric.TENSOR_PEAK, self._tensor_peak)
         for kind, name in ((_CORRECTED, "corrected"), (_UNCORRECTED, "uncorrected")):
             errors = self._number("nvmlDeviceGetTotalEccErrors", kind, _VOLATILE)
             if errors is not None:
@@ -166,11 +173,3 @@ class NvmlDevice:
         fields = self._ask("nvmlDeviceGetFieldValues", [_MEMORY_TEMPERATURE])
         if fields is not None and fields[0].nvmlReturn == 0:
             yield Reading(GpuMetric.TEMPERATURE, float(fields[0].value.uiVal), "memory")
-
-    def _peak_bytes_per_s(self) -> float | None:
-        """Both edges of the clock, over the width of the bus: right for HBM and for GDDR."""
-        width_bits = self._number("nvmlDeviceGetMemoryBusWidth")
-        clock_mhz = self._number("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK)
-        if not width_bits or not clock_mhz:
-            return None
-        return width_bits / 8 * 2 * clock_mhz * 1e6

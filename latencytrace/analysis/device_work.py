@@ -19,6 +19,7 @@ def device_work(span: Span) -> DeviceWork | None:
         return None
     model = attributes.get(semconv.GEN_AI_REQUEST_MODEL)
     weight_bytes = _whole(attributes, semconv.WEIGHT_BYTES)
+    pass_flops = _whole(attributes, semconv.MODEL_FLOPS)
     passes = _whole(attributes, semconv.DEVICE_PASSES)
     return DeviceWork(
         trace_id=span.trace_id,
@@ -35,6 +36,7 @@ def device_work(span: Span) -> DeviceWork | None:
         queue_ns=_whole(attributes, semconv.DEVICE_QUEUE_DELAY),
         error_ns=_whole(attributes, semconv.DEVICE_ERROR),
         moved_bytes=passes * weight_bytes if passes and weight_bytes else None,
+        flops=passes * pass_flops if passes and pass_flops else None,
     )
 
 

@@ -40,8 +40,11 @@ class Confidence(StrEnum):
 
     HIGH = "high"  # counters of the device
     MEDIUM = "medium"  # times of the device, what it must move, or counters far from every roof
-    LOW = "low"  # how fast the host was, alone
+    LOW = "low"  # how fast the host was, alone; what must be computed, by a table of peaks
     NONE = "none"
+
+
+_UNSURE: Final = frozenset({Confidence.LOW, Confidence.NONE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,7 @@ class DeviceTimes:
     launch_ns: int
     queue_ns: int | None
     moved_bytes: int | None = None  # at the least; None: not known of all of them
+    flops: int | None = None  # likewise
 
     @classmethod
     def of(cls, work: Sequence[DeviceWork]) -> "DeviceTimes":
@@ -64,6 +68,7 @@ class DeviceTimes:
             launch_ns=sum(one.launch_ns for one in work),
             queue_ns=sum(queues) if queues else None,
             moved_bytes=_sum_if_known([one.moved_bytes for one in work]),
+            flops=_sum_if_known([one.flops for one in work]),
         )
 
     def modelled_bandwidth(self, peak_bytes_per_s: float | None) -> float | None:
@@ -72,9 +77,16 @@ class DeviceTimes:
         Returns:
             None: it is not known, or cannot be: more than there is would be used.
         """
-        if self.moved_bytes is None or not peak_bytes_per_s or self.device_ns <= 0:
+        return self._least(self.moved_bytes, peak_bytes_per_s)
+
+    def modelled_tensor(self, peak_flops_per_s: float | None) -> float | None:
+        """The least share of the tensor cores' peak that was used, likewise."""
+        return self._least(self.flops, peak_flops_per_s)
+
+    def _least(self, amount: int | None, peak_per_s: float | None) -> float | None:
+        if amount is None or not peak_per_s or self.device_ns <= 0:
             return None
-        ratio = self.moved_bytes / (self.device_ns / 1e9) / peak_bytes_per_s
+        ratio = amount / (self.device_ns / 1e9) / peak_per_s
         return ratio if ratio <= 1 else None
 
 
@@ -92,11 +104,22 @@ class GpuVerdict:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peaks:
+    """What a GPU could do at its highest clocks; None: not known."""
+
+    bytes_per_s: float | None = None  # of its memory
+    flops_per_s: float | None = None  # of its tensor cores in half precision
+
+
+NO_PEAKS: Final = Peaks()
+
+
 def verdict(
     times: DeviceTimes,
     use: DeviceUse,
     *,
-    peak_bytes_per_s: float | None = None,
+    peaks: Peaks = NO_PEAKS,
     copies: bool = False,
 ) -> GpuVerdict:
     """Judge a stage by its times on the device, and by what it used there if that is known.
@@ -104,15 +127,29 @@ def verdict(
     Args:
         times: Of the stage, from the device timer.
         use: What work of its kind used.
-        peak_bytes_per_s: What memory could move.
+        peaks: Of the device.
         copies: Its work is copies between host and device.
     """
     notes = tuple(_notes(times, use))
     bound, confidence = _judged(times, use, copies=copies)
-    modelled = times.modelled_bandwidth(peak_bytes_per_s)
-    if bound is Bound.UNKNOWN and modelled and modelled / REACHED_BANDWIDTH >= NEAR_ROOF:
-        bound, confidence = Bound.MEMORY_BANDWIDTH, Confidence.MEDIUM
+    modelled = _modelled(times, peaks) if confidence in _UNSURE else None
+    if modelled is not None and times.wall_ns > 0:
+        return GpuVerdict(bound=modelled[0], confidence=modelled[1], notes=(*notes, "modelled"))
     return GpuVerdict(bound=bound, confidence=confidence, notes=notes)
+
+
+def _modelled(times: DeviceTimes, peaks: Peaks) -> tuple[Bound, Confidence] | None:
+    """By what the work must move and compute: both at the least, so that near a roof is near it.
+
+    None: it is near none, or may be.
+    """
+    memory = (times.modelled_bandwidth(peaks.bytes_per_s) or 0) / REACHED_BANDWIDTH
+    arithmetic = (times.modelled_tensor(peaks.flops_per_s) or 0) / REACHED_TENSOR
+    if max(memory, arithmetic) < NEAR_ROOF:
+        return None
+    if memory >= arithmetic:
+        return Bound.MEMORY_BANDWIDTH, Confidence.MEDIUM
+    return Bound.COMPUTE, Confidence.LOW
 
 
 def _judged(times: DeviceTimes, use: DeviceUse, *, copies: bool) -> tuple[Bound, Confidence]:

@@ -23,6 +23,7 @@ NOTES_IN_WORDS = {
     "throttled": "clocks held down",
     "foreign_load": "others at work there",
     "queued": "waited for earlier work",
+    "modelled": "modelled",
 }
 
 
@@ -100,8 +101,11 @@ def devices_table(
 
 def _used(row: GpuStageDocument, counter: str) -> str:
     used = row["used"].get(counter)
-    modelled = row["modelled_bandwidth_ratio"]
-    if used is None and counter == "bandwidth_ratio" and modelled is not None:
+    modelled = {
+        "bandwidth_ratio": row["modelled_bandwidth_ratio"],
+        "tensor_ratio": row.get("modelled_tensor_ratio"),  # an older service tells none
+    }[counter]
+    if used is None and modelled is not None:
         return f"at least {share(modelled)}, modelled"
     if used is None:
         return UNKNOWN

@@ -63,6 +63,7 @@ class GpuMetric(StrEnum):
     BANDWIDTH_UTILIZATION = "latencytrace.gpu.memory.bandwidth.utilization"
     BANDWIDTH = "latencytrace.gpu.memory.bandwidth"
     BANDWIDTH_PEAK = "latencytrace.gpu.memory.bandwidth.peak"
+    TENSOR_PEAK = "latencytrace.gpu.tensor.peak"
     PCIE = "latencytrace.gpu.pcie.bandwidth"
     NVLINK = "latencytrace.gpu.nvlink.bandwidth"
     MEMORY_USED = "hw.gpu.memory.usage"
@@ -145,6 +146,11 @@ GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
         "memory_bandwidth_peak_bytes_per_second",
         "By/s",
         "What device memory could move at its highest clock.",
+    ),
+    GpuMetric.TENSOR_PEAK: MetricForm(
+        "tensor_peak_operations_per_second",
+        "{operation}/s",
+        "What tensor cores could do in half precision, dense, at the highest clock.",
     ),
     GpuMetric.PCIE: MetricForm(
         "pcie_bytes_per_second",

@@ -37,3 +37,4 @@ class DeviceWork:
     queue_ns: int | None = None  # how long the work waited for earlier work of the device
     error_ns: int | None = None  # by how much start and end may be wrong
     moved_bytes: int | None = None  # of weights, at the least; None: not known
+    flops: int | None = None  # operations in half precision, at the least; None: not known

@@ -172,6 +172,7 @@ DEVICE_QUEUE_DELAY = "latencytrace.device.queue_delay_ns"  # waiting for the dev
 DEVICE_ERROR = "latencytrace.device.error_ns"  # by how much start and end may be wrong
 DEVICE_PASSES = "latencytrace.device.passes"  # that were measured
 WEIGHT_BYTES = "latencytrace.model.weight_bytes"  # that each pass has to read, at the least
+MODEL_FLOPS = "latencytrace.model.pass_flops"  # that each pass has to compute, at the least
 DEVICE_UNMEASURED = "latencytrace.device.unmeasured"  # passes that were not
 TRANSFER_BYTES = "latencytrace.transfer.bytes"
 TRANSFER_DIRECTION = "latencytrace.transfer.direction"  # `to_device`, `to_host`

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from latencytrace.analysis.gpu_bound import DeviceTimes, verdict
+from latencytrace.analysis.gpu_bound import NO_PEAKS, DeviceTimes, Peaks, verdict
 from latencytrace.analysis.gpu_join import DeviceUse, Kind, device_use
 from latencytrace.model.gpu_sample import BandwidthMethod, GpuMetric
 from latencytrace.model.gpu_window import DeviceWork
@@ -78,9 +78,9 @@ def _stages(uuid: str, reports: GpuReports, work: Sequence[DeviceWork]) -> list[
     for one in work:
         of_kind.setdefault(Kind.of(one), []).append(one)
     uses = device_use(reports.windows(uuid), work)
-    peak = reports.peak_bytes_per_s(uuid)
+    peaks = reports.peaks(uuid)
     rows = [
-        stage_document(uuid, kind, pieces, uses.get(kind, DeviceUse()), peak)
+        stage_document(uuid, kind, pieces, uses.get(kind, DeviceUse()), peaks)
         for kind, pieces in of_kind.items()
     ]
     return sorted(rows, key=lambda row: -row["device_ns"])
@@ -91,12 +91,12 @@ def stage_document(
     kind: Kind,
     work: Sequence[DeviceWork],
     use: DeviceUse,
-    peak_bytes_per_s: float | None,
+    peaks: Peaks = NO_PEAKS,
 ) -> GpuStageDocument:
     """One kind of work on one GPU, judged."""
     times = DeviceTimes.of(work)
     copies = kind.stage is Stage.TRANSFER
-    judged = verdict(times, use, peak_bytes_per_s=peak_bytes_per_s, copies=copies)
+    judged = verdict(times, use, peaks=peaks, copies=copies)
     return GpuStageDocument(
         uuid=uuid,
         service=kind.service,
@@ -116,5 +116,6 @@ def stage_document(
             name: {"ratio": estimate.ratio, "error_ratio": estimate.error_ratio}
             for name, estimate in use.used.items()
         },
-        modelled_bandwidth_ratio=times.modelled_bandwidth(peak_bytes_per_s),
+        modelled_bandwidth_ratio=times.modelled_bandwidth(peaks.bytes_per_s),
+        modelled_tensor_ratio=times.modelled_tensor(peaks.flops_per_s),
     )

@@ -67,6 +67,7 @@ class GpuStageDocument(TypedDict):
     coverage_ratio: float
     used: dict[str, UsedDocument]
     modelled_bandwidth_ratio: float | None  # the least it can have used, by the model's weights
+    modelled_tensor_ratio: float | None  # likewise of the tensor cores, in half precision
 
 
 class GpusDocument(TypedDict):

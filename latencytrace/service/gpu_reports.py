@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
+from latencytrace.analysis.gpu_bound import Peaks
 from latencytrace.model import semconv
 from latencytrace.model.gpu_sample import (
     GPU_METRICS,
@@ -140,7 +141,7 @@ class GpuReports(Collector):
             gpu.heard_ns = self._now_ns()
             label = BandwidthMethod.DCGM.value
             told = {(GpuMetric.BANDWIDTH_UTILIZATION, label): reading.bandwidth_ratio}
-            peak = self.peak_bytes_per_s(reading.uuid)
+            peak = self.peaks(reading.uuid).bytes_per_s
             if peak is not None:
                 told[GpuMetric.BANDWIDTH, label] = reading.bandwidth_ratio * peak
             gpu.values |= {key: Value(value, gpu.heard_ns) for key, value in told.items()}
@@ -157,11 +158,16 @@ class GpuReports(Collector):
         gpu = self._gpus.get(uuid)
         return tuple(gpu.windows) if gpu else ()
 
-    def peak_bytes_per_s(self, uuid: str) -> float | None:
-        """What a GPU's memory could move, whenever that was told."""
+    def peaks(self, uuid: str) -> Peaks:
+        """What a GPU could do, whenever that was told."""
         gpu = self._gpus.get(uuid)
-        peak = gpu.values.get((GpuMetric.BANDWIDTH_PEAK, None)) if gpu else None
-        return peak.value if peak else None
+        values = gpu.values if gpu else {}
+        memory = values.get((GpuMetric.BANDWIDTH_PEAK, None))
+        tensor = values.get((GpuMetric.TENSOR_PEAK, None))
+        return Peaks(
+            bytes_per_s=memory.value if memory else None,
+            flops_per_s=tensor.value if tensor else None,
+        )
 
     def fresh(self, gpu: KnownGpu) -> Mapping[Key, float]:
         """The values of a GPU that were heard of just now."""

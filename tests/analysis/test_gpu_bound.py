@@ -8,6 +8,7 @@ from latencytrace.analysis.gpu_bound import (
     Bound,
     Confidence,
     DeviceTimes,
+    Peaks,
     verdict,
 )
 from latencytrace.analysis.gpu_join import DeviceUse, Estimate, Kind, device_use
@@ -89,6 +90,7 @@ def test_the_rule(
 
 
 PEAK = 1e12
+PEAKS = Peaks(bytes_per_s=PEAK, flops_per_s=100 * PEAK)
 
 
 @pytest.mark.parametrize(
@@ -104,15 +106,46 @@ def test_without_counters_the_bytes_that_must_move_can_tell(
 ) -> None:
     moving = replace(times(), moved_bytes=round(moved * PEAK * 0.09))
 
-    judged = verdict(moving, DeviceUse(), peak_bytes_per_s=PEAK)
+    judged = verdict(moving, DeviceUse(), peaks=PEAKS)
 
     assert (judged.bound, judged.confidence) == (bound, confidence)
+
+
+@pytest.mark.parametrize(
+    ("moved", "computed", "bound", "confidence"),
+    [
+        (0.1, 0.7, Bound.COMPUTE, Confidence.LOW),
+        (0.74, 0.7, Bound.COMPUTE, Confidence.LOW),  # nearer, of what each of them reaches
+        (0.8, 0.7, Bound.MEMORY_BANDWIDTH, Confidence.MEDIUM),
+        (0.1, 0.4, Bound.UNKNOWN, Confidence.NONE),
+        (0.1, 1.4, Bound.UNKNOWN, Confidence.NONE),
+    ],
+)
+def test_without_counters_what_must_be_computed_can_tell_too(
+    moved: float, computed: float, bound: Bound, confidence: Confidence
+) -> None:
+    working = replace(
+        times(), moved_bytes=round(moved * PEAK * 0.09), flops=round(computed * PEAK * 9)
+    )
+
+    judged = verdict(working, DeviceUse(), peaks=PEAKS)
+
+    assert (judged.bound, judged.confidence) == (bound, confidence)
+    assert ("modelled" in judged.notes) is (bound is not Bound.UNKNOWN)
+
+
+def test_work_near_a_roof_is_not_held_up_by_the_host_that_launches_it() -> None:
+    fed_slowly = times(launch_ms=85)
+    computing = replace(fed_slowly, flops=round(0.7 * PEAK * 9))
+
+    assert verdict(fed_slowly, DeviceUse(), peaks=PEAKS).bound is Bound.LAUNCH_OR_SYNC
+    assert verdict(computing, DeviceUse(), peaks=PEAKS).bound is Bound.COMPUTE
 
 
 def test_counters_are_believed_before_a_model() -> None:
     moving = replace(times(), moved_bytes=round(0.7 * PEAK * 0.09))
 
-    assert verdict(moving, use(0.28, 0.72), peak_bytes_per_s=PEAK).bound is Bound.COMPUTE
+    assert verdict(moving, use(0.28, 0.72), peaks=PEAKS).bound is Bound.COMPUTE
 
 
 def test_without_a_peak_nothing_is_modelled() -> None:

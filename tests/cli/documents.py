@@ -207,6 +207,7 @@ def gpu_stage(stage: str = "decode", **other: object) -> GpuStageDocument:
             "tensor_ratio": {"ratio": 0.05, "error_ratio": 0.002},
         },
         "modelled_bandwidth_ratio": None,
+        "modelled_tensor_ratio": None,
     }
     return cast(GpuStageDocument, {**document, **other})
 

@@ -78,6 +78,15 @@ def test_unknown_bounds_are_said_to_be_unknown() -> None:
     assert row == "decode tiny rag 54.0 ms 90.0 % - - unknown others at work there"
 
 
+def test_arithmetic_that_is_modelled_is_said_so() -> None:
+    stage = gpu_stage(used={}, bound="compute", notes=["modelled"], modelled_tensor_ratio=0.7)
+    stage["confidence"] = "low"
+
+    (_, row) = drawn(GpusDocument(gpus=[], stages=[stage]))
+
+    assert row.endswith("- at least 70.0 %, modelled arithmetic low modelled")
+
+
 def test_what_is_modelled_is_said_to_be_at_least_that() -> None:
     stage = gpu_stage(used={}, confidence="medium", modelled_bandwidth_ratio=0.55)
 

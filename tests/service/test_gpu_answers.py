@@ -72,6 +72,20 @@ def test_a_gpu_without_counters_is_judged_by_what_must_move(old_gpu: GpuReports)
     assert stage["used"] == {}
 
 
+def test_a_gpu_without_counters_is_judged_by_what_must_be_computed(old_gpu: GpuReports) -> None:
+    peak = Reading(GpuMetric.TENSOR_PEAK, 312e12)
+    old_gpu.take(request([replace(sample(device=OLD_GPU), start_ns=None, readings=(peak,))]))
+    works = DeviceWorks()
+    few = {semconv.WEIGHT_BYTES: 1_000_000, semconv.MODEL_FLOPS: 1_500_000_000_000}
+    works.add([decoding(**few)])
+
+    (stage,) = gpu_answers.gpus(old_gpu, works)["stages"]
+
+    assert stage["modelled_tensor_ratio"] == pytest.approx(60 * 1.5e12 / 0.45 / 312e12)
+    assert (stage["bound"], stage["confidence"]) == ("compute", "low")
+    assert stage["notes"] == ["modelled"]
+
+
 def test_a_gpu_that_fell_silent_tells_that_and_no_value(
     old_gpu: GpuReports, clock: FakeClock
 ) -> None:

@@ -11,7 +11,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_timer import DevicePasses
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Patch, Replacement, Timed
-from latencytrace.agent.model_weights import weight_bytes
+from latencytrace.agent.model_weights import model_size
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.streaming import MadeTokens
 from latencytrace.model import semconv
@@ -42,12 +42,14 @@ class Generation:
         self._passes: DevicePasses | None = None  # of the phase; None: on no device that is timed
         self._decoding = False
         self._tokens = MadeTokens()
+        self._continues = arguments.get("past_key_values") is not None
         shape = _shape_of(arguments)
         self._prompts = shape[0] if shape else None
         own_prompt = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
         self._prompt_length = shape[1] if shape and not own_prompt else None
         self._length = 0  # of each sequence, its prompt included
         self._rows = 1
+        self._pass_shape: tuple[int, int] | None = None  # tokens and rows of each of its passes
         self._limit: int | None = None  # the longest that `_length` may become
         self._ends: frozenset[int] = frozenset()  # tokens that end a sequence
 
@@ -55,6 +57,8 @@ class Generation:
         """Begin the prefill."""
         self._recorder.step()
         self._prompt_length = input_ids.shape[-1]
+        if not self._continues:  # else who knows how much of it is known already
+            self._pass_shape = (input_ids.shape[0] * input_ids.shape[-1], input_ids.shape[0])
         if self._phase is None:
             self._phase = self._recorder.start("prefill", Stage.PREFILL)
         self._passes = self._recorder.devices.passes_on(input_ids.device)
@@ -109,10 +113,18 @@ class Generation:
         else:
             phase.note({semconv.GEN_AI_REQUEST_MODEL: self._name})
             with guarded("weighing a model", self._recorder.on_fault):
-                weight = weight_bytes(self._model)
-                if weight is not None:
-                    phase.note({semconv.WEIGHT_BYTES: weight})
+                phase.note(self._described_passes())
             self._recorder.late.end(phase, now_ns, passes)
+
+    def _described_passes(self) -> HookAttributes:
+        """What each of a phase's passes must read and compute; a decoding's is one token a row."""
+        size, shape = model_size(self._model), self._pass_shape
+        self._pass_shape = (self._rows, self._rows)  # of the next phase
+        if size is None:
+            return {}
+        described: HookAttributes = {semconv.WEIGHT_BYTES: size.weight_bytes}
+        flops = size.pass_flops(*shape) if shape is not None else None
+        return described if flops is None else {**described, semconv.MODEL_FLOPS: flops}
 
     def finish(self, result: Any) -> None:  # noqa: ANN401 - a tensor, or an output that has one
         """Note what the generation made."""

@@ -95,6 +95,7 @@ def test_everything_else_has_its_unit(machine: Machine) -> None:
     assert sample.value(GpuMetric.CLOCK_EVENT, ClockEvent.IDLE) == 0
     assert sample.value(GpuMetric.ECC_ERRORS, "uncorrected") == 3
     assert sample.value(GpuMetric.BANDWIDTH_PEAK) == pytest.approx(PEAK)
+    assert sample.value(GpuMetric.TENSOR_PEAK) == pytest.approx(132 * 4096 * 1.98e9)
 
 
 def test_a_quick_tick_asks_for_little(machine: Machine) -> None:

@@ -147,6 +147,31 @@ def test_the_times_of_the_device_are_on_the_span_with_its_model(
     assert {semconv.DEVICE_START, semconv.DEVICE_END, semconv.DEVICE_ERROR} <= noted.keys()
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_what_each_pass_must_compute_is_on_its_span(
+    spans: Spans, tiny_chat: TinyChat, rows: int
+) -> None:
+    model = deepcopy(tiny_chat.model).to(torch.bfloat16)
+    matrices = sum(each.numel() for each in model.parameters() if each.dim() > 1)
+    head = model.get_output_embeddings().weight.numel()
+    body = matrices - head - (0 if model.config.tie_word_embeddings else head)
+
+    prompt = tiny_chat.prompt(PROMPT).repeat(rows, 1)
+    model.generate(prompt, max_new_tokens=TOKENS, do_sample=False)
+
+    prefill, decode = of_stage(spans, Stage.PREFILL), of_stage(spans, Stage.DECODE)
+    assert decode.attributes[semconv.MODEL_FLOPS] == 2 * (body + head) * rows
+    assert prefill.attributes[semconv.MODEL_FLOPS] == 2 * (body * prompt.numel() + head * rows)
+
+
+def test_of_a_model_in_single_precision_no_operations_are_told(
+    spans: Spans, tiny_chat: TinyChat
+) -> None:
+    tiny_chat.model.generate(tiny_chat.prompt(), max_new_tokens=TOKENS, do_sample=False)
+
+    assert semconv.MODEL_FLOPS not in of_stage(spans, Stage.DECODE).attributes
+
+
 def test_a_phase_that_the_device_is_not_done_with_ends_later_with_the_end_it_had(
     spans: Spans, tiny_chat: TinyChat, cuda: RealTimeCuda
 ) -> None:
