@@ -5,15 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from latencytrace.agent.agent_status import AgentStatus
     from latencytrace.agent.batching import Ticket
-    from latencytrace.agent.start import (
-        agent_status,
-        batch,
-        enqueue,
-        flush,
-        instrument,
-        stage,
-        uninstrument,
-    )
+    from latencytrace.agent.own_stages import batch, enqueue, stage
+    from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
 
 __all__ = [
     "AgentStatus",
@@ -32,9 +25,9 @@ def __getattr__(name: str) -> object:
     """Load the agent when it is first used: the service and the command line never need it."""
     if name not in __all__:
         raise AttributeError(f"module 'latencytrace' has no attribute {name!r}")
-    from latencytrace.agent import start  # noqa: PLC0415
+    from latencytrace.agent import own_stages, start  # noqa: PLC0415
 
-    return getattr(start, name)
+    return getattr(start if hasattr(start, name) else own_stages, name)
 
 
 def __dir__() -> list[str]:

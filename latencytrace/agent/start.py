@@ -1,9 +1,9 @@
-"""The agent's composition root: provider, exporter, hooks; and the public API on top."""
+"""The agent's composition root: provider, exporter, hooks; and how it starts and ends."""
 
 import atexit
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -14,7 +14,6 @@ from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
 from opentelemetry.trace import ProxyTracerProvider, Tracer, TracerProvider
 
 from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
-from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.child_exit import at_end_of_children
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_timers import DeviceTimers, torch_events
@@ -37,10 +36,8 @@ from latencytrace.agent.senders import Senders
 from latencytrace.agent.span_queue import SpanQueue
 from latencytrace.agent.termination import Termination
 from latencytrace.agent.tracer import RecordingProvider, RecordingTracer
-from latencytrace.agent.user_stage import UserStage
 from latencytrace.agent.visible_gpus import visible_gpus
 from latencytrace.errors import SettingsError
-from latencytrace.model.span import AttributeValue
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 
 SCOPE = "latencytrace"
@@ -301,50 +298,6 @@ def uninstrument() -> None:
             contained("stopping")(agent.stop)(EXIT_FLUSH_S)
 
 
-def stage(name: str, **attributes: AttributeValue) -> UserStage:
-    """Time a block, or each call of a function, as a stage of the request.
-
-    Use it as `with latencytrace.stage("rerank"):` or `@latencytrace.stage("rerank")`;
-    sync, async and generator functions alike. Without a running agent it records
-    into the program's own tracer provider, if there is one.
-
-    Args:
-        name: One of latencytrace's stages (`retrieve`, `rerank`, …), or a name of your
-            own, which is counted as stage `application` with that name kept.
-        attributes: Scalars to keep with the span. No prompts: they are stored.
-    """
-    return UserStage(_recorder, name, attributes)
-
-
-def enqueue(*, tokens: int | None = None) -> Ticket:
-    """Take a ticket where a request joins a queue of your own: its wait begins.
-
-    Hand it on with the request's work, and to `batch` where that is done. Call it in
-    what the caller waits for, not in a helper that returns before.
-
-    Args:
-        tokens: How much work it brings, if you know; `latencytrace trace` then divides
-            a batch by tokens instead of equally.
-    """
-    return new_ticket(contained("joining a queue")(_recorder)(), tokens)
-
-
-def batch(
-    tickets: Iterable[Ticket | None], stage: str = "forward", **attributes: AttributeValue
-) -> Batch:
-    """Time what serves many requests at once; a context manager, sync or async.
-
-    The block is one span in a trace of its own, and each request gets its wait and the
-    block's time in its own trace. Hand the results out after the block.
-
-    Args:
-        tickets: Of the requests it serves; one named twice counts once, None is passed over.
-        stage: One of latencytrace's stages, or a name of your own (see `stage`).
-        attributes: Scalars to keep with the shared span. No prompts: they are stored.
-    """
-    return Batch(_recorder, tickets, stage, attributes)
-
-
 def flush(timeout_s: float = 5.0) -> bool:
     """Send every span that has ended by now.
 
@@ -372,7 +325,8 @@ def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | 
     return sampling(settings.sampler, settings.sampler_argument)
 
 
-def _recorder() -> Recorder:
+def recorder() -> Recorder:
+    """Times what the program names itself; without an agent into the program's own provider."""
     agent = _running
     return Recorder(trace.get_tracer(SCOPE), FaultCounter()) if agent is None else agent.recorder
 

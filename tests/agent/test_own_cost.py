@@ -6,7 +6,8 @@ import pytest
 
 from latencytrace.agent.exporter import ExportCounts
 from latencytrace.agent.own_cost import PRICED_FOR_NS, WINDOW_NS, CostMeter, OwnCost, span_cpu_ns
-from latencytrace.agent.start import agent_status, stage
+from latencytrace.agent.own_stages import stage
+from latencytrace.agent.start import agent_status
 from latencytrace.model import semconv
 from tests.agent.receiving import TracedProgram, attributes_of, wait_until
 from tests.fakes import FakeClock
