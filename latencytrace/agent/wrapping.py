@@ -13,6 +13,7 @@ from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_timer import DevicePasses
+from latencytrace.agent.device_timers import DeviceTimers
 from latencytrace.agent.guard import OnFault, guarded, raise_fault
 from latencytrace.agent.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
@@ -60,6 +61,14 @@ class Call:
         if self._timing is not None:
             self._passes, self._late = passes, late
             passes.begin()
+
+    def passes_on(
+        self, devices: DeviceTimers, device: object, late: LateSpans
+    ) -> DevicePasses | None:
+        """What measures the passes within a span, where the first is; None: nothing can."""
+        if self._passes is None and self._timing is not None:
+            self._passes, self._late = devices.passes_on(device), late
+        return self._passes
 
     def activate(self) -> None:
         """Make the call's span current."""
