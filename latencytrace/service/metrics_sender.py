@@ -1,5 +1,6 @@
 """Sends what requests cost as OTLP metrics, with the SDK's own reader and exporters."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,12 @@ from latencytrace.service.request_metrics import RequestMetrics
 GRACE_MS: Final = 5000  # for the last metrics, at the end
 MOST_POINTS: Final = 1000  # in one request: receivers over gRPC take 4 MB by default
 _OURSELVES: Final = "latencytrace"
+_SDK_LOGS: Final = (
+    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
+    "opentelemetry.exporter.otlp.proto.grpc.exporter",
+)
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -54,11 +61,15 @@ def sending_metrics(
         provider = MeterProvider([reader], _resource(_OURSELVES, instance), shutdown_on_exit=False)
     except ValueError as error:
         raise SettingsError(f"metrics cannot be sent over OTLP: {error}") from None
+    for name in _SDK_LOGS:
+        logging.getLogger(name).addFilter(exporter.says_why_not)
     meter = provider.get_meter(_OURSELVES, version(_OURSELVES))
     try:
         yield RequestMetrics(meter).count
     finally:
         provider.shutdown(GRACE_MS)
+        for name in _SDK_LOGS:
+            logging.getLogger(name).removeFilter(exporter.says_why_not)
 
 
 class PerServiceExporter(MetricExporter):
@@ -82,6 +93,11 @@ class PerServiceExporter(MetricExporter):
         self._exporter = exporter
         self._instance = instance
         self._failed = failed
+        self._is_failing = False
+
+    def says_why_not(self, _: logging.LogRecord) -> bool:
+        """Whether the SDK shall log: it says each time why it cannot send, and once is enough."""
+        return not self._is_failing
 
     def export(
         self,
@@ -98,8 +114,12 @@ class PerServiceExporter(MetricExporter):
             ]
         )
         result = self._exporter.export(parted, timeout_millis, **kwargs)
-        if result is not MetricExportResult.SUCCESS:
+        if result is MetricExportResult.SUCCESS:
+            if self._is_failing:
+                _log.warning("metrics are sent again")
+        else:
             self._failed()
+        self._is_failing = result is not MetricExportResult.SUCCESS
         return result
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
@@ -112,7 +132,7 @@ class PerServiceExporter(MetricExporter):
 
 
 def _exporter(endpoint: MetricsEndpoint) -> MetricExporter:
-    # Each takes as long to import as the rest of the service's start, and one is enough.
+    # One is enough, and each takes a while to import.
     if endpoint.grpc:
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415
             OTLPMetricExporter as GrpcExporter,

@@ -85,6 +85,7 @@ class Receiver(ThreadingHTTPServer):
         self.reports: list[ExportMetricsServiceRequest] = []
         self.report_headers: list[dict[str, str]] = []
         self.profiles: list[tuple[str, bytes]] = []  # ids and bodies
+        self.report_status = 200
         self.refused = 0
         self.connections = 0
         self.close_each = False
@@ -137,11 +138,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _take_report(self, body: bytes) -> None:
         """What the agent says of itself, which no script of answers is about."""
         self.server.report_headers.append({k.lower(): v for k, v in self.headers.items()})
-        self.server.reports.append(ExportMetricsServiceRequest.FromString(body))
-        self._answer_empty()
+        if self.server.report_status == 200:
+            self.server.reports.append(ExportMetricsServiceRequest.FromString(body))
+        self._answer_empty(self.server.report_status)
 
-    def _answer_empty(self) -> None:
-        self.send_response(200)
+    def _answer_empty(self, status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
 

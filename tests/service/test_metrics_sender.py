@@ -171,6 +171,26 @@ def test_a_receiver_that_is_not_there_is_counted(
     assert failures.count == 1
 
 
+def test_the_log_says_once_why_they_are_not_sent_and_when_they_are_again(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "20")
+    failures = Failures()
+    receiver.report_status = 400
+
+    with sending_metrics(
+        over_http(f"{receiver.endpoint}/v1/metrics"), instance="here", failed=failures
+    ) as record:
+        record([made_request()])
+        wait_until(lambda: failures.count >= 3)
+        receiver.report_status = 200
+        wait_until(lambda: "metrics are sent again" in caplog.messages)
+
+    refused = [message for message in caplog.messages if "400" in message]
+    assert len(refused) == 1
+    assert caplog.messages.count("metrics are sent again") == 1
+
+
 @pytest.mark.parametrize("is_grpc", [False, True], ids=["http", "grpc"])
 def test_a_receiver_that_hangs_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_grpc: bool
