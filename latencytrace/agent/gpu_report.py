@@ -100,7 +100,9 @@ class GpuReport:
                 )
         for metric, held in points.items():
             form = GPU_METRICS[metric]
-            yield encoded_metric(metric.value, form.unit, held, is_counter=form.is_counter)
+            yield encoded_metric(
+                metric.value, form.unit, held, is_counter=form.is_counter, adds_up=form.adds_up
+            )
 
     def _encoded(self, device: GpuDevice, metric: GpuMetric, label: str | None) -> bytes:
         key = (device.uuid, metric, label)

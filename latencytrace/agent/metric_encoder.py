@@ -10,7 +10,7 @@ from latencytrace.agent.otlp_encoder import field, key_value
 # Fields of opentelemetry/proto/metrics/v1/metrics.proto: number << 3 | wire type.
 _NAME, _UNIT, _GAUGE, _SUM = b"\x0a", b"\x1a", b"\x2a", b"\x3a"
 _POINT, _ATTRIBUTE = b"\x0a", b"\x3a"
-_CUMULATIVE_MONOTONIC = b"\x10\x02\x18\x01"
+_CUMULATIVE, _MONOTONIC = b"\x10\x02", b"\x18\x01"
 _START, _TIME, _AS_DOUBLE, _AS_INT = 0x11, 0x19, 0x21, 0x31
 _INTEGER: Final = Struct("<BQBQBq")
 _DOUBLE: Final = Struct("<BQBQBd")
@@ -40,13 +40,19 @@ def encoded_resource(attributes: Mapping[str, object]) -> bytes:
 
 
 def encoded_metric(
-    name: str, unit: str, points: Iterable[Point], *, is_counter: bool = False
+    name: str,
+    unit: str,
+    points: Iterable[Point],
+    *,
+    is_counter: bool = False,
+    adds_up: bool = False,
 ) -> bytes:
-    """One metric: a gauge, or a counter since its points' start."""
+    """One metric: a gauge, a counter since its points' start, or what adds up over its points."""
     held = b"".join(field(_POINT, _numbers(point) + point.attributes) for point in points)
-    kind = _SUM if is_counter else _GAUGE
     described = field(_NAME, name.encode()) + field(_UNIT, unit.encode())
-    return described + field(kind, held + (_CUMULATIVE_MONOTONIC if is_counter else b""))
+    if is_counter:
+        return described + field(_SUM, held + _CUMULATIVE + _MONOTONIC)
+    return described + (field(_SUM, held + _CUMULATIVE) if adds_up else field(_GAUGE, held))
 
 
 def encoded_request(resource: bytes, metrics: Iterable[bytes]) -> bytes:

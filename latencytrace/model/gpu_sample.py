@@ -88,6 +88,7 @@ class MetricForm:
     label: str | None = None  # for Prometheus
     attribute: str | None = None  # the same in OTLP
     is_counter: bool = False
+    adds_up: bool = False  # over devices, though it goes up and down: OTLP's sum, no gauge
     is_mean: bool = False  # over the window of its sample; else of the window's end
 
 
@@ -168,11 +169,15 @@ GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
         "network.io.direction",
         is_mean=True,
     ),
-    GpuMetric.MEMORY_USED: MetricForm("memory_used_bytes", "By", "Device memory allocated."),
+    GpuMetric.MEMORY_USED: MetricForm(
+        "memory_used_bytes", "By", "Device memory allocated.", adds_up=True
+    ),
     GpuMetric.MEMORY_RESERVED: MetricForm(
         "memory_reserved_bytes", "By", "Device memory that the driver keeps."
     ),
-    GpuMetric.MEMORY_TOTAL: MetricForm("memory_total_bytes", "By", "Device memory there is."),
+    GpuMetric.MEMORY_TOTAL: MetricForm(
+        "memory_total_bytes", "By", "Device memory there is.", adds_up=True
+    ),
     GpuMetric.POWER: MetricForm("power_watts", "W", "Power drawn now, as the device averages it."),
     GpuMetric.ENERGY: MetricForm(
         "energy_joules", "J", "Energy used since the driver was loaded.", is_counter=True

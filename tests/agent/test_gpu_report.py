@@ -1,12 +1,15 @@
 """Samples of GPUs on their way to a real receiver."""
 
 from collections.abc import Iterator
+from inspect import signature
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.semconv._incubating.metrics import hw_metrics
 
 from latencytrace.agent.gpu_report import KEPT_SAMPLES, GpuReport
 from latencytrace.agent.gpu_sampler import SamplerState
@@ -76,6 +79,37 @@ def test_the_stock_classes_read_the_windows_it_sends(receiver: Receiver, clock: 
     energy = found[GpuMetric.ENERGY]
     assert (energy.unit, energy.sum.is_monotonic) == ("J", True)
     assert energy.sum.aggregation_temporality == AGGREGATION_TEMPORALITY_CUMULATIVE
+
+
+@pytest.mark.parametrize("name", [metric for metric in GpuMetric if str(metric).startswith("hw.")])
+def test_metrics_of_the_conventions_are_of_the_conventions_kind_and_unit(
+    name: GpuMetric, receiver: Receiver, clock: FakeClock
+) -> None:
+    report = gpu_report(f"{receiver.endpoint}/v1/metrics", clock)
+    reading = Reading(name, 1.0)
+
+    report.add([GpuSample(device=GPU, start_ns=WINDOW[0], end_ns=WINDOW[1], readings=(reading,))])
+    report.send(SamplerState())
+    report.close()
+
+    kind, unit = in_the_conventions(name)
+    sent = metrics(receiver.reports[0])[name]
+    assert (kind_of(sent), sent.unit) == (kind, unit)
+
+
+def in_the_conventions(name: str) -> tuple[str, str]:
+    """The kind and unit of a metric, from OpenTelemetry's own package."""
+    made = getattr(hw_metrics, f"create_{name.replace('.', '_')}")
+    callbacks = [()] if "callbacks" in signature(made).parameters else []
+    instrument = made(MeterProvider(shutdown_on_exit=False).get_meter("test"), *callbacks)
+    return signature(made).return_annotation.__name__, instrument.unit
+
+
+def kind_of(metric: Metric) -> str:
+    if metric.HasField("gauge"):
+        return "ObservableGauge"
+    assert metric.sum.aggregation_temporality == AGGREGATION_TEMPORALITY_CUMULATIVE
+    return "Counter" if metric.sum.is_monotonic else "UpDownCounter"
 
 
 def test_samples_of_a_second_go_together(receiver: Receiver, clock: FakeClock) -> None:
