@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
-from opentelemetry.trace import ProxyTracerProvider, Tracer, TracerProvider
+from opentelemetry.trace import ProxyTracerProvider, Tracer
 
 from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.child_exit import at_end_of_children
@@ -27,7 +27,8 @@ from latencytrace.agent.otlp_encoder import OtlpEncoder
 from latencytrace.agent.own_cost import CostMeter
 from latencytrace.agent.patching import AppliedHook
 from latencytrace.agent.profiling import Profiling
-from latencytrace.agent.program_provider import GlobalProvider, TakesProcessors
+from latencytrace.agent.program_provider import GlobalProvider
+from latencytrace.agent.program_spans import ProgramSpans
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.resource import resource_of
 from latencytrace.agent.self_report import Report, SelfReport
@@ -64,8 +65,6 @@ class Agent:
         self._self_report: SelfReport | None = None
         self._gpu: GpuWatch | None = None
         self._sampling = _sampling(settings)
-        self._global = GlobalProvider(_provider, self._join_program)
-        self._program_processor: object = None
         self._hooks: list[AppliedHook] = []
         self._cost = CostMeter(monotonic_ns)
         self.recorder = Recorder(_provider.get_tracer(SCOPE, version(SCOPE)), on_fault)
@@ -78,12 +77,21 @@ class Agent:
             is_on=settings.profile,
             on_fault=on_fault,
         )
+        to_traces = partial(self._senders.to, settings.traces_url, TRACES, settings.timeout_s)
+        self._program_spans = ProgramSpans(
+            settings.traces_url,
+            settings.headers,
+            to_traces if settings.grpc else None,
+            interval_s=settings.interval_s,
+            on_fault=on_fault,
+        )
+        self._global = GlobalProvider(_provider, self._program_spans.join)
         self._to_metrics = partial(
             self._senders.to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, exchange=self.profiling
         )
         self._exporter = Exporter(
             OtlpEncoder(self._resource).encode,
-            self._senders.to(settings.traces_url, TRACES, settings.timeout_s, self.profiling),
+            to_traces(self.profiling),
             queue=SpanQueue(settings.queue_spans, settings.queue_bytes),
             interval_s=settings.interval_s,
             on_fault=on_fault,
@@ -135,10 +143,7 @@ class Agent:
         """Send every span that has ended by now."""
         self.recorder.late.give_up(None)
         sent = self._exporter.flush(timeout_s)
-        force_flush = getattr(self._program_processor, "force_flush", None)
-        if force_flush is not None:
-            sent = bool(force_flush(int(timeout_s * 1000))) and sent
-        return sent
+        return self._program_spans.flush(timeout_s) and sent
 
     def stop(self, timeout_s: float) -> None:
         """Restore every patch, send what waits, end the thread; each whatever the others do."""
@@ -156,9 +161,7 @@ class Agent:
             contained("stopping to watch GPUs")(self._gpu.stop)()
         if self._self_report is not None:
             contained("ending the report")(self._self_report.close)()
-        shutdown = getattr(self._program_processor, "shutdown", None)
-        if shutdown is not None:
-            contained("stopping a span processor")(shutdown)()
+        contained("stopping a span processor")(self._program_spans.stop)()
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
@@ -212,21 +215,6 @@ class Agent:
         self.recorder.late.give_up(monotonic_ns())
         if self._gpu is not None:
             self._gpu.report()
-
-    def _join_program(self, program: TracerProvider) -> None:
-        """Hand the spans of the program's own provider to our receiver as well."""
-        if not isinstance(program, TakesProcessors):
-            logger.warning("the program's tracer provider takes no processors: see its back end")
-            return
-        from latencytrace.agent.program_exporter import program_processor  # noqa: PLC0415 - only where it is used
-
-        with guarded("joining the program's tracer provider", self._on_fault):
-            told = self.settings
-            send = partial(self._senders.to, told.traces_url, TRACES, told.timeout_s)
-            self._program_processor = processor = program_processor(
-                told.traces_url, told.headers, send if told.grpc else None, told.interval_s
-            )
-            program.add_span_processor(processor)
 
 
 _lock = threading.Lock()
