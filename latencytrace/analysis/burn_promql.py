@@ -35,13 +35,21 @@ def prometheus_rules(objective: Objective, scrape_ns: int) -> tuple[BurnRule, ..
 
 
 def recorded(
-    objective: Objective, rules: tuple[BurnRule, ...], interval_ns: int
+    objective: Objective, rules: tuple[BurnRule, ...], scrape_ns: int, interval_ns: int
 ) -> Iterator[tuple[str, str, str]]:
-    """What is recorded, in order: name, window, expression."""
-    windows = sorted({window for rule in rules for window in (rule.short_ns, rule.long_ns)})
-    for window in map(window_text, windows):
-        yield REQUESTS, window, _increase(_TOTAL_COUNTER, objective, window)
-        yield BAD, window, _increase(_BAD_COUNTER, objective, window)
+    """What is recorded, in order: name, window, expression.
+
+    Args:
+        objective: Whose it is.
+        rules: Its tiers.
+        scrape_ns: Between two scrapes.
+        interval_ns: Between two evaluations.
+    """
+    windows_ns = sorted({length for rule in rules for length in (rule.short_ns, rule.long_ns)})
+    for window_ns in windows_ns:
+        window = window_text(window_ns)
+        yield REQUESTS, window, _counted(_TOTAL_COUNTER, objective, window_ns, scrape_ns)
+        yield BAD, window, _counted(_BAD_COUNTER, objective, window_ns, scrape_ns)
         requests, bad = (_series(name, objective, window) for name in (REQUESTS, BAD))
         rate = f"{bad} / ({requests} > 0) / {objective.budget_ratio:.6g}"
         yield BURN_RATE, window, rate
@@ -163,6 +171,17 @@ def _budget_left(objective: Objective, rules: tuple[BurnRule, ...], interval_ns:
     covered = f"sum_over_time({active}[{period}]) * {interval_ns / objective.period_ns:.6g}"
     spent = f"{bad} / ({requests} > 0) / {objective.budget_ratio:.6g}"
     return f"1 - {spent} * on ({_LABELS}) clamp_max({covered}, 1)"
+
+
+def _counted(counter: str, objective: Objective, window_ns: int, scrape_ns: int) -> str:
+    """The requests of a window.
+
+    What came between the scrape before a window and the first in it, `increase` leaves out, and
+    makes up for it from the rest: of a window of five scrapes a fifth is a guess, and at a
+    handful of requests that is a page too many or too late. So it is asked of one scrape more.
+    """
+    wider_ns = window_ns + scrape_ns
+    return f"{_increase(counter, objective, window_text(wider_ns))} * {window_ns / wider_ns:.6g}"
 
 
 def _increase(counter: str, objective: Objective, window: str, offset: str | None = None) -> str:

@@ -118,7 +118,8 @@ def _group(objective: Objective, settings: RuleSettings) -> Document:
 def _recording(
     objective: Objective, rules: tuple[BurnRule, ...], settings: RuleSettings
 ) -> Iterator[Document]:
-    for name, window, expression in recorded(objective, rules, settings.interval_ns):
+    found = recorded(objective, rules, settings.scrape_ns, settings.interval_ns)
+    for name, window, expression in found:
         labels = {"slo": objective.name, "window": window}  # or promtool finds them twice
         yield {"record": name, "expr": expression, "labels": labels}
 

@@ -126,7 +126,7 @@ def test_what_is_kept_firing_for_a_short_period_is_a_duration_too() -> None:
 
 
 def test_grafana_finds_what_the_service_pages_for(tmp_path: Path) -> None:
-    [(began, ended)] = service_decides("slow")
+    [(began, ended)] = service_decides(scrapes("slow"))
     page, ticket, *_ = expressions()
     document = promtool_test("slow", [
         (page, began - 4, 0),

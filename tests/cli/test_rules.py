@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -84,23 +85,19 @@ def test_the_tests_find_what_is_wrong_in_a_rule(folder: Path, right: str, wrong:
 
 
 def test_prometheus_pages_when_the_service_does(tmp_path: Path) -> None:
-    settings = RuleSettings(
-        scrape_ns=SCRAPE_S * SECOND_NS, interval_ns=EVALUATION_S * SECOND_NS, dashboard_url=None
-    )
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules_document([WEEK], settings)))
-    tests = {
-        "rule_files": ["rules.yaml"],
-        "evaluation_interval": f"{EVALUATION_S}s",
-        "tests": [agreement(name) for name in INCIDENTS],
-    }
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
+    assert "SUCCESS" in held(tmp_path, [agreement(name, scrapes(name)) for name in INCIDENTS])
 
-    assert "SUCCESS" in promtool("test", "rules", tmp_path / "tests.yaml")
+
+def test_prometheus_pages_when_the_service_does_at_two_requests_a_scrape(tmp_path: Path) -> None:
+    rare = [few(seed) for seed in (5, 8)]
+
+    assert [len(service_decides(steps)) for steps in rare] == [2, 2]
+    assert "SUCCESS" in held(tmp_path, [agreement("few", steps) for steps in rare])
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
 def test_incidents_page_and_what_is_none_does_not(name: str) -> None:
-    assert bool(service_decides(name)) is (name not in {"blip", "start"})
+    assert bool(service_decides(scrapes(name))) is (name not in {"blip", "start"})
 
 
 def test_tiers_that_are_left_out_are_told_beside_the_rules(tmp_path: Path) -> None:
@@ -138,28 +135,50 @@ def scrapes(name: str) -> list[tuple[int, int]]:
     return [(0, 0), *parts]
 
 
-def service_decides(name: str) -> list[tuple[int, int]]:
+def few(seed: int) -> list[tuple[int, int]]:
+    """Two requests a scrape in the mean, every fifth of them bad for a while."""
+    chance = np.random.default_rng(seed)
+    shares = np.repeat([0.002, 0.2, 0.002], [2 * HOUR, HOUR // 3, HOUR // 3])
+    total = chance.poisson(2, len(shares))
+    bad = chance.binomial(total, shares)
+    return [(0, 0), *zip(bad.tolist(), total.tolist(), strict=True)]
+
+
+def held(folder: Path, tests: list[dict[str, Any]]) -> str:
+    """What promtool says of tests of the rules for a week."""
+    settings = RuleSettings(
+        scrape_ns=SCRAPE_S * SECOND_NS, interval_ns=EVALUATION_S * SECOND_NS, dashboard_url=None
+    )
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rules_document([WEEK], settings)))
+    document = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": f"{EVALUATION_S}s",
+        "tests": tests,
+    }
+    (folder / "tests.yaml").write_text(yaml.safe_dump(document))
+    return promtool("test", "rules", folder / "tests.yaml")
+
+
+def service_decides(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The scrapes at which a page begins and ends."""
     tiers = prometheus_rules(WEEK, SCRAPE_S * SECOND_NS)
-    return decided(scrapes(name), WEEK, tiers, SCRAPE_S * SECOND_NS, every=2)
+    return decided(steps, WEEK, tiers, SCRAPE_S * SECOND_NS, every=2)
 
 
-def agreement(name: str) -> dict[str, Any]:
+def agreement(name: str, steps: list[tuple[int, int]]) -> dict[str, Any]:
     """A test that holds Prometheus to what the service decides, an evaluation more or less."""
-    found = service_decides(name)
-    bad, total = zip(*scrapes(name), strict=True)
+    pages = service_decides(steps)
+    bad, total = zip(*steps, strict=True)
     expression = f"count(ALERTS{{{firing(AlertKind.BURN, WEEK, Severity.PAGE)}}})"
-    moments = [
-        (moment * SCRAPE_S, began)
-        for page in found
-        for moment, began in zip(page, (True, False), strict=True)
+    moments = range(0, len(steps), EVALUATION_S // SCRAPE_S)
+    fires = [any(began <= moment < ended for began, ended in pages) for moment in moments]
+    expected = [
+        sample(expression, moment * SCRAPE_S, firing=now)
+        for before, now, after, moment in zip(
+            fires, fires[1:], fires[2:], moments[1:], strict=False
+        )
+        if before == now == after
     ]
-    expected = []
-    for at_s, began in moments or [((len(total) - 1) * SCRAPE_S // 2, True)]:
-        expected += [
-            sample(expression, at_s - 2 * EVALUATION_S, firing=not began),
-            sample(expression, at_s + EVALUATION_S, firing=began and bool(moments)),
-        ]
     return {
         "name": name,
         "interval": f"{SCRAPE_S}s",
