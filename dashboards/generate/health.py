@@ -107,10 +107,11 @@ _TRACES = [
         width=THIRD,
     ),
     graph(
-        "Store errors",
-        "Batches of traces that the store could not take, a second; they are tried again.",
+        "Not stored, not sent",
+        "A second: batches of traces that the store could not take, which are tried again, and "
+        "metrics that an OTLP receiver did not take, which the next ones make good.",
         "cps",
-        [_rate("store_errors", "errors")],
+        [_rate("store_errors", "not stored"), _rate("metrics_unsent", "metrics not sent")],
         width=THIRD,
     ),
     graph(

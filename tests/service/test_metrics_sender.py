@@ -17,6 +17,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
     MetricsServiceServicer,
     add_MetricsServiceServicer_to_server,
 )
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
+    AGGREGATION_TEMPORALITY_DELTA,
+)
 
 from latencytrace.errors import SettingsError
 from latencytrace.model import Stage, semconv
@@ -112,6 +116,35 @@ def test_over_grpc_they_are_the_same() -> None:
         server.stop(0).wait()
 
     assert [(point.service, point.sum) for point in found] == [("rag", 1.0), ("search", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "temporality"),
+    [
+        ("TEMPORALITY_PREFERENCE", "delta", "histogram", AGGREGATION_TEMPORALITY_DELTA),
+        (
+            "DEFAULT_HISTOGRAM_AGGREGATION",
+            "base2_exponential_bucket_histogram",
+            "exponential_histogram",
+            AGGREGATION_TEMPORALITY_CUMULATIVE,
+        ),
+    ],
+)
+def test_histograms_are_as_the_sdks_variables_say(  # noqa: PLR0913, PLR0917 - two of them vary
+    name: str,
+    value: str,
+    kind: str,
+    temporality: int,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_METRICS_{name}", value)
+
+    sent_by_the_end(over_http(f"{receiver.endpoint}/v1/metrics"), receiver.reports, "rag")
+
+    (metric,) = receiver.reports[0].resource_metrics[0].scope_metrics[0].metrics
+    assert metric.WhichOneof("data") == kind
+    assert getattr(metric, kind).aggregation_temporality == temporality
 
 
 def test_they_are_sent_again_and_again(
