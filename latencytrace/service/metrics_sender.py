@@ -27,7 +27,7 @@ from latencytrace.service.metrics_endpoint import MetricsEndpoint
 from latencytrace.service.request_metrics import RequestMetrics
 
 GRACE_MS: Final = 5000  # for the last metrics, at the end
-MOST_POINTS: Final = 1000  # in one request: receivers over gRPC take 4 MB by default
+MOST_POINTS: Final = 1000  # in one request over gRPC, whose receivers take 4 MB by default
 _OURSELVES: Final = "latencytrace"
 _SDK_LOGS: Final = (
     "opentelemetry.exporter.otlp.proto.http.metric_exporter",
@@ -143,7 +143,7 @@ def _exporter(endpoint: MetricsEndpoint) -> MetricExporter:
         OTLPMetricExporter as HttpExporter,
     )
 
-    return HttpExporter(endpoint.url, max_export_batch_size=MOST_POINTS)
+    return HttpExporter(endpoint.url)
 
 
 def _per_service(whole: ResourceMetrics, instance: str) -> Iterator[ResourceMetrics]:

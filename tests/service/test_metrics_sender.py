@@ -49,7 +49,8 @@ class Failures:
 class GrpcReceiver(MetricsServiceServicer):
     """Takes metrics over gRPC with the stock server."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self.endpoint = MetricsEndpoint(url=f"http://127.0.0.1:{port}", grpc=True)
         self.reports: list[ExportMetricsServiceRequest] = []
 
     def Export(  # noqa: N802 - the contract
@@ -65,6 +66,17 @@ class GrpcReceiver(MetricsServiceServicer):
 def receiver() -> Iterator[Receiver]:
     with receiving() as receiver:
         yield receiver
+
+
+@pytest.fixture
+def grpc_receiver() -> Iterator[GrpcReceiver]:
+    with ThreadPoolExecutor(1) as threads:
+        server = grpc.server(threads)
+        receiver = GrpcReceiver(server.add_insecure_port("127.0.0.1:0"))
+        add_MetricsServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call] # generated
+        server.start()
+        yield receiver
+        server.stop(0).wait()
 
 
 @contextmanager
@@ -103,19 +115,21 @@ def test_each_service_has_a_resource_of_its_own(receiver: Receiver) -> None:
     assert {point.traces for point in found} == {frozenset({TRACE})}
 
 
-def test_over_grpc_they_are_the_same() -> None:
-    receiver = GrpcReceiver()
-    with ThreadPoolExecutor(1) as threads:
-        server = grpc.server(threads)
-        add_MetricsServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call] # generated
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        endpoint = MetricsEndpoint(url=f"http://127.0.0.1:{port}", grpc=True)
-
-        found = sent_by_the_end(endpoint, receiver.reports, "rag", "search")
-        server.stop(0).wait()
+def test_over_grpc_they_are_the_same(grpc_receiver: GrpcReceiver) -> None:
+    found = sent_by_the_end(grpc_receiver.endpoint, grpc_receiver.reports, "rag", "search")
 
     assert [(point.service, point.sum) for point in found] == [("rag", 1.0), ("search", 1.0)]
+
+
+def test_over_grpc_many_points_are_sent_in_several_posts(
+    grpc_receiver: GrpcReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_sender, "MOST_POINTS", 2)
+
+    found = sent_by_the_end(grpc_receiver.endpoint, grpc_receiver.reports, *"abcde")
+
+    assert [point.service for point in found] == ["a", "b", "c", "d", "e"]
+    assert len(grpc_receiver.reports) == 3
 
 
 @pytest.mark.parametrize(
@@ -161,18 +175,6 @@ def test_they_are_sent_again_and_again(
         wait_until(lambda: counts() >= {1})
         record([made_request()])
         wait_until(lambda: counts() >= {1, 2})
-
-
-def test_many_points_are_sent_in_several_posts(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metrics_sender, "MOST_POINTS", 2)
-    endpoint = over_http(f"{receiver.endpoint}/v1/metrics")
-
-    found = sent_by_the_end(endpoint, receiver.reports, "a", "b", "c", "d", "e")
-
-    assert [point.service for point in found] == ["a", "b", "c", "d", "e"]
-    assert len(receiver.reports) == 3
 
 
 def test_headers_of_metrics_are_sent(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
