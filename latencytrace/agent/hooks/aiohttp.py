@@ -1,11 +1,13 @@
 """Requests made with `aiohttp`, to the last byte of the body, and requests that it serves."""
 
 import weakref
+from contextvars import Token
 from functools import wraps
 from typing import Any
 
 from opentelemetry import propagate
-from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+from opentelemetry.context import Context, get_current
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span, set_span_in_context
 
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.exchange import Exchange, request_attributes, with_headers
@@ -14,6 +16,7 @@ from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.proxy_queue import queued_ns
 from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.runtime_gaps import with_gaps
 from latencytrace.model import semconv
 
 _FIRST_SERVER_ERROR = 500
@@ -69,8 +72,22 @@ class _Served:
             attributes=_served_attributes(request),
             context=propagate.extract(request.headers),
         )
-        self._timing.collect_intervals()
-        self.activate, self.deactivate = self._timing.activate, self._timing.deactivate
+        self._intervals = self._timing.collect_intervals()
+        self._gaps = recorder.open_requests.begin(on_loop=True)
+        self._token: Token[Context] | None = None
+
+    def activate(self) -> None:
+        """Make the request's span current; its intervals are its own, not a stream's below."""
+        with guarded("making a request current", self._recorder.on_fault):
+            context = set_span_in_context(self._timing.span, get_current())
+            self._token = enter(with_gaps(self._gaps, context))
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        with guarded("leaving a request", self._recorder.on_fault):
+            token, self._token = self._token, None
+            if token is not None:
+                leave(token)
 
     def answered(self, status: int) -> None:
         """The handler has answered."""
@@ -92,11 +109,13 @@ class _Served:
     def end(self) -> None:
         """End the span; the route is known by now."""
         with guarded("ending a request", self._recorder.on_fault):
+            self._recorder.open_requests.end(self._gaps)
             resource = getattr(self._request.match_info.route, "resource", None)
             route = getattr(resource, "canonical", None)
             if route is not None:
                 self._timing.note({semconv.HTTP_ROUTE: route})
                 self._timing.span.update_name(f"{self._request.method} {route}")
+            self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
             self._timing.end()
 
 

@@ -1,5 +1,8 @@
-"""Who waited while another request's code held asyncio's event loop."""
+"""Who waited while another request's code held an event loop, asyncio's own or uvloop's."""
 
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from functools import wraps
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
@@ -10,7 +13,7 @@ from latencytrace.agent.runtime_gaps import NOTICED_NS
 
 
 def time_callback(recorder: Recorder, original: Timed) -> Timed:
-    """Time each callback of a loop while a request is under way."""
+    """Time each callback of asyncio's loop while a request is under way."""
     requests = recorder.open_requests
 
     def _run(self: Any) -> None:  # noqa: ANN401 - asyncio's Handle
@@ -19,18 +22,68 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
             return
         started_ns = monotonic_ns()
         if started_ns < requests.resumed_by_ns:
-            with guarded("noting a wait for the event loop", recorder.on_fault):
-                requests.resumed(self._context, started_ns)
+            _resumed(recorder, self._context, started_ns)
         original(self)
         ended_ns = monotonic_ns()
         if ended_ns - started_ns >= NOTICED_NS:
-            with guarded("noting a held event loop", recorder.on_fault):
-                requests.loop_held(self._context, started_ns, ended_ns)
+            _held(recorder, self._context, started_ns, ended_ns)
 
     return _run
 
 
-class EventLoopHook(Hook):
-    """Patches what asyncio's own loop runs each callback with; uvloop has no such place."""
+class _TimedCallback:
+    """A callback of a loop that runs it itself; it runs in the context that it was given."""
 
-    patches = (Replacement("asyncio.events", "Handle._run", time_callback),)
+    __slots__ = ("_call", "_recorder")
+
+    def __init__(self, call: Callable[..., object], recorder: Recorder) -> None:
+        self._call = call
+        self._recorder = recorder
+
+    def __call__(self, *args: object) -> None:
+        requests = self._recorder.open_requests
+        started_ns = monotonic_ns()
+        if started_ns < requests.resumed_by_ns:
+            _resumed(self._recorder, copy_context(), started_ns)
+        try:
+            self._call(*args)
+        finally:
+            ended_ns = monotonic_ns()
+            if ended_ns - started_ns >= NOTICED_NS:
+                _held(self._recorder, copy_context(), started_ns, ended_ns)
+
+    def __repr__(self) -> str:
+        return repr(self._call)  # what a loop names in its complaints
+
+
+def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
+    """Time what uvloop is given to call soon, as each step of a task is."""
+    requests = recorder.open_requests
+
+    @wraps(original)
+    def call_soon(self: object, callback: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if requests.open and callable(callback):
+            callback = _TimedCallback(callback, recorder)
+        return original(self, callback, *args, **kwargs)
+
+    return call_soon
+
+
+def _resumed(recorder: Recorder, context: Context, at_ns: int) -> None:
+    with guarded("noting a wait for the event loop", recorder.on_fault):
+        recorder.open_requests.resumed(context, at_ns)
+
+
+def _held(recorder: Recorder, context: Context, start_ns: int, end_ns: int) -> None:
+    with guarded("noting a held event loop", recorder.on_fault):
+        recorder.open_requests.loop_held(context, start_ns, end_ns)
+
+
+class EventLoopHook(Hook):
+    """Patches what asyncio's own loop runs each callback with, and where uvloop is given them."""
+
+    patches = (
+        Replacement("asyncio.events", "Handle._run", time_callback),
+        Replacement("uvloop", "Loop.call_soon", time_scheduled),
+        Replacement("uvloop", "Loop.call_soon_threadsafe", time_scheduled),
+    )

@@ -1,7 +1,9 @@
 """Calls served with `grpc`, sync and asyncio, to the last message of the answer."""
 
 import importlib
+from asyncio import _get_running_loop  # which asks without raising
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextvars import Token
 from copy import copy
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
@@ -12,10 +14,12 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, StatusCode
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.runtime_gaps import with_gaps
 from latencytrace.agent.wrapping import Call, timed
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -79,7 +83,7 @@ class _Arrival:
 class ServedCall(Call):
     """One call, from its arrival to the last message of its answer."""
 
-    __slots__ = ("_arrival", "_context", "_handed_out_ns", "_served")
+    __slots__ = ("_arrival", "_context", "_gaps", "_handed_out_ns", "_served", "_token")
 
     def __init__(self, arrival: _Arrival, context: Any) -> None:  # noqa: ANN401 - grpc's
         self._arrival = arrival
@@ -92,17 +96,24 @@ class ServedCall(Call):
             context=propagate.extract(arrival.headers, Context()),
             started_ns=arrival.at_ns,
         )
+        on_loop = _get_running_loop() is not None
+        self._gaps = arrival.recorder.open_requests.begin(on_loop=on_loop)
+        self._token: Token[Context] | None = None
         super().__init__(Stage.UNATTRIBUTED, self._served, arrival.recorder.on_fault)
 
     def activate(self) -> None:
         """Go on; a server asks for the next message when it has sent the last one."""
         if self._handed_out_ns is not None:
             self._arrival.intervals.add(Stage.RESPOND, self._handed_out_ns)
-        super().activate()
+        with guarded("making a call current", self._arrival.recorder.on_fault):
+            self._token = enter(with_gaps(self._gaps, self._served.context()))
 
     def deactivate(self) -> None:
         """Hand a message to grpc, or the control."""
-        super().deactivate()
+        with guarded("leaving a call", self._arrival.recorder.on_fault):
+            token, self._token = self._token, None
+            if token is not None:
+                leave(token)
         self._handed_out_ns = monotonic_ns()
 
     def finish(self, result: object) -> None:  # noqa: ARG002 - says nothing of the status
@@ -125,8 +136,11 @@ class ServedCall(Call):
                 noted[semconv.ERROR_TYPE] = code
                 if code in _OUR_FAULT:
                     self._served.span.set_status(StatusCode.ERROR)
+            self._arrival.recorder.open_requests.end(self._gaps)
+            intervals = self._arrival.intervals
+            noted |= self._gaps.described(self._served.started_ns, intervals)
             self._served.note(noted)
-            self._served.intervals = self._arrival.intervals
+            self._served.intervals = intervals
             self.end(monotonic_ns())
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from fastapi import FastAPI
 
 from latencytrace.agent.runtime_gaps import GARBAGE, LOOP
@@ -44,14 +45,17 @@ def paired(first: Callable[[], object]) -> FastAPI:
     return app
 
 
-def asked_both(app: FastAPI) -> None:
-    with serving(app, loop="asyncio") as address, ThreadPoolExecutor(2) as clients:
+def asked_both(app: FastAPI, loop: str = "asyncio") -> None:
+    with serving(app, loop=loop) as address, ThreadPoolExecutor(2) as clients:
         for answer in [clients.submit(get, f"{address}/{path}") for path in ("one", "other")]:
             answer.result()
 
 
-def test_who_waits_for_a_held_loop_has_a_gap_and_who_holds_it_none(agent: TracedProgram) -> None:
-    asked_both(paired(lambda: time.sleep(HELD_S)))
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_who_waits_for_a_held_loop_has_a_gap_and_who_holds_it_none(
+    agent: TracedProgram, loop: str
+) -> None:
+    asked_both(paired(lambda: time.sleep(HELD_S)), loop)
 
     assert gaps_ns(agent.one("GET /other"))[LOOP] >= HELD_S * 0.9e9
     assert gaps_ns(agent.one("GET /one")).get(LOOP, 0) < HELD_S * 0.5e9
