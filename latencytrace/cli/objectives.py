@@ -25,7 +25,9 @@ if TYPE_CHECKING:  # its parts are an extra
 File = Annotated[
     Path | None,
     typer.Argument(
-        help="Default: LATENCYTRACE_OBJECTIVES, else objectives.yaml.", show_default=False
+        metavar="FILE",
+        help="Default: LATENCYTRACE_OBJECTIVES, else objectives.yaml.",
+        show_default=False,
     ),
 ]
 

@@ -13,10 +13,9 @@ from latencytrace.cli import options, reading
 from latencytrace.cli.pictures import json_text, screen, show, table
 from latencytrace.cli.profile_operators import operators
 from latencytrace.cli.units import count, duration, share
-from latencytrace.errors import ProfileError, ServiceUnreachableError
+from latencytrace.errors import ProfileError
 from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
 from latencytrace.service.profile_documents import ProfileDocument
-from latencytrace.settings import service_url
 
 LOOK_EVERY_S = 0.2
 SHOWN = 12  # operators
@@ -25,7 +24,7 @@ _OPEN = {"waiting", "taken"}
 
 def profile(  # noqa: PLR0913 - one argument per flag
     profile_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Fetch this one, which is there already.")
+        str | None, typer.Argument(metavar="ID", help="Fetch this one, which is there already.")
     ] = None,
     *,
     service: Annotated[str | None, typer.Option(help="Of this service. Default: any.")] = None,
@@ -47,35 +46,30 @@ def profile(  # noqa: PLR0913 - one argument per flag
 
     Example: latencytrace profile --service rag --steps 20
     """
-    with reading.source(url, None) as source:
-        if not isinstance(source, reading.ServiceSource):
-            raise ServiceUnreachableError(
-                f"profiles are taken while a service runs, and none answers at "
-                f"{url or service_url()}"
-            )
-        if listed:
-            _list(source, as_json=as_json)
-            return
-        if profile_id is not None:
-            found = _one(source, profile_id)
-        else:
-            wanted = {"service": service, "steps": steps, "seconds": seconds}
-            found = _taken(source, wanted, wait)
-        if found["state"] != "kept":
-            raise ProfileError(f"there is no profile: {found['phase']}")
-        packed = source.body(f"/profiles/{found['id']}/trace", {})
-        path = out or Path(f"profile-{found['id'][:8]}.json.gz")
-        try:
-            path.write_bytes(packed)
-        except OSError as error:
-            raise ProfileError(
-                f"{path} cannot be written: {error.strerror}; the profile is kept: "
-                f"latencytrace profile {found['id']} --out FILE"
-            ) from None
-        if as_json:
-            print(json_text(found))
-        else:
-            show(screen(), *_picture(found, path, packed))
+    source = reading.service(url)
+    if listed:
+        _list(source, as_json=as_json)
+        return
+    if profile_id is not None:
+        found = _one(source, profile_id)
+    else:
+        wanted = {"service": service, "steps": steps, "seconds": seconds}
+        found = _taken(source, wanted, wait)
+    if found["state"] != "kept":
+        raise ProfileError(f"there is no profile: {found['phase']}")
+    packed = source.body(f"/profiles/{found['id']}/trace", {})
+    path = out or Path(f"profile-{found['id'][:8]}.json.gz")
+    try:
+        path.write_bytes(packed)
+    except OSError as error:
+        raise ProfileError(
+            f"{path} cannot be written: {error.strerror}; the profile is kept: "
+            f"latencytrace profile {found['id']} --out FILE"
+        ) from None
+    if as_json:
+        print(json_text(found))
+    else:
+        show(screen(), *_picture(found, path, packed))
 
 
 def _taken(source: reading.ServiceSource, wanted: object, wait_s: float) -> ProfileDocument:
