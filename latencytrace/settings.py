@@ -199,7 +199,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         otlp_grpc=None if grpc == OFF else Address.parse(grpc),
         store=store or environ.get("LATENCYTRACE_STORE") or "chdb",
         keep_spans_ratio=keep_spans_ratio,
-        token=environ.get("LATENCYTRACE_TOKEN") or None,
+        token=service_token(environ),
         capture_content=_flag(environ, "LATENCYTRACE_CAPTURE_CONTENT"),
         objectives=objectives or objectives_file(environ),
         public_url=_web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
@@ -234,8 +234,15 @@ def service_url(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def service_token(environ: Mapping[str, str] = os.environ) -> str | None:
-    """The token that reading commands show to a service off loopback."""
-    return environ.get("LATENCYTRACE_TOKEN") or None
+    """The token of a service off loopback.
+
+    Raises:
+        SettingsError: No header can hold it.
+    """
+    token = environ.get("LATENCYTRACE_TOKEN") or None
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise SettingsError("LATENCYTRACE_TOKEN must be of ASCII signs, without line ends")
+    return token
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -3,7 +3,7 @@
 import pytest
 
 from latencytrace.errors import SettingsError
-from latencytrace.settings import agent_settings, service_settings
+from latencytrace.settings import agent_settings, service_settings, service_token
 
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -80,3 +80,11 @@ def test_what_is_no_list_of_sinks_is_refused_with_its_form(named: str) -> None:
 def test_what_links_are_built_on_is_an_address(name: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}='grafana' must begin with http"):
         service_settings(environ={name: "grafana"})
+
+
+@pytest.mark.parametrize("token", ["a→b", "a\nb"])
+def test_a_token_that_no_header_can_hold_is_refused(token: str) -> None:
+    with pytest.raises(SettingsError, match="LATENCYTRACE_TOKEN must be of ASCII") as refused:
+        service_token({"LATENCYTRACE_TOKEN": token})
+
+    assert token not in str(refused.value)

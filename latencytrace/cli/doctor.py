@@ -19,13 +19,13 @@ from latencytrace.cli.doctor_environment import environment_findings
 from latencytrace.cli.doctor_finding import Finding, Verdict
 from latencytrace.cli.doctor_service import service_findings
 from latencytrace.cli.pictures import json_text, screen
+from latencytrace.cli.service_address import service_address
 from latencytrace.cli.units import count
 from latencytrace.errors import SettingsError
 from latencytrace.settings import (
     AgentSettings,
     agent_settings,
     service_token,
-    service_url,
     tracing_variables,
     without_our_folder,
 )
@@ -55,7 +55,7 @@ def doctor(
 
     Example: latencytrace doctor -- uvicorn app:app
     """
-    findings = list(_findings(command or [], (url or service_url()).rstrip("/")))
+    findings = list(_findings(command or [], service_address(url)))
     wrong = sum(finding.verdict is Verdict.WRONG for finding in findings)
     if as_json:
         listed = [

@@ -15,6 +15,7 @@ from google.rpc.status_pb2 import Status
 from latencytrace.cli.folder_source import FolderSource
 from latencytrace.cli.local_service import answers, is_loopback, open_url
 from latencytrace.cli.reading import ServiceSource, Source
+from latencytrace.cli.service_address import checked, service_address
 from latencytrace.errors import (
     LatencytraceError,
     OtlpError,
@@ -29,7 +30,6 @@ from latencytrace.settings import (
     data_folder,
     service_settings,
     service_token,
-    service_url,
 )
 
 POST_TIMEOUT_S: Final = 60.0
@@ -65,7 +65,7 @@ def target(url: str | None, endpoint: str | None, data: Path | None) -> Iterator
         ServiceUnreachableError: The service named does not answer.
         StoreInUseError: Another process owns the folder.
     """
-    address = (url or service_url()).rstrip("/")
+    address = service_address(url)
     if data is None and answers(f"{address}/healthz"):
         yield _service_target(address, endpoint)
         return
@@ -167,6 +167,7 @@ def _service_target(address: str, endpoint: str | None) -> ServiceTarget:
     source = ServiceSource(url=address, token=token)
     receivers = cast(Mapping[str, str], source.document("/receivers", {}))
     settings = agent_settings(endpoint=endpoint or receivers["otlp_http"], over_http=True)
+    checked("endpoint", settings.endpoint)
     headers = {"content-type": PROTOBUF, **settings.headers}
     if token is not None:
         headers.setdefault("authorization", f"Bearer {token}")

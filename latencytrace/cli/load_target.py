@@ -65,8 +65,12 @@ def target(  # noqa: PLR0913 - one argument a flag
 
 
 def _address(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
         raise SettingsError(f"{url!r} is no address: write http://HOST:PORT/PATH")
     return url
 

@@ -8,14 +8,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
 from latencytrace.cli.parent_death import ending_with_parent
-from latencytrace.errors import ServiceUnreachableError
+from latencytrace.errors import ServiceUnreachableError, SettingsError
 from latencytrace.settings import OFF
 
 READY_TIMEOUT_S = 30.0
@@ -34,7 +34,10 @@ def open_url(request: urllib.request.Request | str, timeout_s: float) -> HTTPRes
     Raises:
         OSError: It cannot be reached, or (`HTTPError`) does not answer with success.
     """
-    response: HTTPResponse = _opener.open(request, timeout=timeout_s)
+    try:
+        response: HTTPResponse = _opener.open(request, timeout=timeout_s)
+    except HTTPException as error:  # what answers does not speak HTTP
+        raise OSError(f"no HTTP answer: {error!r}") from error
     return response
 
 
@@ -63,10 +66,18 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def host_and_port(endpoint: str) -> tuple[str, int]:
-    """The host and port of a base address, the scheme's own port by default."""
-    parts = urlsplit(endpoint)
+    """The host and port of a base address, the scheme's own port by default.
+
+    Raises:
+        SettingsError: It is no address.
+    """
+    try:
+        parts = urlsplit(endpoint)
+        port = parts.port
+    except ValueError as error:
+        raise SettingsError(f"{endpoint!r} is no address: {error}") from None
     default = 443 if parts.scheme == "https" else 80
-    return parts.hostname or "127.0.0.1", parts.port or default
+    return parts.hostname or "127.0.0.1", port or default
 
 
 def free_port(preferred: int | None = None) -> int:

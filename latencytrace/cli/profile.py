@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, cast
+from urllib.parse import quote
 
 import typer
 from rich.console import RenderableType
@@ -46,6 +47,8 @@ def profile(  # noqa: PLR0913 - one argument per flag
 
     Example: latencytrace profile --service rag --steps 20
     """
+    if profile_id is not None and not profile_id.strip():
+        raise typer.BadParameter("it is empty: --list names those there are", param_hint="ID")
     source = reading.service(url)
     if listed:
         _list(source, as_json=as_json)
@@ -99,7 +102,7 @@ def _awaited(look: Callable[[], ProfileDocument], wait_s: float) -> ProfileDocum
 
 
 def _one(source: reading.ServiceSource, profile_id: str) -> ProfileDocument:
-    return cast(ProfileDocument, source.document(f"/profiles/{profile_id}", {}))
+    return cast(ProfileDocument, source.document(f"/profiles/{quote(profile_id, safe='')}", {}))
 
 
 def _list(source: reading.ServiceSource, *, as_json: bool) -> None:

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -19,6 +20,7 @@ from latencytrace.cli.local_service import (
     open_url,
     service_is_installed,
 )
+from latencytrace.cli.service_address import service_address
 from latencytrace.errors import LatencytraceError, ServiceUnreachableError
 from latencytrace.service.documents import (
     AlertDocument,
@@ -29,7 +31,7 @@ from latencytrace.service.documents import (
     ServiceDocument,
 )
 from latencytrace.service.gpu_documents import GpusDocument, GpuStageDocument
-from latencytrace.settings import data_folder, service_token, service_url
+from latencytrace.settings import data_folder, service_token
 
 
 class Source(Protocol):
@@ -86,7 +88,7 @@ class ServiceSource:
                 return response.read()
         except urllib.error.HTTPError as error:
             raise LatencytraceError(_problem(error)) from None
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise ServiceUnreachableError(
                 f"the service at {self.url} fell silent: {error}"
             ) from None
@@ -98,7 +100,7 @@ def service(url: str | None) -> ServiceSource:
     Raises:
         ServiceUnreachableError: None does.
     """
-    address = _address(url)
+    address = service_address(url)
     running = _running(address)
     if running is None:
         raise ServiceUnreachableError(
@@ -114,7 +116,7 @@ def source(url: str | None, data: Path | None) -> Iterator[Source]:
     Raises:
         ServiceUnreachableError: Nobody; the message says what to do.
     """
-    address = _address(url)
+    address = service_address(url)
     running = _running(address) if data is None else None
     if running is not None:
         yield running
@@ -126,13 +128,6 @@ def source(url: str | None, data: Path | None) -> Iterator[Source]:
         )
     with _folder(data or data_folder(), address, named=data is not None) as folder:
         yield folder
-
-
-def _address(url: str | None) -> str:
-    address = (url or service_url()).rstrip("/")
-    if not address.startswith(("http://", "https://")):
-        raise LatencytraceError(f"{address!r} is no address of a service: write http://HOST:PORT")
-    return address
 
 
 def _running(address: str) -> ServiceSource | None:

@@ -23,8 +23,9 @@ from latencytrace.cli.local_service import (
     service_program,
 )
 from latencytrace.cli.own_name import own_command
+from latencytrace.cli.service_address import checked, service_address
 from latencytrace.errors import ServiceUnreachableError
-from latencytrace.settings import AgentSettings, agent_settings, data_folder, service_url
+from latencytrace.settings import AgentSettings, agent_settings, data_folder
 
 NOT_FOUND = 127  # what shells answer for a command that does not exist
 NOT_EXECUTABLE = 126
@@ -59,7 +60,7 @@ def run(
         _say("tracing is switched off in the environment: running without it")
         os.execvp(command[0], command)  # noqa: S606 - running it is the point
     environment = traced_environment(service=service, endpoint=endpoint)
-    if not _service_is_needed(settings.endpoint):
+    if not _service_is_needed(checked("endpoint", settings.endpoint)):
         os.execvpe(command[0], command, environment)  # noqa: S606 - likewise
     raise typer.Exit(_run_beside_service(command, environment, settings, data or data_folder()))
 
@@ -85,7 +86,7 @@ def traced_environment(
 
 def _service_is_needed(endpoint: str) -> bool:
     """Whether to start a service; says what stands in the way of one."""
-    url = service_url()
+    url = service_address(None)
     if listens(endpoint):
         if is_loopback(endpoint) and not answers(f"{url}/healthz"):
             _say(f"spans go to {endpoint}, which is no service that answers at {url}")
@@ -107,7 +108,7 @@ def _service_is_needed(endpoint: str) -> bool:
 def _run_beside_service(
     command: list[str], environment: dict[str, str], settings: AgentSettings, folder: Path
 ) -> int:
-    url = service_url()
+    url = service_address(None)
     log = Path(tempfile.mkdtemp(prefix="latencytrace-")) / "serve.log"
     with service_program(
         folder=folder, url=url, endpoint=settings.endpoint, log=log, grpc=settings.grpc

@@ -145,7 +145,8 @@ def test_an_address_without_its_scheme_is_told() -> None:
     shown = latencytrace("breakdown", "--url", "127.0.0.1:8321")
 
     assert shown.stderr == (
-        "latencytrace: '127.0.0.1:8321' is no address of a service: write http://HOST:PORT\n"
+        "latencytrace: the service's address '127.0.0.1:8321' does not begin with http:// or "
+        "https:// and a host\n"
     )
 
 
