@@ -82,6 +82,8 @@ class Exporter:
         queue: Where spans wait; what finds no place there is dropped and counted.
         interval_s: How long spans wait for company.
         after_round: Called on the background thread after each round of sending.
+        wait: Waits for an event, or for so many seconds.
+        now_ns: A monotonic clock, which goes on while it waits.
     """
 
     def __init__(  # noqa: PLR0913 - what it is told, each by name
@@ -93,6 +95,8 @@ class Exporter:
         interval_s: float,
         on_fault: OnFault,
         after_round: Callable[[], None] = lambda: None,
+        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+        now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._counts = ExportCounts()
         self._encode = encode
@@ -102,6 +106,8 @@ class Exporter:
         self._interval_s = interval_s
         self._on_fault = on_fault
         self._after_round = after_round
+        self._wait = wait
+        self._now_ns = now_ns
         self._unreachable = False
         self._refusal: str | None = None  # the last that was logged
         self._start_thread()
@@ -158,7 +164,7 @@ class Exporter:
 
     def _run(self) -> None:
         while not self._stopping:
-            self._wake.wait(self._interval_s)
+            self._wait(self._wake, self._interval_s)
             self._wake.clear()
             self._send_queue()
             with guarded("weighing what waits", self._on_fault):
@@ -264,13 +270,13 @@ class Exporter:
 
     def _pause(self, pause_s: float) -> None:
         """Wait, but see to it meanwhile that what waits stays within its bound."""
-        until_ns = monotonic_ns() + int(pause_s * 1e9)
+        until_ns = self._now_ns() + int(pause_s * 1e9)
         while not self._wake.is_set():
-            left_s = (until_ns - monotonic_ns()) / 1e9
+            left_s = (until_ns - self._now_ns()) / 1e9
             if left_s <= 0:
                 return
             self._queue.weigh()
-            self._wake.wait(min(left_s, _WEIGH_EVERY_S))
+            self._wait(self._wake, min(left_s, _WEIGH_EVERY_S))
 
     def _refused_with(self, error: str) -> None:
         if error != self._refusal:

@@ -1,6 +1,7 @@
 """OTLP over gRPC as a real server gets it, and what its answers mean."""
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from latencytrace.agent.grpc_sender import TRACES, GrpcSender
+from latencytrace.agent.sender import Wire
 from latencytrace.errors import SettingsError
 from tests.agent.receiving import receiving
 
@@ -72,6 +74,56 @@ def test_every_byte_arrives(size: int) -> None:
     assert answer.status == 200
     assert taken.bodies == [body]
     assert taken.metadata[0]["x-key"] == "a b"
+
+
+class Relay:
+    """A port that hands on to another, and counts what goes there."""
+
+    def __init__(self, port: int) -> None:
+        self.sent = 0
+        self._there = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._serve, daemon=True)]
+        self._threads[0].start()
+
+    def _serve(self) -> None:
+        here, _ = self._listener.accept()
+        back = threading.Thread(target=self._hand_on, args=(self._there, here), daemon=True)
+        back.start()
+        self.sent = self._hand_on(here, self._there)
+        self._there.shutdown(socket.SHUT_RDWR)
+        back.join()
+        here.close()
+
+    @staticmethod
+    def _hand_on(start: socket.socket, end: socket.socket) -> int:
+        handed_on = 0
+        while received := start.recv(65_536):
+            end.sendall(received)
+            handed_on += len(received)
+        return handed_on
+
+    def close(self) -> None:
+        """Wait until it has handed on all."""
+        self._threads[0].join()
+        self._there.close()
+        self._listener.close()
+
+
+def test_packed_bytes_are_fewer_on_the_way_and_the_same_there() -> None:
+    taken = Taken()
+    body = b"spans" * 100_000
+    with serving(taken) as port:
+        relay = Relay(port)
+        sender = GrpcSender(f"http://127.0.0.1:{relay.port}", {}, TIMEOUT_S, wire=Wire(gzip=True))
+        answers = [sender.post(body), sender.post(b"")]
+        sender.close()
+        relay.close()
+
+    assert [answer.status for answer in answers] == [200, 200]
+    assert taken.bodies == [body, b""]
+    assert relay.sent < len(body) / 50
 
 
 def test_calls_share_a_connection() -> None:
