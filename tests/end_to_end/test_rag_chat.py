@@ -171,18 +171,19 @@ def test_metrics_say_of_requests_what_the_api_says(service: Service, metrics: Re
         """The point that counts the most requests: an end of the service begins anew."""
         return max(found(name, **attributes), key=lambda point: point.count)
 
-    def all_are_sent() -> bool:
-        counts = {point.count for point in found("gen_ai.server.request.duration")}
-        return len(generated) in counts
+    def are_sent(count: int, name: str, **attributes: str) -> bool:
+        return count in {point.count for point in found(name, **attributes)}
 
-    wait_until(all_are_sent)
+    of_route = {"http.route": "/chat"}
+    of_stage = {"latencytrace.route": "POST /chat", "latencytrace.stage": "decode"}
+    wait_until(lambda: are_sent(len(generated), "gen_ai.server.request.duration"))
+    wait_until(lambda: are_sent(len(generated), "gen_ai.server.time_to_first_token"))
+    wait_until(lambda: are_sent(1, "http.server.request.duration", **of_route))
+    wait_until(lambda: are_sent(1, "latencytrace.request.stage.duration", **of_stage))
     whole = most("gen_ai.server.request.duration")
     first = most("gen_ai.server.time_to_first_token")
-    served = most("http.server.request.duration", **{"http.route": "/chat"})
-    decode = most(
-        "latencytrace.request.stage.duration",
-        **{"latencytrace.route": "POST /chat", "latencytrace.stage": "decode"},
-    )
+    served = most("http.server.request.duration", **of_route)
+    decode = most("latencytrace.request.stage.duration", **of_stage)
     assert whole.sum == pytest.approx(seconds(request["duration_ns"] for request in generated))
     assert first.sum == pytest.approx(
         seconds(request["time_to_first_token_ns"] for request in generated)
