@@ -39,7 +39,11 @@ def filters(  # noqa: PLR0913 - one argument a flag
     ] = None,
     until: Annotated[str | None, typer.Option(help="Until when, likewise. Default: now.")] = None,
 ) -> Filters:
-    """The query parameters of what was asked for."""
+    """The query parameters of what was asked for.
+
+    Raises:
+        typer.BadParameter: A value is empty, as of a shell's variable that is not set.
+    """
     values = {
         "service": service,
         "route": route,
@@ -53,6 +57,9 @@ def filters(  # noqa: PLR0913 - one argument a flag
         "until": until,
     }
     wanted = {name: value for name, value in values.items() if value is not None}
+    for name, value in (*wanted.items(), *(("where", condition) for condition in where or ())):
+        if not value.strip():
+            raise typer.BadParameter("it is empty", param_hint=f"--{name.replace('_', '-')}")
     if where:
         conditions = (condition.replace("%", "%25").replace("&", "%26") for condition in where)
         wanted["where"] = "&".join(conditions)

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from latencytrace.analysis.burn_rate import burn_rules, detection_ns
 from latencytrace.cli import no_request, options, reading, standings
-from latencytrace.cli.filters import filters
 from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.pictures import json_text, screen, show, table
 from latencytrace.cli.units import count, duration, share
@@ -78,7 +77,8 @@ def _unheard(source: reading.Source, objective: ObjectiveDocument) -> str | None
     """Why no request of an objective has come, if its names are known to nobody."""
     if objective["requests"]:
         return None
-    named = filters(service=objective["service"], route=objective["route"])
+    route = objective["route"]
+    named = {"service": objective["service"], **({} if route is None else {"route": route})}
     unknown = no_request.unknown(source, named)
     return None if unknown is None else f"{objective['name']} has no request. {unknown}"
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
+import typer
 
 from latencytrace.cli import app, breakdown, export, requests, trace
 from latencytrace.cli.filters import filters
@@ -92,6 +93,14 @@ def test_conditions_with_an_ampersand_in_them_stay_apart() -> None:
     asked = filters(where=["tenant=a&b", "rate=5%"])["where"]
 
     assert attributes_of(asked) == (("tenant", "a&b"), ("rate", "5%"))
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_an_empty_filter_is_refused_rather_than_forgotten(name: str) -> None:
+    empty: Mapping[str, Any] = {name: [""] if name == "where" else ""}
+
+    with pytest.raises(typer.BadParameter, match="it is empty"):
+        filters(**empty)
 
 
 def test_filters_together_find_what_each_of_them_finds(folder: FolderSource) -> None:
