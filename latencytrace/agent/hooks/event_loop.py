@@ -1,6 +1,5 @@
 """Who waited while another request's code held an event loop, asyncio's own or uvloop's."""
 
-from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import wraps
 from typing import Any
@@ -31,39 +30,26 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
     return _run
 
 
-class _TimedCallback:
-    """A callback of a loop that runs it itself; it runs in the context that it was given."""
-
-    __slots__ = ("_call", "_recorder")
-
-    def __init__(self, call: Callable[..., object], recorder: Recorder) -> None:
-        self._call = call
-        self._recorder = recorder
-
-    def __call__(self, *args: object) -> None:
-        requests = self._recorder.open_requests
-        started_ns = monotonic_ns()
-        if started_ns < requests.resumed_by_ns:
-            _resumed(self._recorder, copy_context(), started_ns)
-        try:
-            self._call(*args)
-        finally:
-            ended_ns = monotonic_ns()
-            if ended_ns - started_ns >= NOTICED_NS:
-                _held(self._recorder, copy_context(), started_ns, ended_ns)
-
-    def __repr__(self) -> str:
-        return repr(self._call)  # what a loop names in its complaints
-
-
 def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
     """Time what uvloop is given to call soon, as each step of a task is."""
     requests = recorder.open_requests
 
+    def run(callback: Timed, *args: object) -> None:
+        """Call it, in the context that it was given."""
+        started_ns = monotonic_ns()
+        if started_ns < requests.resumed_by_ns:
+            _resumed(recorder, copy_context(), started_ns)
+        try:
+            callback(*args)
+        finally:
+            ended_ns = monotonic_ns()
+            if ended_ns - started_ns >= NOTICED_NS:
+                _held(recorder, copy_context(), started_ns, ended_ns)
+
     @wraps(original)
     def call_soon(self: object, callback: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         if requests.open and callable(callback):
-            callback = _TimedCallback(callback, recorder)
+            return original(self, run, callback, *args, **kwargs)
         return original(self, callback, *args, **kwargs)
 
     return call_soon
