@@ -2,7 +2,7 @@
 
 Two runs at once end in a crash of the process (torch 2.13): whichever stops second reads what
 is gone. So ours does not begin beside one of the program's, and is over before one begins.
-What it costs the program, per operation recorded: `tests/benchmarks/bench_profile.py`.
+What it costs the program, per operation recorded: `docs/pages/profile.md`.
 """
 
 import gc

@@ -86,6 +86,7 @@ class Receiver(ThreadingHTTPServer):
         self.report_headers: list[dict[str, str]] = []
         self.profiles: list[tuple[str, bytes]] = []  # ids and bodies
         self.report_status = 200
+        self.refuses_profiles = False  # the connection breaks
         self.refused = 0
         self.connections = 0
         self.close_each = False
@@ -118,6 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._take_report(body)
             return
         if UPLOAD_PATH in self.path:
+            if self.server.refuses_profiles:
+                self.close_connection = True
+                return
             self.server.profiles.append((self.path.rpartition("/")[2], body))
             self._answer_empty()
             return
