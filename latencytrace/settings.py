@@ -76,6 +76,7 @@ class AgentSettings:
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; None: not set
     gpus_in_bus_order: bool = False
     profile: bool = True  # take profiles where the service asks for one
+    nvtx: bool = False  # show passes on devices to NVIDIA's profilers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +167,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),
         gpus_in_bus_order=environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
         profile=_optional_flag(environ, "LATENCYTRACE_PROFILE") is not False,
+        nvtx=_flag(environ, "LATENCYTRACE_NVTX"),
     )
 
 
@@ -375,8 +377,7 @@ def _metrics_url(
 
 
 def _torch_modules(environ: Mapping[str, str]) -> tuple[str, ...]:
-    named = environ.get("LATENCYTRACE_TORCH_MODULES", "").split(",")
-    modules = tuple(filter(None, (name.strip() for name in named)))
+    modules = _names(environ, "LATENCYTRACE_TORCH_MODULES")
     for name in modules:
         module, separator, target = name.partition(":")
         if not (separator and module and target):

@@ -105,7 +105,7 @@ class DeviceCopies:
             return None
         if recorder.inside(Stage.TRANSFER):
             return None
-        passes = recorder.devices.passes_on(device)
+        passes = recorder.devices.passes_on(device, Stage.TRANSFER)
         if passes is None or not self._has_room(span):
             return None
         recorder.late.settle()  # of this thread, and done by now: their events are free again

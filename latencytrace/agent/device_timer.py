@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from latencytrace.agent.device_clock import Anchor, DeviceClock
 from latencytrace.agent.device_events import DeviceEvents
+from latencytrace.agent.device_ranges import DeviceRanges
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
+from latencytrace.model.stage import Stage
 
 MOST_PENDING: Final = (
     256  # passes of one span that the device has not come to; more are not measured
@@ -28,17 +30,24 @@ class DeviceTimer:
     Args:
         events: Of the device.
         now_ns: The host's monotonic clock.
+        ranges: Shows passes to NVIDIA's profilers; None: nothing does.
     """
 
-    def __init__(self, events: DeviceEvents, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        events: DeviceEvents,
+        now_ns: Callable[[], int],
+        ranges: DeviceRanges | None = None,
+    ) -> None:
         self.events = events
         self.now_ns = now_ns
+        self.ranges = ranges
         self.clock = DeviceClock(events)
         self._pool: deque[Any] = deque(maxlen=MOST_POOLED)
 
-    def passes(self) -> "DevicePasses":
+    def passes(self, stage: Stage = Stage.FORWARD) -> "DevicePasses":
         """What will measure the passes of one span."""
-        return DevicePasses(self)
+        return DevicePasses(self, stage)
 
     def take(self) -> Any:  # noqa: ANN401 - the library's event
         """An event that nobody uses."""
@@ -59,6 +68,7 @@ class _Pass:
     anchor: Anchor
     start: Any
     began_ns: int  # the host's times
+    range_id: int | None = None  # of the range around it
     end: Any = None
     ended_ns: int = 0
 
@@ -76,11 +86,12 @@ class DevicePasses:
 
     __slots__ = (
         "_device_ns", "_first", "_last", "_launch_ns", "_measured", "_open", "_pending", "_queued",
-        "_timer", "unmeasured",
+        "_stage", "_timer", "unmeasured",
     )  # fmt: skip
 
-    def __init__(self, timer: DeviceTimer) -> None:
+    def __init__(self, timer: DeviceTimer, stage: Stage) -> None:
         self._timer = timer
+        self._stage = stage
         self._open: _Pass | None = None
         self._pending: deque[_Pass] = deque()
         self._measured = 0
@@ -91,9 +102,9 @@ class DevicePasses:
         self._queued: dict[int, tuple[Anchor, _Queued]] = {}
         self.unmeasured = 0
 
-    def another(self) -> "DevicePasses":
+    def another(self, stage: Stage) -> "DevicePasses":
         """What will measure those of the next span on the same device."""
-        return self._timer.passes()
+        return self._timer.passes(stage)
 
     def begin(self) -> None:
         """The host begins to hand over a pass."""
@@ -107,6 +118,8 @@ class DevicePasses:
         start = timer.take()
         timer.events.record(start)
         self._open = _Pass(anchor, start, now_ns)
+        if timer.ranges is not None:
+            self._open.range_id = timer.ranges.range_start(self._stage.value)
 
     def end(self) -> None:
         """The host has handed it over."""
@@ -118,6 +131,7 @@ class DevicePasses:
             self.unmeasured += 1
             return
         self._open = None
+        self._end_range(one)
         one.end = timer.take()
         timer.events.record(one.end)
         one.ended_ns = timer.now_ns()
@@ -126,8 +140,14 @@ class DevicePasses:
     def drop_open(self) -> None:
         """Forget a pass that began and does not end."""
         if self._open is not None:
+            self._end_range(self._open)
             self._timer.give_back(self._open.start)
             self._open = None
+
+    def _end_range(self, one: _Pass) -> None:
+        range_id, one.range_id = one.range_id, None
+        if range_id is not None and self._timer.ranges is not None:
+            self._timer.ranges.range_end(range_id)
 
     def settle(self) -> bool:
         """Read the passes that the device is done with, without waiting.

@@ -6,7 +6,9 @@ from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_events import DeviceEvents
+from latencytrace.agent.device_ranges import DeviceRanges, no_ranges
 from latencytrace.agent.device_timer import DevicePasses, DeviceTimer
+from latencytrace.model.stage import Stage
 
 EventsOf = Callable[[Any], DeviceEvents | None]  # of a torch device
 
@@ -17,21 +19,33 @@ class DeviceTimers:
     Args:
         events_of: Makes the events of a device, or says by None that it has none.
         now_ns: The host's monotonic clock.
+        ranges_of: Makes what shows the passes to NVIDIA's profilers; None of it: nothing does.
     """
 
-    def __init__(self, events_of: EventsOf, now_ns: Callable[[], int] = monotonic_ns) -> None:
+    def __init__(
+        self,
+        events_of: EventsOf,
+        now_ns: Callable[[], int] = monotonic_ns,
+        ranges_of: Callable[[], DeviceRanges | None] = no_ranges,
+    ) -> None:
         self._events_of = events_of
         self._now_ns = now_ns
+        self._ranges_of = ranges_of
         self._timers: dict[object, DeviceTimer | None] = {}
         self._parents: list[object] = []
 
-    def passes_on(self, device: Any) -> DevicePasses | None:  # noqa: ANN401 - torch's
+    def passes_on(self, device: Any, stage: Stage) -> DevicePasses | None:  # noqa: ANN401 - torch's
         """What will measure the passes of a span on a device; None: nothing can there."""
         if device not in self._timers:
-            events = self._events_of(device)
-            self._timers[device] = None if events is None else DeviceTimer(events, self._now_ns)
+            self._timers[device] = self._new_timer(device)
         timer = self._timers[device]
-        return None if timer is None else timer.passes()
+        return None if timer is None else timer.passes(stage)
+
+    def _new_timer(self, device: object) -> DeviceTimer | None:
+        events = self._events_of(device)
+        if events is None:
+            return None
+        return DeviceTimer(events, self._now_ns, self._ranges_of())
 
     def forget(self) -> None:
         """In a forked child: CUDA does not survive there, and its events neither.

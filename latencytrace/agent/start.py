@@ -16,6 +16,7 @@ from opentelemetry.trace import ProxyTracerProvider, Tracer
 from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.child_exit import at_end_of_children
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.device_ranges import no_ranges, torch_ranges
 from latencytrace.agent.device_timers import DeviceTimers, torch_events
 from latencytrace.agent.exporter import ExportCounts, Exporter
 from latencytrace.agent.gpu_watch import GpuWatch
@@ -107,7 +108,9 @@ class Agent:
         )
         self._global.install()
         if self.settings.gpu is not False:
-            self.recorder.devices = DeviceTimers(torch_events)
+            self.recorder.devices = DeviceTimers(
+                torch_events, ranges_of=torch_ranges if self.settings.nvtx else no_ranges
+            )
         for name, hook in installed_hooks(self.settings.hooks, self._on_fault):
             with guarded(f"applying the hook {name}", self._on_fault):
                 self._hooks.append(

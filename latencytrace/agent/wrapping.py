@@ -67,7 +67,7 @@ class Call:
     ) -> DevicePasses | None:
         """What measures the passes within a span, where the first is; None: nothing can."""
         if self._passes is None and self._timing is not None:
-            self._passes, self._late = devices.passes_on(device), late
+            self._passes, self._late = devices.passes_on(device, self._stage), late
         return self._passes
 
     def activate(self) -> None:

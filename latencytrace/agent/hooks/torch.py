@@ -33,7 +33,8 @@ def _beginning(name: str, original: Timed, recorder: Recorder) -> Begin:
         call = begin(args, kwargs)
         if call is not None:
             with guarded("timing a device", recorder.on_fault):
-                passes = recorder.devices.passes_on(_device_of(args, kwargs))
+                device = _device_of(args, kwargs)
+                passes = recorder.devices.passes_on(device, Stage.FORWARD)
                 if passes is not None:
                     call.on_device(passes, recorder.late)
         return call

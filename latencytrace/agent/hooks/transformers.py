@@ -61,7 +61,7 @@ class Generation:
             self._pass_shape = (input_ids.shape[0] * input_ids.shape[-1], input_ids.shape[0])
         if self._phase is None:
             self._phase = self._recorder.start("prefill", Stage.PREFILL)
-        self._passes = self._recorder.devices.passes_on(input_ids.device)
+        self._passes = self._recorder.devices.passes_on(input_ids.device, Stage.PREFILL)
         if self._passes is not None:
             self._passes.begin()
 
@@ -105,7 +105,7 @@ class Generation:
         phase, passes = self._phase, self._passes
         if passes is not None:
             passes.drop_open()
-            self._passes = passes.another()
+            self._passes = passes.another(Stage.DECODE)
         if phase is None:
             return
         if passes is None:
