@@ -16,7 +16,7 @@ from latencytrace.agent.device_timers import DeviceTimers
 from latencytrace.agent.hooks.transformers import TransformersHook
 from latencytrace.model import Stage
 from tests.agent.hooked import Spans, hooked
-from tests.agent.hooks.tiny_chat import tiny_chat
+from tests.agent.hooks.tiny_chat import TinyChat, tiny_chat
 from tests.fake_cuda import FakeCuda
 from tests.fakes import FakeClock
 
@@ -54,18 +54,22 @@ def timer(cuda: FakeCuda, ranges: RecordedRanges) -> DeviceTimer:
     return DeviceTimer(cuda, cuda.clock, ranges)
 
 
+@pytest.fixture(scope="module")
+def chat() -> TinyChat:
+    return tiny_chat()
+
+
 @pytest.fixture
-def spans(cuda: FakeCuda, ranges: RecordedRanges) -> Iterator[Spans]:
+def spans(chat: TinyChat, cuda: FakeCuda, ranges: RecordedRanges) -> Iterator[Spans]:
+    assert chat.model is not None  # transformers is imported
     with hooked(TransformersHook) as spans:
         spans.recorder.devices = DeviceTimers(lambda _: cuda, cuda.clock, lambda: ranges)
         yield spans
 
 
 def test_a_generation_is_a_range_of_prefill_and_one_of_decode_for_each_token(
-    spans: Spans, ranges: RecordedRanges
+    spans: Spans, chat: TinyChat, ranges: RecordedRanges
 ) -> None:
-    chat = tiny_chat()
-
     chat.model.generate(chat.prompt(), max_new_tokens=4, min_new_tokens=4, do_sample=False)
 
     assert spans.recorder.devices is not None
