@@ -1,6 +1,6 @@
 """Who waited while another request's code held an event loop, asyncio's own or uvloop's."""
 
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from functools import wraps
 from typing import Any
 
@@ -9,6 +9,8 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, Replacement, Timed
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.runtime_gaps import NOTICED_NS
+
+_WAITED, _HELD = "noting a wait for the event loop", "noting a held event loop"
 
 
 def time_callback(recorder: Recorder, original: Timed) -> Timed:
@@ -21,11 +23,13 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
             return
         started_ns = monotonic_ns()
         if started_ns < requests.resumed_by_ns:
-            _resumed(recorder, self._context, started_ns)
+            with guarded(_WAITED, recorder.on_fault):
+                requests.resumed(self._context, started_ns)
         original(self)
         ended_ns = monotonic_ns()
         if ended_ns - started_ns >= NOTICED_NS:
-            _held(recorder, self._context, started_ns, ended_ns)
+            with guarded(_HELD, recorder.on_fault):
+                requests.loop_held(self._context, started_ns, ended_ns)
 
     return _run
 
@@ -38,13 +42,15 @@ def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
         """Call it, in the context that it was given."""
         started_ns = monotonic_ns()
         if started_ns < requests.resumed_by_ns:
-            _resumed(recorder, copy_context(), started_ns)
+            with guarded(_WAITED, recorder.on_fault):
+                requests.resumed(copy_context(), started_ns)
         try:
             callback(*args)
         finally:
             ended_ns = monotonic_ns()
             if ended_ns - started_ns >= NOTICED_NS:
-                _held(recorder, copy_context(), started_ns, ended_ns)
+                with guarded(_HELD, recorder.on_fault):
+                    requests.loop_held(copy_context(), started_ns, ended_ns)
 
     @wraps(original)
     def call_soon(self: object, callback: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -53,16 +59,6 @@ def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
         return original(self, callback, *args, **kwargs)
 
     return call_soon
-
-
-def _resumed(recorder: Recorder, context: Context, at_ns: int) -> None:
-    with guarded("noting a wait for the event loop", recorder.on_fault):
-        recorder.open_requests.resumed(context, at_ns)
-
-
-def _held(recorder: Recorder, context: Context, start_ns: int, end_ns: int) -> None:
-    with guarded("noting a held event loop", recorder.on_fault):
-        recorder.open_requests.loop_held(context, start_ns, end_ns)
 
 
 class EventLoopHook(Hook):

@@ -61,7 +61,7 @@ def time_pass(name: str) -> Callable[[Recorder, Timed], Timed]:
         named: Any = getattr(importlib.import_module(_MODULE), name)
 
         def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
-            passes = None if is_compiling() else _pass_begun(recorder, args)
+            passes = None if is_compiling() else _begun(recorder, args)
             try:
                 return super(named, self).__call__(*args, **kwargs)
             finally:
@@ -74,7 +74,7 @@ def time_pass(name: str) -> Callable[[Recorder, Timed], Timed]:
     return build
 
 
-def _pass_begun(recorder: Recorder, args: tuple[Any, ...]) -> DevicePasses | None:
+def _begun(recorder: Recorder, args: tuple[Any, ...]) -> DevicePasses | None:
     call = getattr(_under_way, "call", None)
     if call is None or not args or not isinstance(args[0], Mapping):
         return None
