@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,15 @@ def operators(packed: bytes) -> list[Operator]:
     try:
         events = json.loads(gzip.decompress(packed))["traceEvents"]
         return _operators([one for one in events if one.get("ph") == "X"])
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise ProfileError(f"the trace cannot be read: {error!r}") from None
 
 
@@ -44,7 +53,8 @@ def _operators(events: Sequence[dict[str, Any]]) -> list[Operator]:
     for event in events:
         if event.get("cat") == _OPERATOR:
             threads[event["tid"]].append(event)
-            names[event.get("args", {}).get(_ID)] = event["name"]
+            if (external := event.get("args", {}).get(_ID)) is not None:
+                names[external] = event["name"]
     for calls in threads.values():
         for name, own_us in _own_times(calls):
             one = found.setdefault(name, Operator(name))

@@ -1,10 +1,12 @@
 """What watches objectives while the service runs."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from latencytrace.errors import PluginError
+from latencytrace.model import Alert
 from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.outbox import Outbox
 from latencytrace.service.watch import Watch
@@ -72,3 +74,26 @@ def test_a_fault_of_ours_does_not_stop_the_dividing(
 def test_a_sink_that_is_not_installed_is_refused_with_those_that_are() -> None:
     with pytest.raises(PluginError, match="installed: alertmanager, log, slack, webhook"):
         open_sink("pager", "http://127.0.0.1")
+
+
+def test_who_is_told_first_knows_before_sinks_do(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path)
+    sink = RecordingSink()
+    sink.refuses = True
+    clock = FakeClock(traffic.wall())
+    outbox = Outbox({"it": sink}, LINKS, traffic.memory, clock, clock, lambda: 1.0)
+    seen: list[tuple[str, int]] = []
+
+    def changed(alerts: Iterable[Alert]) -> None:
+        seen.extend((one.fingerprint, len(traffic.memory.notices())) for one in alerts)
+
+    watch = Watch(traffic.evaluator, traffic.memory, outbox, changed)
+    traffic.run(60, tick_s=60)
+    for _ in range(6):
+        traffic.move(60)
+        for _ in range(300):
+            traffic.one(SLOW)
+        watch.step()
+
+    [notice] = traffic.memory.notices()
+    assert seen == [(notice.alert["fingerprint"], 0)]
