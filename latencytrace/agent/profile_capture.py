@@ -110,6 +110,8 @@ class Capture:
         """In a forked child: end what records here, unless the parent was about to end it."""
         if self._lock.acquire(blocking=False):
             self._stop(EndedBy.TIME)
+        else:
+            self._profiler.let_go()  # whoever holds the lock is not in this process
 
     def cut(self) -> None:
         """End it where it is, from any thread: nothing may be capturing a graph."""

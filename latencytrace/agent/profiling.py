@@ -43,6 +43,7 @@ _READ_BYTES: Final = 1 << 20
 EXIT_S: Final = 2.0
 
 _IN_USE: Final = "the program profiles itself: try again when it is done"
+_ENDED: Final = "the program ended, or torch failed"
 _NO_STEP: Final = (
     f"no step began within {ARMED_S:.0f} s: send requests meanwhile, or name the model's class "
     "in LATENCYTRACE_TORCH_MODULES"
@@ -101,18 +102,21 @@ class Profiling:
         order = ProfileOrder.parse(header)
         if order is None or self._state() is not ProfilerState.READY:
             return  # whoever asks sees our state
-        self._order, self._phase = order, "preparing"
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._run, args=(order,), name="latencytrace-profile", daemon=True
         )
+        self._order, self._phase, self._thread = order, "preparing", thread
         token = attach(Context())
         try:
-            self._thread.start()
+            thread.start()
+        except RuntimeError:  # no thread is to be had: of a program that ends, say
+            self._order = self._thread = None
         finally:
             leave(token)
 
     def end(self) -> None:
         """Give up what is under way: a process that ends while torch records crashes."""
+        self._is_on = False
         capture, thread = self._capture, self._thread
         if capture is not None:
             capture.give_up()
@@ -205,6 +209,8 @@ class Profiling:
         self._capture = capture
         try:
             with capture.held():
+                if not self._is_on:
+                    raise Refused(_ENDED)
                 profiler.prepare()
             self._recorder.capture = capture
             if not capture.begun.wait(ARMED_S):
@@ -222,7 +228,7 @@ class Profiling:
                 capture.give_up()
         if capture.phase is not CapturePhase.CAPTURED:
             by_program = capture.captured.ended_by is EndedBy.PROGRAM
-            raise Refused(_IN_USE if by_program else "the program ended, or torch failed")
+            raise Refused(_IN_USE if by_program else _ENDED)
         return capture, profiler
 
     def _send(self, order: ProfileOrder, about: Mapping[str, object], packed: bytes) -> None:

@@ -181,15 +181,16 @@ class Profiles:
         with self._lock:
             if profile_id not in self._open:
                 raise NotFoundError(f"profile {profile_id} was not asked for, or was given up")
-            asked = self._profiles[profile_id]
-            told = _told(asked, about, packed)
-            if told.state == "kept":
-                try:
-                    self._folder.keep(profile_id, asdict(told), packed)
-                except StoreError as error:
-                    self._end(profile_id, replace(told, state="refused", phase=str(error)))
-                    raise
-            self._end(profile_id, told)
+            told = _told(self._profiles[profile_id], about, packed)
+        try:
+            if told.state == "kept":  # without the lock, which every post waits for
+                self._folder.keep(profile_id, asdict(told), packed)
+        except StoreError as error:
+            told = replace(told, state="refused", phase=str(error))
+            raise
+        finally:
+            with self._lock:
+                self._end(profile_id, told)
 
     def cancel(self, profile_id: str) -> Profile:
         """Nobody waits for it any more: a process that has not taken it will not.
