@@ -99,6 +99,10 @@ def test_an_alert_whose_objective_left_the_file_ends_everywhere(tmp_path: Path) 
             service.post(otlp(*incident()))
             receiver.wait_for(1)
             until(lambda: active(taken) == ["chat-e2e"], service.said)
+            # Killed before it notes that a notice arrived, it would send it again.
+            until(
+                lambda: service.metric("latencytrace_service_notices_waiting") == 0, service.said
+            )
             service.end(signal.SIGKILL)
         with RunningService(tmp_path / "data", env=sinks) as again:
             receiver.wait_for(2)
