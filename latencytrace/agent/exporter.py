@@ -24,7 +24,7 @@ from latencytrace.agent.tracer import started_here
 
 BATCH_SPANS = 512
 BATCH_BYTES = 4 << 20  # of one post; what a receiver over gRPC takes unless told otherwise
-_UNBROKEN_SPANS = 64  # that are encoded before a serving thread may have the interpreter
+_UNBROKEN_SPANS = 24  # that are encoded before a serving thread may have the interpreter
 _BREATH_S = 20e-6
 _RETRIED = frozenset({408, 429, 502, 503, 504})  # the OTLP specification's, and 408
 _FIRST_BACK_OFF_S = 0.5
