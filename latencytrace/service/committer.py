@@ -198,10 +198,10 @@ class Committer:
         return waiting.future
 
     def flush(self) -> None:
-        """Commit all that was submitted, now.
+        """Commit all that was answered for, now.
 
         Raises:
-            StoreError: The store fails.
+            StoreError: The store fails, and will be asked again.
         """
         with self._changed:
             if not self._thread.is_alive():
@@ -209,7 +209,7 @@ class Committer:
             last = self._wanted = self._submitted
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._settled >= last or self._wanted < last)
-            if self._fault is not None:
+            if self._settled < last and self._fault is not None:
                 raise self._fault
 
     @property

@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 BATCH_TRACES = 500
 PACE_S = 0.5  # between two looks at what is due; one division serves all that is
 SLOWEST_PACE_S = 5.0
+PATIENCE_S = 1.0  # of who asks, while others divide
 REST = 30  # times the duration of a division: so much of the time it lets the machine alone
 
 # What a broken promise between our own functions raises. The analysis accepts any heap of
@@ -141,12 +142,18 @@ class Pipeline:
 
     def catch_up(self) -> None:
         """Store and divide what is due, unless that was done lately: somebody wants to see it."""
-        with self._dividing:
-            if self._now_ns() - self._looked_ns < PACE_S * 1e9 or self._stopping.is_set():
+        if not self._dividing.acquire(timeout=PATIENCE_S):
+            return  # so much is being divided that nobody should wait for it
+        try:
+            now_ns = self._now_ns()
+            if now_ns - self._looked_ns < PACE_S * 1e9 or self._stopping.is_set():
                 return
+            self._looked_ns = now_ns
             with suppress(StoreError):  # the committer has said so
                 self._committer.flush()
-            self._cycle()
+                self.step()
+        finally:
+            self._dividing.release()
 
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have arrived that are not divided yet."""

@@ -267,6 +267,17 @@ def test_a_flush_of_nothing_does_nothing(resting: Rig) -> None:
     assert len(resting.store.blocks) == 1
 
 
+def test_what_a_sender_was_told_of_is_no_fault_of_a_flush(resting: Rig) -> None:
+    resting.committer.rest(0)
+    resting.store.fault = StoreError("the disk is full")
+    with pytest.raises(StoreError, match="the disk is full"):
+        resting.committer.submit(checked("second")).result(timeout=10)
+
+    resting.committer.flush()
+
+    assert resting.committer.waiting_bytes == 0
+
+
 def test_a_full_commit_waits_for_no_flush(resting: Rig) -> None:
     resting.committer.submit(checked("many", spans=committer.MAX_SPANS))
 

@@ -204,6 +204,20 @@ def test_who_looks_again_at_once_is_answered_from_what_is_there(rig: Rig, trace_
     assert (early, rig.pipeline.is_open(trace_id)) == (True, False)
 
 
+def test_nobody_waits_long_for_what_others_divide(
+    rig: Rig, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PATIENCE_S", 0.01)
+    rig.clock.move_s(60)
+    rig.send(root(trace_id))
+    rig.clock.move_s(1)
+
+    with rig.pipeline._dividing:  # noqa: SLF001 - as a division of many traces holds it
+        rig.pipeline.catch_up()
+
+    assert rig.pipeline.is_open(trace_id)
+
+
 def test_a_store_that_fails_is_no_error_to_who_looks(
     rig: Rig, trace_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
