@@ -22,7 +22,7 @@ from latencytrace.agent.sender import Sender
 from latencytrace.agent.span_queue import SpanQueue
 from latencytrace.agent.tracer import started_here
 
-BATCH_SPANS = 512
+BATCH_SPANS = 2048
 BATCH_BYTES = 4 << 20  # of one post; what a receiver over gRPC takes unless told otherwise
 _UNBROKEN_SPANS = 24  # that are encoded before a serving thread may have the interpreter
 _BREATH_S = 20e-6

@@ -8,7 +8,6 @@ the oracle: `tests/agent/test_otlp_encoder.py`.
 
 from collections.abc import Iterable, Mapping
 from struct import Struct
-from typing import TypeVar
 
 from opentelemetry.trace import SpanContext, StatusCode
 
@@ -32,7 +31,7 @@ _LOCAL_FLAGS = _FLAGS + (0x100).to_bytes(4, "little")  # whether the parent is r
 _REMOTE_FLAGS = _FLAGS + (0x300).to_bytes(4, "little")
 _STATUS_CODES = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 
-K = TypeVar("K")
+_Pairs = dict[type, dict[str, dict[object, bytes]]]  # encoded attributes by type, key, value
 
 _DOUBLE = Struct("<d").pack
 _DOUBLE_BYTES = 8
@@ -114,96 +113,107 @@ class OtlpEncoder:
     def __init__(self, resource: Mapping[str, object]) -> None:
         attributes = b"".join(field(b"\x0a", key_value(*pair)) for pair in resource.items())
         self._resource = field(b"\x0a", attributes)
-        self._names: dict[tuple[str, int], bytes] = {}
-        self._pairs: dict[type, dict[tuple[str, object], bytes]] = {str: {}, int: {}, bool: {}}
-        self._float_heads: dict[str, bytes] = {}
+        self._names: dict[str, dict[int, bytes]] = {}
+        self._pairs: _Pairs = {str: {}, int: {}, bool: {}}
+        self._float_heads: dict[str, bytes] = {}  # all but the eight bytes of the value
+        self._cached = 0
 
     def encode(self, spans: Iterable[RecordedSpan]) -> bytes:
         """Encode ended spans as one `ExportTraceServiceRequest`."""
         scopes: dict[SpanMaker, list[bytes]] = {}
+        names, pairs_of, times, join = self._names, self._pairs_of, _TIMES.pack, b"".join
+        tracer: SpanMaker | None = None
+        out: list[bytes] = []
+        plain = 0  # how many attributes need no look at the limits
         for span in spans:
-            out = scopes.get(span.tracer)
-            if out is None:
-                out = scopes[span.tracer] = []
-            body = self._span(span)
+            if span.tracer is not tracer:  # most come of one after another
+                tracer = span.tracer
+                out = scopes.setdefault(tracer, [])
+                plain = tracer.limits.attributes if tracer.limits.length == UNLIMITED else 0
+            own, parent_id, pairs, rest = span.own, span.parent_id, b"", _LOCAL_FLAGS
+            if span.extra is not None:
+                pairs, rest = self._limited(span), _extra(span.extra, tracer.limits)
+            elif own:
+                odd = len(own) > plain or "" in own
+                pairs = self._limited(span) if odd else pairs_of(own)
+            try:
+                name = names[span.name][span.kind_number]
+            except (KeyError, TypeError):
+                name = self._name(span)
+            body = join(
+                (
+                    _TRACE_ID,
+                    span.trace_id.to_bytes(16, "big"),
+                    _SPAN_ID,
+                    span.span_id.to_bytes(8, "big"),
+                    _PARENT_ID + parent_id.to_bytes(8, "big") if parent_id else b"",
+                    name,
+                    times(
+                        _START,
+                        span.started + ANCHOR_NS & _MAX_UINT64,
+                        _END,
+                        span.ended + ANCHOR_NS & _MAX_UINT64,
+                    ),
+                    pairs,
+                    rest,
+                )
+            )
             out += (b"\x12", _varint(len(body)), body)
         scope_spans = [
-            field(b"\x12", _scope(tracer) + b"".join(parts) + _schema(tracer))
+            field(b"\x12", _scope(tracer) + join(parts) + _schema(tracer))
             for tracer, parts in scopes.items()
         ]
-        return field(b"\x0a", self._resource + b"".join(scope_spans))
+        return field(b"\x0a", self._resource + join(scope_spans))
 
-    def _span(self, span: RecordedSpan) -> bytes:
-        parent_id, extra = span.parent_id, span.extra
-        name = self._names.get((span.name, span.kind_number)) or self._name(span)
-        return b"".join(
-            (
-                _TRACE_ID,
-                span.trace_id.to_bytes(16, "big"),
-                _SPAN_ID,
-                span.span_id.to_bytes(8, "big"),
-                _PARENT_ID + parent_id.to_bytes(8, "big") if parent_id else b"",
-                name,
-                _TIMES.pack(
-                    _START,
-                    (span.started + ANCHOR_NS) & _MAX_UINT64,
-                    _END,
-                    (span.ended + ANCHOR_NS) & _MAX_UINT64,
-                ),
-                self._own(span) if span.own or extra is not None else b"",
-                _LOCAL_FLAGS if extra is None else _extra(extra, span.tracer.limits),
-            )
-        )
-
-    def _own(self, span: RecordedSpan) -> bytes:
+    def _limited(self, span: RecordedSpan) -> bytes:
         """The span's attributes; what exceeds the limits is cut here, off the serving thread."""
         own: Mapping[str, AttributeValue] = span.own or {}
         limits, dropped = span.tracer.limits, span.extra.dropped_attributes if span.extra else 0
         if len(own) > limits.attributes or limits.length != UNLIMITED or "" in own:
             own, more = limited(own, limits.attributes, limits.length)
             dropped += more
-        attributes = self._attributes(own)
+        attributes = self._pairs_of(own)
         return attributes + b"\x50" + _varint(dropped) if dropped else attributes
 
     def _name(self, span: RecordedSpan) -> bytes:
         encoded = field(b"\x2a", _text(span.name)) + b"\x30" + _varint(span.kind_number + 1)
         if len(self._names) < _CACHED_VALUES:
-            self._names[span.name, span.kind_number] = encoded
+            self._names.setdefault(span.name, {})[span.kind_number] = encoded
         return encoded
 
-    def _attributes(self, attributes: Mapping[str, object]) -> bytes:
-        out = []
-        pairs, heads = self._pairs, self._float_heads
+    def _pairs_of(self, attributes: Mapping[str, object]) -> bytes:
+        out: list[bytes] = []
+        known, heads = self._pairs, self._float_heads
         for key, value in attributes.items():
-            if type(value) is float:
-                encoded = (heads.get(key) or self._float_head(key)) + _DOUBLE(value)
-            else:
-                known = pairs.get(type(value))
-                if known is None:
-                    encoded = field(_ATTRIBUTE, key_value(key, value))
+            try:
+                if type(value) is float:
+                    out.append(heads[key] + _DOUBLE(value))
                 else:
-                    encoded = known.get((key, value)) or self._pair(known, key, value)
-            out.append(encoded)
+                    out.append(known[type(value)][key][value])
+            except (KeyError, TypeError):  # not met before, or of a type that is not kept
+                out.append(self._pair(key, value))
         return b"".join(out)
 
-    def _float_head(self, key: str) -> bytes:
-        """All of a float's attribute but the eight bytes of its value."""
-        head = field(_ATTRIBUTE, key_value(key, 0.0))[:-_DOUBLE_BYTES]
-        _remember(self._float_heads, key, head)
-        return head
-
-    @staticmethod
-    def _pair(known: dict[tuple[str, object], bytes], key: str, value: object) -> bytes:
+    def _pair(self, key: str, value: object) -> bytes:
+        """Encode an attribute, and keep what may come again."""
         encoded = field(_ATTRIBUTE, key_value(key, value))
-        if type(value) is not str or len(value) < _CACHED_LENGTH:
-            _remember(known, (key, value), encoded)
+        if type(value) is float:
+            self._make_room()
+            self._float_heads[key] = encoded[:-_DOUBLE_BYTES]
+        elif type(value) in self._pairs and not (
+            type(value) is str and len(value) >= _CACHED_LENGTH
+        ):
+            self._make_room()
+            self._pairs[type(value)].setdefault(key, {})[value] = encoded
         return encoded
 
-
-def _remember(cache: dict[K, bytes], key: K, encoded: bytes) -> None:
-    if len(cache) >= _CACHED_VALUES:
-        cache.clear()
-    cache[key] = encoded
+    def _make_room(self) -> None:
+        if self._cached >= _CACHED_VALUES:
+            self._float_heads.clear()
+            for kept in self._pairs.values():
+                kept.clear()
+            self._cached = 0
+        self._cached += 1
 
 
 def _scope(tracer: SpanMaker) -> bytes:

@@ -104,6 +104,22 @@ def test_what_is_cached_changes_nothing(batches: list[dict[str, Any]]) -> None:
     assert first == second == OtlpEncoder(RESOURCE).encode(spans.all)
 
 
+def test_more_values_than_are_cached_arrive_all_the_same() -> None:
+    spans = Spans()
+    tracer = spans.provider.get_tracer("scope")
+    for number in range(9000):
+        tracer.start_span(f"name {number}", attributes={"n": number, f"x{number}": 0.5}).end()
+
+    encoder = OtlpEncoder(RESOURCE)
+    encoder.encode(spans.all)
+    arrived = list(received_spans(ExportTraceServiceRequest.FromString(encoder.encode(spans.all))))
+
+    assert [span.name for span in arrived] == [f"name {number}" for number in range(9000)]
+    assert [dict(span.attributes) for span in arrived] == [
+        {"n": number, f"x{number}": 0.5} for number in range(9000)
+    ]
+
+
 @given(st.integers())
 def test_an_integer_is_not_taken_for_a_boolean_nor_a_float_from_the_cache(number: int) -> None:
     spans = Spans()
