@@ -51,8 +51,8 @@ def pack_token_times(times: TokenTimes, span_start_ns: int) -> str:
     """
     first = max(times.first_ns - span_start_ns, 0)
     if not times.buckets:
-        # A list's own text is the quickest way to that of its numbers.
-        return f"{first};{str(list(times.lengths_ns))[1:-1].replace(' ', '')}"
+        lengths = tuple(times.lengths_ns)
+        return f"{first};" + ",".join(["%d"] * len(lengths)) % lengths  # the quickest way
     gaps = ",".join(map(_entry, times.lengths_ns, times.together))
     return f"{first};{gaps};{','.join(_differences(times.buckets))}"
 
