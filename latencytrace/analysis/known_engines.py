@@ -51,6 +51,11 @@ def _candidates(scope: str) -> tuple[Engine, ...]:
     return tuple(engine for engine in ENGINES if scope.startswith(engine.scopes))
 
 
+def may_be_of_engine(span: Span) -> bool:
+    """Whether an engine may have made a span, by its scope alone."""
+    return bool(_candidates(span.scope))
+
+
 def have_engines(spans: Iterable[Span]) -> bool:
     """Whether an engine may have made one of these spans: most traces have none."""
     return any(map(_candidates, {span.scope for span in spans}))

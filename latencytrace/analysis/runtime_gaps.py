@@ -71,5 +71,7 @@ def _filled(segment: Segment, gaps: Sequence[Gap]) -> Iterator[Segment]:
                 segment, start_ns=since_ns, end_ns=until_ns, stage=Stage.RUNTIME, name=name
             )
             at_ns = until_ns
-    if at_ns < segment.end_ns or segment.start_ns == segment.end_ns:
+    if at_ns == segment.start_ns:
+        yield segment
+    elif at_ns < segment.end_ns:
         yield replace(segment, start_ns=at_ns)

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 from latencytrace.analysis.engine import NOTHING_GENERATED
-from latencytrace.analysis.known_engines import generation_of
+from latencytrace.analysis.known_engines import generation_of, may_be_of_engine
 from latencytrace.model import AttributeValue, Span, semconv
 
 _NS_PER_S = 1_000_000_000
@@ -59,6 +59,17 @@ FINISH_REASON = Said(
 BATCH_SIZE = Said((semconv.BATCH_SIZE,), "batch_size")
 SEQUENCES = Said((semconv.BATCH_SIZE, semconv.GEN_AI_REQUEST_N))
 
+_ATTRIBUTES = frozenset(
+    (
+        *(
+            key
+            for said in (INPUT, OUTPUT, CACHED, MODEL, FINISH_REASON, SEQUENCES)
+            for key in said.keys
+        ),
+        semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+        semconv.LATENCY_TO_FIRST,
+    )
+)
 _FIRST_TOKEN_EVENTS = frozenset(
     {
         "First Token Stream Event",  # OpenInference
@@ -66,6 +77,13 @@ _FIRST_TOKEN_EVENTS = frozenset(
         "llm.content.completion.chunk",  # the same by its old name
     }
 )
+
+
+def tells(span: Span) -> bool:
+    """Whether a span may say anything of a generation; most do not."""
+    return (
+        bool(span.events) or not _ATTRIBUTES.isdisjoint(span.attributes) or may_be_of_engine(span)
+    )
 
 
 def value(span: Span, said: Said) -> AttributeValue:

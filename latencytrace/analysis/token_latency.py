@@ -16,6 +16,7 @@ from latencytrace.analysis.token_counts import (
     count,
     engines_first_token,
     first_token,
+    tells,
     value,
 )
 from latencytrace.model import AttributeValue, Span, Stage, Trace
@@ -54,19 +55,20 @@ def token_latency(trace: Trace) -> TokenLatency:
         Tokens: the sums over the model calls. Model, finish reason and batch size: of the
         model call that ended last; without model calls, of any span.
     """
+    tellers = [span for span in trace.spans.values() if tells(span)]
     prefills = _only_prefilling(trace)
-    calls = _outermost_with(trace, OUTPUT, prefills) or _outermost_with(trace, INPUT, prefills)
-    told_by = calls or tuple(trace.spans.values())
+    calls = _calls(trace, OUTPUT, tellers, prefills) or _calls(trace, INPUT, tellers, prefills)
+    told_by = calls or tellers
     model_call = _last(told_by, MODEL)
     model = None if model_call is None else value(model_call, MODEL)
     finish_reason = _of_last(told_by, FINISH_REASON)
     batch_size = _of_last(told_by, BATCH_SIZE)
     if batch_size is None and have_engines(trace.spans.values()):
-        batch_size = _of_last(trace.spans.values(), BATCH_SIZE)
+        batch_size = _of_last(tellers, BATCH_SIZE)
     return TokenLatency(
         model=None if model is None else str(model),
         model_call=model_call,
-        time_to_first_token_ns=_first_token(trace, prefills),
+        time_to_first_token_ns=_first_token(trace, tellers, prefills),
         time_per_output_token_ns=(
             _per_engines_token(calls) or _per_token(trace) or _per_told_token(trace, calls)
         ),
@@ -90,8 +92,12 @@ def _only_prefilling(trace: Trace) -> frozenset[str]:
     return frozenset(found)
 
 
-def _outermost_with(trace: Trace, said: Said, but: Collection[str]) -> tuple[Span, ...]:
-    """The spans that say this and lie below no other such span."""
+def _calls(
+    trace: Trace, said: Said, tellers: Iterable[Span], but: Collection[str]
+) -> tuple[Span, ...]:
+    """The spans that say this and lie below no other such span, as they were sent."""
+    if all(count(span, said) is None for span in tellers):
+        return ()
     found = []
     pending = [trace.root]
     while pending:
@@ -115,12 +121,12 @@ def _last(spans: Iterable[Span], said: Said) -> Span | None:
     return max(told, key=lambda span: (span.end_ns, span.start_ns, span.span_id), default=None)
 
 
-def _first_token(trace: Trace, prefills: Collection[str]) -> int | None:
+def _first_token(trace: Trace, tellers: Iterable[Span], prefills: Collection[str]) -> int | None:
     root_ns = trace.root.start_ns
     left_ns = first_token(trace.unclipped[trace.root.span_id])
     if left_ns is not None:
         return left_ns - root_ns
-    spans = [span for span_id, span in trace.unclipped.items() if span_id not in prefills]
+    spans = [trace.unclipped[one.span_id] for one in tellers if one.span_id not in prefills]
     first_ns = _earliest(map(engines_first_token, spans))
     if first_ns is None:
         first_ns = _earliest(_prefilled(trace))

@@ -53,7 +53,9 @@ def clipped_intervals(sent: Span, span: Span, intervals: Intervals) -> tuple[Spa
     """
     within = sorted(
         (
-            Interval(
+            interval
+            if interval.start_ns >= span.start_ns and interval.end_ns <= span.end_ns
+            else Interval(
                 stage=interval.stage,
                 start_ns=max(interval.start_ns, span.start_ns),
                 end_ns=min(interval.end_ns, span.end_ns),
