@@ -80,6 +80,11 @@ def _format(wanted: ExportFormat | None, output: Path, trace: str | None) -> Exp
     """
     by_default = ExportFormat.CSV if trace is None else ExportFormat.PERFETTO
     chosen = wanted or _BY_ENDING.get(output.suffix.lower(), by_default)
+    if wanted is None and trace is None and output.suffix.lower() not in {"", *_BY_ENDING}:
+        raise typer.BadParameter(
+            f"{output.name} does not say: end it in .csv or .parquet, or add --format csv",
+            param_hint="--format",
+        )
     if (chosen is ExportFormat.PERFETTO) != (trace is not None):
         raise typer.BadParameter(
             "perfetto shows one request: name it with --trace ID, or --trace slowest"

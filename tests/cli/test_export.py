@@ -17,6 +17,7 @@ __all__ = ["recording_api"]
     [
         ({"wanted_format": ExportFormat.PERFETTO}, "name it with --trace"),
         ({"output": Path("out.json")}, "name it with --trace"),
+        ({"output": Path("out.foo")}, "end it in .csv or .parquet"),
         ({"trace": "slowest", "wanted_format": ExportFormat.CSV}, "leave out --trace"),
         ({"trace": "slowest", "output": Path("out.parquet")}, "leave out --trace"),
         ({"wanted_format": ExportFormat.PARQUET}, "-o FILE"),
