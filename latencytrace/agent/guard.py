@@ -4,16 +4,28 @@ import logging
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 U = TypeVar("U")
 
-logger = logging.getLogger("latencytrace")
-
 OnFault = Callable[[str, Exception], None]
+
+
+class _Unfailing(logging.LoggerAdapter[logging.Logger]):
+    """Loses what the program's logging cannot take, for a handler raises or a stream is closed."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401 - as its base has it
+        """Log, or do nothing."""
+        try:
+            super().log(level, msg, *args, stacklevel=kwargs.pop("stacklevel", 1) + 1, **kwargs)
+        except Exception:
+            return
+
+
+logger: Final = _Unfailing(logging.getLogger("latencytrace"), {})
 
 
 class guarded:  # noqa: N801 - reads as the statement that it is
@@ -102,4 +114,8 @@ def text_of(value: object) -> str:
     """A value as text, also one whose own `__str__` raises."""
     if type(value) is str:
         return value
+    if isinstance(
+        value, str
+    ):  # of an enum its value, as the SDK sends it, which `str` may not say
+        return str.__str__(value)
     return attempted(lambda: str(value), otherwise=f"<{type(value).__name__}>")
