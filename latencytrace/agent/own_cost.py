@@ -9,7 +9,7 @@ from latencytrace.agent.exporter import ExportCounts
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hook import Patch
 from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.tracer import RecordingProvider
+from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.agent.wrapping import beginning, timed
 from latencytrace.model.stage import Stage
 

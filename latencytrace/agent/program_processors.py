@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, cast
 
 from opentelemetry.context import Context, attach
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import leave
 from latencytrace.agent.guard import FaultCounter, guarded, logger
 from latencytrace.agent.recorded_span import RecordedSpan
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import Span as SdkSpan
     from opentelemetry.sdk.trace import SpanProcessor
 
@@ -28,7 +30,8 @@ class ProgramProcessors:
 
     def __init__(self) -> None:
         self.started: Callable[[RecordedSpan, Context | None], None] | None = None
-        self.resource: Mapping[str, object] = {}
+        self._described: Mapping[str, object] = {}
+        self._resource: Resource | None = None  # made when somebody asks
         self.dropped = 0
         self._processors: tuple[SpanProcessor, ...] = ()
         self._on_fault = FaultCounter()
@@ -36,6 +39,19 @@ class ProgramProcessors:
         self._thread: threading.Thread | None = None
         self._showing = threading.Lock()
         self._wake = threading.Event()
+
+    @property
+    def resource(self) -> "Resource":
+        """What this process is, as the SDK says it."""
+        if self._resource is None:
+            from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is used
+
+            self._resource = Resource(dict(self._described))  # type: ignore[arg-type]  # as detected
+        return self._resource
+
+    def describe(self, process: Mapping[str, object]) -> None:
+        """Say what this process is."""
+        self._described, self._resource = process, None
 
     def add(self, processor: "SpanProcessor") -> None:
         """Call one more processor."""
@@ -57,9 +73,15 @@ class ProgramProcessors:
 
     def force_flush(self, timeout_millis: int) -> bool:
         """Show what has ended by now, and flush every processor."""
-        shown = self._show(timeout_millis / 1000)
-        flushed = [processor.force_flush(timeout_millis) for processor in self._processors]
-        return shown and all(flushed)
+        until_ns = monotonic_ns() + timeout_millis * 1_000_000
+        flushed = self._show(timeout_millis / 1000)
+        for processor in self._processors:
+            left_ms = max((until_ns - monotonic_ns()) // 1_000_000, 0)
+            told: object = False
+            with guarded("flushing a span processor", self._on_fault):
+                told = processor.force_flush(left_ms)
+            flushed = flushed and told is not False  # None says nothing against it, as in the SDK
+        return flushed
 
     def shutdown(self) -> None:
         """Show what has ended by now, shut every processor down and forget them."""
@@ -77,13 +99,14 @@ class ProgramProcessors:
         self._wake = threading.Event()
         self._thread = None
         self.dropped = 0
+        self._resource = None  # this process is another one
         if self._processors:
             self._start_thread()
 
     def _started(self, span: RecordedSpan, context: Context | None) -> None:
         for processor in self._processors:
             with guarded("showing a started span to a processor", self._on_fault):
-                processor.on_start(cast("SdkSpan", span), context)
+                processor.on_start(cast("SdkSpan", span), parent_context=context)
 
     def _start_thread(self) -> None:
         if self._thread is not None and self._thread.is_alive():
@@ -115,14 +138,11 @@ class ProgramProcessors:
         return True
 
     def _show_all(self) -> None:
-        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is used
+        from latencytrace.agent.readable_span import readable  # noqa: PLC0415 - only where it is used
 
-        from latencytrace.agent.readable_span import readable  # noqa: PLC0415 - likewise
-
-        resource = Resource(dict(self.resource))  # type: ignore[arg-type]  # as detected
         for _ in range(len(self._ended)):
             with guarded("showing an ended span to a processor", self._on_fault):
-                shown = readable(self._ended.popleft(), resource)
+                shown = readable(self._ended.popleft(), self.resource)
                 for processor in self._processors:
                     with guarded("showing an ended span to a processor", self._on_fault):
                         processor.on_end(shown)

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from latencytrace.agent.tracer import RecordingProvider
+from latencytrace.agent.recording_provider import RecordingProvider
 
 
 @runtime_checkable

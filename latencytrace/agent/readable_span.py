@@ -1,24 +1,85 @@
-"""An ended span of ours as the SDK's own type, for processors and exporters written for it."""
+"""A span of ours as the SDK's own type, for processors and exporters written for it."""
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Protocol, cast
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util import BoundedList
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status
 from opentelemetry.util.types import AnyValue
 
 from latencytrace.agent.attribute_values import limited
-from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.span_extra import Extra
 from latencytrace.model.span import AttributeValue
+from latencytrace.model.span_limits import SpanLimits
 
 
-def readable(span: RecordedSpan, resource: Resource) -> ReadableSpan:
-    """A span that has ended, within its limits and with what they left out counted."""
+class Maker(Protocol):
+    """What is read of the tracer that made a span."""
+
+    name: str
+    version: str | None
+    schema_url: str | None
+    limits: SpanLimits
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        """Those of the scope."""
+        ...
+
+    @property
+    def resource(self) -> Resource:
+        """What this process is."""
+        ...
+
+
+class Recorded(Protocol):
+    """What is read of a span of ours."""
+
+    name: str
+    own: dict[str, AttributeValue] | None
+    extra: Extra | None
+
+    @property
+    def tracer(self) -> Maker:
+        """What made it."""
+        ...
+
+    @property
+    def parent(self) -> SpanContext | None:
+        """Its parent's context; None: a root."""
+        ...
+
+    @property
+    def kind(self) -> SpanKind:
+        """OpenTelemetry's span kind."""
+        ...
+
+    @property
+    def status(self) -> Status:
+        """The status, with its description."""
+        ...
+
+    @property
+    def start_time(self) -> int:
+        """Nanoseconds since the Unix epoch."""
+        ...
+
+    @property
+    def end_time(self) -> int | None:
+        """Nanoseconds since the Unix epoch; None: not ended."""
+        ...
+
+    def get_span_context(self) -> SpanContext:
+        """Identify it."""
+        ...
+
+
+def readable(span: Recorded, resource: Resource) -> ReadableSpan:
+    """A span as it is now, within its limits and with what they left out counted."""
     extra, limits, tracer = span.extra or Extra(), span.tracer.limits, span.tracer
     events: BoundedList[Event] = BoundedList(None)
     for name, at, attributes in extra.events:

@@ -6,12 +6,10 @@ most spans never need (events, links, status, a SpanContext) is made when asked 
 """
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from functools import wraps
-from inspect import iscoroutinefunction
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
@@ -21,8 +19,6 @@ from opentelemetry.trace import (
     SpanKind,
     Status,
     StatusCode,
-    TraceFlags,
-    TraceState,
 )
 from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # what set_span_in_context sets, four calls deep
@@ -31,7 +27,9 @@ from opentelemetry.trace.propagation import (
 from latencytrace.agent.attribute_values import SCALARS, copied_attributes, drop_oldest
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
+from latencytrace.agent.current_span import traced_calls
 from latencytrace.agent.guard import FAULTS, attempted, contained, edge_faults, text_of
+from latencytrace.agent.sdk_surface import EMPTY_STATE, SAMPLED, SAMPLED_RANDOM, SdkSurface
 from latencytrace.agent.span_extra import Extra
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
@@ -40,13 +38,10 @@ from latencytrace.model.span_limits import SpanLimits
 if TYPE_CHECKING:
     from contextvars import Token
 
+    from opentelemetry.sdk.resources import Resource
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-_SAMPLED_RANDOM = TraceFlags(TraceFlags.SAMPLED | 0x02)  # W3C's flag of a random trace id
-_EMPTY_STATE = TraceState()
 
 
 def recorded_in(context: Context) -> "RecordedSpan | None":
@@ -69,12 +64,21 @@ class SpanMaker(Protocol):
         """Those of the scope."""
         ...
 
-    def start_as_current_span(
+    @property
+    def resource(self) -> "Resource":
+        """What this process is."""
+        ...
+
+    def start_as_current_span(  # noqa: PLR0913 - OpenTelemetry's signature
         self,
         name: str,
         context: Context | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: Mapping[str, object] | None = None,
+        *,
+        record_exception: bool = True,
+        set_status_on_exception: bool = True,
+        end_on_exit: bool = True,
     ) -> AbstractContextManager[Span]:
         """Start a span that is current inside the `with`."""
         ...
@@ -85,7 +89,20 @@ def _worth_a_link(context: SpanContext, attributes: Mapping[str, object] | None)
     return bool(context) and (context.is_valid or bool(attributes or context.trace_state))
 
 
-class RecordedSpan(Span):
+def _renew(own: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) -> None:
+    """Make attributes the newest, of which some were there before, as in the SDK."""
+    for key, value in new.items():
+        del own[key]
+        own[key] = value
+
+
+def _take_back(own: dict[str, AttributeValue], attributes: Mapping[str, object]) -> None:
+    """Leave out what is None now."""
+    for key in [key for key, value in attributes.items() if value is None]:
+        own.pop(key, None)
+
+
+class RecordedSpan(SdkSurface):
     """One span of ours; made by a tracer, never by itself.
 
     It is its own context manager and its own entry in the exporter's queue. Times
@@ -140,8 +157,8 @@ class RecordedSpan(Span):
                 self.trace_id,
                 self.span_id,
                 is_remote=False,
-                trace_flags=_SAMPLED_RANDOM if extra is None or extra.random_id else _SAMPLED,
-                trace_state=(extra.trace_state if extra else None) or _EMPTY_STATE,
+                trace_flags=SAMPLED_RANDOM if extra is None or extra.random_id else SAMPLED,
+                trace_state=(extra.trace_state if extra else None) or EMPTY_STATE,
             )
         return context
 
@@ -154,14 +171,18 @@ class RecordedSpan(Span):
         try:
             if self.ended:
                 return
-            if type(value) not in SCALARS:
+            own = self.own
+            if type(value) not in SCALARS or not key:
                 self.set_attributes({key: value})
-            elif self.own is None:
+            elif own is None:
                 self.own = {key: value}  # type: ignore[dict-item]  # a scalar, as was just checked
             else:
-                self.own[key] = value  # type: ignore[assignment]  # likewise
-                if len(self.own) > self.tracer.limits.attributes:
-                    self._shed(self.own)
+                count = len(own)
+                own[key] = value  # type: ignore[assignment]  # likewise
+                if len(own) == count:  # set again, so it is the newest, as in the SDK
+                    own[key] = own.pop(key)
+                elif count >= self.tracer.limits.attributes:
+                    self.shed(own)
         except FAULTS as fault:
             edge_faults("setting an attribute", fault)
 
@@ -170,13 +191,21 @@ class RecordedSpan(Span):
         try:
             if self.ended:
                 return
-            copied = copied_attributes(attributes)
-            if self.own is None:
-                self.own = copied
+            copied, own = copied_attributes(attributes), self.own
+            if "" in copied:  # an empty key says nothing
+                del copied[""]
+                self._extra().dropped_attributes += 1
+            if own is None:
+                own = self.own = {}
+            count = len(own) + len(copied)
+            if count > self.tracer.limits.attributes:
+                self._push(own, copied)
             else:
-                self.own.update(copied)
-            if len(self.own) > self.tracer.limits.attributes:
-                self._shed(self.own)
+                own.update(copied)
+                if len(own) < count:
+                    _renew(own, copied)
+            if len(copied) < len(attributes):
+                _take_back(own, attributes)
         except FAULTS as fault:
             edge_faults("setting attributes", fault)
 
@@ -209,6 +238,13 @@ class RecordedSpan(Span):
         if len(extra.links) > self.tracer.limits.links:
             del extra.links[0]
             extra.dropped_links += 1
+
+    @contained("adding links")
+    def add_links(self, links: Iterable[Link | None]) -> None:
+        """Refer to spans, those of them that can be referred to."""
+        for link in links:
+            if link:
+                self.add_link(link.context, link.attributes)
 
     def link_member(self, context: SpanContext, attributes: Mapping[str, AttributeValue]) -> None:
         """Refer to a member of a batch: of those no limit leaves any out."""
@@ -258,10 +294,11 @@ class RecordedSpan(Span):
 
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it to the exporter; a second call changes nothing."""
-        if self.ended:
-            return
         try:
-            self.ended = monotonic_ns() if end_time is None else end_time - ANCHOR_NS
+            now = monotonic_ns() if end_time is None else end_time - ANCHOR_NS
+            if self.ended:  # no other thread comes in between this and the next line
+                return
+            self.ended = now
             self.parent_context = None
             self.tracer.ended(self)
         except FAULTS as fault:
@@ -290,8 +327,9 @@ class RecordedSpan(Span):
                 leave(token)
             if exc_val is not None and not self.ended:
                 self._note(exc_val, escaped=token is None)
+            now = monotonic_ns()
             if self.attached and not self.ended:  # as `end` does, a call less
-                self.ended = monotonic_ns()
+                self.ended = now
                 self.parent_context = None
                 self.tracer.ended(self)
         except FAULTS as fault:
@@ -299,76 +337,26 @@ class RecordedSpan(Span):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate: each call of the function is a span of its own; this one is let go."""
-        start, name, kind = self.tracer.start_as_current_span, self.name, self.kind
-        attributes = self.own
-
-        if iscoroutinefunction(function):
-
-            @wraps(function)
-            async def traced_async(*args: P.args, **kwargs: P.kwargs) -> object:
-                with start(name, kind=kind, attributes=attributes):
-                    return await function(*args, **kwargs)
-
-            return cast("Callable[P, R]", traced_async)
-
-        @wraps(function)
-        def traced(*args: P.args, **kwargs: P.kwargs) -> R:
-            with start(name, kind=kind, attributes=attributes):
-                return function(*args, **kwargs)
-
-        return traced
-
-    # --- what code written for the SDK reads
-
-    @property
-    def context(self) -> SpanContext:
-        """The same as `get_span_context()`."""
-        return self.get_span_context()
-
-    @property
-    def parent(self) -> SpanContext | None:
-        """The parent's context, None for a root."""
-        if not self.parent_id:
-            return None
-        extra = self.extra
-        return SpanContext(
-            self.trace_id,
-            self.parent_id,
-            is_remote=bool(extra and extra.remote_parent),
-            trace_flags=_SAMPLED_RANDOM if extra is None or extra.random_id else _SAMPLED,
-            trace_state=(extra.trace_state if extra else None) or _EMPTY_STATE,
+        start, name, kind, attributes = (
+            self.tracer.start_as_current_span,
+            self.name,
+            self.kind,
+            self.own,
+        )
+        record, mark, end = self.record_error, self.mark_error, self.attached
+        return traced_calls(
+            function,
+            lambda: start(
+                name,
+                kind=kind,
+                attributes=attributes,
+                record_exception=record,
+                set_status_on_exception=mark,
+                end_on_exit=end,
+            ),
         )
 
-    @property
-    def attributes(self) -> Mapping[str, AttributeValue]:
-        """The attributes, read-only."""
-        return MappingProxyType(self.own or {})
-
-    @property
-    def kind(self) -> SpanKind:
-        """OpenTelemetry's span kind."""
-        return SpanKind(self.kind_number)
-
-    @property
-    def start_time(self) -> int:
-        """Nanoseconds since the Unix epoch."""
-        return self.started + ANCHOR_NS
-
-    @property
-    def end_time(self) -> int | None:
-        """Nanoseconds since the Unix epoch; None: not ended."""
-        return self.ended + ANCHOR_NS if self.ended else None
-
-    @property
-    def status(self) -> Status:
-        """The status, with its description."""
-        extra = self.extra
-        return Status(extra.status, extra.description) if extra else Status()
-
-    @property
-    def links(self) -> tuple[Link, ...]:
-        """The links."""
-        return tuple(Link(*link) for link in self.extra.links) if self.extra else ()
+    # --- itself
 
     def _note(self, error: BaseException, *, escaped: bool) -> None:
         """Note what the block raised; of a current span exceptions only, as in the SDK."""
@@ -379,7 +367,14 @@ class RecordedSpan(Span):
         if self.mark_error:
             self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {text_of(error)}")
 
-    def _shed(self, own: dict[str, AttributeValue]) -> None:
+    def _push(self, own: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) -> None:
+        """Add attributes one by one, for each may push an older one out."""
+        for key, value in new.items():
+            own.pop(key, None)
+            own[key] = value
+            self.shed(own)
+
+    def shed(self, own: dict[str, AttributeValue]) -> None:
         """Leave out the oldest attributes beyond the limit, counted."""
         extra = self._extra()
         while own and len(own) > self.tracer.limits.attributes:

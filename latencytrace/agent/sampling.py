@@ -7,9 +7,11 @@ a tracer of ours then delegates to one that asks, and gets the span from a secon
 import importlib.metadata
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import cast
 
 from opentelemetry.context import Context, get_current
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.sampling import (
     ALWAYS_OFF,
     ALWAYS_ON,
@@ -20,6 +22,7 @@ from opentelemetry.sdk.trace.sampling import (
     TraceIdRatioBased,
 )
 from opentelemetry.trace import (
+    INVALID_SPAN,
     Link,
     NonRecordingSpan,
     Span,
@@ -32,11 +35,11 @@ from opentelemetry.trace import (
 )
 from opentelemetry.util.types import AnyValue
 
-from latencytrace.agent.guard import attempted
+from latencytrace.agent.guard import FAULTS, attempted, edge_faults
 from latencytrace.agent.program_processors import ProgramProcessors
 from latencytrace.agent.recorded_span import RecordedSpan, recorded_in
 from latencytrace.agent.span_extra import Extra
-from latencytrace.agent.tracer import RecordingTracer, Scope, new_id
+from latencytrace.agent.tracer import RecordingTracer, Scope, block_of, new_id
 from latencytrace.errors import SettingsError
 
 ENTRY_POINTS = "opentelemetry_traces_sampler"  # where the SDK, too, finds other people's
@@ -178,7 +181,10 @@ class SamplingTracer(Tracer):
         self._maker = RecordingTracer(scope, ProgramProcessors())
         self._maker.limits = tracer.limits
 
-    start_as_current_span = RecordingTracer.start_as_current_span  # type: ignore[assignment]  # it needs `start_span` alone
+    @property
+    def resource(self) -> Resource:
+        """What this process is."""
+        return self._processors.resource
 
     def start_span(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
         self,
@@ -192,22 +198,60 @@ class SamplingTracer(Tracer):
         set_status_on_exception: bool = True,  # noqa: FBT001, FBT002
     ) -> Span:
         """Start a span that is not current, if the sampler wants it."""
-        parent = get_current_span(context).get_span_context()
-        trace_id = parent.trace_id if parent.is_valid else new_id(128)
-        decided = self._decided(context, trace_id, name, kind, attributes, links)
-        if decided.decision is Decision.DROP:
-            return NonRecordingSpan(_unrecorded(parent, trace_id, decided.trace_state))
-        span = self._maker.start_span(
+        try:
+            parent = get_current_span(context).get_span_context()
+            trace_id = parent.trace_id if parent.is_valid else new_id(128)
+            decided = self._decided(context, trace_id, name, kind, attributes, links)
+            if decided.decision is Decision.DROP:
+                return NonRecordingSpan(_unrecorded(parent, trace_id, decided.trace_state))
+            span = self._maker.start_span(
+                name,
+                Context(),
+                kind,
+                decided.attributes,
+                links,
+                start_time,
+                record_exception,
+                set_status_on_exception,
+            )
+            if isinstance(span, RecordedSpan):  # else it could not be made
+                self._adopt(span, parent, trace_id, decided)
+                if self._processors.started is not None:
+                    self._processors.started(span, context)
+        except FAULTS as fault:
+            edge_faults("starting a span", fault)
+            return INVALID_SPAN
+        return span
+
+    def start_as_current_span(  # type: ignore[override] # noqa: PLR0913, PLR0917 - OpenTelemetry's signature; ours is its own context manager
+        self,
+        name: str,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, object] | None = None,
+        links: Sequence[Link] | None = None,
+        start_time: int | None = None,
+        record_exception: bool = True,  # noqa: FBT001, FBT002
+        set_status_on_exception: bool = True,  # noqa: FBT001, FBT002
+        end_on_exit: bool = True,  # noqa: FBT001, FBT002
+    ) -> AbstractContextManager[Span]:
+        """Start a span, if the sampler wants it, that is current inside the `with`."""
+        span = self.start_span(
             name,
-            Context(),
+            context,
             kind,
-            decided.attributes,
+            attributes,
             links,
             start_time,
             record_exception,
             set_status_on_exception,
         )
-        assert isinstance(span, RecordedSpan)  # noqa: S101 - a root is always recorded
+        return block_of(span, end_on_exit=end_on_exit)
+
+    def _adopt(
+        self, span: RecordedSpan, parent: SpanContext, trace_id: int, decided: SamplingResult
+    ) -> None:
+        """Hang a span below its parent, as the sampler decided."""
         if decided.decision is Decision.RECORD_ONLY:
             span.__class__ = UnsampledSpan
         span.tracer = self
@@ -220,9 +264,6 @@ class SamplingTracer(Tracer):
             span.extra.remote_parent = parent.is_remote
             span.extra.trace_state = decided.trace_state
             span.extra.random_id = random_id
-        if self._processors.started is not None:
-            self._processors.started(span, context)
-        return span
 
     def _ended(self, span: RecordedSpan) -> None:
         """Take an ended span."""
@@ -246,10 +287,13 @@ class SamplingTracer(Tracer):
             if recorded is not None:
                 state = recorded.extra.trace_state if recorded.extra else None
                 return SamplingResult(Decision.RECORD_AND_SAMPLE, noted, state)
-        return attempted(
-            lambda: self._sampler.should_sample(context, trace_id, name, kind, noted, links),
-            otherwise=SamplingResult(Decision.RECORD_AND_SAMPLE, noted),
+        decided: object = attempted(
+            lambda: self._sampler.should_sample(context, trace_id, name, kind, noted, links or ()),
+            otherwise=None,
         )
+        if isinstance(decided, SamplingResult):
+            return decided
+        return SamplingResult(Decision.RECORD_AND_SAMPLE, noted)
 
 
 def _unrecorded(parent: SpanContext, trace_id: int, state: TraceState | None) -> SpanContext:

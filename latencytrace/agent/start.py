@@ -31,13 +31,14 @@ from latencytrace.agent.profiling import Profiling
 from latencytrace.agent.program_provider import GlobalProvider
 from latencytrace.agent.program_spans import ProgramSpans
 from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.agent.resource import resource_of
 from latencytrace.agent.self_report import Report, SelfReport
 from latencytrace.agent.sender import Wire
 from latencytrace.agent.senders import Senders
 from latencytrace.agent.span_queue import SpanQueue
 from latencytrace.agent.termination import Termination
-from latencytrace.agent.tracer import RecordingProvider, RecordingTracer
+from latencytrace.agent.tracer import RecordingTracer
 from latencytrace.agent.visible_gpus import visible_gpus
 from latencytrace.errors import SettingsError
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings

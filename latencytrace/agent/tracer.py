@@ -1,4 +1,4 @@
-"""Our tracer provider: ids, the parent, the sampled flag, and who takes the ended spans."""
+"""Our tracers: ids, the parent, the sampled flag."""
 
 import os
 import random
@@ -11,13 +11,11 @@ from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
     NonRecordingSpan,
-    NoOpTracer,
     Span,
     SpanContext,
     SpanKind,
     TraceFlags,
     Tracer,
-    TracerProvider,
     use_span,
 )
 from opentelemetry.trace.propagation import (
@@ -26,7 +24,8 @@ from opentelemetry.trace.propagation import (
 
 from latencytrace.agent.attribute_values import copied_attributes
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
-from latencytrace.agent.guard import FAULTS, contained, edge_faults
+from latencytrace.agent.current_span import CurrentSpan
+from latencytrace.agent.guard import FAULTS, edge_faults
 from latencytrace.agent.program_processors import ProgramProcessors
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.span_extra import Extra
@@ -34,7 +33,7 @@ from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import SpanLimits
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import SpanProcessor
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.util.types import AnyValue
 
 _new = object.__new__
@@ -66,7 +65,7 @@ def new_id(bits: int) -> int:
     return identifier or new_id(bits)  # zero means "no id"
 
 
-def _forget(_span: RecordedSpan) -> None:
+def forget(_span: RecordedSpan) -> None:
     """Take a span that ended while no agent runs."""
 
 
@@ -78,6 +77,15 @@ def inherited(parent: Extra) -> Extra | None:
     extra.trace_state = parent.trace_state
     extra.random_id = parent.random_id
     return extra
+
+
+def block_of(span: Span, *, end_on_exit: bool) -> AbstractContextManager[Span]:
+    """What makes a span current that has just been started."""
+    if not isinstance(span, RecordedSpan):  # it records nothing, so nothing is noted
+        return use_span(span, end_on_exit=end_on_exit)
+    span.parent_context = get_current()
+    span.attached = end_on_exit
+    return span
 
 
 class Scope(NamedTuple):
@@ -110,8 +118,13 @@ class RecordingTracer(Tracer):
         self.attributes = dict(scope.attributes)
         self.processors = processors
         self.limits = SpanLimits()
-        self.ended: Callable[[RecordedSpan], None] = _forget  # takes each span that ends
+        self.ended: Callable[[RecordedSpan], None] = forget  # takes each span that ends
         self.delegate: Tracer | None = None  # the program's own, or one that asks a sampler
+
+    @property
+    def resource(self) -> "Resource":
+        """What this process is."""
+        return self.processors.resource
 
     @property
     def is_direct(self) -> bool:
@@ -164,14 +177,17 @@ class RecordingTracer(Tracer):
             span.ended = 0
             span.forks = _forks
             span.kind_number = 0 if kind is SpanKind.INTERNAL else kind.value
-            span.own = copied_attributes(attributes) if attributes else None
+            span.own = None
+            if attributes:
+                own = span.own = copied_attributes(attributes)
+                if len(own) > self.limits.attributes:
+                    span.shed(own)
             span.span_context = span.parent_context = span.token = None
             span.attached = True
             span.record_error = record_exception
             span.mark_error = set_status_on_exception
             if links:
-                for link in links:
-                    span.add_link(link.context, link.attributes)
+                span.add_links(links)
             span.started = monotonic_ns() if start_time is None else start_time - ANCHOR_NS
             if self.processors.started is not None:
                 self.processors.started(span, context)
@@ -193,9 +209,22 @@ class RecordingTracer(Tracer):
         end_on_exit: bool = True,  # noqa: FBT001, FBT002
     ) -> AbstractContextManager[Span]:
         """Start a span that is current inside the `with`, or during each decorated call."""
-        if context is None:
-            context = get_current()
-        span = self.start_span(
+        direct = self.delegate is None and self.processors.started is None
+        if direct and context is None and start_time is None and not links:
+            here = get_current()
+            span = self.start_span(
+                name,
+                here,
+                kind,
+                attributes,
+                record_exception=record_exception,
+                set_status_on_exception=set_status_on_exception,
+            )
+            if type(span) is RecordedSpan:
+                span.parent_context = here
+                span.attached = end_on_exit
+                return span
+        return self._block(
             name,
             context,
             kind,
@@ -204,17 +233,49 @@ class RecordingTracer(Tracer):
             start_time,
             record_exception,
             set_status_on_exception,
+            end_on_exit,
         )
-        if type(span) is not RecordedSpan:
-            return use_span(
-                span,
-                end_on_exit=end_on_exit,
-                record_exception=record_exception,
-                set_status_on_exception=set_status_on_exception,
+
+    def _block(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
+        self,
+        name: str,
+        context: Context | None,
+        kind: SpanKind,
+        attributes: Mapping[str, object] | None,
+        links: Sequence[Link] | None,
+        start_time: int | None,
+        record_exception: bool,  # noqa: FBT001
+        set_status_on_exception: bool,  # noqa: FBT001
+        end_on_exit: bool,  # noqa: FBT001
+    ) -> CurrentSpan:
+        """A span that starts when it is entered; a closure that `start_as_current_span` spares."""
+
+        def begin() -> AbstractContextManager[Span]:
+            if self.delegate is not None:
+                return self.delegate.start_as_current_span(
+                    name,
+                    context,
+                    kind,
+                    cast("Mapping[str, AnyValue] | None", attributes),
+                    links,
+                    start_time,
+                    record_exception,
+                    set_status_on_exception,
+                    end_on_exit,
+                )
+            started = self.start_span(
+                name,
+                context,
+                kind,
+                attributes,
+                links,
+                start_time,
+                record_exception,
+                set_status_on_exception,
             )
-        span.parent_context = context
-        span.attached = end_on_exit
-        return span
+            return block_of(started, end_on_exit=end_on_exit)
+
+        return CurrentSpan(begin)
 
     @staticmethod
     def _adopt(span: RecordedSpan, current: object) -> Span | None:
@@ -243,112 +304,3 @@ class RecordingTracer(Tracer):
             span.extra.trace_state = parent.trace_state
             span.extra.random_id = random_id
         return None
-
-
-class RecordingProvider(TracerProvider):
-    """Our tracer provider; steps behind the program's own as soon as there is one."""
-
-    def __init__(self) -> None:
-        self._export: Callable[[RecordedSpan], None] = _forget
-        self._processors = ProgramProcessors()
-        self._tracers: dict[Scope, RecordingTracer] = {}
-        self._limits = SpanLimits()
-        self._sampling: Callable[[RecordingTracer], Tracer] | None = None
-        self._program: TracerProvider | None = None
-
-    def get_tracer(
-        self,
-        instrumenting_module_name: str,
-        instrumenting_library_version: str | None = None,
-        schema_url: str | None = None,
-        attributes: Mapping[str, object] | None = None,
-    ) -> Tracer:
-        """The tracer of one instrumentation scope."""
-        made = contained("making a tracer")(self._tracer)(
-            instrumenting_module_name, instrumenting_library_version, schema_url, attributes
-        )
-        return made or NoOpTracer()
-
-    def record_to(
-        self,
-        ended: Callable[[RecordedSpan], None],
-        *,
-        limits: SpanLimits | None = None,
-        sampling: Callable[[RecordingTracer], Tracer] | None = None,
-        resource: Mapping[str, object] | None = None,
-    ) -> None:
-        """Make the spans ourselves, and hand each that ends to `ended`.
-
-        Args:
-            ended: Takes it where it ended.
-            limits: Of each span; None: OpenTelemetry's.
-            sampling: A tracer that asks a sampler before one of ours makes a span; None: every
-                span is recorded whose parent is.
-            resource: What this process is, for the program's processors.
-        """
-        self._export = ended
-        self._limits = limits or SpanLimits()
-        self._sampling = sampling
-        self._processors.resource = resource or {}
-        self.yield_to(None)
-
-    @contained("adding a span processor")
-    def add_span_processor(self, span_processor: "SpanProcessor") -> None:
-        """Show every span to one more processor, as the SDK's provider does."""
-        self._processors.add(span_processor)
-        self._configure_all()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Flush the processors that the program added."""
-        return bool(contained("flushing")(self._processors.force_flush)(timeout_millis))
-
-    @contained("shutting down")
-    def shutdown(self) -> None:
-        """Shut down the processors that the program added; our own agent goes on."""
-        self._processors.shutdown()
-        self._configure_all()
-
-    def reset_after_fork(self) -> None:
-        """In a forked child: show the program's processors none of the parent's spans."""
-        self._processors.reset_after_fork()
-
-    def yield_to(self, program: TracerProvider | None) -> None:
-        """Let another provider make every span from now on; None: ours again."""
-        self._program = program
-        self._configure_all()
-
-    def _tracer(
-        self,
-        name: str,
-        version: str | None,
-        schema_url: str | None,
-        attributes: Mapping[str, object] | None,
-    ) -> Tracer:
-        noted = tuple(copied_attributes(attributes).items()) if attributes else ()
-        scope = Scope(name, version, schema_url, noted)
-        tracer = self._tracers.get(scope)
-        if tracer is None:
-            tracer = self._tracers[scope] = RecordingTracer(scope, self._processors)
-            self._configure(scope, tracer)
-        return tracer
-
-    def _configure_all(self) -> None:
-        for scope, tracer in list(self._tracers.items()):
-            self._configure(scope, tracer)
-
-    def _configure(self, scope: "Scope", tracer: RecordingTracer) -> None:
-        tracer.limits = self._limits
-        tracer.ended = self._export if self._processors.started is None else self._end_for_all
-        if self._program is not None:
-            tracer.delegate = self._program.get_tracer(
-                scope.name,
-                scope.version,
-                scope.schema_url,
-                cast("Mapping[str, AnyValue]", dict(scope.attributes)),
-            )
-        else:
-            tracer.delegate = self._sampling(tracer) if self._sampling else None
-
-    def _end_for_all(self, span: RecordedSpan) -> None:
-        self._export(span)
-        self._processors.ended(span)

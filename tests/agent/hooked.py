@@ -9,7 +9,7 @@ from latencytrace.agent.hook import Hook, HookOptions
 from latencytrace.agent.patching import AppliedHook, HookState
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.tracer import RecordingProvider
+from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.model import Stage, semconv
 from latencytrace.model.interval import Interval, unpack_intervals
 

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from latencytrace.agent.otlp_encoder import OtlpEncoder
 from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.agent.sampling import sampling
-from latencytrace.agent.tracer import RecordingProvider
 from latencytrace.settings import agent_settings
 from tests.agent.receiving import Value, attributes_of
 from tests.agent.traced_programs import PROGRAMS, Program
@@ -79,6 +79,7 @@ def traced_by_us(program: Program, environ: Mapping[str, str]) -> Traced:
         ended.append,
         limits=settings.limits,
         sampling=sampling(settings.sampler, settings.sampler_argument) if named else None,
+        resource={"service.name": "program"},
     )
     told = program(provider.get_tracer(*SCOPE))
     encoded = OtlpEncoder({"service.name": "program"}).encode(ended) if ended else b""

@@ -16,8 +16,8 @@ from latencytrace.agent.exporter import BATCH_SPANS, Exporter
 from latencytrace.agent.guard import OnFault, raise_fault
 from latencytrace.agent.http_sender import HttpSender
 from latencytrace.agent.otlp_encoder import OtlpEncoder
+from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.agent.span_queue import SpanQueue
-from latencytrace.agent.tracer import RecordingProvider
 from latencytrace.errors import SettingsError
 from tests.agent.receiving import PATIENCE_S, Receiver, receiving, wait_until
 

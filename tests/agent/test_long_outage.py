@@ -6,9 +6,9 @@ from latencytrace.agent.exporter import Exporter
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.http_sender import HttpSender
 from latencytrace.agent.otlp_encoder import OtlpEncoder
+from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.agent.sender import Answer
 from latencytrace.agent.span_queue import SpanQueue
-from latencytrace.agent.tracer import RecordingProvider
 from tests.agent.receiving import PATIENCE_S, receiving, wait_until
 from tests.agent.test_exporter import unused_port
 from tests.fakes import FakeClock

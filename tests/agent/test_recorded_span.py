@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from opentelemetry.trace import INVALID_SPAN, StatusCode, Tracer, get_current_span
 
+from latencytrace.agent import recorded_span
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.recorded_span import RecordedSpan
-from latencytrace.agent.tracer import RecordingProvider
+from latencytrace.agent.recording_provider import RecordingProvider
 from tests.agent.hooked import Spans
 
 
@@ -41,6 +43,40 @@ def test_a_span_ends_once(spans: Spans, tracer: Tracer) -> None:
     span.end(20)
 
     assert spans.only.end_time == 10
+
+
+@pytest.mark.parametrize("by", ["its end", "its block"])
+def test_a_span_that_two_threads_end_at_the_same_time_ends_once(
+    spans: Spans, tracer: Tracer, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    others = [tracer.start_as_current_span("name")]
+    span: Any = others[0]
+
+    def while_the_clock_is_read() -> int:
+        if others:
+            others.pop()
+            span.end()
+        return monotonic_ns()
+
+    monkeypatch.setattr(recorded_span, "monotonic_ns", while_the_clock_is_read)
+    if by == "its end":
+        span.end()
+    else:
+        with span:
+            pass
+
+    assert spans.all == [span]
+
+
+def test_an_attribute_that_is_set_to_none_is_taken_back(spans: Spans, tracer: Tracer) -> None:
+    span = tracer.start_span("name", attributes={"a": 1, "b": 2, "c": 3})
+    none: Any = None
+
+    span.set_attribute("a", none)
+    span.set_attributes({"b": none, "d": 4})
+    span.end()
+
+    assert dict(spans.only.attributes) == {"c": 3, "d": 4}
 
 
 def test_a_block_that_shall_not_end_its_span_leaves_it_open(spans: Spans, tracer: Tracer) -> None:

@@ -4,8 +4,8 @@ import threading
 
 from opentelemetry.trace import Tracer
 
+from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.agent.span_queue import UNWEIGHED_SPANS, SpanQueue
-from latencytrace.agent.tracer import RecordingProvider
 from tests.agent.receiving import PATIENCE_S, Receiver
 from tests.agent.test_exporter import sending
 

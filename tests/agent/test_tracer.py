@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from opentelemetry.context import Context
@@ -125,6 +126,14 @@ def test_below_a_parent_that_is_not_sampled_nothing_is_recorded(
 def test_asking_for_a_tracer_again_gives_the_same_one(spans: Spans, tracer: Tracer) -> None:
     assert spans.provider.get_tracer("scope", "1.2") is tracer
     assert spans.provider.get_tracer("scope") is not tracer
+
+
+def test_scopes_are_told_apart_by_attributes_of_any_type(spans: Spans) -> None:
+    get = spans.provider.get_tracer
+    first = get("scope", attributes={"a": {"b": 1}})
+
+    assert get("scope", attributes={"a": {"b": 1}}) is first
+    assert get("scope", attributes={"a": {"b": 2}}) is not first
 
 
 # --- processors that the program adds
@@ -267,6 +276,79 @@ def test_what_limits_leave_out_is_counted_for_processors_too(spans: Spans, trace
     assert (shown.dropped_attributes, shown.dropped_events, shown.dropped_links) == (2, 1, 1)
 
 
+def test_a_processor_hears_of_a_span_when_its_block_begins(spans: Spans, tracer: Tracer) -> None:
+    watching = Watching()
+    spans.provider.add_span_processor(watching)
+
+    @tracer.start_as_current_span("decorated")
+    def decorated() -> None:
+        """Nothing."""
+
+    block = tracer.start_as_current_span("block")
+    heard_before = list(watching.started)
+    decorated()
+    with tracer.start_as_current_span("outer") as outer, block as within:
+        pass
+
+    assert heard_before == []
+    assert watching.started == ["decorated", "outer", "block"]
+    assert isinstance(outer, RecordedSpan)
+    assert isinstance(within, RecordedSpan)
+    assert within.parent_id == outer.span_id
+
+
+def test_a_started_span_can_be_read_as_the_sdks(spans: Spans, tracer: Tracer) -> None:
+    read: list[object] = []
+
+    class Reading(Watching):
+        """One written for the SDK's spans."""
+
+        def on_start(self, span: SdkSpan, parent_context: Context | None = None) -> None:
+            """Read what they have."""
+            scope = span.instrumentation_scope
+            assert scope is not None
+            read.append((span.resource.attributes["service.name"], scope.name, span.events))
+            super().on_start(span, parent_context)
+
+    spans.provider.record_to(spans.all.append, resource={"service.name": "program"})
+    spans.provider.add_span_processor(Reading())
+    tracer.start_span("name").end()
+
+    assert read == [("program", "scope", ())]
+    assert spans.provider.resource.attributes["service.name"] == "program"
+
+
+def test_a_flush_reaches_every_processor_and_nothing_said_means_flushed(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FaultCounter, "__call__", lambda *_: None)
+    flushed: list[str] = []
+
+    class Silent(Watching):
+        """One that returns nothing, as many do."""
+
+        def force_flush(self, timeout_millis: int = 30000) -> Any:  # noqa: ANN401, ARG002 - None
+            """Flush."""
+            flushed.append(type(self).__name__)
+
+    class Failing(Silent):
+        """One that fails."""
+
+        def force_flush(self, timeout_millis: int = 30000) -> Any:  # noqa: ANN401 - none
+            """Fail."""
+            super().force_flush(timeout_millis)
+            raise RuntimeError
+
+    spans.provider.add_span_processor(Silent())
+    silent = spans.provider.force_flush()
+    spans.provider.add_span_processor(Failing())
+    spans.provider.add_span_processor(Silent())
+    failing = spans.provider.force_flush()
+
+    assert (silent, failing) == (True, False)
+    assert flushed == ["Silent", "Silent", "Failing", "Silent"]
+
+
 def test_flushing_and_shutting_down_reach_the_programs_processors(
     spans: Spans, tracer: Tracer
 ) -> None:
@@ -338,6 +420,19 @@ def test_what_the_program_decorates_goes_on_under_its_own_provider(
 
     assert decorated() == 1
     assert [span.name for span in memory.get_finished_spans()] == ["name"]
+
+
+def test_what_is_decorated_under_the_programs_provider_is_a_span_of_it_each_time(
+    spans: Spans, tracer: Tracer, program: TracerProvider, memory: InMemorySpanExporter
+) -> None:
+    spans.provider.yield_to(program)
+
+    @tracer.start_as_current_span("name")
+    def decorated() -> int:
+        return 1
+
+    assert (decorated(), decorated()) == (1, 1)
+    assert [span.name for span in memory.get_finished_spans()] == ["name", "name"]
 
 
 def test_ours_again_means_ours_again(

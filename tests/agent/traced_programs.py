@@ -3,12 +3,14 @@
 Each takes a tracer and returns what it could see of its spans beyond what is sent.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
-from opentelemetry.context import Context
+from opentelemetry.baggage import get_baggage, set_baggage
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
@@ -88,6 +90,37 @@ def attributes(tracer: Tracer) -> object:
     span.set_attributes({"text": "ä 語 🙂 \x00", "long": "x" * 5_000})
     span.end()
     span.set_attribute("late", 1)
+    return None
+
+
+class Name(str, Enum):  # noqa: UP042 - what older programs write
+    """Text of a type of its own, whose `str` is another one."""
+
+    CHAT = "chat"
+
+
+def texts_of_other_types(tracer: Tracer) -> object:
+    """Names and keys that are members of an enumeration."""
+    link = Link(REMOTE, {Name.CHAT: 1})
+    span = tracer.start_span(Name.CHAT, attributes={Name.CHAT: 1}, links=[link])
+    span.set_attribute(Name.CHAT, 2)
+    span.set_attribute("value", Name.CHAT)
+    span.add_event(Name.CHAT, {Name.CHAT: 3})
+    span.set_status(StatusCode.ERROR, Name.CHAT)
+    span.end()
+    return None
+
+
+def set_again(tracer: Tracer) -> object:
+    """Attributes that are set again, which makes them the newest."""
+    span = tracer.start_span("one by one", attributes={"a": 1, "b": 1, "c": 1})
+    span.set_attribute("a", 2)
+    span.set_attribute("d", 1)
+    span.end()
+    span = tracer.start_span("at once", attributes={"a": 1, "b": 1, "c": 1})
+    span.set_attributes({"a": 2, "b": [2]})
+    span.set_attributes({"d": 1})
+    span.end()
     return None
 
 
@@ -173,6 +206,28 @@ def links_and_events(tracer: Tracer) -> object:
     span.add_event("late")
     span.add_link(LOCAL)
     return None
+
+
+def links_to_nothing(tracer: Tracer) -> object:
+    """Links that lead nowhere, some of them none at all."""
+    none: Any = None
+    tracer.start_span("name", links=[none, Link(NOBODY), Link(REMOTE, {"a": 1})]).end()
+    with tracer.start_as_current_span("current", links=(none,)):
+        pass
+    return None
+
+
+def contexts(tracer: Tracer) -> object:
+    """What is current within a span beside it: what was, whatever its parent's context holds."""
+    token = attach(set_baggage("by", "caller"))
+    try:
+        with tracer.start_as_current_span("root", context=Context()):
+            beside_root = get_baggage("by")
+        with tracer.start_as_current_span("told", context=set_baggage("by", "parent")):
+            beside_told = get_baggage("by")
+    finally:
+        detach(token)
+    return beside_root, beside_told
 
 
 def statuses(tracer: Tracer) -> object:
@@ -263,6 +318,73 @@ def decorated(tracer: Tracer) -> object:
     return [function(1), function(2)]
 
 
+def decorated_in_every_way(tracer: Tracer) -> object:
+    """Functions that are traced with each setting, within a request that is not sampled too."""
+
+    @tracer.start_as_current_span("silent", record_exception=False, set_status_on_exception=False)
+    def silent() -> None:
+        raise OwnError
+
+    @tracer.start_as_current_span("linked", links=[Link(REMOTE)], context=Context())
+    def linked() -> bool:
+        return get_current_span().is_recording()
+
+    @tracer.start_as_current_span("left open", end_on_exit=False)
+    def left_open() -> Span:
+        return get_current_span()
+
+    told = []
+    for flags in (1, 0):
+        with tracer.start_as_current_span("served", context=parent(1234, flags=flags)):
+
+            @tracer.start_as_current_span("inner")
+            def inner() -> bool:
+                return get_current_span().is_recording()
+
+            with suppress(OwnError):
+                silent()
+            told += [linked(), inner(), seen(left_open())]
+        told.append(inner())
+    return told
+
+
+def looked_at(tracer: Tracer) -> object:
+    """A span as code written for the SDK's reads it, under way and over."""
+    links = [Link(REMOTE, {"l": 1})]
+    span: Any = tracer.start_span("before", parent(99, flags=1), SpanKind.SERVER, links=links)
+    if not span.is_recording():
+        return None
+    told = [_read(span)]
+    span.set_attributes({"a": [1, "two"], "b": {"c": 2.5}})
+    span.add_event("event", {"e": True}, timestamp=5)
+    span.set_status(StatusCode.ERROR, "why")
+    span.update_name("after")
+    told.append(_read(span))
+    span.end(1_700_000_000_123_456_789)
+    told.append(_read(span))
+    return told
+
+
+def _read(span: Any) -> object:  # noqa: ANN401 - whatever has the SDK's properties
+    written = json.loads(span.to_json())
+    for differs in ("context", "resource", "start_time"):
+        del written[differs]
+    scope = span.instrumentation_scope
+    return (
+        json.dumps(written, sort_keys=True),
+        [(event.name, event.timestamp, dict(event.attributes)) for event in span.events],
+        [(link.context, dict(link.attributes)) for link in span.links],
+        (scope.name, scope.version, scope.schema_url, dict(scope.attributes)),
+        (span.dropped_attributes, span.dropped_events, span.dropped_links),
+        (dict(span.attributes), span._parent, span._end_time, span._name),  # noqa: SLF001
+        (span._attributes.get("b"), span._start_time == span.start_time),  # noqa: SLF001
+        (span.parent, span.end_time, span.kind, span.status.status_code, span.status.description),
+        span.context == span.get_span_context(),
+        span.resource.attributes["service.name"],
+        repr(span).partition("(")[2].partition(",")[0],
+    )
+
+
 def left_open(tracer: Tracer) -> object:
     """Spans that are not ended where their block is, or not at all."""
     with tracer.start_as_current_span("open", end_on_exit=False) as span:
@@ -276,16 +398,22 @@ PROGRAMS: tuple[Program, ...] = (
     kinds,
     times,
     attributes,
+    texts_of_other_types,
+    set_again,
     many_attributes,
     many_events_and_links,
     children,
     remote_parents,
     many_traces,
     links_and_events,
+    links_to_nothing,
+    contexts,
     statuses,
     renamed,
     raised,
     exceptions,
     decorated,
+    decorated_in_every_way,
+    looked_at,
     left_open,
 )

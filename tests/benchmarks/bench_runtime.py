@@ -20,8 +20,8 @@ from collections.abc import Callable
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hooks.event_loop import time_callback
 from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.agent.runtime_gaps import OpenRequests
-from latencytrace.agent.tracer import RecordingProvider
 
 CALLBACKS = 50_000
 COLLECTIONS = 5_000
