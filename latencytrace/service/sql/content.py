@@ -153,20 +153,32 @@ _OURS = tuple(
     for key in vars(semconv).values()
     if isinstance(key, str) and key.startswith("latencytrace.")
 )
+KEPT_KEYS: Final = (*KNOWN, *_OURS)
 _ANY_WORD = rf"(?:.*[./:])?(?:{'|'.join(WORDS)})(?:[./:].*)?"
-_ADDRESS = r"(?s)^(?:(data:).*|((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?(?:[^/?#]*@)?([^?#]*).*)$"
+
+
+def _whole(patterns: Iterable[str], *more: str) -> str:
+    alternatives = (re.escape(pattern).replace(r"\*", ".*") for pattern in patterns)
+    return f"(?i)^(?:{'|'.join((*alternatives, *more))})$"
+
+
+# The same for the engine and for Python, where `.` is any character.
+STRICT_KEY: Final = _whole(STRICT)
+CONTENT_KEY: Final = _whole(chain(STRICT, *CONTENT.values()), _ANY_WORD)
+CUT_OFF: Final = "[?#@]|^data:"
+ADDRESS: Final = r"(?s)^(?:(data:).*|((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?(?:[^/?#]*@)?([^?#]*).*)$"
 # JSON, an address with a query or a user, data.
-_TELLING = r"(?s)^(?:[{]|\[[{]|(?:[A-Za-z][A-Za-z0-9+.-]*:/)?/.*[?#@]|data:)"
-_ADDRESS_IN_NAME = r"(/[^\s?#]*)[?#]\S*"
-_LEADING_TYPE = (
+TELLING: Final = r"(?s)^(?:[{]|\[[{]|(?:[A-Za-z][A-Za-z0-9+.-]*:/)?/.*[?#@]|data:)"
+ADDRESS_IN_NAME: Final = r"(/[^ \t\n\f\r?#]*)[?#][^ \t\n\f\r]*"
+LEADING_TYPE: Final = (
     r"^([A-Za-z_][A-Za-z0-9_.$]*"
     r"(?:Cancelled|Error|Exception|Exit|Failure|Fault|Interrupt|Iteration|Timeout|Warning))"
-    r"(?:$|[:(\s])"
+    r"(?:$|[:( \t\n\f\r])"
 )
 
 
 def fate(key: str, string: str, letter: str) -> str:
-    """What becomes of an attribute: KEPT, CUT or REMOVED.
+    """What becomes of an attribute: KEPT, CUT or REMOVED; `fates` says the same in Python.
 
     Each question is asked of those attributes alone that none before it has decided.
 
@@ -175,20 +187,19 @@ def fate(key: str, string: str, letter: str) -> str:
         string: Its value, where that is a string.
         letter: Its value's type (see `otlp_view`).
     """
-    content = _matches(key, chain(STRICT, *CONTENT.values()), _ANY_WORD)
     return (
-        f"multiIf({key} IN ({_listed((*KNOWN, *_OURS))}), {KEPT}, "
+        f"multiIf({key} IN ({_listed(KEPT_KEYS)}), {KEPT}, "
         f"{letter} = 's' AND {key} IN ({_listed(ADDRESSES)}), "
-        f"{CUT} * match({string}, '[?#@]|^data:'), "
-        f"{letter} IN ('i', 'd', 'b'), {_matches(key, STRICT)}, "
+        f"{CUT} * match({string}, {_quoted(CUT_OFF)}), "
+        f"{letter} IN ('i', 'd', 'b'), {_matches(key, STRICT_KEY)}, "
         f"{letter} IN ('a', 'm', 'y') OR length({string}) > {UNKNOWN_BYTES}, {REMOVED}, "
-        f"{content} OR match({string}, {_quoted(_TELLING)}))"
+        f"{_matches(key, CONTENT_KEY)} OR match({string}, {_quoted(TELLING)}))"
     )
 
 
 def cut_address(text: str) -> str:
     """An address without user, password, query and fragment."""
-    return f"replaceRegexpOne({text}, {_quoted(_ADDRESS)}, '\\\\1\\\\2\\\\3')"
+    return f"replaceRegexpOne({text}, {_quoted(ADDRESS)}, '\\\\1\\\\2\\\\3')"
 
 
 def plain_name(name: str) -> str:
@@ -203,23 +214,21 @@ def plain_names(names: str) -> str:
 
 
 def _plain_name(name: str) -> str:
-    cut = f"replaceRegexpAll({name}, {_quoted(_ADDRESS_IN_NAME)}, '\\\\1')"
+    cut = f"replaceRegexpAll({name}, {_quoted(ADDRESS_IN_NAME)}, '\\\\1')"
     return f"substringUTF8({cut}, 1, {NAME_CHARACTERS})"
 
 
 def plain_status(message: str) -> str:
     """The type of the exception that a status message begins with, if it does."""
-    return f"extract(toLowCardinality({message}), {_quoted(_LEADING_TYPE)})"
+    return f"extract(toLowCardinality({message}), {_quoted(LEADING_TYPE)})"
 
 
 def _listed(keys: Iterable[str]) -> str:
     return ", ".join(f"'{key}'" for key in keys)
 
 
-def _matches(key: str, patterns: Iterable[str], *more: str) -> str:
-    alternatives = (re.escape(pattern).replace(r"\*", ".*") for pattern in patterns)
-    whole = f"(?i)^(?:{'|'.join((*alternatives, *more))})$"
-    return f"multiMatchAny({key}, [{_quoted(whole)}])"
+def _matches(key: str, pattern: str) -> str:
+    return f"multiMatchAny({key}, [{_quoted(pattern)}])"
 
 
 def _quoted(pattern: str) -> str:

@@ -1,7 +1,8 @@
 """How the engine itself reads OTLP's protobuf into `span_arrivals`.
 
 From bytes to stored rows in 4 to 5 µs of CPU a span (`tests/benchmarks/bench_ingest.py`): the
-bytes go into a table that keeps nothing, a view of it makes rows of them.
+bytes go into a table that keeps nothing, a view of it makes rows of them. The engine plans
+this view anew for each block, so that small blocks go another way (`arrival_rows`).
 
 An attribute's value becomes text, as the Collector writes it, and a letter for its type:
 `s` string, `b` bool, `i` int, `d` double, `y` bytes (base64), `a` array and `m` map
@@ -19,6 +20,7 @@ from latencytrace.service.sql.tables import ARRIVALS, DATABASE, SPAN_COLUMNS, ho
 
 RAW = f"{DATABASE}.otlp"
 VIEW = f"{DATABASE}.otlp_into_arrivals"
+NAMELESS = "unknown_service"
 
 # OTLP's own schema is recursive, which columns cannot be: here it is cut at two levels,
 # and without the fields that are not kept.
@@ -252,7 +254,7 @@ _COLUMNS = {
     "SpanName": "`span.name`",
     "SpanKind": _word(SpanKind, "`span.kind`"),
     "ServiceName": (
-        f"if(resource['{semconv.SERVICE_NAME}'] = '', 'unknown_service', "
+        f"if(resource['{semconv.SERVICE_NAME}'] = '', '{NAMELESS}', "
         f"resource['{semconv.SERVICE_NAME}'])"
     ),
     "ResourceAttributes": "resource",

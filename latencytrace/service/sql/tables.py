@@ -41,10 +41,12 @@ def stage_column(stage: Stage) -> str:
     return "".join(word.capitalize() for word in stage.split("_")) + "Ns"
 
 
+CLOCK_NAMES = (semconv.K8S_NODE_NAME, semconv.HOST_ID, semconv.HOST_NAME)
+
+
 def host_of(resource: str) -> str:
     """Whose clock a resource's spans were told by: a node's, which its containers share."""
-    names = (semconv.K8S_NODE_NAME, semconv.HOST_ID, semconv.HOST_NAME)
-    first = ", ".join(f"nullIf({resource}['{name}'], '')" for name in names)
+    first = ", ".join(f"nullIf({resource}['{name}'], '')" for name in CLOCK_NAMES)
     return f"ifNull(coalesce({first}), '')"
 
 

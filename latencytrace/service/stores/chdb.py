@@ -9,7 +9,14 @@ import orjson
 
 from latencytrace.model import Breakdown, Cohort, Request, Span
 from latencytrace.service.chdb_engine import Engine, Readers
-from latencytrace.service.sql import ledger_table, otlp_view, questions, request_rows, span_rows
+from latencytrace.service.sql import (
+    arrival_rows,
+    ledger_table,
+    otlp_view,
+    questions,
+    request_rows,
+    span_rows,
+)
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, TableFormat
 
@@ -22,8 +29,9 @@ _SIGN = 1 << 63
 class ChdbStore:
     """Implements `Store`. Make one with `open`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, capture_content: bool) -> None:
         self._engine = engine
+        self._capture_content = capture_content
         # Merging the view's steps would cost 7 ms of planning at each insert.
         self._inserter = engine.connect(query_plan_merge_expressions=0)
         # Its reads wait for no reader's; imported requests may lie a hundred days apart.
@@ -34,11 +42,18 @@ class ChdbStore:
     @classmethod
     def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
         """See `Store.open`."""
-        return cls(Engine.open(folder, capture_content=capture_content))
+        engine = Engine.open(folder, capture_content=capture_content)
+        return cls(engine, capture_content=capture_content)
 
     def insert_otlp(self, block: bytes) -> None:
         """See `Store.insert_otlp`."""
-        self._inserter.insert(self._insert_otlp, otlp_view.INSERT_FORMAT, block)
+        rows = None
+        if len(block) <= arrival_rows.MOST_BYTES:
+            rows = arrival_rows.rows_of(block, capture_content=self._capture_content)
+        if rows is None:
+            self._inserter.insert(self._insert_otlp, otlp_view.INSERT_FORMAT, block)
+        elif rows:
+            self._inserter.insert(arrival_rows.INSERT, arrival_rows.INSERT_FORMAT, rows)
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
