@@ -4,9 +4,35 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentelemetry import propagate
-from opentelemetry.context import Context
+from opentelemetry.context import Context, get_current
 
 from latencytrace.agent.context import call_in
+from latencytrace.agent.guard import OnFault, guarded
+
+
+def carried_headers(on_fault: OnFault) -> dict[str, str]:
+    """The current span as headers, also one that has ended or is not sampled; none of none."""
+    carried: dict[str, str] = {}
+    with guarded("carrying a span into a process", on_fault):
+        if get_current():
+            propagate.inject(carried)
+    return carried
+
+
+def name_of(call: object) -> str:
+    """What a function is called, with its module."""
+    return f"{getattr(call, '__module__', '')}.{getattr(call, '__qualname__', '')}"
+
+
+def is_forking(pool: object, context: str) -> bool:
+    """Whether a worker may have been forked from within a request, whose span it still has.
+
+    Args:
+        pool: Of processes.
+        context: What it calls multiprocessing's.
+    """
+    how = getattr(getattr(pool, context, None), "get_start_method", None)
+    return how is not None and how() == "fork"
 
 
 def call_carried(
@@ -18,3 +44,20 @@ def call_carried(
 ) -> Any:  # noqa: ANN401
     """Call below the span that W3C headers name."""
     return call_in(propagate.extract(carried, Context()), call, *args, **kwargs)
+
+
+class CarriedRun:
+    """The `run` of a process's own class, in the trace of who started it.
+
+    Args:
+        carried: W3C headers.
+        process: Of `multiprocessing`.
+    """
+
+    def __init__(self, carried: Mapping[str, str], process: Any) -> None:  # noqa: ANN401
+        self._carried = carried
+        self._process = process
+
+    def __call__(self) -> Any:  # noqa: ANN401
+        """Run, in that process."""
+        return call_carried(self._carried, type(self._process).run, self._process)

@@ -9,6 +9,7 @@ from opentelemetry.context import (
     _RUNTIME_CONTEXT,  # whose `attach` sets this variable, two calls deep
     Context,
     attach,
+    get_current,
 )
 
 from latencytrace.agent.guard import edge_faults, guarded
@@ -16,6 +17,9 @@ from latencytrace.agent.guard import edge_faults, guarded
 _variable = getattr(_RUNTIME_CONTEXT, "_current_context", None)
 enter: Callable[[Context], Token[Context]] = (
     _variable.set if isinstance(_variable, ContextVar) else attach
+)
+current: Callable[[], Context] = (
+    _variable.get if isinstance(_variable, ContextVar) else get_current
 )
 
 

@@ -6,15 +6,18 @@ faults never do. A context is never held across a `yield`.
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
+from contextvars import Token
 from functools import wraps
 from typing import Any, Final
 
+from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.device_timer import DevicePasses
 from latencytrace.agent.device_timers import DeviceTimers
-from latencytrace.agent.guard import OnFault, guarded, raise_fault
+from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, guarded, raise_fault
 from latencytrace.agent.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.late_spans import LateSpans
@@ -55,6 +58,11 @@ class Call:
         self._passes: DevicePasses | None = None
         self._late: LateSpans | None = None
         self._started_ns = monotonic_ns()
+
+    @property
+    def is_span(self) -> bool:
+        """Whether it is one, which `activate` makes current."""
+        return self._timing is not None
 
     def on_device(self, passes: DevicePasses, late: LateSpans) -> None:
         """Have a span's time on a device measured too; it ends once that is known."""
@@ -219,26 +227,69 @@ def _timed_coroutine(original: Timed, begin: Begin) -> Timed:
     return traced
 
 
+class _Within:
+    """What is current within one generator, from each of its `yield`s to the next.
+
+    A span that it holds across a `yield` is so its own, and never its consumer's.
+    """
+
+    __slots__ = ("_call", "_own", "_since", "_token")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._own: Context | None = None  # what it left there; None: what the call makes current
+        self._since: Context | None = None
+        self._token: Token[Context] | None = None
+
+    def enter(self) -> None:
+        """Go on, in this task or thread until `leave`."""
+        self._call.activate()
+        try:
+            if self._own is not None:
+                self._token = enter(self._own)
+            self._since = current()
+        except FAULTS as fault:
+            edge_faults("going on with a generator", fault)
+
+    def leave(self) -> None:
+        """Hand an item to the consumer, and what is current there."""
+        token, self._token = self._token, None
+        try:
+            left = current()
+            if left is not self._since and self._call.is_span:
+                self._own = left
+            if token is not None:
+                leave(token)
+        except FAULTS as fault:
+            edge_faults("leaving a generator", fault)
+        self._call.deactivate()
+
+
 def _timed_generator(original: Timed, begin: Begin) -> Timed:
     # A generator function itself, for frameworks ask `inspect` what a function is.
     @wraps(original)
     def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         generator: Generator[Any, Any, Any] = original(*args, **kwargs)
         call = begin(args, kwargs) or _UNTIMED
+        within = _Within(call)
         advance: Callable[[Any], Any] = generator.send
         value: Any = None
         try:
             while True:
-                call.activate()
+                within.enter()
                 try:
                     item = advance(value)
                 finally:
-                    call.deactivate()
+                    within.leave()
                 try:
                     value = yield item
                     advance = generator.send
                 except GeneratorExit:  # left half-way
-                    generator.close()
+                    within.enter()
+                    try:
+                        generator.close()
+                    finally:
+                        within.leave()
                     raise
                 except BaseException as error:  # noqa: BLE001 - it is the generator's to handle
                     advance, value = generator.throw, error
@@ -257,20 +308,25 @@ def _timed_async_generator(original: Timed, begin: Begin) -> Timed:
     async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         generator: AsyncGenerator[Any, Any] = original(*args, **kwargs)
         call = begin(args, kwargs) or _UNTIMED
+        within = _Within(call)
         advance: Callable[[Any], Any] = generator.asend
         value: Any = None
         try:
             while True:
-                call.activate()
+                within.enter()
                 try:
                     item = await advance(value)
                 finally:
-                    call.deactivate()
+                    within.leave()
                 try:
                     value = yield item
                     advance = generator.asend
                 except GeneratorExit:
-                    await generator.aclose()
+                    within.enter()
+                    try:
+                        await generator.aclose()
+                    finally:
+                        within.leave()
                     raise
                 except BaseException as error:  # noqa: BLE001 - likewise
                     advance, value = generator.athrow, error

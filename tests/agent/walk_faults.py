@@ -47,6 +47,7 @@ EDGES = (
     "batching:new_ticket",
     "wrapping:_timed_*.traced",
     "wrapping:Call.[a-z]*",
+    "wrapping:_Within.*",
     "*:*.<locals>.begin",
     "recorder:Timing.activate",
     "recorder:Timing.deactivate",
@@ -57,6 +58,7 @@ EDGES = (
     "runtime_gaps:_call_pooled",
     "hooks.*<locals>.*",  # what stands in the place of a library's functions
     "hooks.*:_begun",
+    "hooks.*:_taken_up",
     "hooks.*:RequestTiming.[a-z]*",
     "hooks.*:TimedBody.*",
     "hooks.httpx:_Exchange.[a-z]*",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.context import SpawnProcess
 from multiprocessing.queues import Queue
 from typing import Any
 
@@ -34,6 +35,7 @@ from tests.propagation.tracing import Tracing, carries
 
 Row = Callable[[Tracing], bool]
 PATIENCE_S = 20.0
+_SPAWNING = multiprocessing.get_context("spawn")
 
 
 @contextmanager
@@ -322,9 +324,8 @@ def _received(items: "Queue[Any]", told: "Queue[str]") -> None:
 
 def multiprocessing_queue(tracing: Tracing) -> bool:
     """A queue of multiprocessing, W3C headers in the item."""
-    spawning = multiprocessing.get_context("spawn")
-    items, told = spawning.Queue(), spawning.Queue()
-    process = spawning.Process(target=_received, args=(items, told))
+    items, told = _SPAWNING.Queue(), _SPAWNING.Queue()
+    process = _SPAWNING.Process(target=_received, args=(items, told))
     process.start()
     with tracing.request() as request:
         carrier: dict[str, str] = {}
@@ -337,10 +338,9 @@ def multiprocessing_queue(tracing: Tracing) -> bool:
 
 def spawned_process(tracing: Tracing) -> bool:
     """A process of multiprocessing that a request spawns."""
-    spawning = multiprocessing.get_context("spawn")
-    told: Queue[str] = spawning.Queue()
+    told: Queue[str] = _SPAWNING.Queue()
     with tracing.request() as request:
-        process = spawning.Process(target=_told, args=(told,))
+        process = _SPAWNING.Process(target=_told, args=(told,))
         process.start()
     header = told.get(timeout=PATIENCE_S)
     process.join()
@@ -349,10 +349,49 @@ def spawned_process(tracing: Tracing) -> bool:
 
 def process_pool(tracing: Tracing) -> bool:
     """`ProcessPoolExecutor.submit`."""
-    spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawning) as pool, tracing.request() as request:
+    with ProcessPoolExecutor(1, mp_context=_SPAWNING) as pool, tracing.request() as request:
         header = pool.submit(_of_current).result(PATIENCE_S)
     return carries(header, request)
+
+
+class _Telling(SpawnProcess):
+    """A process of a class of its own."""
+
+    def __init__(self, told: "Queue[str]") -> None:
+        super().__init__()
+        self._told = told
+
+    def run(self) -> None:
+        _told(self._told)
+
+
+def process_of_a_class_of_its_own(tracing: Tracing) -> bool:
+    """A process whose class has a `run` of its own."""
+    told: Queue[str] = _SPAWNING.Queue()
+    with tracing.request() as request:
+        process = _Telling(told)
+        process.start()
+    header = told.get(timeout=PATIENCE_S)
+    process.join()
+    return carries(header, request)
+
+
+def _of_current_for(_: int) -> str:
+    return _of_current()
+
+
+def multiprocessing_pool(tracing: Tracing) -> bool:
+    """`multiprocessing.Pool`, its calls and what it maps, of a pool that another request made."""
+    with tracing.request():
+        pool = _SPAWNING.Pool(1)
+    with pool:
+        with tracing.request() as called:
+            kept = carries(pool.apply(_of_current), called)
+        with tracing.request() as mapped:
+            kept = kept and carries(pool.map(_of_current_for, [1])[0], mapped)
+        with tracing.request() as lazily_mapped:
+            kept = kept and carries(next(pool.imap(_of_current_for, [1])), lazily_mapped)
+        return kept and pool.apply(_of_current) == ""  # and outside of any, of none
 
 
 ROWS: tuple[Row, ...] = (
@@ -369,5 +408,7 @@ ROWS: tuple[Row, ...] = (
     redis_list,
     multiprocessing_queue,
     spawned_process,
+    process_of_a_class_of_its_own,
     process_pool,
+    multiprocessing_pool,
 )

@@ -6,14 +6,17 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from multiprocessing.pool import ThreadPool
 
 import httpx
-from opentelemetry.trace import get_current_span
+from opentelemetry import propagate
+from opentelemetry.trace import Span, get_current_span
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from tests.propagation.tracing import Tracing
 
@@ -36,6 +39,33 @@ def thread_pool(tracing: Tracing) -> bool:
         with tracing.request() as request:
             pool.submit(tracing.work).result()
     return tracing.kept(request)
+
+
+def callback_of_a_future(tracing: Tracing) -> bool:
+    """What `add_done_callback` of a pool's task asks for."""
+    let_go, called = threading.Event(), threading.Event()
+
+    def callback(_: object) -> None:
+        tracing.work()
+        called.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        with tracing.request() as request:
+            pool.submit(let_go.wait).add_done_callback(callback)
+            let_go.set()
+            called.wait(10)
+    return tracing.kept(request)
+
+
+def multiprocessing_thread_pool(tracing: Tracing) -> bool:
+    """`multiprocessing.pool.ThreadPool`, its calls and what it maps."""
+    with ThreadPool(1) as pool:
+        with tracing.request() as called:
+            pool.apply(tracing.work)
+        with tracing.request() as mapped:
+            pool.map(lambda _: tracing.work(), [1])
+        return tracing.kept(called) and tracing.kept(mapped)
 
 
 def run_in_executor(tracing: Tracing) -> bool:
@@ -133,6 +163,39 @@ def background_task(tracing: Tracing) -> bool:
     return tracing.kept(request)
 
 
+def thread_after_the_answer(tracing: Tracing) -> bool:
+    """A thread that is started after the request's span has ended."""
+    with tracing.request() as request:
+        request.end()
+        worker = threading.Thread(target=tracing.work)
+        worker.start()
+        worker.join()
+    return tracing.kept(request)
+
+
+def asgi_websocket(tracing: Tracing) -> bool:
+    """A WebSocket of Starlette, opened by a traced caller."""
+
+    async def handle(connection: WebSocket) -> None:
+        await connection.accept()
+        tracing.work()
+        await connection.close()
+
+    async def receive() -> dict[str, str]:
+        return {"type": "websocket.connect"}
+
+    async def send(_: object) -> None:
+        """Take what the server sends."""
+
+    with tracing.request() as request:
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier)
+    headers = [(name.encode(), value.encode()) for name, value in carrier.items()]
+    scope = {"type": "websocket", "path": "/", "headers": headers, "query_string": b""}
+    asyncio.run(Starlette(routes=[WebSocketRoute("/", handle)])(scope, receive, send))
+    return tracing.kept(request)
+
+
 def copied_context(tracing: Tracing) -> bool:
     """`contextvars.copy_context`, run elsewhere."""
     with tracing.request() as request:
@@ -225,6 +288,24 @@ def generator_left_half_way(tracing: Tracing) -> bool:
     return unpolluted and tracing.kept(request)
 
 
+def span_that_a_generator_holds(tracing: Tracing) -> bool:
+    """A span that a generator holds across its `yield`s: current in it alone, each time."""
+    held: list[Span] = []
+    seen: list[Span] = []
+
+    def tokens() -> Generator[int, None, None]:
+        with tracing.tracer.start_as_current_span("held") as span:
+            held.append(span)
+            for number in range(3):
+                seen.append(get_current_span())
+                yield number
+
+    stream = tracing.stage("stream")(tokens) if tracing.stage else tokens
+    with tracing.request() as request:
+        outside = [get_current_span() for _ in stream()]
+    return all(span is request for span in outside) and seen == held * 3
+
+
 def async_generator_left_half_way(tracing: Tracing) -> bool:
     """The same of an async generator, closed by another task as garbage collection does."""
 
@@ -255,16 +336,21 @@ def async_generator_left_half_way(tracing: Tracing) -> bool:
 ROWS: tuple[Row, ...] = (
     thread,
     thread_pool,
+    callback_of_a_future,
+    multiprocessing_thread_pool,
     run_in_executor,
     to_thread,
     call_soon_threadsafe,
     task_group,
     cancelled_task,
     background_task,
+    thread_after_the_answer,
+    asgi_websocket,
     copied_context,
     asyncio_queue,
     thread_queue,
     lazily_started_worker,
     generator_left_half_way,
+    span_that_a_generator_holds,
     async_generator_left_half_way,
 )

@@ -104,7 +104,11 @@ class _Served:
             self.answered(status)
             return
         with guarded("noting an exception", self._recorder.on_fault):
-            self._timing.fail(error)
+            transport = self._request.transport
+            if isinstance(error, OSError) and (transport is None or transport.is_closing()):
+                self._timing.note({semconv.CANCELLED: True})  # the caller is gone
+            else:
+                self._timing.fail(error)
 
     def end(self) -> None:
         """End the span; the route is known by now."""
@@ -142,11 +146,26 @@ def _begun(recorder: Recorder, request: Any) -> _Served | None:  # noqa: ANN401
     return None
 
 
+def _taken_up(recorder: Recorder, request: Any) -> Token[Context] | None:  # noqa: ANN401
+    """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
+    with guarded("taking up a connection", recorder.on_fault):
+        if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
+            return enter(propagate.extract(request.headers))
+    return None
+
+
 def time_handler(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an `Application`; of one within another, the outer one's."""
 
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:  # noqa: ANN401
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            connection = _taken_up(recorder, request)
+            try:
+                return await original(self, request)
+            finally:
+                if connection is not None:
+                    leave(connection)
         served = _begun(recorder, request)
         if served is None:
             return await original(self, request)

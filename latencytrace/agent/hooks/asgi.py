@@ -237,6 +237,15 @@ def _begun(recorder: Recorder, application: object, scope: Scope) -> RequestTimi
     return None
 
 
+def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
+    """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
+    with guarded("taking up a connection", recorder.on_fault):
+        within = get_current_span().get_span_context().is_valid
+        if scope["type"] == "websocket" and not (within or recorder.suppressed()):
+            return enter(propagate.extract(scope, getter=_SCOPE_HEADERS))
+    return None
+
+
 def time_application(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an application's `__call__`."""
 
@@ -245,7 +254,12 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:
     ) -> None:
         request = _begun(recorder, self, scope)
         if request is None:
-            await original(self, scope, receive, send)
+            connection = _taken_up(recorder, scope)
+            try:
+                await original(self, scope, receive, send)
+            finally:
+                if connection is not None:
+                    leave(connection)
             return
         request.activate()
         try:

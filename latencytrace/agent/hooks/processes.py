@@ -5,22 +5,19 @@ from functools import wraps
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from opentelemetry import propagate
-from opentelemetry.trace import get_current_span
-
-from latencytrace.agent.carried_call import call_carried
+from latencytrace.agent.carried_call import (
+    CarriedRun,
+    call_carried,
+    carried_headers,
+    is_forking,
+    name_of,
+)
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, Replacement, Timed
 from latencytrace.agent.recorder import Recorder
 
-
-def _carried(recorder: Recorder) -> dict[str, str]:
-    """The current span as headers; none outside of any."""
-    carried: dict[str, str] = {}
-    with guarded("carrying a span into a process", recorder.on_fault):
-        if get_current_span().is_recording():
-            propagate.inject(carried)
-    return carried
+# They serve many requests: a process that does this belongs to none.
+_POOL_WORKERS = {"concurrent.futures.process._process_worker", "multiprocessing.pool.worker"}
 
 
 def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
@@ -28,18 +25,14 @@ def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        carried = _carried(recorder)
-        if not carried and not _is_forking(self):
-            return original(self, fn, *args, **kwargs)
-        return original(self, call_carried, carried, fn, *args, **kwargs)
+        carrying: tuple[Any, ...] = ()
+        with guarded("handing work to a pool", recorder.on_fault):
+            carried = carried_headers(recorder.on_fault)
+            if carried or is_forking(self, "_mp_context"):
+                carrying = (call_carried, carried)
+        return original(self, *carrying, fn, *args, **kwargs)
 
     return submit
-
-
-def _is_forking(pool: Any) -> bool:  # noqa: ANN401
-    """Whether a worker may have been forked from within a request, whose span it still has."""
-    how = getattr(getattr(pool, "_mp_context", None), "get_start_method", None)
-    return how is not None and how() == "fork"
 
 
 def carry_into_process(recorder: Recorder, original: Timed) -> Timed:
@@ -47,14 +40,29 @@ def carry_into_process(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     def start(self: BaseProcess) -> None:
-        carried = _carried(recorder)
-        told: Any = self  # what `run` calls, and with what, has no public name
-        target = getattr(self, "_target", None)
-        if carried and target is not None and self.ident is None:
-            told._target, told._args = call_carried, (carried, target, *told._args)  # noqa: SLF001
-        original(self)
+        run = None
+        with guarded("carrying a span into a process", recorder.on_fault):
+            run = _carrying_run(recorder, self)
+        if run is None:
+            original(self)
+            return
+        self.__dict__["run"] = run  # which travels with it
+        try:
+            original(self)
+        finally:
+            self.__dict__.pop("run", None)
 
     return start
+
+
+def _carrying_run(recorder: Recorder, process: BaseProcess) -> CarriedRun | None:
+    """What a process shall run; None: what it does by itself."""
+    if name_of(getattr(process, "_target", None)) in _POOL_WORKERS:
+        return None
+    if process.ident is not None or "run" in process.__dict__:  # started, or changed by others
+        return None
+    carried = carried_headers(recorder.on_fault)
+    return CarriedRun(carried, process) if carried else None
 
 
 class ProcessesHook(Hook):

@@ -1,46 +1,55 @@
 """Carries the current span into threads, where Python itself loses it."""
 
 from collections.abc import Callable
-from concurrent.futures import thread
+from functools import partial, wraps
 from threading import Thread
 from typing import Any
 
 from opentelemetry.context import get_current
-from opentelemetry.trace import get_current_span
 
+from latencytrace.agent.carried_call import name_of
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, Replacement, Timed
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.runtime_gaps import begun_as
 
-_POOL_WORKER = getattr(thread, "_worker", None)  # serves many requests: belongs to none
+# They serve many requests: a thread that does this belongs to none.
+_POOL_WORKERS = {"concurrent.futures.thread._worker", "multiprocessing.pool.worker"}
 
 
-def carry_into_thread(_recorder: Recorder, original: Timed) -> Timed:
+def carry_into_thread(recorder: Recorder, original: Timed) -> Timed:
     """Let a thread that a request starts go on with the request's span."""
 
+    @wraps(original)
     def start(self: Thread) -> None:
-        if (
-            get_current_span().is_recording()
-            and getattr(self, "_target", None) is not _POOL_WORKER
-            and self.ident is None  # else it has been started, and this call will raise
-        ):
-            context, run = get_current(), self.run
-
-            def runcall_in() -> None:
-                self.__dict__.pop("run", None)  # the instance's own: nothing outlives its run
-                call_in(context, run)
-
-            self.run = runcall_in  # type: ignore[method-assign]
+        with guarded("carrying a span into a thread", recorder.on_fault):
+            _carry_into(self)
         original(self)
 
     return start
 
 
+def _carry_into(thread: Thread) -> None:
+    context = get_current()
+    if (
+        context  # also of a span that has ended, is not sampled or is another process's
+        and name_of(getattr(thread, "_target", None)) not in _POOL_WORKERS
+        and thread.ident is None  # else it has been started, and starting it will raise
+    ):
+        run = thread.run
+
+        def runcall_in() -> None:
+            thread.__dict__.pop("run", None)  # the instance's own: nothing outlives its run
+            call_in(context, run)
+
+        thread.run = runcall_in  # type: ignore[method-assign]
+
+
 def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
     """Let each task of a pool go on with the span of who submitted it; note its wait."""
 
+    @wraps(original)
     def submit(self: object, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         begun: tuple[Any, ...] = ()
         with guarded("handing work to a pool", recorder.on_fault):
@@ -50,10 +59,22 @@ def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
     return submit
 
 
+def carry_into_callback(_recorder: Recorder, original: Timed) -> Timed:
+    """Let what is done when a pool's task is done go on with the span of who asked for it."""
+
+    @wraps(original)
+    def add_done_callback(self: object, fn: Callable[..., Any]) -> Any:  # noqa: ANN401
+        context = get_current()
+        return original(self, partial(call_in, context, fn) if context else fn)
+
+    return add_done_callback
+
+
 class ThreadsHook(Hook):
-    """Patches the two doors into threads that `asyncio.to_thread` does not stand behind."""
+    """Patches the doors into threads that `asyncio.to_thread` does not stand behind."""
 
     patches = (
         Replacement("threading", "Thread.start", carry_into_thread),
         Replacement("concurrent.futures.thread", "ThreadPoolExecutor.submit", carry_into_pool),
+        Replacement("concurrent.futures._base", "Future.add_done_callback", carry_into_callback),
     )

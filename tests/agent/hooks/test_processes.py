@@ -2,6 +2,7 @@
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.context import ForkProcess
 
 import pytest
 from opentelemetry.trace import get_current_span
@@ -48,3 +49,32 @@ def test_a_process_keeps_its_arguments_and_its_exit_code() -> None:
 
     assert told.get(timeout=10) == "argument"
     assert (process.exitcode, failed.exitcode) == (0, 3)
+
+
+class Running(ForkProcess):
+    """A process of a class of its own."""
+
+    def run(self) -> None:
+        """Exit by whether a span is current."""
+        raise SystemExit(current_trace_id() != 0)
+
+
+def test_a_process_of_a_class_of_its_own_is_left_as_it_was() -> None:
+    with hooked(ProcessesHook) as spans:
+        with spans.provider.get_tracer("program").start_as_current_span("request"):
+            process = Running()
+            process.start()
+        process.join()
+
+    assert process.exitcode == 1
+    assert "run" not in vars(process)
+
+
+def test_a_pool_that_a_request_makes_serves_others_too() -> None:
+    spawning = multiprocessing.get_context("spawn")
+    with hooked(ProcessesHook) as spans, ProcessPoolExecutor(1, mp_context=spawning) as pool:
+        with spans.provider.get_tracer("program").start_as_current_span("request"):
+            inside = pool.submit(current_trace_id).result()
+        outside = pool.submit(current_trace_id).result()
+
+    assert (inside, outside) == (spans.only.trace_id, 0)

@@ -6,9 +6,10 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from opentelemetry import propagate
 from opentelemetry.context import Context, attach, detach, get_value, set_value
 from opentelemetry.trace import INVALID_SPAN, Span, get_current_span
 
@@ -185,4 +186,27 @@ def test_a_task_that_is_done_keeps_no_request_alive(spans: Spans) -> None:
         gc.collect()
 
         assert gone() is None
+    assert spans.all == []
+
+
+@pytest.mark.usefixtures("spans")
+def test_a_thread_goes_on_with_the_span_of_another_process() -> None:
+    seen: list[Span] = []
+    remote = {"traceparent": f"00-{1:032x}-{2:016x}-01"}
+
+    token = attach(propagate.extract(remote))
+    in_a_thread(threading.Thread(target=lambda: seen.append(get_current_span())))
+    detach(token)
+
+    assert [span.get_span_context().span_id for span in seen] == [2]
+
+
+def test_a_callback_outside_of_any_request_is_the_programs_own(spans: Spans) -> None:
+    called: list[object] = []
+    future: Future[int] = Future()
+
+    future.add_done_callback(called.append)
+    future.set_result(1)
+
+    assert called == [future]
     assert spans.all == []

@@ -1,0 +1,56 @@
+"""Carries the current span into the pools of `multiprocessing`, of processes and of threads."""
+
+from collections.abc import Callable
+from functools import partial, wraps
+from multiprocessing.pool import ThreadPool
+from typing import Any
+
+from opentelemetry.context import get_current
+
+from latencytrace.agent.carried_call import call_carried, carried_headers, is_forking
+from latencytrace.agent.context import call_in
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.hook import Hook, Replacement, Timed
+from latencytrace.agent.recorder import Recorder
+
+
+def _carrying(recorder: Recorder, pool: object, call: Callable[..., Any]) -> Callable[..., Any]:
+    """What a pool does in place of a call, with the span of who asked for it."""
+    with guarded("handing work to a pool", recorder.on_fault):
+        if isinstance(pool, ThreadPool):
+            return partial(call_in, get_current(), call)
+        carried = carried_headers(recorder.on_fault)
+        if carried or is_forking(pool, "_ctx"):
+            return partial(call_carried, carried, call)
+    return call
+
+
+def carry_one(recorder: Recorder, original: Timed) -> Timed:
+    """Carry the span into one call."""
+
+    @wraps(original)
+    def apply_async(self: object, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return original(self, _carrying(recorder, self, func), *args, **kwargs)
+
+    return apply_async
+
+
+def carry_all(recorder: Recorder, original: Timed) -> Timed:
+    """Carry the span into each call, or each chunk of calls, of what is mapped."""
+
+    @wraps(original)
+    def _guarded_task_generation(
+        self: object, result_job: object, func: Callable[..., Any], iterable: object
+    ) -> Any:  # noqa: ANN401
+        return original(self, result_job, _carrying(recorder, self, func), iterable)
+
+    return _guarded_task_generation
+
+
+class MultiprocessingPoolsHook(Hook):
+    """Patches the two doors that every call goes through."""
+
+    patches = (
+        Replacement("multiprocessing.pool", "Pool.apply_async", carry_one),
+        Replacement("multiprocessing.pool", "Pool._guarded_task_generation", carry_all),
+    )
