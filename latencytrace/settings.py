@@ -5,10 +5,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote
 
 from latencytrace.errors import SettingsError
 from latencytrace.model.span_limits import SpanLimits
+from latencytrace.variables import (
+    flag,
+    headers,
+    names,
+    number,
+    of_signal,
+    optional_flag,
+    web_address,
+)
 
 DEFAULT_OTLP_ENDPOINT = "http://127.0.0.1:4318"
 DEFAULT_GRPC_ENDPOINT = "http://127.0.0.1:4317"
@@ -136,38 +144,38 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     if hooks is None and named_hooks:
         hooks = tuple(name.strip() for name in named_hooks.split(",") if name.strip())
     return AgentSettings(
-        disabled=_flag(environ, "LATENCYTRACE_DISABLED") or _flag(environ, "OTEL_SDK_DISABLED"),
+        disabled=flag(environ, "LATENCYTRACE_DISABLED") or flag(environ, "OTEL_SDK_DISABLED"),
         service_name=service_name or environ.get("OTEL_SERVICE_NAME") or None,
         endpoint=base,
         traces_url=_with_scheme(own or base, environ) if grpc else own or f"{base}/v1/traces",
         grpc=grpc,
         metrics_url=_metrics_url(environ, base, of_traces_alone=own is not None, grpc=grpc),
-        headers=_headers(environ),
-        timeout_s=_number(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", 10.0),
-        interval_s=_number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500) / 1000,
-        queue_spans=int(_number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536)),
+        headers=headers(environ),
+        timeout_s=number(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", 10.0),
+        interval_s=number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500) / 1000,
+        queue_spans=int(number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536)),
         hooks=hooks,
         torch_modules=_torch_modules(environ),
-        torch_copies=_flag(environ, "LATENCYTRACE_TORCH_COPIES"),
+        torch_copies=flag(environ, "LATENCYTRACE_TORCH_COPIES"),
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
         limits=SpanLimits.parse(environ),
-        queue_bytes=int(_number(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20)),
-        gzip=_of_signal(environ, "TRACES", "COMPRESSION") == "gzip",
+        queue_bytes=int(number(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20)),
+        gzip=of_signal(environ, "TRACES", "COMPRESSION") == "gzip",
         tls_files=(
-            _of_signal(environ, "TRACES", "CERTIFICATE"),
-            _of_signal(environ, "TRACES", "CLIENT_CERTIFICATE"),
-            _of_signal(environ, "TRACES", "CLIENT_KEY"),
+            of_signal(environ, "TRACES", "CERTIFICATE"),
+            of_signal(environ, "TRACES", "CLIENT_CERTIFICATE"),
+            of_signal(environ, "TRACES", "CLIENT_KEY"),
         ),
-        log_correlation=_flag(environ, "OTEL_PYTHON_LOG_CORRELATION"),
-        server_timing=_flag(environ, "LATENCYTRACE_SERVER_TIMING"),
-        gpu=_optional_flag(environ, "LATENCYTRACE_GPU") if gpu is None else gpu,
+        log_correlation=flag(environ, "OTEL_PYTHON_LOG_CORRELATION"),
+        server_timing=flag(environ, "LATENCYTRACE_SERVER_TIMING"),
+        gpu=optional_flag(environ, "LATENCYTRACE_GPU") if gpu is None else gpu,
         gpu_interval_s=_gpu_interval_s(environ),
         gpu_port=_gpu_port(environ),
         visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),
         gpus_in_bus_order=environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
-        profile=_optional_flag(environ, "LATENCYTRACE_PROFILE") is not False,
-        nvtx=_flag(environ, "LATENCYTRACE_NVTX"),
+        profile=optional_flag(environ, "LATENCYTRACE_PROFILE") is not False,
+        nvtx=flag(environ, "LATENCYTRACE_NVTX"),
     )
 
 
@@ -188,7 +196,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         SettingsError: A value cannot be used; the message names the variable.
     """
     if keep_spans_ratio is None:
-        keep_spans_ratio = _number(environ, "LATENCYTRACE_KEEP_SPANS", 1.0)
+        keep_spans_ratio = number(environ, "LATENCYTRACE_KEEP_SPANS", 1.0)
     if not 0 <= keep_spans_ratio <= 1:
         raise SettingsError(f"--keep-spans is a ratio between 0 and 1, not {keep_spans_ratio}")
     grpc = otlp_grpc or environ.get("LATENCYTRACE_OTLP_GRPC") or "127.0.0.1:4317"
@@ -202,17 +210,17 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         store=store or environ.get("LATENCYTRACE_STORE") or "chdb",
         keep_spans_ratio=keep_spans_ratio,
         token=service_token(environ),
-        capture_content=_flag(environ, "LATENCYTRACE_CAPTURE_CONTENT"),
+        capture_content=flag(environ, "LATENCYTRACE_CAPTURE_CONTENT"),
         objectives=objectives or objectives_file(environ),
-        public_url=_web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
+        public_url=web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
         dashboard_url=dashboard_url(environ),
         sinks=_sinks(environ),
-        scrape=_names(environ, "LATENCYTRACE_SCRAPE"),
-        gpu_estimates=_flag(environ, "LATENCYTRACE_GPU_ESTIMATE"),
+        scrape=names(environ, "LATENCYTRACE_SCRAPE"),
+        gpu_estimates=flag(environ, "LATENCYTRACE_GPU_ESTIMATE"),
         # Not OpenTelemetry's own variable, which tells agents where this service is.
         metrics_endpoint=environ.get("LATENCYTRACE_METRICS_ENDPOINT", "").strip() or None,
-        metrics_protocol=_of_signal(environ, "METRICS", "PROTOCOL"),
-        profile_on_alert=_flag(environ, "LATENCYTRACE_PROFILE_ON_ALERT"),
+        metrics_protocol=of_signal(environ, "METRICS", "PROTOCOL"),
+        profile_on_alert=flag(environ, "LATENCYTRACE_PROFILE_ON_ALERT"),
     )
 
 
@@ -267,7 +275,7 @@ def _with_scheme(address: str, environ: Mapping[str, str]) -> str:
     if "://" in address:
         return address
     insecure = any(
-        _flag(environ, name)
+        flag(environ, name)
         for name in ("OTEL_EXPORTER_OTLP_TRACES_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE")
     )
     return f"{'http' if insecure else 'https'}://{address}"
@@ -284,18 +292,7 @@ def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 def dashboard_url(environ: Mapping[str, str] = os.environ) -> str | None:
     """The address of a Grafana dashboard that alerts link to."""
-    return _web_address(environ, "LATENCYTRACE_DASHBOARD_URL")
-
-
-def _flag(environ: Mapping[str, str], name: str) -> bool:
-    return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
-
-
-def _web_address(environ: Mapping[str, str], name: str) -> str | None:
-    text = environ.get(name, "").strip().rstrip("/")
-    if text and not text.startswith(("http://", "https://")):
-        raise SettingsError(f"{name}={text!r} must begin with http:// or https://")
-    return text or None
+    return web_address(environ, "LATENCYTRACE_DASHBOARD_URL")
 
 
 def _sinks(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -311,20 +308,8 @@ def _sinks(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sinks.items())
 
 
-def _optional_flag(environ: Mapping[str, str], name: str) -> bool | None:
-    """What a flag says; None: nothing."""
-    text = environ.get(name, "").strip().lower()
-    if text in {"0", "false", "no", "off"}:
-        return False
-    if text in {"1", "true", "yes", "on"}:
-        return True
-    if text in {"", "auto"}:
-        return None
-    raise SettingsError(f"{name}={text!r} is none of 0, 1 and auto")
-
-
 def _gpu_interval_s(environ: Mapping[str, str]) -> float:
-    seconds = _number(environ, "LATENCYTRACE_GPU_INTERVAL", DEFAULT_GPU_INTERVAL_S)
+    seconds = number(environ, "LATENCYTRACE_GPU_INTERVAL", DEFAULT_GPU_INTERVAL_S)
     if not SHORTEST_GPU_INTERVAL_S <= seconds <= 60:  # noqa: PLR2004 - a minute
         raise SettingsError(
             f"LATENCYTRACE_GPU_INTERVAL={seconds} is not from {SHORTEST_GPU_INTERVAL_S} to 60 "
@@ -345,26 +330,6 @@ def _gpu_port(environ: Mapping[str, str]) -> Address | None:
         ) from None
 
 
-def _names(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in environ.get(name, "").split(",") if part.strip())
-
-
-def _number(environ: Mapping[str, str], name: str, default: float) -> float:
-    text = environ.get(name, "").strip()
-    if not text:
-        return default
-    try:
-        return float(text)
-    except ValueError:
-        raise SettingsError(f"{name}={text!r} is not a number") from None
-
-
-def _of_signal(environ: Mapping[str, str], signal: str, name: str) -> str | None:
-    """A setting of OTLP, that for traces or for metrics first."""
-    own = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_{name}", "").strip()
-    return own or environ.get(f"OTEL_EXPORTER_OTLP_{name}", "").strip() or None
-
-
 def _metrics_url(
     environ: Mapping[str, str], base: str, *, of_traces_alone: bool, grpc: bool
 ) -> str | None:
@@ -377,7 +342,7 @@ def _metrics_url(
 
 
 def _torch_modules(environ: Mapping[str, str]) -> tuple[str, ...]:
-    modules = _names(environ, "LATENCYTRACE_TORCH_MODULES")
+    modules = names(environ, "LATENCYTRACE_TORCH_MODULES")
     for name in modules:
         module, separator, target = name.partition(":")
         if not (separator and module and target):
@@ -385,16 +350,3 @@ def _torch_modules(environ: Mapping[str, str]) -> tuple[str, ...]:
                 f"LATENCYTRACE_TORCH_MODULES: {name!r} is not of the form package.module:Class"
             )
     return modules
-
-
-def _headers(environ: Mapping[str, str]) -> dict[str, str]:
-    text = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environ.get(
-        "OTEL_EXPORTER_OTLP_HEADERS", ""
-    )
-    headers = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise SettingsError(f"OTEL_EXPORTER_OTLP_HEADERS: {pair!r} is not NAME=VALUE")
-        headers[name.strip().lower()] = unquote(value.strip())
-    return headers

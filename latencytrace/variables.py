@@ -1,0 +1,83 @@
+"""How one variable of the environment is read: as a flag, a number, a list, an address."""
+
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from latencytrace.errors import SettingsError
+
+
+def flag(environ: Mapping[str, str], name: str) -> bool:
+    """Whether a variable says yes."""
+    return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
+
+
+def optional_flag(environ: Mapping[str, str], name: str) -> bool | None:
+    """What a flag says; None: nothing.
+
+    Raises:
+        SettingsError: It is no flag.
+    """
+    text = environ.get(name, "").strip().lower()
+    if text in {"0", "false", "no", "off"}:
+        return False
+    if text in {"1", "true", "yes", "on"}:
+        return True
+    if text in {"", "auto"}:
+        return None
+    raise SettingsError(f"{name}={text!r} is none of 0, 1 and auto")
+
+
+def names(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """A list, separated by commas."""
+    return tuple(part.strip() for part in environ.get(name, "").split(",") if part.strip())
+
+
+def number(environ: Mapping[str, str], name: str, default: float) -> float:
+    """A number.
+
+    Raises:
+        SettingsError: It is none.
+    """
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        return float(text)
+    except ValueError:
+        raise SettingsError(f"{name}={text!r} is not a number") from None
+
+
+def of_signal(environ: Mapping[str, str], signal: str, name: str) -> str | None:
+    """A setting of OTLP, that for traces or for metrics first."""
+    own = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_{name}", "").strip()
+    return own or environ.get(f"OTEL_EXPORTER_OTLP_{name}", "").strip() or None
+
+
+def web_address(environ: Mapping[str, str], name: str) -> str | None:
+    """An address of HTTP, without a slash at its end.
+
+    Raises:
+        SettingsError: It is none.
+    """
+    text = environ.get(name, "").strip().rstrip("/")
+    if text and not text.startswith(("http://", "https://")):
+        raise SettingsError(f"{name}={text!r} must begin with http:// or https://")
+    return text or None
+
+
+def headers(environ: Mapping[str, str]) -> dict[str, str]:
+    """Headers that go with spans.
+
+    Raises:
+        SettingsError: They are not written as OpenTelemetry's.
+    """
+    text = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environ.get(
+        "OTEL_EXPORTER_OTLP_HEADERS", ""
+    )
+    found = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise SettingsError(f"OTEL_EXPORTER_OTLP_HEADERS: {pair!r} is not NAME=VALUE")
+        found[name.strip().lower()] = unquote(value.strip())
+    return found
