@@ -25,6 +25,7 @@ DEFAULT_GPU_INTERVAL_S = 0.2
 SHORTEST_GPU_INTERVAL_S = 0.11  # the counters of GPUs change every 100 ms
 GRPC = "grpc"  # a protocol of OTLP
 ALL_TRACES = "parentbased_always_on"  # a sampler: all but those of a parent that is not
+MOST_WAITING = 1 << 40  # spans or bytes: more than there is memory for
 OFF = "off"  # in the place of an address to listen on
 
 
@@ -134,33 +135,39 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     """
     grpc = not over_http and otlp_protocol(environ) == GRPC
     default = DEFAULT_GRPC_ENDPOINT if grpc else DEFAULT_OTLP_ENDPOINT
-    base = (endpoint or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or default).rstrip("/")
+    named = endpoint or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    base = (named.strip() or default).rstrip("/")
     if grpc:
         base = _with_scheme(base, environ)
     if not base.startswith(("http://", "https://")):
         raise SettingsError(f"endpoint {base!r} must begin with http:// or https://")
-    own = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") if endpoint is None else None
+    own = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip() if not endpoint else None
+    own = own or None
     named_hooks = environ.get("LATENCYTRACE_HOOKS")
     if hooks is None and named_hooks:
         hooks = tuple(name.strip() for name in named_hooks.split(",") if name.strip())
     return AgentSettings(
-        disabled=flag(environ, "LATENCYTRACE_DISABLED") or flag(environ, "OTEL_SDK_DISABLED"),
+        disabled=is_disabled(environ),
         service_name=service_name or environ.get("OTEL_SERVICE_NAME") or None,
         endpoint=base,
         traces_url=_with_scheme(own or base, environ) if grpc else own or f"{base}/v1/traces",
         grpc=grpc,
         metrics_url=_metrics_url(environ, base, of_traces_alone=own is not None, grpc=grpc),
         headers=headers(environ),
-        timeout_s=number(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", 10.0),
-        interval_s=number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500) / 1000,
-        queue_spans=int(number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536)),
+        timeout_s=_timeout_s(environ),
+        interval_s=number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500, least=1, most=3_600_000) / 1000,
+        queue_spans=int(
+            number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536, least=1, most=MOST_WAITING)
+        ),
         hooks=hooks,
         torch_modules=_torch_modules(environ),
         torch_copies=flag(environ, "LATENCYTRACE_TORCH_COPIES"),
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
         limits=SpanLimits.parse(environ),
-        queue_bytes=int(number(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20)),
+        queue_bytes=int(
+            number(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20, least=1, most=MOST_WAITING)
+        ),
         gzip=of_signal(environ, "TRACES", "COMPRESSION") == "gzip",
         tls_files=(
             of_signal(environ, "TRACES", "CERTIFICATE"),
@@ -279,6 +286,17 @@ def _with_scheme(address: str, environ: Mapping[str, str]) -> str:
         for name in ("OTEL_EXPORTER_OTLP_TRACES_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE")
     )
     return f"{'http' if insecure else 'https'}://{address}"
+
+
+def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the agent shall not start: there is nobody that spans could be for."""
+    nobody = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none"
+    return nobody or flag(environ, "LATENCYTRACE_DISABLED") or flag(environ, "OTEL_SDK_DISABLED")
+
+
+def _timeout_s(environ: Mapping[str, str]) -> float:
+    both = number(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", 10.0, least=0.001, most=3600)
+    return number(environ, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", both, least=0.001, most=3600)
 
 
 def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:

@@ -1,9 +1,14 @@
 """How one variable of the environment is read: as a flag, a number, a list, an address."""
 
+import re
 from collections.abc import Mapping
+from math import inf
 from urllib.parse import unquote
 
 from latencytrace.errors import SettingsError
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's
+_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")  # likewise; what http.client can send of it
 
 
 def flag(environ: Mapping[str, str], name: str) -> bool:
@@ -32,8 +37,15 @@ def names(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in environ.get(name, "").split(",") if part.strip())
 
 
-def number(environ: Mapping[str, str], name: str, default: float) -> float:
-    """A number.
+def number(
+    environ: Mapping[str, str],
+    name: str,
+    default: float,
+    *,
+    least: float = -inf,
+    most: float = inf,
+) -> float:
+    """A number within bounds.
 
     Raises:
         SettingsError: It is none.
@@ -42,9 +54,12 @@ def number(environ: Mapping[str, str], name: str, default: float) -> float:
     if not text:
         return default
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise SettingsError(f"{name}={text!r} is not a number") from None
+    if not least <= value <= most:  # nor is "not a number" within any
+        raise SettingsError(f"{name}={text!r} is not from {least:.15g} to {most:.15g}")
+    return value
 
 
 def of_signal(environ: Mapping[str, str], signal: str, name: str) -> str | None:
@@ -69,15 +84,18 @@ def headers(environ: Mapping[str, str]) -> dict[str, str]:
     """Headers that go with spans.
 
     Raises:
-        SettingsError: They are not written as OpenTelemetry's.
+        SettingsError: They are not written as OpenTelemetry's, or HTTP cannot carry them. The
+            message holds none of them: they may be secrets.
     """
-    text = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environ.get(
-        "OTEL_EXPORTER_OTLP_HEADERS", ""
-    )
+    variable = "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
+    if not environ.get(variable):
+        variable = "OTEL_EXPORTER_OTLP_HEADERS"
     found = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise SettingsError(f"OTEL_EXPORTER_OTLP_HEADERS: {pair!r} is not NAME=VALUE")
-        found[name.strip().lower()] = unquote(value.strip())
+    for place, pair in enumerate(environ.get(variable, "").split(","), 1):
+        if not pair.strip():
+            continue
+        name, separator, value = (unquote(part.strip()) for part in pair.partition("="))
+        if not (separator and _HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
+            raise SettingsError(f"{variable}: what stands at place {place} is not NAME=VALUE")
+        found[name.lower()] = value
     return found

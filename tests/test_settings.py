@@ -88,3 +88,58 @@ def test_a_token_that_no_header_can_hold_is_refused(token: str) -> None:
         service_token({"LATENCYTRACE_TOKEN": token})
 
     assert token not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_BSP_SCHEDULE_DELAY", "0"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "nan"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "inf"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "inf"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
+        ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "-1"),
+        ("LATENCYTRACE_QUEUE_BYTES", "nan"),
+    ],
+)
+def test_a_number_that_no_thread_could_wait_for_is_refused(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}='{value}' is not from"):
+        agent_settings(environ={name: value})
+
+
+def test_traces_may_have_a_timeout_of_their_own() -> None:
+    settings = agent_settings(
+        environ={
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "20",
+            "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "7",
+        }
+    )
+
+    assert settings.timeout_s == 7.0
+
+
+@pytest.mark.parametrize(
+    "headers", ["secret", "a b=secret", "=secret", "a=secret%0A", "a=secret%E8%AA%9E"]
+)
+def test_headers_that_http_cannot_carry_are_refused_without_being_said(headers: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        agent_settings(environ={"OTEL_EXPORTER_OTLP_HEADERS": f"fine=1,{headers}"})
+
+    assert "place 2" in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_headers_are_read_as_opentelemetry_writes_them() -> None:
+    headers = "Api%2DKey=a%20b=c, ,x="
+
+    settings = agent_settings(environ={"OTEL_EXPORTER_OTLP_TRACES_HEADERS": headers})
+
+    assert settings.headers == {"api-key": "a b=c", "x": ""}
+
+
+@pytest.mark.parametrize(
+    ("exporter", "disabled"), [("none", True), (" None ", True), ("otlp", False), ("", False)]
+)
+def test_without_an_exporter_of_traces_there_are_none(exporter: str, disabled: bool) -> None:  # noqa: FBT001 - a case
+    assert agent_settings(environ={"OTEL_TRACES_EXPORTER": exporter}).disabled is disabled

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.sender import Answer, Wire
 from latencytrace.errors import SettingsError
 
@@ -68,6 +69,7 @@ class GrpcSender:
         try:
             parts = urlsplit(url)
             port = parts.port
+            (parts.hostname or "").encode("idna")  # else each call would fail of it
         except ValueError as error:
             raise SettingsError(f"endpoint {url!r} is no address: {error}") from error
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -114,7 +116,7 @@ class GrpcSender:
 
     def _post(self, body: bytes, timeout_s: float | None) -> Answer:
         connection = self._connection or self._open()
-        connection.socket.settimeout(self._timeout_s if timeout_s is None else timeout_s)
+        connection.answer_within(self._timeout_s if timeout_s is None else timeout_s)
         try:
             packed = (b"\1" if self._wire.gzip else b"\0") + len(body).to_bytes(4, "big")
             headers = connection.call(self._headers, packed + body)
@@ -156,8 +158,13 @@ class _Connection:
 
         self.socket = opened
         self.is_ending = False  # the receiver takes no more calls
-        self._http: H2Connection = H2Connection(H2Configuration(header_encoding="utf-8"))
+        self._http: H2Connection = H2Connection(H2Configuration())
         self._http.initiate_connection()
+        self._until_ns = 0
+
+    def answer_within(self, timeout_s: float) -> None:
+        """Begin to count the time that the next call may take, whatever comes meanwhile."""
+        self._until_ns = monotonic_ns() + int(timeout_s * 1e9)
 
     def call(self, headers: list[tuple[str, str]], message: bytes) -> dict[str, str]:
         """The headers and trailers of the answer.
@@ -187,19 +194,27 @@ class _Connection:
             if size:
                 self._http.send_data(answer.stream, bytes(view[:size]), size == len(view))
                 view = view[size:]
-                self.socket.sendall(self._http.data_to_send())
+                self._say()
             else:
                 self._read(answer)
 
     def _read(self, answer: "_CallAnswer") -> None:
-        """Take in what the receiver says next."""
-        self.socket.sendall(self._http.data_to_send())
+        """Take in what the receiver says next; its pings are no answer."""
+        self._say()
         received = self.socket.recv(_READ_BYTES)
         if not received:
             raise ConnectionResetError("the receiver closed the connection")
         for event in self._http.receive_data(received):
             answer.take(event, self._http)
             self.is_ending = self.is_ending or answer.is_last
+        self._say()
+
+    def _say(self) -> None:
+        """Send what is to be sent, in the time that is left for all of the call."""
+        left_s = (self._until_ns - monotonic_ns()) / 1e9
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self.socket.settimeout(left_s)
         self.socket.sendall(self._http.data_to_send())
 
 

@@ -2,11 +2,15 @@
 
 import http.client
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from typing import Final
+from urllib.parse import quote, urlsplit
 
 from latencytrace.agent.sender import Answer, Exchange, Wire
 from latencytrace.errors import SettingsError
 from latencytrace.model.profile import ORDER_HEADER
+
+_AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
+_ANSWER_BYTES: Final = 64 << 10  # more of an answer nobody reads
 
 
 class HttpSender:
@@ -34,6 +38,7 @@ class HttpSender:
         try:
             parts = urlsplit(url)
             port = parts.port
+            (parts.hostname or "").encode("idna")  # else each post would fail of it
         except ValueError as error:
             raise SettingsError(f"endpoint {url!r} is no address: {error}") from error
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -42,7 +47,8 @@ class HttpSender:
         self._host = parts.hostname
         self._secure = parts.scheme == "https"
         self._port = port or (443 if self._secure else 80)
-        self._path = parts.path + (f"?{parts.query}" if parts.query else "")
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        self._path = quote(path, safe=_AS_IT_IS)
         self._headers = {"content-type": "application/x-protobuf", **headers}
         self._wire = wire or Wire()
         if self._wire.gzip:
@@ -78,7 +84,7 @@ class HttpSender:
         try:
             connection.request("POST", self._path, body, {**self._headers, **told})
             response = connection.getresponse()
-            response.read()
+            whole = len(response.read(_ANSWER_BYTES)) < _ANSWER_BYTES
         except TimeoutError:
             self.close()
             raise
@@ -86,9 +92,10 @@ class HttpSender:
         if order is not None and self._exchange is not None:
             self._exchange.heard(order)
         after = response.getheader("retry-after", "")
-        if response.will_close:
+        if response.will_close or not whole:
             self.close()
-        return Answer(response.status, response.reason, float(after) if after.isdigit() else None)
+        seconds = after.isascii() and after.isdecimal()
+        return Answer(response.status, response.reason, float(after) if seconds else None)
 
     def _open(self) -> http.client.HTTPConnection:
         if self._secure:

@@ -67,6 +67,7 @@ class Agent:
         self._self_report: SelfReport | None = None
         self._gpu: GpuWatch | None = None
         self._sampling = _sampling(settings)
+        self._has_begun = False
         self._hooks: list[AppliedHook] = []
         self._cost = CostMeter(monotonic_ns)
         self.recorder = Recorder(_provider.get_tracer(SCOPE, version(SCOPE)), on_fault)
@@ -120,6 +121,7 @@ class Agent:
         self._self_report = self._new_self_report()
         self._gpu = self._new_gpu_watch()
         contained("expecting SIGTERM")(_termination.expect)()
+        self._has_begun = True
 
     def status(self) -> AgentStatus:
         """What it does now."""
@@ -213,6 +215,8 @@ class Agent:
 
     def _report_changes(self) -> None:
         """On the background thread: tell the receiver how we do, if that changed."""
+        if not self._has_begun:  # its first round may come before there is anything to report on
+            return
         self._cost.tell(self._exporter.counts, self._exporter.queued)
         if self._self_report is not None and (self._exporter.counts.sent or self._global.program):
             self._self_report.send(Report.of(self.status()))

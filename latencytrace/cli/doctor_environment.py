@@ -12,6 +12,7 @@ ABOUT = "environment"
 GRPC_PORT = 4317
 HTTP_PORT = 4318
 OFF_SWITCHES = ("LATENCYTRACE_DISABLED", "OTEL_SDK_DISABLED")
+NOBODY = "OTEL_TRACES_EXPORTER"  # which "none" makes a switch
 CONTRIB_AUTOSTART = "opentelemetry/instrumentation/auto_instrumentation"
 
 
@@ -31,6 +32,8 @@ def environment_findings(
         return
     if agent.disabled:
         switches = [name for name in OFF_SWITCHES if environ.get(name)]
+        if environ.get(NOBODY, "").strip().lower() == "none":
+            switches.append(NOBODY)
         yield _wrong(
             f"tracing is switched off: {', '.join(f'{n}={environ[n]}' for n in switches)}",
             f"unset {' '.join(switches)}",
