@@ -41,6 +41,7 @@ BATCH_TRACES = 500
 PACE_S = 0.5  # between two looks at what is due; one division serves all that is
 SLOWEST_PACE_S = 5.0
 PATIENCE_S = 1.0  # of who asks, while others divide
+KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 REST = 30  # times the duration of a division: so much of the time it lets the machine alone
 
 # What a broken promise between our own functions raises. The analysis accepts any heap of
@@ -95,6 +96,7 @@ class Pipeline:
         self._assembler_lock = threading.Lock()
         self._dividing = threading.Lock()
         self._looked_ns = 0  # when it was last looked at what is due
+        self._kept_ns: int | None = None  # when spans were last copied
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-divide", daemon=True)
         telemetry.watch(
@@ -185,11 +187,24 @@ class Pipeline:
             self._divide(due)
         return len(due)
 
+    def keep_noted(self) -> None:
+        """Copy the spans that are kept, unless that was done lately."""
+        now_ns = self._now_ns()
+        if self._kept_ns is not None and now_ns - self._kept_ns < KEEP_PACE_S * 1e9:
+            return
+        self._kept_ns = now_ns
+        try:
+            self._store.keep_noted()
+        except StoreError as error:
+            self._telemetry.store_errors.inc()
+            _log.error("spans are kept later: %s", error)
+
     def _run(self) -> None:
         pace_s = PACE_S
         while not self._stopping.wait(pace_s):
             with self._dividing:
                 took_s = self._cycle()
+            self.keep_noted()
             pace_s = min(max(PACE_S, REST * took_s), SLOWEST_PACE_S)
             self._committer.rest(round((pace_s + PACE_S) * 1e9))
         with self._assembler_lock:

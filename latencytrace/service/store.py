@@ -88,17 +88,22 @@ class Store(Protocol):
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
     ) -> None:
-        """Keep requests, and copy the arrived spans of these traces to `spans`.
+        """Keep requests, and note traces whose arrived spans are to be copied to `spans`.
 
-        The spans first: a crash between the two leaves the traces unassembled.
+        The traces first: a crash between the two leaves them unassembled. They outlive this
+        process, and whoever asks for their spans is answered from the arrivals.
 
         Args:
             requests: Each of a higher revision than what was written of it before, or
                 the very same as that.
-            keep_spans_of: Traces.
+            keep_spans_of: Traces; many of them are copied at once, few at `keep_noted`.
             withdrawn: Requests written before that are none any more, for a span that
                 came later holds them; no question finds them again.
         """
+        ...
+
+    def keep_noted(self) -> None:
+        """Copy the spans of all traces that are noted, while the arrivals are still there."""
         ...
 
     def services(self) -> Sequence[str]:

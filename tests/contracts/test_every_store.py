@@ -656,8 +656,11 @@ def test_spans_of_kept_traces_are_copied_once(store: Store) -> None:
     store.insert_otlp(otlp(span, span))
 
     store.write([], [span.trace_id])
+    store.keep_noted()
     store.write([], [span.trace_id])
 
+    assert store.kept_spans(span.trace_id) == (span,)
+    store.keep_noted()
     assert store.kept_spans(span.trace_id) == (span,)
     assert store.kept_spans(trace_of("not kept")) == ()
 
@@ -676,9 +679,12 @@ def test_a_span_that_came_after_its_trace_was_kept_is_shown(store: Store) -> Non
     late = one_span(trace_of("late"), "c" * 16)
     store.insert_otlp(otlp(span))
     store.write([], [span.trace_id])
+    store.keep_noted()
     store.insert_otlp(otlp(late))
     store.write([], [span.trace_id])
 
+    assert set(map(repr, store.kept_spans(span.trace_id))) == {repr(span), repr(late)}
+    store.keep_noted()
     assert set(map(repr, store.kept_spans(span.trace_id))) == {repr(span), repr(late)}
 
 

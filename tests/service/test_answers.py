@@ -135,6 +135,10 @@ class KnownStore:
             None,
         )
 
+    def keep_noted(self) -> None:
+        """Not asked for here."""
+        raise AssertionError
+
     def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
         """The spans, if they are kept."""
         return tuple(span for span in self._spans if self._kept and span.trace_id == trace_id)

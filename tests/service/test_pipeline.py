@@ -31,6 +31,14 @@ class FlakyStore(ChdbStore):
     """Refuses to write while told so."""
 
     full = False
+    copies = 0
+
+    def keep_noted(self) -> None:
+        """Copy spans, or fail."""
+        self.copies += 1
+        if self.full:
+            raise StoreError("the disk is full")
+        super().keep_noted()
 
     def write(
         self,
@@ -125,6 +133,28 @@ def test_a_quiet_trace_becomes_a_ledger(rig: Rig, trace_id: str) -> None:
 
     assert ledger(rig.store, trace_id) == {Stage.RETRIEVE: 30 * MS, Stage.UNATTRIBUTED: 70 * MS}
     assert rig.counted("latencytrace_requests_total") == 1
+
+
+def test_spans_that_are_kept_are_copied_now_and_then(rig: Rig) -> None:
+    before = rig.store.copies
+    copies = []
+    for _ in range(5):
+        rig.pipeline.keep_noted()
+        copies.append(rig.store.copies - before)
+        rig.clock.move_s(pipeline.KEEP_PACE_S / 2)
+
+    assert copies == [1, 1, 2, 2, 3]
+
+
+def test_spans_that_cannot_be_copied_are_copied_later(rig: Rig, trace_id: str) -> None:
+    rig.send(root(trace_id))
+    rig.after_s(1)
+    rig.store.full = True
+    rig.pipeline.keep_noted()
+    rig.store.full = False
+
+    assert rig.counted("latencytrace_service_store_errors_total") == 1
+    assert rig.store.kept_counts([trace_id]) == {trace_id: 1}
 
 
 def test_a_shared_step_is_kept_and_is_no_request(rig: Rig, trace_id: str) -> None:

@@ -1,5 +1,7 @@
 """The embedded store: ClickHouse's engine in this process, one folder, no server."""
 
+import logging
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -7,8 +9,10 @@ from typing import Self, cast
 
 import orjson
 
+from latencytrace.errors import StoreError
 from latencytrace.model import Breakdown, Cohort, Request, Span
 from latencytrace.service.chdb_engine import Engine, Readers
+from latencytrace.service.noted_traces import NotedTraces
 from latencytrace.service.sql import (
     arrival_rows,
     ledger_table,
@@ -20,8 +24,12 @@ from latencytrace.service.sql import (
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, TableFormat
 
+_log = logging.getLogger(__name__)
+
 _SPAN_LINES = "JSONCompactEachRow"
 _LINES = "JSONEachRow"
+TO_KEEP = "to_keep"  # the file with the traces that are noted
+MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
 LINKED_WITHIN_NS = 600 * 10**9  # before a step began, its members may have begun
 _SIGN = 1 << 63
 
@@ -29,8 +37,10 @@ _SIGN = 1 << 63
 class ChdbStore:
     """Implements `Store`. Make one with `open`."""
 
-    def __init__(self, engine: Engine, *, capture_content: bool) -> None:
+    def __init__(self, engine: Engine, to_keep: NotedTraces, *, capture_content: bool) -> None:
         self._engine = engine
+        self._to_keep = to_keep
+        self._keeping = threading.Lock()
         self._capture_content = capture_content
         # Merging the view's steps would cost 7 ms of planning at each insert.
         self._inserter = engine.connect(query_plan_merge_expressions=0)
@@ -43,7 +53,7 @@ class ChdbStore:
     def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
         """See `Store.open`."""
         engine = Engine.open(folder, capture_content=capture_content)
-        return cls(engine, capture_content=capture_content)
+        return cls(engine, NotedTraces(folder / TO_KEEP), capture_content=capture_content)
 
     def insert_otlp(self, block: bytes) -> None:
         """See `Store.insert_otlp`."""
@@ -80,6 +90,8 @@ class ChdbStore:
 
     def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.kept_counts`."""
+        if not self._to_keep.ids.isdisjoint(trace_ids):
+            self.keep_noted()
         lines = self._assembler.query(questions.KEPT_COUNTS, _SPAN_LINES, {"trace_ids": trace_ids})
         return dict(cast(list[tuple[str, int]], _rows(lines)))
 
@@ -97,11 +109,21 @@ class ChdbStore:
         # The spans first: where a crash comes between, the trace is unassembled, and
         # all of it is written again.
         if keep_spans_of:
-            self._assembler.query(span_rows.KEEP, _LINES, {"trace_ids": keep_spans_of})
+            with self._keeping:
+                self._to_keep.add(keep_spans_of)
+            if len(self._to_keep.ids) >= MOST_TO_KEEP:
+                self.keep_noted()
         void = self._void([request for request in requests if request.revision > 1], withdrawn)
         if requests or void:
             lines = request_rows.rows_of(requests) + b"\n" + request_rows.void_rows(void)
             self._assembler.insert(request_rows.INSERT, request_rows.INSERT_FORMAT, lines)
+
+    def keep_noted(self) -> None:
+        """See `Store.keep_noted`."""
+        with self._keeping:
+            if self._to_keep.ids:
+                self._assembler.query(span_rows.KEEP, _LINES, {"trace_ids": self._to_keep.ids})
+                self._to_keep.clear()
 
     def services(self) -> Sequence[str]:
         """See `Store.services`."""
@@ -143,7 +165,9 @@ class ChdbStore:
 
     def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
         """See `Store.kept_spans`."""
-        for table in (SPANS, ARRIVALS):
+        # Of a trace that waits to be copied, a part may have been copied before.
+        waits = trace_id in self._to_keep.ids
+        for table in (ARRIVALS, SPANS) if waits else (SPANS, ARRIVALS):
             lines = self._readers.query(
                 span_rows.spans_of(table), _SPAN_LINES, {"trace_ids": [trace_id]}
             )
@@ -197,6 +221,10 @@ class ChdbStore:
 
     def close(self) -> None:
         """See `Store.close`."""
+        try:
+            self.keep_noted()
+        except StoreError as error:
+            _log.error("spans are kept at the next start: %s", error)
         self._engine.close()
 
     def _void(

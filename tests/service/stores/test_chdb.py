@@ -17,7 +17,7 @@ from latencytrace.errors import StoreError, StoreInUseError
 from latencytrace.model import Cohort, semconv
 from latencytrace.service.chdb_engine import bound_text
 from latencytrace.service.sql.tables import UUIDS
-from latencytrace.service.stores.chdb import ChdbStore
+from latencytrace.service.stores.chdb import MOST_TO_KEEP, TO_KEEP, ChdbStore
 from tests.otlp_messages import TRACE, one_span, otlp
 from tests.service.made_requests import made_request
 
@@ -310,6 +310,55 @@ def test_any_text_can_be_asked_for(tmp_path: Path, name: str) -> None:
     assert store.breakdown(Cohort(service=name, route=name)).requests == 0
     assert list(store.routes(name)) == []
     store.close()
+
+
+# Spans that are kept
+
+KEPT = "SELECT count() FROM latencytrace.spans"
+
+
+def test_spans_that_are_kept_are_copied_when_the_store_closes(tmp_path: Path) -> None:
+    store = ChdbStore.open(tmp_path)
+    store.insert_otlp(otlp(SPAN))
+    store.write([], [TRACE])
+    store.close()
+
+    assert int(sql(tmp_path, KEPT)) == 1
+    assert not (tmp_path / TO_KEEP).exists()
+
+
+def test_many_are_copied_at_once(tmp_path: Path) -> None:
+    store = ChdbStore.open(tmp_path)
+    store.insert_otlp(otlp(SPAN))
+    store.write([], [TRACE, *(f"{number:032x}" for number in range(1, MOST_TO_KEEP))])
+
+    noted = (tmp_path / TO_KEEP).exists()
+    store.close()
+
+    assert not noted
+    assert int(sql(tmp_path, KEPT)) == 1
+
+
+def test_what_a_process_that_died_had_noted_is_copied_by_the_next(tmp_path: Path) -> None:
+    dies = (
+        "import os\n"
+        f"store = ChdbStore.open(Path({str(tmp_path)!r}))\n"
+        "store.insert_otlp(otlp(one_span()))\n"
+        f"store.write([], [{TRACE!r}])\n"
+        "os._exit(7)"
+    )
+    child = _child(dies)
+    child.communicate()
+    assert child.returncode == 7
+    assert (tmp_path / TO_KEEP).exists()
+
+    store = ChdbStore.open(tmp_path)
+    shown = store.kept_spans(TRACE)
+    store.keep_noted()
+    store.close()
+
+    assert shown == (SPAN,)
+    assert int(sql(tmp_path, KEPT)) == 1
 
 
 # Shared steps
