@@ -1,6 +1,8 @@
 """Attributes as values that keep nothing of the program alive, within OpenTelemetry's limits."""
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from numbers import Integral, Real
 from typing import cast
 
@@ -12,6 +14,11 @@ SCALARS = frozenset((str, int, float, bool, bytes))
 _all_scalars = SCALARS.issuperset
 _MAX_DEPTH = 8  # of nested attribute values
 _MAX_ITEMS = 1024  # of one sequence or mapping
+_ARRAYS = (list, tuple, set, frozenset, deque, range, bytearray)
+# Where values are short texts to whoever reads them: dates, identifiers, paths, members.
+_SAID_AS_TEXT = frozenset(
+    ("datetime", "decimal", "enum", "fractions", "ipaddress", "pathlib", "pathlib._local", "uuid")
+)
 _UNUSABLE = object()
 _unusable_types: set[type] = set()
 _OURS = "latencytrace."  # a ledger needs them whatever else a program notes
@@ -86,11 +93,19 @@ def _converted(value: object, depth: int) -> object:  # noqa: PLR0911 - one case
         return float(value)
     if depth < _MAX_DEPTH and isinstance(value, Mapping):
         return _copied_pairs(value, depth + 1)
-    if depth < _MAX_DEPTH and isinstance(value, (list, tuple, set, frozenset)):
-        items = list(cast("Sequence[object]", value))[:_MAX_ITEMS]
+    if depth < _MAX_DEPTH and isinstance(value, _ARRAYS):
+        items = list(islice(cast("Iterable[object]", value), _MAX_ITEMS))
         copied = (_copied(item, depth + 1) for item in items)
         return tuple(item for item in copied if item is not _UNUSABLE)
-    return _UNUSABLE
+    return _of_known_type(value)
+
+
+def _of_known_type(value: object) -> object:
+    """A value that a library says in one word, as it says it."""
+    modules = {base.__module__ for base in type(value).__mro__}
+    if "numpy" in modules and type(value).__name__ in {"bool", "bool_"}:
+        return bool(value)
+    return str(value) if modules & _SAID_AS_TEXT else _UNUSABLE
 
 
 def _leave_out(value: object) -> None:

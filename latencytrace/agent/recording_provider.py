@@ -1,11 +1,12 @@
 """Our tracer provider: hands out tracers, and says who takes the spans that end."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 
 from latencytrace.agent.attribute_values import copied_attributes
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import contained
 from latencytrace.agent.program_processors import ProgramProcessors
 from latencytrace.agent.recorded_span import RecordedSpan
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.util.types import AnyValue
 
+SHUTDOWN_S: Final = 3.0  # the longest that a program's exit waits for its last spans
+
+
+def _nothing_to_send(_timeout_s: float) -> bool:
+    """Flush while no agent runs."""
+    return True
+
 
 class RecordingProvider(TracerProvider):
     """Our tracer provider; steps behind the program's own as soon as there is one."""
@@ -26,6 +34,7 @@ class RecordingProvider(TracerProvider):
         self._processors = ProgramProcessors()
         self._tracers: dict[tuple[str | None, ...], RecordingTracer] = {}
         self._limits = SpanLimits()
+        self._flush: Callable[[float], bool] = _nothing_to_send
         self._sampling: Callable[[RecordingTracer], Tracer] | None = None
         self._program: TracerProvider | None = None
 
@@ -55,6 +64,7 @@ class RecordingProvider(TracerProvider):
         limits: SpanLimits | None = None,
         sampling: Callable[[RecordingTracer], Tracer] | None = None,
         resource: Mapping[str, object] | None = None,
+        flush: Callable[[float], bool] = _nothing_to_send,
     ) -> None:
         """Make the spans ourselves, and hand each that ends to `ended`.
 
@@ -64,8 +74,10 @@ class RecordingProvider(TracerProvider):
             sampling: A tracer that asks a sampler before one of ours makes a span; None: every
                 span is recorded whose parent is.
             resource: What this process is, for the program's processors.
+            flush: Sends what has ended within so many seconds, and says whether it could.
         """
         self._export = ended
+        self._flush = flush
         self._limits = limits or SpanLimits()
         self._sampling = sampling
         self._processors.describe(resource or {})
@@ -78,12 +90,16 @@ class RecordingProvider(TracerProvider):
         self._configure_all()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Flush the processors that the program added."""
-        return bool(contained("flushing")(self._processors.force_flush)(timeout_millis))
+        """Send what has ended by now, and flush the processors that the program added."""
+        until_ns = monotonic_ns() + timeout_millis * 1_000_000
+        sent = contained("flushing")(self._flush)(timeout_millis / 1000)
+        left_ms = max((until_ns - monotonic_ns()) // 1_000_000, 0)
+        return bool(contained("flushing")(self._processors.force_flush)(left_ms)) and bool(sent)
 
     @contained("shutting down")
     def shutdown(self) -> None:
-        """Shut down the processors that the program added; our own agent goes on."""
+        """Send what has ended, and shut down the program's processors; our own agent goes on."""
+        contained("flushing")(self._flush)(SHUTDOWN_S)
         self._processors.shutdown()
         self._configure_all()
 

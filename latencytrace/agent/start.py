@@ -31,7 +31,7 @@ from latencytrace.agent.profiling import Profiling
 from latencytrace.agent.program_provider import GlobalProvider
 from latencytrace.agent.program_spans import ProgramSpans
 from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.recording_provider import RecordingProvider
+from latencytrace.agent.recording_provider import SHUTDOWN_S, RecordingProvider
 from latencytrace.agent.resource import resource_of
 from latencytrace.agent.self_report import Report, SelfReport
 from latencytrace.agent.sender import Wire
@@ -45,7 +45,7 @@ from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 
 SCOPE = "latencytrace"
 REPORT_TIMEOUT_S = 2.0  # spans wait meanwhile
-EXIT_FLUSH_S = 3.0  # the longest that a program's exit waits for its last spans
+EXIT_FLUSH_S = SHUTDOWN_S
 
 
 # One for all agents of the process: proxies of OpenTelemetry keep the tracers they got.
@@ -106,7 +106,11 @@ class Agent:
         settings = self.settings
         ended = self.recorder.ended_for(self._exporter.ended, answers=settings.server_timing)
         _provider.record_to(
-            ended, limits=settings.limits, sampling=self._sampling, resource=self._resource
+            ended,
+            limits=settings.limits,
+            sampling=self._sampling,
+            resource=self._resource,
+            flush=self.flush,
         )
         self._global.install()
         if self.settings.gpu is not False:
@@ -340,7 +344,6 @@ def _at_exit() -> None:
     agent = _running
     if agent is not None:
         agent.profiling.end()
-        agent.flush(EXIT_FLUSH_S)
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
 
 

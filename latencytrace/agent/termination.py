@@ -38,10 +38,15 @@ class Termination:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _terminate(self, number: int, _: FrameType | None) -> None:
+        try:
+            contained("sending the last spans")(self._flush_meanwhile)()
+        finally:  # whatever happens, and whichever signal comes now: the process was told to end
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    def _flush_meanwhile(self) -> None:
         # In a thread: the one that was interrupted may hold a lock that the flush needs.
         flushing = contained("sending the last spans")(self._flush)
         thread = threading.Thread(target=flushing, name="latencytrace-last", daemon=True)
         thread.start()
         thread.join(self._longest_s)
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)

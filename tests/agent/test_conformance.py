@@ -19,7 +19,7 @@ from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.agent.sampling import sampling
 from latencytrace.settings import agent_settings
 from tests.agent.receiving import Value, attributes_of
-from tests.agent.traced_programs import PROGRAMS, Program
+from tests.agent.traced_programs import PROGRAMS, Program, values_of_other_types
 
 SCOPE: tuple[str, str, str, dict[str, Any]] = (
     "scope",
@@ -173,3 +173,11 @@ def test_the_same_program_sends_the_same(program: Program, environ: Mapping[str,
     assert ours.spans == sdk.spans
     assert ours.scopes == sdk.scopes
     assert ours.told == sdk.told
+
+
+def test_values_that_are_said_as_text_are_the_same() -> None:
+    sdk = traced_by_the_sdk(values_of_other_types)
+
+    ours = traced_by_us(values_of_other_types, {})  # limits of length: the SDK does not cut them
+
+    assert ours.spans == sdk.spans

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
+import numpy as np
 import pytest
 from opentelemetry.trace import INVALID_SPAN, StatusCode, Tracer, get_current_span
 
@@ -66,6 +67,15 @@ def test_a_span_that_two_threads_end_at_the_same_time_ends_once(
             pass
 
     assert spans.all == [span]
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_numpy_boolean_is_a_boolean(spans: Spans, tracer: Tracer, value: bool) -> None:  # noqa: FBT001 - a case
+    numpy_value: Any = np.bool_(value)
+
+    tracer.start_span("name", attributes={"a": numpy_value}).end()
+
+    assert spans.only.attributes["a"] is value
 
 
 def test_an_attribute_that_is_set_to_none_is_taken_back(spans: Spans, tracer: Tracer) -> None:

@@ -61,3 +61,23 @@ def test_a_receiver_that_hangs_puts_the_end_off_no_longer_than_it_may(
     )
 
     assert done.returncode == -15
+
+
+def test_a_program_that_may_start_no_thread_is_terminated_all_the_same(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    script = tmp_path / "terminated.py"
+    no_threads = """
+def refuse(*_):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+os.kill"""
+    script.write_text(
+        TERMINATED.replace("import os,", "import threading, os,").replace("os.kill", no_threads)
+    )
+
+    done = subprocess.run(
+        [sys.executable, script, receiver.endpoint, "none"], timeout=PATIENCE_S, check=False
+    )
+
+    assert done.returncode == -15

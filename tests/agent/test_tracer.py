@@ -349,6 +349,22 @@ def test_a_flush_reaches_every_processor_and_nothing_said_means_flushed(
     assert flushed == ["Silent", "Silent", "Failing", "Silent"]
 
 
+@pytest.mark.parametrize("taken", [True, False])
+def test_flushing_the_provider_sends_our_own_spans_too(spans: Spans, *, taken: bool) -> None:
+    asked: list[float] = []
+
+    def flush(timeout_s: float) -> bool:
+        asked.append(timeout_s)
+        return taken
+
+    spans.provider.record_to(spans.all.append, flush=flush)
+    flushed = spans.provider.force_flush(7000)
+    spans.provider.shutdown()
+
+    assert flushed is taken
+    assert asked == [7.0, 3.0]
+
+
 def test_flushing_and_shutting_down_reach_the_programs_processors(
     spans: Spans, tracer: Tracer
 ) -> None:

@@ -4,10 +4,16 @@ Each takes a tracer and returns what it could see of its spans beyond what is se
 """
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from enum import Enum, StrEnum
+from ipaddress import ip_address
+from pathlib import PurePosixPath
 from typing import Any
+from uuid import UUID
 
 from opentelemetry.baggage import get_baggage, set_baggage
 from opentelemetry.context import Context, attach, detach
@@ -99,6 +105,12 @@ class Name(str, Enum):  # noqa: UP042 - what older programs write
     CHAT = "chat"
 
 
+class Size(Enum):
+    """What stands for nothing but itself."""
+
+    SMALL = 1
+
+
 def texts_of_other_types(tracer: Tracer) -> object:
     """Names and keys that are members of an enumeration."""
     link = Link(REMOTE, {Name.CHAT: 1})
@@ -107,6 +119,26 @@ def texts_of_other_types(tracer: Tracer) -> object:
     span.set_attribute("value", Name.CHAT)
     span.add_event(Name.CHAT, {Name.CHAT: 3})
     span.set_status(StatusCode.ERROR, Name.CHAT)
+    span.end()
+    return None
+
+
+def values_of_other_types(tracer: Tracer) -> object:
+    """Values that the SDK sends as their text, and such as are arrays to it."""
+    values: dict[str, Any] = {
+        "identifier": UUID(int=7),
+        "time": datetime(2025, 11, 21, 17, 0, tzinfo=UTC),
+        "length": timedelta(seconds=3),
+        "decimal": Decimal("1.50"),
+        "path": PurePosixPath("/models/llama"),
+        "member": Size.SMALL,
+        "address": ip_address("127.0.0.1"),
+        "range": range(3),
+        "deque": deque([1, "two"]),
+        "bytearray": bytearray(b"ab"),
+    }
+    span = tracer.start_span("name", attributes=values)
+    span.set_attribute("list", [*values.values()])
     span.end()
     return None
 
