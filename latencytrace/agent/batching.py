@@ -151,6 +151,7 @@ class Batch:
     __slots__ = (
         "_attributes",
         "_context",
+        "_entered",
         "_members",
         "_name",
         "_named",
@@ -178,10 +179,13 @@ class Batch:
         self._step: Timing | None = None
         self._context: Context | None = None
         self._token: Token[Context] | None = None
+        self._entered = 0
 
     def __enter__(self) -> Self:
-        self.begin()
-        self.activate()
+        self._entered += 1
+        if self._entered == 1:  # within itself it goes on
+            self.begin()
+            self.activate()
         return self
 
     def __exit__(
@@ -191,6 +195,10 @@ class Batch:
         exc_tb: TracebackType | None,
     ) -> None:
         ended_ns = monotonic_ns()
+        if self._entered > 1:
+            self._entered -= 1
+            return
+        self._entered = 0
         self.deactivate()
         self.end(exc_val, ended_ns)
 

@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from types import ModuleType
+from functools import update_wrapper
+from types import FunctionType, ModuleType
 from typing import Any
 
 import wrapt
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement
+from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement, Timed
 from latencytrace.agent.recorder import Recorder
 from latencytrace.agent.wrapping import beginning, timed
 
@@ -127,7 +128,7 @@ class AppliedHook:
         kind = type(original) if isinstance(original, (staticmethod, classmethod)) else None
         function = original.__func__ if kind is not None else original
         if isinstance(patch, Replacement):
-            replaced = patch.build(self._recorder, function)
+            replaced = _alike(patch.build(self._recorder, function), function)
         else:
             replaced = timed(function, beginning(function, patch, self._recorder))
         patched = kind(replaced) if kind is not None else replaced
@@ -137,6 +138,13 @@ class AppliedHook:
             self._places.append(_Place(owner, kept_as, _MISSING, original))
         setattr(owner, name, patched)
         self._places.append(_Place(owner, name, before, patched))
+
+
+def _alike(replaced: Timed, original: Timed) -> Timed:
+    """What stands in a function's place, with its name, signature and documentation."""
+    if isinstance(replaced, FunctionType) and not hasattr(replaced, "__wrapped__"):
+        update_wrapper(replaced, original)
+    return replaced
 
 
 def _subclasses(owner: type) -> set[type]:

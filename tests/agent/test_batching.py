@@ -401,6 +401,18 @@ def test_one_batch_may_be_entered_again(spans: Spans) -> None:
     assert len(members_of(spans)) == 2
 
 
+def test_a_batch_that_is_entered_within_itself_goes_on(spans: Spans) -> None:
+    batch = Batch(lambda: spans.recorder, [], "forward", {})
+
+    with batch:
+        with batch:
+            pass
+        inside = get_current_span()
+
+    assert inside is spans.only
+    assert get_current_span() is INVALID_SPAN
+
+
 def test_the_programs_own_provider_records_batches_too() -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()

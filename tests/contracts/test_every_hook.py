@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.metadata
+import inspect
 import json
 import subprocess
 import sys
@@ -110,6 +111,33 @@ def test_its_patches_are_of_the_same_kind_as_what_they_stand_for(
     inherited = {place for place in before if before[place] is MISSING}
     assert inherited | {place for place in before if callable(before[place])} == {
         place for place in during if callable(during[place])
+    }
+
+
+def looks(place: object) -> tuple[object, ...]:
+    """What a program sees of a function without calling it."""
+    function = getattr(place, "__func__", place)
+    told = [getattr(function, name, None) for name in ("__name__", "__qualname__", "__doc__")]
+    try:
+        signature = inspect.signature(function) if callable(function) else None
+    except ValueError:  # a function in C without one
+        signature = None
+    return *told, signature, inspect.iscoroutinefunction(function)
+
+
+@every_hook
+def test_its_patches_look_like_what_they_stand_for(
+    hook: type[Hook], installed: type[Hook]
+) -> None:
+    before = objects(hook)
+
+    active = applied(installed)
+    during = objects(hook)
+    active.restore()
+
+    own = [place for place in before if before[place] is not MISSING]
+    assert {place: looks(during[place]) for place in own} == {
+        place: looks(before[place]) for place in own
     }
 
 

@@ -41,6 +41,14 @@ def _begun(recorder: Recorder, name: str, request: Mapping[str, Any] | None) -> 
     return None
 
 
+def _note_failure(timing: Timing, told: Any) -> None:  # noqa: ANN401 - Celery's
+    """Celery keeps what a task raised, and tells of it beside the result."""
+    info = getattr(told, "info", None)
+    error = getattr(info, "retval", None)
+    if getattr(info, "state", None) == "FAILURE" and isinstance(error, BaseException):
+        timing.fail(error)
+
+
 def time_tasks(recorder: Recorder, original: Timed) -> Timed:
     """Time each task that a worker runs, in the trace of who sent it."""
 
@@ -55,11 +63,15 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
                 return run(uuid, args, kwargs, request)
             timing.activate()
             try:
-                return run(uuid, args, kwargs, request)
+                told = run(uuid, args, kwargs, request)
             except BaseException as error:
                 with guarded("noting an exception", recorder.on_fault):
                     timing.fail(error)
                 raise
+            else:
+                with guarded("noting a task's failure", recorder.on_fault):
+                    _note_failure(timing, told)
+                return told
             finally:
                 timing.deactivate()
                 with guarded("ending a task", recorder.on_fault):

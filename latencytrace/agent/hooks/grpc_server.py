@@ -51,6 +51,18 @@ class _Arrival:
         self.taken_ns: int | None = None  # when a worker took it up; None: as its handler began
         self.intervals = IntervalRecorder()
 
+    def enter(self) -> Token[Context] | None:
+        """Make who calls current, for the program's interceptors."""
+        with guarded("making a caller current", self.recorder.on_fault):
+            return enter(propagate.extract(self.headers, Context()))
+        return None
+
+    def leave(self, token: Token[Context] | None) -> None:
+        """Make what was current before it current again."""
+        with guarded("leaving a caller", self.recorder.on_fault):
+            if token is not None:
+                leave(token)
+
     def taking_up(self, deserialize: Timed | None) -> Timed:
         """What reads the one request: the first thing that a worker does."""
 
@@ -201,8 +213,14 @@ class _Interceptor:
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:  # noqa: ANN401
         """Grpc asks which handler a call has."""
         arrival = self._arrived(details)
-        handler = continuation(details)
-        return handler if arrival is None else self._timed(handler, arrival)
+        if arrival is None:
+            return continuation(details)
+        token = arrival.enter()
+        try:
+            handler = continuation(details)
+        finally:
+            arrival.leave(token)
+        return self._timed(handler, arrival)
 
     def _arrived(self, details: Any) -> _Arrival | None:  # noqa: ANN401
         with guarded("noting an arrival", self._recorder.on_fault):
@@ -237,8 +255,14 @@ class _AsyncInterceptor(_Interceptor):
     ) -> Any:  # noqa: ANN401
         """Grpc asks which handler a call has."""
         arrival = self._arrived(details)
-        handler = await continuation(details)
-        return handler if arrival is None else self._timed(handler, arrival)
+        if arrival is None:
+            return await continuation(details)
+        token = arrival.enter()
+        try:
+            handler = await continuation(details)
+        finally:
+            arrival.leave(token)
+        return self._timed(handler, arrival)
 
 
 def _timed_behavior(handler: Any, kind: str, arrival: _Arrival) -> Timed:  # noqa: ANN401

@@ -7,7 +7,7 @@ from typing import Any
 from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import SpanKind, get_current_span
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
@@ -25,6 +25,7 @@ from latencytrace.model.stage import Stage
 Environ = MutableMapping[str, Any]
 
 _QUEUE_HEADERS = frozenset(f"HTTP_{name.upper().replace('-', '_')}" for name in QUEUE_HEADERS)
+_FIRST_SERVER_ERROR = 500
 _TIMED = "latencytrace.timed"  # in an environ: the request has its span already
 _WSGI_WORKERS = {
     "gunicorn.workers.sync",
@@ -95,7 +96,11 @@ class RequestTiming:
 
         def noting_start_response(status: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             with guarded("noting an answer", self._recorder.on_fault):
-                self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: int(status[:3])})
+                code = int(status[:3])
+                self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: code})
+                if code >= _FIRST_SERVER_ERROR:
+                    self._timing.note({semconv.ERROR_TYPE: str(code)})
+                    self._timing.span.set_status(StatusCode.ERROR)
                 route = _route(self._environ)
                 if route is not None:
                     self._timing.note({semconv.HTTP_ROUTE: route})

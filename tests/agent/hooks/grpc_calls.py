@@ -126,10 +126,11 @@ class AsyncHandlers(Methods):
 
 
 class Arrivals(grpc.ServerInterceptor):  # type: ignore[misc] # untyped
-    """The metadata of the calls that have arrived."""
+    """The metadata of the calls that have arrived, and what was current then."""
 
     def __init__(self) -> None:
         self.metadata: list[dict[str, str]] = []
+        self.trace_ids: list[int] = []
 
     def intercept_service(
         self,
@@ -137,6 +138,7 @@ class Arrivals(grpc.ServerInterceptor):  # type: ignore[misc] # untyped
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler:
         """One more."""
+        self.trace_ids.append(get_current_span().get_span_context().trace_id)
         self.metadata.append(dict(handler_call_details.invocation_metadata))
         return continuation(handler_call_details)
 

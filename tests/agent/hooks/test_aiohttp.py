@@ -8,7 +8,13 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from aiohttp import web
-from opentelemetry.trace import SpanKind, format_span_id
+from opentelemetry.trace import (
+    SpanKind,
+    StatusCode,
+    format_span_id,
+    format_trace_id,
+    get_current_span,
+)
 
 from latencytrace.agent.hooks.aiohttp import AiohttpHook
 from latencytrace.model import Stage, semconv
@@ -37,12 +43,30 @@ async def _missing(_: web.Request) -> web.Response:
     raise web.HTTPNotFound
 
 
+async def _talk(request: web.Request) -> web.WebSocketResponse:
+    connection = web.WebSocketResponse()
+    await connection.prepare(request)
+    current = get_current_span().get_span_context()
+    await connection.send_str(format_trace_id(current.trace_id))
+    return connection
+
+
+async def _stream_to_nobody(request: web.Request) -> web.StreamResponse:
+    answer = web.StreamResponse()
+    await answer.prepare(request)
+    while True:
+        await answer.write(b"part")
+        await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def serving() -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_get("/echo/{name}", _echo)
     app.router.add_get("/stream", _stream)
     app.router.add_get("/fail", _fail)
+    app.router.add_get("/talk", _talk)
+    app.router.add_get("/endless", _stream_to_nobody)
     app.router.add_get("/missing", _missing)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -148,3 +172,29 @@ def test_a_handler_that_raises_is_noted_at_both_ends(
     (server,) = [span for span in spans.all if span.kind is SpanKind.SERVER]
     assert client.attributes[semconv.ERROR_TYPE] == str(status)
     assert server.attributes.get(semconv.ERROR_TYPE) == error
+
+
+def test_a_websocket_is_no_request_and_belongs_to_who_opened_it() -> None:
+    told: list[str] = []
+
+    async def program(session: aiohttp.ClientSession, url: str) -> None:
+        async with session.ws_connect(f"{url}/talk") as connection:
+            told.append(await connection.receive_str())
+
+    spans = traced(program)
+
+    assert [span.kind for span in spans.all] == [SpanKind.CLIENT]
+    assert told == [format_trace_id(spans.only.trace_id)]
+
+
+def test_a_handler_whose_caller_is_gone_is_cancelled() -> None:
+    async def program(session: aiohttp.ClientSession, url: str) -> None:
+        answer = await session.get(f"{url}/endless")
+        await answer.content.read(4)
+        answer.close()
+
+    spans = traced(program)
+
+    (served,) = [span for span in spans.all if span.kind is SpanKind.SERVER]
+    assert served.attributes[semconv.CANCELLED] is True
+    assert served.status.status_code is StatusCode.UNSET

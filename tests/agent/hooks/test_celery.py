@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from celery import Celery
+from celery import Celery, Task
 from celery.contrib.testing.worker import start_worker
 from opentelemetry.trace import SpanKind, StatusCode
 
 from latencytrace.agent.hooks.celery import CeleryHook
+from latencytrace.model import semconv
 from tests.agent.hooked import Spans, hooked
 
 PATIENCE_S = 20.0
@@ -68,3 +69,34 @@ def test_a_task_sent_by_nobodys_request_begins_a_trace(spans: Spans) -> None:
 
     assert (spans.only.name, spans.only.parent_id) == ("alone", 0)
     assert spans.only.status.status_code is StatusCode.UNSET
+
+
+def test_a_task_that_fails_is_an_error_of_its_span(spans: Spans) -> None:
+    app = app_of()
+    app.conf.task_always_eager = True
+
+    @app.task(name="failing")  # type: ignore[untyped-decorator]
+    def failing() -> None:
+        raise LookupError("of the program")
+
+    result = failing.delay()
+
+    assert isinstance(result.result, LookupError)
+    assert spans.only.status.status_code is StatusCode.ERROR
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "LookupError"
+
+
+def test_a_task_that_is_tried_again_is_none(spans: Spans) -> None:
+    app = app_of()
+    app.conf.task_always_eager = True
+
+    @app.task(name="flaky", bind=True)  # type: ignore[untyped-decorator]
+    def flaky(self: Task) -> int:
+        if self.request.retries < 1:
+            raise self.retry(countdown=0)
+        return 1
+
+    result = flaky.delay()
+
+    assert result.get() == 1
+    assert [span.status.status_code for span in spans.all] == [StatusCode.UNSET] * 2

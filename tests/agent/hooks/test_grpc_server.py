@@ -356,3 +356,18 @@ def test_an_interceptor_of_the_programs_sees_the_call_as_ever(spans: Spans) -> N
 
     spans.wait_for(1)
     assert len(arrivals.metadata) == 1
+
+
+def test_an_interceptor_of_the_programs_works_in_the_trace_of_who_calls(spans: Spans) -> None:
+    arrivals = Arrivals()
+    caller = (("traceparent", f"00-{1:032x}-{2:016x}-01"),)
+
+    with (
+        serving(interceptors=[arrivals]) as address,
+        grpc.insecure_channel(address) as channel,
+    ):
+        answers(channel, "unary_unary", metadata=caller)
+        answers(channel, "unary_unary")
+
+    spans.wait_for(2)
+    assert arrivals.trace_ids == [1, 0]

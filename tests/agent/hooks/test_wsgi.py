@@ -14,7 +14,13 @@ import pytest
 from gunicorn.http.wsgi import FileWrapper
 from gunicorn.workers.sync import SyncWorker
 from opentelemetry.instrumentation.flask import FlaskInstrumentor
-from opentelemetry.trace import INVALID_SPAN, SpanKind, format_trace_id, get_current_span
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    SpanKind,
+    StatusCode,
+    format_trace_id,
+    get_current_span,
+)
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.serving import make_server
 
@@ -210,6 +216,8 @@ def test_an_error_that_flask_answers_is_a_500(spans: Spans) -> None:
 
     spans.wait_for(1)
     assert spans.only.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 500
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "500"
+    assert spans.only.status.status_code is StatusCode.ERROR
     assert "secret" not in attribute_text(spans)
 
 
