@@ -1,9 +1,12 @@
 """Keeps our own faults out of the traced program: the only broad `except` of the code."""
 
 import logging
+import signal
+import threading
+import traceback
 from collections.abc import Callable
 from functools import wraps
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -28,6 +31,28 @@ class _Unfailing(logging.LoggerAdapter[logging.Logger]):
 logger: Final = _Unfailing(logging.getLogger("latencytrace"), {})
 
 
+def is_a_signals(fault: BaseException) -> bool:
+    """Whether a signal's handler raised it, such as a time limit, which came while our code ran.
+
+    That is the program's own, and must reach it; we are called again only once it has.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    codes = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    frames = traceback.walk_tb(fault.__traceback__) if codes else ()
+    return any(frame.f_code in codes for frame, _ in frames)
+
+
+def _code_of(handler: object) -> CodeType | None:
+    """What a handler runs; None: nothing of Python's."""
+    function = getattr(handler, "func", handler)  # of a partial
+    function = getattr(function, "__func__", function)  # of a method
+    if not hasattr(function, "__code__"):
+        function = getattr(type(function), "__call__", None)  # noqa: B004 - the function is wanted
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
 class guarded:  # noqa: N801 - reads as the statement that it is
     """Hand what our own code raises to `on_fault` instead of the traced program.
 
@@ -49,7 +74,7 @@ class guarded:  # noqa: N801 - reads as the statement that it is
         fault: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> bool:
-        if not isinstance(fault, Exception):
+        if not isinstance(fault, Exception) or is_a_signals(fault):
             return False
         self._on_fault(self._doing, fault)
         return True
@@ -63,7 +88,13 @@ class FaultCounter:
         self._logged: set[str] = set()
 
     def __call__(self, doing: str, fault: Exception) -> None:
-        """Count one fault; log it if none like it was logged before."""
+        """Count one fault; log it if none like it was logged before.
+
+        Raises:
+            Exception: The fault itself, if it is none of ours.
+        """
+        if is_a_signals(fault):
+            raise fault
         self.faults += 1
         kind = f"{doing}: {type(fault).__name__}"
         if kind not in self._logged and len(self._logged) < 100:  # noqa: PLR2004 - a bound
@@ -88,7 +119,7 @@ def contained(doing: str) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
             try:
                 return function(*args, **kwargs)
             except Exception as fault:
-                edge_faults(doing, fault)
+                edge_faults(doing, fault)  # raises it again if it is not ours
                 return None
 
         return edge
@@ -106,7 +137,9 @@ def attempted(call: Callable[[], T], *, otherwise: U) -> T | U:
     """What a call into an object of the program's gives; something else if that raises."""
     try:
         return call()
-    except Exception:
+    except Exception as fault:
+        if is_a_signals(fault):
+            raise
         return otherwise
 
 
