@@ -30,8 +30,10 @@ def copied_attributes(attributes: Mapping[str, object]) -> dict[str, AttributeVa
     A value of any other type (a tensor, say) is left out, and its type is logged once;
     so is one whose own code raises.
     """
-    if type(attributes) is dict and _all_scalars(map(type, attributes.values())):
-        return dict(attributes)
+    if type(attributes) is dict:
+        attributes = attributes.copy()  # at once: another thread may be changing it
+        if _all_scalars(map(type, attributes.values())):
+            return attributes
     copied = attempted(lambda: _copied_pairs(attributes, 0), otherwise=None)
     if copied is None:
         _leave_out(attributes)

@@ -57,7 +57,8 @@ class ProgramProcessors:
         """Call one more processor."""
         self._processors += (processor,)
         self.started = self._started
-        self._start_thread()
+        with guarded("starting the thread of span processors", self._on_fault):
+            self._start_thread()
 
     def ended(self, span: RecordedSpan) -> None:
         """Take an ended span; called where it ended, never waits."""

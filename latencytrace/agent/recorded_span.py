@@ -5,7 +5,6 @@ Speed is the point here: a span costs about a tenth of the SDK's on the serving 
 most spans never need (events, links, status, a SpanContext) is made when asked for.
 """
 
-import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -31,6 +30,7 @@ from latencytrace.agent.current_span import traced_calls
 from latencytrace.agent.guard import FAULTS, attempted, contained, edge_faults, text_of
 from latencytrace.agent.sdk_surface import EMPTY_STATE, SAMPLED, SAMPLED_RANDOM, SdkSurface
 from latencytrace.agent.span_extra import Extra
+from latencytrace.agent.stack_text import stack_text
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import SpanLimits
@@ -98,8 +98,9 @@ def _renew(own: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) ->
 
 def _take_back(own: dict[str, AttributeValue], attributes: Mapping[str, object]) -> None:
     """Leave out what is None now."""
-    for key in [key for key, value in attributes.items() if value is None]:
-        own.pop(key, None)
+    for key, value in list(attributes.items()):
+        if value is None:
+            own.pop(key, None)
 
 
 class RecordedSpan(SdkSurface):
@@ -285,9 +286,7 @@ class RecordedSpan(SdkSurface):
         noted: dict[str, object] = {
             semconv.EXCEPTION_TYPE: name,
             semconv.EXCEPTION_MESSAGE: text_of(exception),
-            semconv.EXCEPTION_STACKTRACE: attempted(
-                lambda: "".join(traceback.format_exception(exception)), otherwise=""
-            ),
+            semconv.EXCEPTION_STACKTRACE: attempted(lambda: stack_text(exception), otherwise=""),
             "exception.escaped": str(escaped),
         }
         self.add_event(semconv.EXCEPTION_EVENT, {**noted, **(attributes or {})}, timestamp)

@@ -225,6 +225,25 @@ def test_an_exception_is_an_event_with_its_type_and_text(spans: Spans, tracer: T
     assert spans.only.status.description == "LookupError: why"
 
 
+def test_of_a_deep_stack_trace_the_innermost_frames_are_kept(spans: Spans, tracer: Tracer) -> None:
+    def even(depth: int) -> None:
+        if not depth:
+            raise ValueError("at the bottom")
+        odd(depth - 1)
+
+    def odd(depth: int) -> None:
+        even(depth - 1)
+
+    with pytest.raises(ValueError, match="bottom"), tracer.start_as_current_span("name"):
+        even(600)
+
+    noted = spans.only.events[0].attributes
+    assert noted is not None
+    frames = str(noted["exception.stacktrace"]).count("  File ")
+    assert frames == 200
+    assert "at the bottom" in str(noted["exception.stacktrace"])
+
+
 def test_a_span_that_was_sent_is_freed_without_the_collector() -> None:
     tracer = RecordingProvider().get_tracer("scope")
     gc.disable()

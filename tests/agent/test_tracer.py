@@ -349,6 +349,23 @@ def test_a_flush_reaches_every_processor_and_nothing_said_means_flushed(
     assert flushed == ["Silent", "Silent", "Failing", "Silent"]
 
 
+def test_where_no_thread_can_be_started_a_flush_shows_what_ended(
+    spans: Spans, tracer: Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(FaultCounter, "__call__", lambda *_: None)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    watching = Watching()
+    spans.provider.add_span_processor(watching)
+    tracer.start_span("name").end()
+    flushed = spans.provider.force_flush()
+
+    assert flushed
+    assert [shown.name for shown in watching.ended] == ["name"]
+
+
 @pytest.mark.parametrize("taken", [True, False])
 def test_flushing_the_provider_sends_our_own_spans_too(spans: Spans, *, taken: bool) -> None:
     asked: list[float] = []
