@@ -1,7 +1,7 @@
 """Group commit: many senders' requests become one insert.
 
 Each is answered once its spans are safe from the death of this process: after its commit where
-that is near, otherwise once the journal holds them. An insert costs some 15 ms of CPU however
+that is near, otherwise once the journal holds them. An insert costs some 10 ms of CPU however
 few spans it has, so that rare ones leave the machine to the programs that are traced.
 """
 

@@ -19,9 +19,9 @@ ROUTES: Final = (
     "WHERE NOT Moved AND NOT Health AND ({service:Nullable(String)} IS NULL "
     "OR ServiceName = {service:Nullable(String)}) ORDER BY Route"
 )
-REVISIONS: Final = (
-    f"SELECT TraceId, SpanId, max(Revision) FROM {REQUESTS} "
-    "WHERE TraceId IN {trace_ids:Array(String)} GROUP BY TraceId, SpanId"
+REVISIONS: Final = (  # all of them: to have the highest told would cost 1.5 ms of CPU more
+    f"SELECT TraceId, SpanId, Revision FROM {REQUESTS} "
+    "WHERE TraceId IN {trace_ids:Array(String)}"
 )
 KEPT_COUNTS: Final = (
     f"SELECT TraceId, uniqExact(SpanId) FROM {SPANS} "

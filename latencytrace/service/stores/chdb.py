@@ -74,13 +74,12 @@ class ChdbStore:
 
     def revisions(self, trace_ids: Collection[str]) -> Revisions:
         """See `Store.revisions`."""
-        rows = _rows(
-            self._assembler.query(questions.REVISIONS, _SPAN_LINES, {"trace_ids": trace_ids})
-        )
-        return {
-            (trace_id, span_id): revision
-            for trace_id, span_id, revision in cast(list[tuple[str, str, int]], rows)
-        }
+        lines = self._assembler.query(questions.REVISIONS, _SPAN_LINES, {"trace_ids": trace_ids})
+        rows = cast(list[tuple[str, str, int]], _rows(lines))
+        highest: dict[tuple[str, str], int] = {}
+        for trace_id, span_id, revision in rows:
+            highest[trace_id, span_id] = max(revision, highest.get((trace_id, span_id), 0))
+        return highest
 
     def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
         """See `Store.written`."""
