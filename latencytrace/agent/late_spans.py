@@ -42,7 +42,8 @@ class LateSpans:
     """Holds them; bounded, and the oldest make room."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end a span in the middle of any of this.
+        self._lock = threading.RLock()
         self._parents: list[object] = []
         self.waiting: deque[Late] = deque()
 
@@ -62,7 +63,7 @@ class LateSpans:
             return
         thread = get_ident()
         with self._lock:
-            mine = [one for one in self.waiting if one[0] == thread]
+            mine = [one for one in tuple(self.waiting) if one[0] == thread]
         for one in mine:
             if one[3].settle() and self._take(one):
                 _end(*one[1:])
@@ -74,7 +75,8 @@ class LateSpans:
 
     def forget(self) -> None:
         """In a forked child: they are the parent's; kept as their events are."""
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end a span in the middle of any of this.
+        self._lock = threading.RLock()
         self._parents.append(self.waiting)
         self.waiting = deque()
 

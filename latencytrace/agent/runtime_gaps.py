@@ -83,7 +83,8 @@ class OpenRequests:
 
     def __init__(self, on_fault: OnFault) -> None:
         self._on_fault = on_fault
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end a request in the middle of any of this.
+        self._lock = threading.RLock()
         self.open: set[RuntimeGaps] = set()
         self.resumed_by_ns = 0  # when who waits for a loop that was held has run
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
@@ -93,9 +94,9 @@ class OpenRequests:
         """A request begins, on this thread's event loop or on the thread itself."""
         gaps = RuntimeGaps(threading.get_ident() if on_loop else None)
         with self._lock:
-            if not self.open:
-                gc.callbacks.append(self._collected)
             self.open.add(gaps)
+            if len(self.open) == 1:
+                gc.callbacks.append(self._collected)
         return gaps
 
     def end(self, gaps: RuntimeGaps) -> None:
@@ -108,7 +109,7 @@ class OpenRequests:
 
     def reset_after_fork(self) -> None:
         """In a forked child: none of the parent's is under way here."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for gaps in tuple(self.open):
             self.end(gaps)
 

@@ -97,9 +97,18 @@ def _request_attributes(request: Any) -> HookAttributes:  # noqa: ANN401
 def _begun(recorder: Recorder, request: Any) -> _Exchange | None:  # noqa: ANN401
     """A request that begins to be timed; None: not ours, or a redirect of one that is."""
     with guarded("starting a request", recorder.on_fault):
-        if not recorder.suppressed() and not get_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY):
+        if not (recorder.suppressed() or _is_within_exchange(request)):
             return _Exchange(recorder, request)
     return None
+
+
+def _is_within_exchange(request: Any) -> bool:  # noqa: ANN401
+    """Whether a request is a redirect: it has the headers of the first; one of a hook has not."""
+    if not get_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY):
+        return False
+    sent: dict[str, str] = {}
+    propagate.inject(sent)
+    return all(request.headers.get(name) == value for name, value in sent.items())
 
 
 def time_send(recorder: Recorder, original: Timed) -> Timed:

@@ -118,6 +118,21 @@ def test_a_redirect_is_part_of_its_exchange(spans: Spans, server: _Server) -> No
     assert format_span_id(spans.only.span_id) in answer.text
 
 
+def test_what_the_programs_own_hook_requests_is_an_exchange_too(
+    spans: Spans, server: _Server
+) -> None:
+    told: list[str] = []
+
+    def ask_more(*_: object, **__: object) -> None:
+        told.append(requests.get(f"{server.url}/traceparent", timeout=10).text)
+
+    requests.get(f"{server.url}/some/path", hooks={"response": ask_more}, timeout=10)
+
+    inner, outer = spans.all
+    assert inner.parent_id == outer.span_id
+    assert [header.split("-")[2] for header in told] == [format_span_id(inner.span_id)]
+
+
 def test_an_answer_that_is_an_error_is_noted(spans: Spans, server: _Server) -> None:
     requests.get(f"{server.url}/missing", timeout=10)
 
