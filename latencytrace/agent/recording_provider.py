@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AnyValue
 
 SHUTDOWN_S: Final = 3.0  # the longest that a program's exit waits for its last spans
+SHUTDOWN_AGAIN_S: Final = 0.1  # where it has waited before: it shuts down by itself, say
 
 
 def _nothing_to_send(_timeout_s: float) -> bool:
@@ -34,6 +35,7 @@ class RecordingProvider(TracerProvider):
         self._processors = ProgramProcessors()
         self._tracers: dict[tuple[str | None, ...], RecordingTracer] = {}
         self._limits = SpanLimits()
+        self._shutdown_left_s = SHUTDOWN_S
         self._flush: Callable[[float], bool] = _nothing_to_send
         self._sampling: Callable[[RecordingTracer], Tracer] | None = None
         self._program: TracerProvider | None = None
@@ -78,6 +80,7 @@ class RecordingProvider(TracerProvider):
         """
         self._export = ended
         self._flush = flush
+        self._shutdown_left_s = SHUTDOWN_S
         self._limits = limits or SpanLimits()
         self._sampling = sampling
         self._processors.describe(resource or {})
@@ -99,7 +102,10 @@ class RecordingProvider(TracerProvider):
     @contained("shutting down")
     def shutdown(self) -> None:
         """Send what has ended, and shut down the program's processors; our own agent goes on."""
-        contained("flushing")(self._flush)(SHUTDOWN_S)
+        began_ns = monotonic_ns()
+        contained("flushing")(self._flush)(self._shutdown_left_s)
+        took_s = (monotonic_ns() - began_ns) / 1e9
+        self._shutdown_left_s = max(self._shutdown_left_s - took_s, SHUTDOWN_AGAIN_S)
         self._processors.shutdown()
         self._configure_all()
 

@@ -117,7 +117,7 @@ def sampling(name: str, argument: str) -> Callable[[RecordingTracer], Tracer]:
     """
     known = _BY_NAME.get(name)
     if known is not None:
-        sampler = known(_ratio(argument))
+        sampler = known(_ratio(argument if name.endswith(("ratio", "probability")) else ""))
         return lambda tracer: SamplingTracer(tracer, sampler, asks_for_children=False)
     found = importlib.metadata.entry_points(group=ENTRY_POINTS, name=name)
     if not found:

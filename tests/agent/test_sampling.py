@@ -152,6 +152,11 @@ def test_a_sampler_that_cannot_be_used_is_said(name: str, argument: str) -> None
         sampling(name, argument)
 
 
+@pytest.mark.parametrize("name", ["always_on", "parentbased_always_off"])
+def test_a_sampler_that_takes_no_ratio_reads_none(name: str) -> None:
+    assert sampling(name, "whatever") is not None
+
+
 class ByName(Sampler):
     """A program's own: it looks at names, also below recorded spans."""
 

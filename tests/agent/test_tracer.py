@@ -23,6 +23,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from latencytrace.agent import recording_provider
 from latencytrace.agent.guard import FaultCounter
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.model.span_limits import SpanLimits
@@ -364,6 +365,24 @@ def test_where_no_thread_can_be_started_a_flush_shows_what_ended(
 
     assert flushed
     assert [shown.name for shown in watching.ended] == ["name"]
+
+
+def test_who_shuts_down_twice_waits_once_for_a_receiver_that_hangs(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns, asked = [0], list[float]()
+
+    def hang(timeout_s: float) -> bool:
+        asked.append(timeout_s)
+        now_ns[0] += int(timeout_s * 1e9)
+        return False
+
+    monkeypatch.setattr(recording_provider, "monotonic_ns", lambda: now_ns[0])
+    spans.provider.record_to(spans.all.append, flush=hang)
+    spans.provider.shutdown()
+    spans.provider.shutdown()
+
+    assert asked == [3.0, 0.1]
 
 
 @pytest.mark.parametrize("taken", [True, False])
