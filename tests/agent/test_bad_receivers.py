@@ -70,12 +70,12 @@ def posted(sender: HttpSender | GrpcSender) -> Answer | None:
 
 def over_http(answer: bytes) -> Answer | None:
     with answering(lambda connection: connection.sendall(answer)) as port:
-        return posted(HttpSender(f"http://127.0.0.1:{port}/v1/traces", {}, TIMEOUT_S))
+        return posted(HttpSender(f"http://127.0.0.1:{port}/v1/traces", {}, PATIENCE_S))
 
 
 def over_grpc(answer: bytes) -> Answer | None:
     with answering(lambda connection: connection.sendall(answer)) as port:
-        return posted(GrpcSender(f"http://127.0.0.1:{port}", {}, TIMEOUT_S))
+        return posted(GrpcSender(f"http://127.0.0.1:{port}", {}, PATIENCE_S))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_of_an_answer_without_end_only_the_beginning_is_read() -> None:
             sent.append(connection.send(b"x" * 10_000))
 
     with answering(answer) as port:
-        taken = posted(HttpSender(f"http://127.0.0.1:{port}/v1/traces", {}, TIMEOUT_S))
+        taken = posted(HttpSender(f"http://127.0.0.1:{port}/v1/traces", {}, PATIENCE_S))
 
     assert taken is not None
     assert taken.status == 200
