@@ -1,10 +1,16 @@
-"""The trace and span of the code that logs, on each record, where the settings ask for it."""
+"""The trace, span and service of the code that logs, on each record, where settings ask for it."""
 
 from functools import wraps
 from logging import LogRecord
 from typing import Any
 
-from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
+from opentelemetry.sdk.resources import SERVICE_NAME
+from opentelemetry.trace import (
+    format_span_id,
+    format_trace_id,
+    get_current_span,
+    get_tracer_provider,
+)
 
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement, Timed
@@ -27,6 +33,10 @@ def note_span(recorder: Recorder, original: Timed) -> Timed:
             else:  # for formats that name them
                 noted["otelTraceID"] = noted["otelSpanID"] = "0"
                 noted["otelTraceSampled"] = False
+            resource = getattr(get_tracer_provider(), "resource", None)
+            noted["otelServiceName"] = (
+                resource.attributes.get(SERVICE_NAME, "") if resource else ""
+            )
         return record
 
     return makeRecord

@@ -7,10 +7,14 @@ from contextlib import contextmanager
 import pytest
 from opentelemetry.trace import format_span_id, format_trace_id
 
+from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hook import HookOptions
 from latencytrace.agent.hooks.logging import LoggingHook
 from latencytrace.agent.patching import AppliedHook
+from latencytrace.agent.start import start, uninstrument
+from latencytrace.settings import agent_settings
 from tests.agent.hooked import Spans
+from tests.agent.receiving import Receiver
 
 FORMAT = logging.Formatter("%(otelTraceID)s %(otelSpanID)s %(otelTraceSampled)s %(message)s")
 logger = logging.getLogger("a program")
@@ -42,6 +46,24 @@ def test_outside_of_any_span_a_format_still_finds_its_names(
         logger.warning("starting")
 
     assert FORMAT.format(caplog.records[0]) == "0 0 False starting"
+
+
+def test_a_format_written_for_opentelemetrys_instrumentation_finds_the_service(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = agent_settings(
+        endpoint=receiver.endpoint,
+        service_name="rag",
+        hooks=("logging",),
+        environ={"OTEL_PYTHON_LOG_CORRELATION": "true"},
+    )
+    start(settings, raise_fault)
+    try:
+        logger.warning("slow")
+    finally:
+        uninstrument()
+
+    assert logging.Formatter("%(otelServiceName)s").format(caplog.records[0]) == "rag"
 
 
 def test_what_a_program_puts_on_a_record_stays(caplog: pytest.LogCaptureFixture) -> None:
