@@ -163,12 +163,12 @@ class Size(IntEnum):
     BIG = 3
 
 
-def test_an_enum_arrives_as_its_value() -> None:
+def test_an_enum_arrives_as_its_value_and_one_without_a_plain_value_as_its_name() -> None:
     copied = copied_attributes(
         {"tone": Tone.DARK, "shade": Shade.PALE, "size": Size.BIG, "colour": Colour.RED}
     )
 
-    assert copied == {"tone": "dark", "shade": "pale", "size": 3}
+    assert copied == {"tone": "dark", "shade": "pale", "size": 3, "colour": "Colour.RED"}
     assert {type(value) for value in copied.values()} == {str, int}
 
 
