@@ -67,7 +67,7 @@ soak: $(VENV)/.checks ## a million requests: nothing grows, and nothing is lost 
 dashboards: $(VENV)/.checks ## write the Grafana dashboards anew from their source, dashboards/generate
 	@$(BIN)/python -m dashboards.generate
 
-bench-servers: $(VENV)/.llama-cpp $(VENV)/.smollm2 ## what tracing costs three real servers under load (half an hour)
+bench-servers: $(VENV)/.llama-cpp $(VENV)/.smollm2 ## what tracing costs three real servers under load (an hour)
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_servers.py
 
 docs: $(VENV)/.checks ## the documentation as web pages, in docs/site

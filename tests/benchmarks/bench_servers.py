@@ -2,9 +2,12 @@
 
     make bench-servers      # compiles llama.cpp first, about ten minutes
 
-Each server runs three times, unchanged: traced by `latencytrace run`, untraced, and untraced
-once more. They take turns, in an order drawn anew each round, at the same requests from
-several clients that never pause. What the two untraced ones differ by is noise.
+Each server runs unchanged: untraced; under `latencytrace run`, its spans sent to a receiver that
+only counts them; the same with latencytrace's own service as the receiver, on the same cores; and
+untraced once more. They take turns, in an order drawn anew each round, at the same requests from
+several clients that never pause. Each is started anew for its turn, alone, for a process's luck
+with its memory makes it several percent faster or slower than the next. What the two untraced
+ones differ by is noise.
 """
 
 import argparse
@@ -23,18 +26,19 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.discarding import receive
 from tests.benchmarks.rounds import interval, median_ratio, ratios
 
 HERE = Path(__file__).parent
-TRACED, UNTRACED, AGAIN = "traced", "untraced", "untraced again"
-WARM_UP_REQUESTS = 8
+UNTRACED, TRACED, SERVED, AGAIN = "untraced", "traced", "and the service", "untraced again"
 START_S = 180
 END_S = 20
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -58,15 +62,21 @@ class Server:
 
 
 @dataclass(slots=True)
+class Rounds:
+    """What the rounds of one variant took."""
+
+    per_second: list[float] = field(default_factory=list)
+    p99_ms: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)  # a request
+
+
+@dataclass(frozen=True, slots=True)
 class Runner:
-    """A server that runs, and what its rounds took."""
+    """A server that runs."""
 
     server: Server
     port: int
     process: "subprocess.Popen[bytes]"
-    per_second: list[float] = field(default_factory=list)
-    p99_ms: list[float] = field(default_factory=list)
-    cpu_ms: list[float] = field(default_factory=list)  # a request
 
     def post(self) -> None:
         """Send one request and read its answer."""
@@ -79,7 +89,7 @@ class Runner:
             answer.read()
 
     def wait_until_it_answers(self) -> None:
-        """Wait for the first answer, then warm it up."""
+        """Wait for the first answer."""
         patience = time.monotonic() + START_S
         while True:
             try:
@@ -89,11 +99,9 @@ class Runner:
                 if time.monotonic() > patience or self.process.poll() is not None:
                     raise SystemExit(f"{self.server.command} does not serve: {error}") from error
                 time.sleep(0.2)
-        for _ in range(WARM_UP_REQUESTS):
-            self.post()
 
-    def round(self) -> None:
-        """All clients send until the round's requests are answered."""
+    def round(self, rounds: Rounds) -> None:
+        """All clients send until the round's requests are answered; note what it took."""
         left = iter(range(self.server.requests))
         took_ms: list[float] = []
 
@@ -110,9 +118,9 @@ class Runner:
         for thread in clients:
             thread.join()
         elapsed = time.perf_counter() - began
-        self.per_second.append(self.server.requests / elapsed)
-        self.p99_ms.append(sorted(took_ms)[int(len(took_ms) * 0.99)])
-        self.cpu_ms.append((cpu_seconds(self.process.pid) - cpu) * 1000 / self.server.requests)
+        rounds.per_second.append(self.server.requests / elapsed)
+        rounds.p99_ms.append(sorted(took_ms)[int(len(took_ms) * 0.99)])
+        rounds.cpu_ms.append((cpu_seconds(self.process.pid) - cpu) * 1000 / self.server.requests)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -161,29 +169,31 @@ def process(command: Sequence[str], environment: dict[str, str]) -> Iterator[Any
 
 
 @contextmanager
-def service(folder: Path) -> Iterator[dict[str, str]]:
-    """Our service; where the traced servers find it."""
+def receivers(folder: Path) -> Iterator[dict[str, dict[str, str]]]:
+    """Our service, and a receiver that only counts; where each variant's server sends to."""
     ui, otlp, grpc = (f"127.0.0.1:{free_port()}" for _ in range(3))
     command = [sys.executable, "-m", "latencytrace", "serve", "--data", os.fspath(folder)]
     addresses = ["--listen", ui, "--otlp-http", otlp, "--otlp-grpc", grpc]
-    with process([*command, *addresses], {}):
+    with process([*command, *addresses], {}), receive(get_context("spawn")) as counting:
+        ours = {"LATENCYTRACE_URL": f"http://{ui}"}  # `run` starts none
         yield {
-            "LATENCYTRACE_URL": f"http://{ui}",
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{otlp}",
+            TRACED: {**ours, "OTEL_EXPORTER_OTLP_ENDPOINT": counting.address("server")},
+            SERVED: {**ours, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{otlp}"},
         }
 
 
 @contextmanager
-def running(server: Server, variant: str, told: dict[str, str]) -> Iterator[Runner]:
-    """A server, traced or not."""
+def running(server: Server, told: dict[str, str] | None) -> Iterator[Runner]:
+    """A server, warmed up; traced where it is told where to send to."""
     port = free_port()
     command = [sys.executable, *shlex.split(server.command.format(port=port))]
-    if variant == TRACED:
+    if told is not None:
         command = [sys.executable, "-m", "latencytrace", "run", "--", *command]
-    environment = {"PYTHONPATH": os.fspath(HERE.parents[1]), **told}
+    environment = {"PYTHONPATH": os.fspath(HERE.parents[1]), **(told or {})}
     with process(command, environment) as started:
         runner = Runner(server, port, started)
         runner.wait_until_it_answers()
+        runner.round(Rounds())
         yield runner
 
 
@@ -206,7 +216,7 @@ def servers(cache: Path) -> dict[str, Server]:
             f"{HERE / 'lit_embeddings.py'} {{port}}",
             "/predict",
             {"text": "Where did the milliseconds go? " * 8},
-            requests=300,
+            requests=200,
             clients=8,
         ),
         "llama_cpp.server": Server(
@@ -226,30 +236,27 @@ def servers(cache: Path) -> dict[str, Server]:
     return found
 
 
-def measured(server: Server, rounds: int, told: dict[str, str]) -> dict[str, Any]:
-    """One server's three variants in turns."""
-    with ExitStack() as ending:
-        runners = {
-            variant: ending.enter_context(running(server, variant, told))
-            for variant in (UNTRACED, AGAIN, TRACED)
-        }
-        for number in range(rounds):
-            if sys.stderr.isatty():
-                sys.stderr.write(f"\r\x1b[K{server.path}: round {number + 1} of {rounds}")
-            for runner in random.sample(list(runners.values()), len(runners)):
-                runner.round()
+def measured(server: Server, rounds: int, told: dict[str, dict[str, str]]) -> dict[str, Any]:
+    """One server's variants in turns."""
+    took = {variant: Rounds() for variant in (UNTRACED, TRACED, SERVED, AGAIN)}
+    for number in range(rounds):
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{server.path}: round {number + 1} of {rounds}")
+        for variant in random.sample(list(took), len(took)):
+            with running(server, told.get(variant)) as runner:
+                runner.round(took[variant])
     sys.stderr.write("\n")
-    base = runners[UNTRACED]
+    base = took[UNTRACED]
     return {
         measure: {
             "untraced": statistics.median(getattr(base, measure)),
             **{
                 variant: {
-                    "ratio": median_ratio(getattr(runner, measure), getattr(base, measure)),
-                    "interval": interval(ratios(getattr(runner, measure), getattr(base, measure))),
+                    "ratio": median_ratio(getattr(one, measure), getattr(base, measure)),
+                    "interval": interval(ratios(getattr(one, measure), getattr(base, measure))),
                 }
-                for variant, runner in runners.items()
-                if runner is not base
+                for variant, one in took.items()
+                if one is not base
             },
         }
         for measure in ("per_second", "p99_ms", "cpu_ms")
@@ -258,8 +265,9 @@ def measured(server: Server, rounds: int, told: dict[str, str]) -> dict[str, Any
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     """The results for people, and for the page about costs."""
-    heads = ("server", "measure", "untraced", "traced, 95 %", "untraced again, 95 %")
-    lines = [f"| {' | '.join(heads)} |", "| --- | --- |" + " ---: |" * 3]
+    changed = (TRACED, SERVED, AGAIN)
+    heads = ("server", "measure", UNTRACED, *(f"{variant}, 95 %" for variant in changed))
+    lines = [f"| {' | '.join(heads)} |", "| --- | --- |" + " ---: |" * 4]
     titles = {
         "per_second": ("requests a second", "{:.1f}"),
         "p99_ms": ("p99", "{:.0f} ms"),
@@ -268,7 +276,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     for name, result in results.items():
         for measure, (title, written) in titles.items():
             numbers = result[measure]
-            changes = [change(numbers[variant]["interval"]) for variant in (TRACED, AGAIN)]
+            changes = [change(numbers[variant]["interval"]) for variant in changed]
             cells = [name, title, written.format(numbers["untraced"]), *changes]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -289,7 +297,7 @@ def main() -> None:
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
     results = {}
-    with tempfile.TemporaryDirectory() as folder, service(Path(folder)) as told:
+    with tempfile.TemporaryDirectory() as folder, receivers(Path(folder)) as told:
         for name, server in servers(given.cache).items():
             if not given.only or name in given.only:
                 results[name] = measured(server, given.rounds, told)
