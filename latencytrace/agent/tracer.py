@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from opentelemetry.context import Context, get_current
+from opentelemetry.context import Context
 from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
@@ -24,6 +24,7 @@ from opentelemetry.trace.propagation import (
 
 from latencytrace.agent.attribute_values import copied_attributes
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.context import current
 from latencytrace.agent.current_span import CurrentSpan
 from latencytrace.agent.guard import FAULTS, edge_faults
 from latencytrace.agent.program_processors import ProgramProcessors
@@ -83,7 +84,7 @@ def block_of(span: Span, *, end_on_exit: bool) -> AbstractContextManager[Span]:
     """What makes a span current that has just been started."""
     if not isinstance(span, RecordedSpan):  # it records nothing, so nothing is noted
         return use_span(span, end_on_exit=end_on_exit)
-    span.parent_context = get_current()
+    span.parent_context = current()
     span.attached = end_on_exit
     return span
 
@@ -159,7 +160,7 @@ class RecordingTracer(Tracer):
                 set_status_on_exception,
             )
         try:
-            parent = (get_current() if context is None else context).get(_SPAN_KEY)
+            parent = (current() if context is None else context).get(_SPAN_KEY)
             span = _new(RecordedSpan)
             span.extra = None
             if type(parent) is RecordedSpan:
@@ -211,14 +212,16 @@ class RecordingTracer(Tracer):
         """Start a span that is current inside the `with`, or during each decorated call."""
         direct = self.delegate is None and self.processors.started is None
         if direct and context is None and start_time is None and not links:
-            here = get_current()
+            here = current()
             span = self.start_span(
                 name,
                 here,
                 kind,
                 attributes,
-                record_exception=record_exception,
-                set_status_on_exception=set_status_on_exception,
+                None,
+                None,
+                record_exception,  # by place: CPython calls so the fastest
+                set_status_on_exception,
             )
             if type(span) is RecordedSpan:
                 span.parent_context = here
@@ -278,9 +281,9 @@ class RecordingTracer(Tracer):
         return CurrentSpan(begin)
 
     @staticmethod
-    def _adopt(span: RecordedSpan, current: object) -> Span | None:
+    def _adopt(span: RecordedSpan, found: object) -> Span | None:
         """Hang a span below a parent that is not ours, or make it a root."""
-        parent = current.get_span_context() if isinstance(current, Span) else None
+        parent = found.get_span_context() if isinstance(found, Span) else None
         if parent is None or not parent.is_valid:
             span.trace_id = _random_bits(128) or new_id(128)
             span.parent_id = 0
