@@ -147,8 +147,8 @@ def text_of(value: object) -> str:
     """A value as text, also one whose own `__str__` raises."""
     if type(value) is str:
         return value
-    if isinstance(
-        value, str
-    ):  # of an enum its value, as the SDK sends it, which `str` may not say
-        return str.__str__(value)
+    if isinstance(value, str):
+        return str.__str__(
+            value
+        )  # of an enum its value, as the SDK sends it; `str` may not say it
     return attempted(lambda: str(value), otherwise=f"<{type(value).__name__}>")
