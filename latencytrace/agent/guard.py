@@ -148,7 +148,5 @@ def text_of(value: object) -> str:
     if type(value) is str:
         return value
     if isinstance(value, str):
-        return str.__str__(
-            value
-        )  # of an enum its value, as the SDK sends it; `str` may not say it
+        return str.__str__(value)  # an enum's value, as in the SDK: `str` may not say it
     return attempted(lambda: str(value), otherwise=f"<{type(value).__name__}>")
