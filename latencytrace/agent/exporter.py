@@ -7,8 +7,8 @@ back-off; what does not fit is dropped and counted, never waited for.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
@@ -17,6 +17,7 @@ from opentelemetry.context import Context, attach
 from latencytrace.agent.clock import cpu_ns, monotonic_ns
 from latencytrace.agent.context import leave
 from latencytrace.agent.guard import OnFault, guarded, logger
+from latencytrace.agent.otlp_encoder import OtlpEncoder, Part
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.sender import Sender
 from latencytrace.agent.span_queue import SpanQueue
@@ -44,23 +45,29 @@ class ExportCounts:
     last_error: str | None = None
 
 
-def _unhurried(spans: Iterable[RecordedSpan]) -> Iterator[RecordedSpan]:
-    """Spans with pauses among them.
-
-    A thread that wants the interpreter meanwhile would otherwise wait until the batch is done
-    (5 ms at the most, CPython's switch interval); it gets it at a pause, for nothing less than
-    a sleep makes sure that the others come first.
-    """
-    for number, span in enumerate(spans, 1):
-        yield span
-        if number % _UNBROKEN_SPANS == 0:
-            time.sleep(_BREATH_S)
-
-
 class _Fate(Enum):
     SENT = "sent"
     REFUSED = "refused"  # for good: it would be refused again
     LATER = "later"  # nobody takes it now
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Spans that are sent in one post; of themselves only their bytes are kept."""
+
+    parts: list[Part] = field(default_factory=list)
+    spans: int = 0
+    length: int = 0  # in bytes
+
+    def takes(self, parts: Sequence[Part], spans: int) -> bool:
+        """Take so many spans' parts, unless a post would be too long; a single one in any case."""
+        length = self.length + sum(len(part) for _, part in parts)
+        if length > BATCH_BYTES and self.spans + spans > 1:
+            return False
+        self.parts += parts
+        self.spans += spans
+        self.length = length
+        return True
 
 
 class _Flush:
@@ -77,7 +84,7 @@ class Exporter:
     """Holds ended spans until a background thread has sent them.
 
     Args:
-        encode: Spans to the bytes of one OTLP request.
+        encoder: Makes OTLP of them.
         sender: Where they go.
         queue: Where spans wait; what finds no place there is dropped and counted.
         interval_s: How long spans wait for company.
@@ -88,7 +95,7 @@ class Exporter:
 
     def __init__(  # noqa: PLR0913 - what it is told, each by name
         self,
-        encode: Callable[[Iterable[RecordedSpan]], bytes],
+        encoder: OtlpEncoder,
         sender: Sender,
         *,
         queue: SpanQueue,
@@ -99,7 +106,7 @@ class Exporter:
         now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._counts = ExportCounts()
-        self._encode = encode
+        self._encoder = encoder
         self._sender = sender
         self._queue = queue
         self.ended = queue.put  # takes an ended span, on the serving thread
@@ -108,6 +115,7 @@ class Exporter:
         self._after_round = after_round
         self._wait = wait
         self._now_ns = now_ns
+        self._batch: _Batch | None = None  # on its way, or taken by nobody yet
         self._unreachable = False
         self._refusal: str | None = None  # the last that was logged
         self._start_thread()
@@ -129,7 +137,7 @@ class Exporter:
             Whether everything that had ended before the call was sent in time.
         """
         if not self._thread.is_alive():
-            return not self._queue
+            return not self._queue and self._batch is None
         flush = _Flush()
         self._flushes.append(flush)
         self._wake.set()
@@ -143,9 +151,10 @@ class Exporter:
         self._thread.join(timeout_s)
         return sent
 
-    def reset_after_fork(self, encode: Callable[[Iterable[RecordedSpan]], bytes]) -> None:
+    def reset_after_fork(self, encoder: OtlpEncoder) -> None:
         """In a forked child: keep none of the parent's spans, and start a thread anew."""
-        self._encode = encode
+        self._encoder = encoder
+        self._batch = None
         self._queue.reset()
         self._counts = ExportCounts()
         self._sender.close()
@@ -166,9 +175,15 @@ class Exporter:
         while not self._stopping:
             self._wait(self._wake, self._interval_s)
             self._wake.clear()
+            # Who flushes may end the program next: what is to be told is told first.
+            may_end = bool(self._flushes)
             self._send_queue()
+            if not may_end:
+                time.sleep(_BREATH_S)
             with guarded("weighing what waits", self._on_fault):
                 self._queue.weigh()
+            if not may_end:
+                time.sleep(_BREATH_S)
             with guarded("reporting on the export", self._on_fault):
                 self._after_round()
         self._sender.close()
@@ -185,65 +200,97 @@ class Exporter:
     def _send_batches(self, *, patient: bool) -> bool:
         """Send what waits now; whether all of it was taken."""
         sent, left = True, len(self._queue)
-        while left > 0:
-            taken = self._queue.take(min(left, BATCH_SPANS))
-            spans = [span for span in taken if started_here(span)]
-            left -= len(taken) - len(spans)
-            if spans:
-                fate, handled = self._send(spans, patient=patient)
-                left -= handled
-                sent = sent and fate is _Fate.SENT
-                if fate is _Fate.LATER:
-                    break
+        while self._batch is not None or left > 0:
+            if self._batch is None:
+                self._batch = _Batch()
+                left -= self._gather(self._batch, min(left, BATCH_SPANS))
+            fate = self._send(self._batch, patient=patient)
+            sent = sent and fate is _Fate.SENT
+            if fate is _Fate.LATER:
+                break
         return sent
 
-    def _send(self, spans: list[RecordedSpan], *, patient: bool) -> tuple["_Fate", int]:
-        """Send one batch, or what of it fits a post; a fault of ours on the way drops it, counted.
+    def _gather(self, batch: _Batch, most: int) -> int:
+        """Encode spans for the next post, a few at a time.
+
+        A thread that wants the interpreter meanwhile would otherwise wait until the batch is
+        done (5 ms at the most, CPython's switch interval); it gets it at a pause, for nothing
+        less than a sleep makes sure that the others come first. Letting go of many spans at
+        once would hold it, too.
 
         Returns:
-            What became of it, and of how many spans; the others wait again.
+            How many spans left the queue.
         """
-        fate, handled = _Fate.REFUSED, len(spans)
-        self._counts.in_flight = handled
-        began_ns = cpu_ns()
+        began_ns, left, added = cpu_ns(), 0, 0
         try:
-            spans, body = self._encoded(spans)
-            while len(body) > BATCH_BYTES and len(spans) > 1:
-                middle = len(spans) // 2
-                handled -= len(spans) - middle
-                self._counts.in_flight = middle
-                self._queue.put_back(spans[middle:])
-                spans, body = self._encoded(spans[:middle])
-            self._counts.encode_cpu_ns += cpu_ns() - began_ns
-            fate = self._deliver(body, patient=patient)
+            while left < most:
+                taken = self._queue.take(min(most - left, _UNBROKEN_SPANS))
+                here = [span for span in taken if started_here(span)]
+                added = self._add(here, batch)
+                left += len(taken) - len(here) + added
+                self._counts.in_flight = batch.spans
+                if added < len(here) or not taken:
+                    break
+                time.sleep(_BREATH_S)
         finally:
+            self._counts.encode_cpu_ns += cpu_ns() - began_ns
             self._counts.export_cpu_ns += cpu_ns() - began_ns
-            self._account(spans, fate)
-            self._counts.in_flight = 0
-        return fate, handled
+        return left
 
-    def _encoded(self, spans: list[RecordedSpan]) -> tuple[list[RecordedSpan], bytes]:
-        """The bytes of a batch, without spans that cannot be encoded; those are dropped."""
+    def _add(self, spans: list[RecordedSpan], batch: _Batch) -> int:
+        """Encode spans into a batch, as many as fit; the others wait again.
+
+        Returns:
+            How many do not wait.
+        """
+        while spans:
+            parts, encoded = self._encoded(spans)
+            if batch.takes(parts, encoded):
+                self._counts.dropped += len(spans) - encoded
+                break
+            middle = len(spans) // 2
+            self._queue.put_back(spans[middle:])
+            spans = spans[:middle]
+        return len(spans)
+
+    def _encoded(self, spans: list[RecordedSpan]) -> tuple[list[Part], int]:
+        """The bytes of spans, without those that cannot be encoded; of how many they are."""
         with guarded("encoding spans", self._on_fault):
-            return spans, self._encode(_unhurried(spans))
-        encodable = []
+            return self._encoder.parts(spans), len(spans)
+        parts: list[Part] = []
+        encoded = 0
         for span in spans:
             with guarded("encoding a span", self._on_fault):
-                self._encode([span])
-                encodable.append(span)
-        self._counts.dropped += len(spans) - len(encodable)
-        return encodable, self._encode(encodable)
+                parts += self._encoder.parts([span])
+                encoded += 1
+        return parts, encoded
 
-    def _account(self, spans: list[RecordedSpan], fate: "_Fate") -> None:
+    def _send(self, batch: _Batch, *, patient: bool) -> "_Fate":
+        """Post a batch; a fault of ours on the way drops it, counted."""
+        fate = _Fate.REFUSED if batch.spans else _Fate.SENT
+        began_ns = cpu_ns()
+        try:
+            if batch.spans:
+                body = self._encoder.request(batch.parts)
+                time.sleep(_BREATH_S)
+                fate = self._deliver(body, patient=patient)
+        finally:
+            self._counts.export_cpu_ns += cpu_ns() - began_ns
+            self._account(batch, fate)
+        return fate
+
+    def _account(self, batch: _Batch, fate: "_Fate") -> None:
         match fate:
             case _Fate.SENT:
-                self._counts.sent += len(spans)
+                self._counts.sent += batch.spans
             case _Fate.REFUSED:
-                self._counts.dropped += len(spans)
+                self._counts.dropped += batch.spans
             case _Fate.LATER:
-                self._queue.put_back(spans)
+                return
             case _:
                 assert_never(fate)
+        self._batch = None
+        self._counts.in_flight = 0
 
     def _deliver(self, body: bytes, *, patient: bool) -> "_Fate":
         """Post until somebody takes it; a flush or the end cuts the waiting short."""

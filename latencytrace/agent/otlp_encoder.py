@@ -33,6 +33,8 @@ _STATUS_CODES = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 
 _Pairs = dict[type, dict[str, dict[object, bytes]]]  # encoded attributes by type, key, value
 
+Part = tuple[SpanMaker, bytes]  # spans of a tracer, each a field of its `ScopeSpans`
+
 _DOUBLE = Struct("<d").pack
 _DOUBLE_BYTES = 8
 _CACHED_VALUES = 8192
@@ -120,6 +122,10 @@ class OtlpEncoder:
 
     def encode(self, spans: Iterable[RecordedSpan]) -> bytes:
         """Encode ended spans as one `ExportTraceServiceRequest`."""
+        return self.request(self.parts(spans))
+
+    def parts(self, spans: Iterable[RecordedSpan]) -> list[Part]:
+        """Encode ended spans as parts of a request, one a tracer."""
         scopes: dict[SpanMaker, list[bytes]] = {}
         names, pairs_of, times, join = self._names, self._pairs_of, _TIMES.pack, b"".join
         tracer: SpanMaker | None = None
@@ -159,11 +165,21 @@ class OtlpEncoder:
                 )
             )
             out += (b"\x12", _varint(len(body)), body)
-        scope_spans = [
-            field(b"\x12", _scope(tracer) + join(parts) + _schema(tracer))
-            for tracer, parts in scopes.items()
-        ]
-        return field(b"\x0a", self._resource + join(scope_spans))
+        return [(tracer, join(parts)) for tracer, parts in scopes.items()]
+
+    def request(self, parts: Iterable[Part]) -> bytes:
+        """Make one `ExportTraceServiceRequest` of all its parts, which are copied once."""
+        scopes: dict[SpanMaker, list[bytes]] = {}
+        for tracer, part in parts:
+            scopes.setdefault(tracer, []).append(part)
+        out, length = [self._resource], len(self._resource)
+        for tracer, of_scope in scopes.items():
+            scope_spans = (_scope(tracer), *of_scope, _schema(tracer))
+            inner = sum(map(len, scope_spans))
+            head = b"\x12" + _varint(inner)
+            out += (head, *scope_spans)
+            length += len(head) + inner
+        return b"".join((b"\x0a", _varint(length), *out))
 
     def _limited(self, span: RecordedSpan) -> bytes:
         """The span's attributes; what exceeds the limits is cut here, off the serving thread."""

@@ -71,6 +71,13 @@ class SelfReport:
         self._last: Report | None = None
         self._is_taken = True
 
+    @property
+    def may_be_due(self) -> bool:
+        """Whether a report would be sent now if it says anything new."""
+        return self._is_taken and (
+            self._sent_ns is None or self._now_ns() - self._sent_ns >= CHANGES_AFTER_NS
+        )
+
     def send(self, report: Report) -> None:
         """Send a report, soon after a change and now and then without one."""
         now_ns = self._now_ns()

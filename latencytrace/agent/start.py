@@ -93,7 +93,7 @@ class Agent:
             self._senders.to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, exchange=self.profiling
         )
         self._exporter = Exporter(
-            OtlpEncoder(self._resource).encode,
+            OtlpEncoder(self._resource),
             to_traces(self.profiling),
             queue=SpanQueue(settings.queue_spans, settings.queue_bytes),
             interval_s=settings.interval_s,
@@ -185,7 +185,7 @@ class Agent:
             self._self_report = self._new_self_report()
         if self._gpu is not None:
             self._gpu.reset_after_fork()
-        self._exporter.reset_after_fork(OtlpEncoder(self._resource).encode)
+        self._exporter.reset_after_fork(OtlpEncoder(self._resource))
         _provider.reset_after_fork()
 
     def _new_self_report(self) -> SelfReport | None:
@@ -222,8 +222,9 @@ class Agent:
         if not self._has_begun:  # its first round may come before there is anything to report on
             return
         self._cost.tell(self._exporter.counts, self._exporter.queued)
-        if self._self_report is not None and (self._exporter.counts.sent or self._global.program):
-            self._self_report.send(Report.of(self.status()))
+        report, has_news = self._self_report, self._exporter.counts.sent or self._global.program
+        if report is not None and report.may_be_due and has_news:
+            report.send(Report.of(self.status()))
         self.recorder.late.give_up(monotonic_ns())
         if self._gpu is not None:
             self._gpu.report()

@@ -8,8 +8,8 @@ A trace is divided at least once: what a crash cut off between two of these step
 taken up at the next start, and written again under the same keys.
 
 An insert and a division cost about the same however little there is to do, so that the
-service does them the more rarely the longer they take, as long as nobody asks: it shares the
-machine with the programs that are traced.
+service does them the more rarely the longer they take, and a piece at a time, as long as
+nobody asks: it shares the machine with the programs that are traced.
 """
 
 import logging
@@ -31,6 +31,7 @@ from latencytrace.service.journal import Journal
 from latencytrace.service.kernels import CriticalPaths
 from latencytrace.service.otlp import CheckedRequest
 from latencytrace.service.resent import apart_from_resent, grown
+from latencytrace.service.rests import Rests
 from latencytrace.service.span_keeping import SpanKeeping
 from latencytrace.service.store import Revisions, Store
 from latencytrace.service.telemetry import Telemetry
@@ -38,11 +39,12 @@ from latencytrace.service.telemetry import Telemetry
 _log = logging.getLogger(__name__)
 
 BATCH_TRACES = 500
+PIECE_TRACES = 25  # are divided without a rest, some 5 ms
 PACE_S = 0.5  # between two looks at what is due; one division serves all that is
 SLOWEST_PACE_S = 5.0
 PATIENCE_S = 1.0  # of who asks, while others divide
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
-REST = 30  # times the duration of a division: so much of the time it lets the machine alone
+REST = 30  # times the duration of work: so much of the time it lets the machine alone
 
 # What a broken promise between our own functions raises. The analysis accepts any heap of
 # spans, so that each of these is a fault of ours: one trace must not stop the others for it.
@@ -95,6 +97,7 @@ class Pipeline:
         self._assembler = Assembler(now_ns)
         self._assembler_lock = threading.Lock()
         self._dividing = threading.Lock()
+        self._rests = Rests(REST, now_ns)
         self._looked_ns = 0  # when it was last looked at what is due
         self._kept_ns: int | None = None  # when spans were last copied
         self._stopping = threading.Event()
@@ -144,18 +147,19 @@ class Pipeline:
 
     def catch_up(self) -> None:
         """Store and divide what is due, unless that was done lately: somebody wants to see it."""
-        if not self._dividing.acquire(timeout=PATIENCE_S):
-            return  # so much is being divided that nobody should wait for it
-        try:
-            now_ns = self._now_ns()
-            if now_ns - self._looked_ns < PACE_S * 1e9 or self._stopping.is_set():
-                return
-            self._looked_ns = now_ns
-            with suppress(StoreError):  # the committer has said so
-                self._committer.flush()
-                self.step()
-        finally:
-            self._dividing.release()
+        with self._rests.hurried():
+            if not self._dividing.acquire(timeout=PATIENCE_S):
+                return  # so much is being divided that nobody should wait for it
+            try:
+                now_ns = self._now_ns()
+                if now_ns - self._looked_ns < PACE_S * 1e9 or self._stopping.is_set():
+                    return
+                self._looked_ns = now_ns
+                with suppress(StoreError):  # the committer has said so
+                    self._committer.flush()
+                    self.step()
+            finally:
+                self._dividing.release()
 
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have arrived that are not divided yet."""
@@ -166,6 +170,7 @@ class Pipeline:
         """Commit what is queued, divide what has its root, and stop."""
         self._committer.close()
         self._stopping.set()
+        self._rests.end()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -200,20 +205,18 @@ class Pipeline:
             _log.error("spans are kept later: %s", error)
 
     def _run(self) -> None:
-        pace_s = PACE_S
-        while not self._stopping.wait(pace_s):
+        while not self._stopping.wait(PACE_S):
             with self._dividing:
                 took_s = self._cycle()
             self.keep_noted()
-            pace_s = min(max(PACE_S, REST * took_s), SLOWEST_PACE_S)
-            self._committer.rest(round((pace_s + PACE_S) * 1e9))
+            self._committer.rest(round((took_s + 2 * PACE_S) * 1e9))
         with self._assembler_lock:
             left = self._assembler.close_all()
         for start in range(0, len(left), BATCH_TRACES):
             self._divide(left[start : start + BATCH_TRACES])
 
     def _cycle(self) -> float:
-        """Store what waits, if a trace is due, and divide all that are.
+        """Store what waits, if a trace is due, and divide all that are, with rests.
 
         Returns:
             How many seconds it took; 0.0 where nothing was due.
@@ -223,10 +226,12 @@ class Pipeline:
             is_due = self._assembler.is_due()
         if not is_due:
             return 0.0
+        self._rests.begin(SLOWEST_PACE_S)
         try:
             self._committer.flush()  # a part of a trace may wait in there
         except StoreError:  # the committer has said so
             return 0.0
+        self._rests.rest()
         while self.step() == BATCH_TRACES and not self._stopping.is_set():
             pass
         return (self._now_ns() - began_ns) / 1e9
@@ -237,9 +242,12 @@ class Pipeline:
     def _divide(self, trace_ids: Sequence[str]) -> None:
         """Read the spans of traces back, divide their requests, and keep the ledgers."""
         try:
+            read_ns = self._now_ns()
             arrived = self._store.arrived(trace_ids)
+            self._rests.rest()
             self._on_spans(chain.from_iterable(arrived.values()))
             revisions = self._store.revisions(trace_ids)
+            self._rests.rest()
             divided, withdrawn = self._divided(arrived, revisions)
             requests, resent = apart_from_resent(divided, self._store)
             kept = {
@@ -250,7 +258,7 @@ class Pipeline:
             kept |= self._kept_steps(arrived.keys() - {one.trace_id for one in divided}, arrived)
             # What was sent again is written again too, or the next start would divide it again.
             kept |= grown(resent, arrived, self._store)
-            self._store.write([*requests, *resent], kept, withdrawn)
+            self._store.write([*requests, *resent], kept, withdrawn, self._now_ns() - read_ns)
         except StoreError as error:
             self._telemetry.store_errors.inc()
             _log.error("%d traces are divided later: %s", len(trace_ids), error)
@@ -259,6 +267,7 @@ class Pipeline:
             return
         with self._assembler_lock:
             self._assembler.forget(set(trace_ids) - {request.trace_id for request in divided})
+        self._rests.rest()
         self._telemetry.withdrawn.inc(len(withdrawn))
         self._telemetry.count(requests)
         self._on_divided(requests)
@@ -281,9 +290,14 @@ class Pipeline:
         before: dict[str, set[str]] = {}
         for trace_id, span_id in revisions:
             before.setdefault(trace_id, set()).add(span_id)
+        requests: list[Request] = []
         traces: list[Trace] = []
         withdrawn: dict[tuple[str, str], int] = {}
         for trace_id, spans in arrived.items():
+            if len(traces) >= PIECE_TRACES:
+                requests += self._requests(traces, revisions)
+                traces = []
+                self._rests.rest()
             known = before.get(trace_id, set())
             if not known <= {span.span_id for span in spans}:
                 # Its arrivals are no longer kept: what is left would replace a whole ledger.
@@ -299,7 +313,8 @@ class Pipeline:
             traces += found
             for span_id in known - {trace.root.span_id for trace in found}:
                 withdrawn[trace_id, span_id] = revisions[trace_id, span_id]
-        return self._requests(traces, revisions), withdrawn
+        requests += self._requests(traces, revisions)
+        return requests, withdrawn
 
     def _requests(self, traces: Sequence[Trace], revisions: Revisions) -> list[Request]:
         try:

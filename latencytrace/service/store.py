@@ -87,6 +87,7 @@ class Store(Protocol):
         requests: Sequence[Request],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
+        age_ns: int = 0,
     ) -> None:
         """Keep requests, and note traces whose arrived spans are to be copied to `spans`.
 
@@ -99,6 +100,8 @@ class Store(Protocol):
             keep_spans_of: Traces; many of them are copied at once, few at `keep_noted`.
             withdrawn: Requests written before that are none any more, for a span that
                 came later holds them; no question finds them again.
+            age_ns: How long ago the spans were read. A trace is unassembled if more arrived
+                since.
         """
         ...
 

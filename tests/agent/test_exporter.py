@@ -29,7 +29,7 @@ class Program:
 
     def __init__(self, url: str, queue: SpanQueue, *, timeout_s: float, on_fault: OnFault) -> None:
         self.exporter = Exporter(
-            OtlpEncoder({"service.name": "program"}).encode,
+            OtlpEncoder({"service.name": "program"}),
             HttpSender(f"{url}/v1/traces", {"x-key": "value"}, timeout_s),
             queue=queue,
             interval_s=INTERVAL_S,
@@ -352,7 +352,7 @@ def test_a_span_that_cannot_be_encoded_costs_only_itself(receiver: Receiver) -> 
 def test_a_header_that_cannot_be_sent_is_a_fault_and_no_endless_wait(receiver: Receiver) -> None:
     faults: list[str] = []
     exporter = Exporter(
-        OtlpEncoder({}).encode,
+        OtlpEncoder({}),
         HttpSender(receiver.endpoint, {"key": "two\nlines"}, PATIENCE_S),
         queue=SpanQueue(10, 1 << 20),
         interval_s=60,

@@ -45,7 +45,7 @@ class Hour:
         self.queue = SpanQueue(MOST_SPANS, most_bytes)
         self.sender = CountingSender(f"{url}/v1/traces", {}, PATIENCE_S)
         self.exporter = Exporter(
-            OtlpEncoder({"service.name": "program"}).encode,
+            OtlpEncoder({"service.name": "program"}),
             self.sender,
             queue=self.queue,
             interval_s=0.5,

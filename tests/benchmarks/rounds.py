@@ -27,5 +27,11 @@ def interval(
 ) -> tuple[float, float]:
     """The 95 % bootstrap interval of a statistic; the same rounds give the same interval."""
     draw = random.Random(0)  # noqa: S311 - no secret
-    drawn = sorted(statistic(draw.choices(rounds, k=len(rounds))) for _ in range(RESAMPLES))
-    return drawn[int(0.025 * RESAMPLES)], drawn[int(0.975 * RESAMPLES)]
+    drawn = [statistic(draw.choices(rounds, k=len(rounds))) for _ in range(RESAMPLES)]
+    return middle(drawn)
+
+
+def middle(values: list[float]) -> tuple[float, float]:
+    """Between which 95 % of values lie."""
+    ordered = sorted(values)
+    return ordered[int(0.025 * len(ordered))], ordered[int(0.975 * len(ordered))]

@@ -93,9 +93,10 @@ class KnownStore:
         requests: Sequence[Request],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
+        age_ns: int = 0,
     ) -> None:
         """Not asked for here."""
-        raise AssertionError(requests, keep_spans_of, withdrawn)
+        raise AssertionError(requests, keep_spans_of, withdrawn, age_ns)
 
     def services(self) -> Sequence[str]:
         """The services of the spans."""

@@ -1,7 +1,7 @@
 """From committed spans to ledgers, with a real store."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +17,7 @@ from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
 from latencytrace.service.stores.chdb import ChdbStore
 from latencytrace.service.telemetry import Telemetry
+from tests.agent.receiving import wait_until
 from tests.fakes import FakeClock
 from tests.otlp_messages import one_span
 from tests.otlp_messages import otlp as encoded
@@ -31,6 +32,7 @@ class FlakyStore(ChdbStore):
     """Refuses to write while told so."""
 
     full = False
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)  # between reading and writing
     copies = 0
 
     def keep_noted(self) -> None:
@@ -45,11 +47,17 @@ class FlakyStore(ChdbStore):
         requests: Sequence[Request],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
+        age_ns: int = 0,
     ) -> None:
         """Keep them, or fail."""
         if self.full:
             raise StoreError("the disk is full")
-        super().write(requests, keep_spans_of, withdrawn)
+        super().write(requests, keep_spans_of, withdrawn, age_ns)
+
+    def revisions(self, trace_ids: Collection[str]) -> Revisions:
+        """Those of the store, once others were let in."""
+        self.meanwhile()
+        return super().revisions(trace_ids)
 
 
 class Rig:
@@ -94,6 +102,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
 def rig(store: FlakyStore) -> Iterator[Rig]:
     yield Rig(store)
     store.full = False
+    store.meanwhile = lambda: None
 
 
 @pytest.fixture
@@ -395,6 +404,57 @@ def test_a_late_span_that_a_dead_service_left_revises_its_request(rig: Rig, trac
     after.close()
 
     assert ledger(rig.store, trace_id) == {Stage.DECODE: 40 * MS, Stage.UNATTRIBUTED: 60 * MS}
+
+
+def test_a_span_that_arrives_during_a_division_is_left_to_the_next_service(
+    rig: Rig, trace_id: str
+) -> None:
+    ahead_ns = 0
+    before = Pipeline(rig.store, Telemetry(), lambda: time.monotonic_ns() + ahead_ns)
+    span = root(trace_id)
+    rig.store.insert_otlp(encoded(span))
+    before.arrived([otlp.check(encoded(span), otlp.PROTOBUF, None)])
+    late = encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.store.meanwhile = lambda: rig.store.insert_otlp(late)
+    ahead_ns = 2_000 * MS
+    before.step()  # and then the process dies
+    rig.store.meanwhile = lambda: None
+
+    after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
+    after.start()
+    after.close()
+
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 40 * MS, Stage.UNATTRIBUTED: 60 * MS}
+
+
+def test_more_traces_than_are_divided_in_a_piece_are_all_divided(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PIECE_TRACES", 2)
+    spans = [root(uuid4().hex) for _ in range(7)]
+    rig.send(*spans)
+    rig.after_s(1)
+
+    assert all(ledger(rig.store, span.trace_id) for span in spans)
+    assert rig.counted("latencytrace_requests_total") == 7
+
+
+def test_who_asks_while_a_division_rests_need_not_wait(
+    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "REST", 1e9)
+    monkeypatch.setattr(pipeline, "SLOWEST_PACE_S", 1e6)
+    resting = Pipeline(store, Telemetry(), time.monotonic_ns)
+    resting.start()
+    resting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(timeout=20)
+    wait_until(lambda: resting._looked_ns > 0 and resting._dividing.locked())  # noqa: SLF001
+
+    def is_answered() -> bool:
+        resting.catch_up()
+        return store.request(trace_id, None) is not None
+
+    wait_until(is_answered)
+    resting.close()
 
 
 def test_what_was_divided_is_left_alone_by_the_next(rig: Rig, trace_id: str) -> None:

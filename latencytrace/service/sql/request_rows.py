@@ -69,17 +69,25 @@ _Row = TypedDict(
 )
 
 
-def rows_of(requests: Sequence[Request]) -> bytes:
-    """Requests as lines of JSON; columns left out have their defaults."""
-    return b"\n".join(orjson.dumps(_row(request)) for request in requests)
+def rows_of(requests: Sequence[Request], read_ns: int) -> bytes:
+    """Requests as lines of JSON; columns left out have their defaults.
+
+    Args:
+        requests: Any.
+        read_ns: Wall time when their spans were read; what arrived since is not in them.
+    """
+    written = {"Written": _time_text(read_ns)}
+    return b"\n".join(orjson.dumps(_row(request) | written) for request in requests)
 
 
-def void_rows(keys: Collection[tuple[str, str, int, int]]) -> bytes:
+def void_rows(keys: Collection[tuple[str, str, int, int]], read_ns: int) -> bytes:
     """Rows that take the place of requests which moved.
 
     Args:
         keys: Trace id, span id, the start they have no more, the new revision.
+        read_ns: As of `rows_of`.
     """
+    written = _time_text(read_ns)
     return b"\n".join(
         orjson.dumps(
             {
@@ -88,6 +96,7 @@ def void_rows(keys: Collection[tuple[str, str, int, int]]) -> bytes:
                 "Start": _time_text(start_ns),
                 "Revision": revision,
                 "Moved": 1,
+                "Written": written,
             }
         )
         for trace_id, span_id, start_ns, revision in keys

@@ -12,6 +12,7 @@ import orjson
 from latencytrace.errors import StoreError
 from latencytrace.model import Breakdown, Cohort, Request, Span
 from latencytrace.service.chdb_engine import Engine, Readers
+from latencytrace.service.clock import now_ns
 from latencytrace.service.noted_traces import NotedTraces
 from latencytrace.service.sql import (
     arrival_rows,
@@ -103,8 +104,10 @@ class ChdbStore:
         requests: Sequence[Request],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
+        age_ns: int = 0,
     ) -> None:
         """See `Store.write`."""
+        read_ns = now_ns() - age_ns
         # The spans first: where a crash comes between, the trace is unassembled, and
         # all of it is written again.
         if keep_spans_of:
@@ -114,7 +117,8 @@ class ChdbStore:
                 self.keep_noted()
         void = self._void([request for request in requests if request.revision > 1], withdrawn)
         if requests or void:
-            lines = request_rows.rows_of(requests) + b"\n" + request_rows.void_rows(void)
+            rows = request_rows.rows_of(requests, read_ns)
+            lines = rows + b"\n" + request_rows.void_rows(void, read_ns)
             self._assembler.insert(request_rows.INSERT, request_rows.INSERT_FORMAT, lines)
 
     def keep_noted(self) -> None:
