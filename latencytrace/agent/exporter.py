@@ -5,7 +5,6 @@ back-off; what does not fit is dropped and counted, never waited for.
 """
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import assert_never
 
 from opentelemetry.context import Context, attach
 
+from latencytrace.agent.breath import Breath, yielding
 from latencytrace.agent.clock import cpu_ns, monotonic_ns
 from latencytrace.agent.context import leave
 from latencytrace.agent.guard import OnFault, guarded, logger
@@ -25,8 +25,7 @@ from latencytrace.agent.tracer import started_here
 
 BATCH_SPANS = 2048
 BATCH_BYTES = 4 << 20  # of one post; what a receiver over gRPC takes unless told otherwise
-_UNBROKEN_SPANS = 24  # that are encoded before a serving thread may have the interpreter
-_BREATH_S = 20e-6
+_UNBROKEN_SPANS = 12  # that are encoded before a serving thread may have the interpreter
 _RETRIED = frozenset({408, 429, 502, 503, 504})  # the OTLP specification's, and 408
 _FIRST_BACK_OFF_S = 0.5
 _LONGEST_BACK_OFF_S = 30.0
@@ -115,6 +114,7 @@ class Exporter:
         self._after_round = after_round
         self._wait = wait
         self._now_ns = now_ns
+        self._breathe = Breath(yielding())
         self._batch: _Batch | None = None  # on its way, or taken by nobody yet
         self._unreachable = False
         self._refusal: str | None = None  # the last that was logged
@@ -172,20 +172,21 @@ class Exporter:
             leave(token)
 
     def _run(self) -> None:
+        rest = (
+            ("weighing what waits", self._queue.weigh),
+            ("reporting on the export", self._after_round),
+        )
         while not self._stopping:
             self._wait(self._wake, self._interval_s)
             self._wake.clear()
             # Who flushes may end the program next: what is to be told is told first.
             may_end = bool(self._flushes)
             self._send_queue()
-            if not may_end:
-                time.sleep(_BREATH_S)
-            with guarded("weighing what waits", self._on_fault):
-                self._queue.weigh()
-            if not may_end:
-                time.sleep(_BREATH_S)
-            with guarded("reporting on the export", self._on_fault):
-                self._after_round()
+            for doing, do in rest:
+                with guarded(doing, self._on_fault):
+                    if not may_end:
+                        self._breathe()
+                    do()
         self._sender.close()
 
     def _send_queue(self) -> None:
@@ -203,7 +204,8 @@ class Exporter:
         while self._batch is not None or left > 0:
             if self._batch is None:
                 self._batch = _Batch()
-                left -= self._gather(self._batch, min(left, BATCH_SPANS))
+                gathered = self._gather(self._batch, min(left, BATCH_SPANS))
+                left = left - gathered if gathered else 0
             fate = self._send(self._batch, patient=patient)
             sent = sent and fate is _Fate.SENT
             if fate is _Fate.LATER:
@@ -213,10 +215,8 @@ class Exporter:
     def _gather(self, batch: _Batch, most: int) -> int:
         """Encode spans for the next post, a few at a time.
 
-        A thread that wants the interpreter meanwhile would otherwise wait until the batch is
-        done (5 ms at the most, CPython's switch interval); it gets it at a pause, for nothing
-        less than a sleep makes sure that the others come first. Letting go of many spans at
-        once would hold it, too.
+        A thread that wants the interpreter meanwhile gets it at a pause; letting go of many
+        spans at once would keep it waiting, too.
 
         Returns:
             How many spans left the queue.
@@ -231,7 +231,7 @@ class Exporter:
                 self._counts.in_flight = batch.spans
                 if added < len(here) or not taken:
                     break
-                time.sleep(_BREATH_S)
+                self._breathe()
         finally:
             self._counts.encode_cpu_ns += cpu_ns() - began_ns
             self._counts.export_cpu_ns += cpu_ns() - began_ns
@@ -272,7 +272,7 @@ class Exporter:
         try:
             if batch.spans:
                 body = self._encoder.request(batch.parts)
-                time.sleep(_BREATH_S)
+                self._breathe()
                 fate = self._deliver(body, patient=patient)
         finally:
             self._counts.export_cpu_ns += cpu_ns() - began_ns

@@ -1,10 +1,13 @@
 """Posts OTLP over a connection that is kept alive."""
 
 import http.client
+import io
+import socket
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.sender import Answer, Exchange, Wire
 from latencytrace.errors import SettingsError
 from latencytrace.model.profile import ORDER_HEADER
@@ -13,13 +16,54 @@ _AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
 _ANSWER_BYTES: Final = 64 << 10  # more of an answer nobody reads
 
 
+class _ReadInTime(io.RawIOBase):
+    """What comes over a socket, for no longer than its time limit in all."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._raw = connection.makefile("rb", buffering=0)
+        limit_s = connection.gettimeout()
+        self._until_ns = None if limit_s is None else monotonic_ns() + int(limit_s * 1e9)
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - as io has it
+        """Take what came, or wait for it.
+
+        Raises:
+            TimeoutError: The time is over.
+        """
+        if self._until_ns is not None:
+            left_ns = self._until_ns - monotonic_ns()
+            if left_ns <= 0:
+                raise TimeoutError("timed out")
+            self._connection.settimeout(left_ns / 1e9)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer that is given up after the time limit, even where its bytes come one by one."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as http.client calls it
+        super().__init__(sock, *args, **kwargs)
+        self.fp.close()
+        self.fp = io.BufferedReader(_ReadInTime(sock))
+
+
 class HttpSender:
     """Posts OTLP bytes to one address over a connection that is kept alive.
 
     Args:
         url: The address.
         headers: Of each post.
-        timeout_s: How long to wait for an answer.
+        timeout_s: How long to wait for an answer, the whole of it.
         wire: How the bytes go; None: plainly.
         exchange: What is told and heard beside; None: nothing.
 
@@ -78,8 +122,8 @@ class HttpSender:
 
     def _post(self, body: bytes, timeout_s: float | None) -> Answer:
         connection = self._connection or self._open()
-        if timeout_s is not None and connection.sock is not None:
-            connection.sock.settimeout(timeout_s)
+        if connection.sock is not None:
+            connection.sock.settimeout(self._timeout_s if timeout_s is None else timeout_s)
         told = self._exchange.headers() if self._exchange is not None else {}
         try:
             connection.request("POST", self._path, body, {**self._headers, **told})
@@ -106,6 +150,7 @@ class HttpSender:
             connection = http.client.HTTPConnection(
                 self._host, self._port, timeout=self._timeout_s
             )
+        connection.response_class = _Answer
         connection.connect()
         self._connection = connection
         return connection

@@ -127,7 +127,8 @@ class OtlpEncoder:
     def parts(self, spans: Iterable[RecordedSpan]) -> list[Part]:
         """Encode ended spans as parts of a request, one a tracer."""
         scopes: dict[SpanMaker, list[bytes]] = {}
-        names, pairs_of, times, join = self._names, self._pairs_of, _TIMES.pack, b"".join
+        names, times, join, double = self._names, _TIMES.pack, b"".join, _DOUBLE
+        known, heads = self._pairs, self._float_heads
         tracer: SpanMaker | None = None
         out: list[bytes] = []
         plain = 0  # how many attributes need no look at the limits
@@ -136,34 +137,38 @@ class OtlpEncoder:
                 tracer = span.tracer
                 out = scopes.setdefault(tracer, [])
                 plain = tracer.limits.attributes if tracer.limits.length == UNLIMITED else 0
-            own, parent_id, pairs, rest = span.own, span.parent_id, b"", _LOCAL_FLAGS
-            if span.extra is not None:
-                pairs, rest = self._limited(span), _extra(span.extra, tracer.limits)
-            elif own:
-                odd = len(own) > plain or "" in own
-                pairs = self._limited(span) if odd else pairs_of(own)
+            own: Mapping[str, AttributeValue] | None = span.own
+            parent_id, rest = span.parent_id, _LOCAL_FLAGS
+            if span.extra is not None or (own and (len(own) > plain or "" in own)):
+                own, rest = _limited(span)
             try:
                 name = names[span.name][span.kind_number]
             except (KeyError, TypeError):
                 name = self._name(span)
-            body = join(
-                (
-                    _TRACE_ID,
-                    span.trace_id.to_bytes(16, "big"),
-                    _SPAN_ID,
-                    span.span_id.to_bytes(8, "big"),
-                    _PARENT_ID + parent_id.to_bytes(8, "big") if parent_id else b"",
-                    name,
-                    times(
-                        _START,
-                        span.started + ANCHOR_NS & _MAX_UINT64,
-                        _END,
-                        span.ended + ANCHOR_NS & _MAX_UINT64,
-                    ),
-                    pairs,
-                    rest,
-                )
-            )
+            pieces = [
+                _TRACE_ID,
+                span.trace_id.to_bytes(16, "big"),
+                _SPAN_ID,
+                span.span_id.to_bytes(8, "big"),
+                _PARENT_ID + parent_id.to_bytes(8, "big") if parent_id else b"",
+                name,
+                times(
+                    _START,
+                    span.started + ANCHOR_NS & _MAX_UINT64,
+                    _END,
+                    span.ended + ANCHOR_NS & _MAX_UINT64,
+                ),
+            ]
+            for key, value in own.items() if own else ():
+                try:
+                    if type(value) is float:
+                        pieces += (heads[key], double(value))
+                    else:
+                        pieces.append(known[type(value)][key][value])
+                except (KeyError, TypeError):  # not met before, or of a type that is not kept
+                    pieces.append(self._pair(key, value))
+            pieces.append(rest)
+            body = join(pieces)
             out += (b"\x12", _varint(len(body)), body)
         return [(tracer, join(parts)) for tracer, parts in scopes.items()]
 
@@ -181,34 +186,11 @@ class OtlpEncoder:
             length += len(head) + inner
         return b"".join((b"\x0a", _varint(length), *out))
 
-    def _limited(self, span: RecordedSpan) -> bytes:
-        """The span's attributes; what exceeds the limits is cut here, off the serving thread."""
-        own: Mapping[str, AttributeValue] = span.own or {}
-        limits, dropped = span.tracer.limits, span.extra.dropped_attributes if span.extra else 0
-        if len(own) > limits.attributes or limits.length != UNLIMITED or "" in own:
-            own, more = limited(own, limits.attributes, limits.length)
-            dropped += more
-        attributes = self._pairs_of(own)
-        return attributes + b"\x50" + _varint(dropped) if dropped else attributes
-
     def _name(self, span: RecordedSpan) -> bytes:
         encoded = field(b"\x2a", _text(span.name)) + b"\x30" + _varint(span.kind_number + 1)
         if len(self._names) < _CACHED_VALUES:
             self._names.setdefault(span.name, {})[span.kind_number] = encoded
         return encoded
-
-    def _pairs_of(self, attributes: Mapping[str, object]) -> bytes:
-        out: list[bytes] = []
-        known, heads = self._pairs, self._float_heads
-        for key, value in attributes.items():
-            try:
-                if type(value) is float:
-                    out.append(heads[key] + _DOUBLE(value))
-                else:
-                    out.append(known[type(value)][key][value])
-            except (KeyError, TypeError):  # not met before, or of a type that is not kept
-                out.append(self._pair(key, value))
-        return b"".join(out)
 
     def _pair(self, key: str, value: object) -> bytes:
         """Encode an attribute, and keep what may come again."""
@@ -230,6 +212,18 @@ class OtlpEncoder:
                 kept.clear()
             self._cached = 0
         self._cached += 1
+
+
+def _limited(span: RecordedSpan) -> tuple[Mapping[str, AttributeValue], bytes]:
+    """The attributes within the limits, which are cut here, off the serving thread; the rest."""
+    own: Mapping[str, AttributeValue] = span.own or {}
+    limits, extra = span.tracer.limits, span.extra
+    dropped = extra.dropped_attributes if extra else 0
+    if len(own) > limits.attributes or limits.length != UNLIMITED or "" in own:
+        own, more = limited(own, limits.attributes, limits.length)
+        dropped += more
+    rest = _LOCAL_FLAGS if extra is None else _extra(extra, limits)
+    return own, b"\x50" + _varint(dropped) + rest if dropped else rest
 
 
 def _scope(tracer: SpanMaker) -> bytes:

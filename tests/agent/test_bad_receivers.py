@@ -107,6 +107,24 @@ def test_what_is_no_answer_of_grpc_is_none(answer: bytes) -> None:
     assert over_grpc(answer) is None
 
 
+def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time() -> None:
+    given_up = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(OK + b"x: ")
+        while not given_up.wait(TIMEOUT_S / 10):
+            connection.sendall(b"a")
+
+    with answering(drip) as port:
+        sender = HttpSender(f"http://127.0.0.1:{port}/v1/traces", {}, TIMEOUT_S)
+        try:
+            with pytest.raises(TimeoutError):
+                sender.post(b"body")
+        finally:
+            given_up.set()
+            sender.close()
+
+
 @pytest.mark.parametrize("status", [b"\xff\xfe", b"\xb2", b"", b"abc"])
 def test_a_status_that_is_no_number_is_no_grpc(status: bytes) -> None:
     answer = over_grpc(headers((b"grpc-status", status)))

@@ -1,0 +1,66 @@
+"""Lets other threads run while a background thread works through much, at next to no cost.
+
+A thread that wakes waits for the interpreter until it is let go, 5 ms at the most (CPython's
+switch interval), or for the processor, if it woke on that of the background thread. Yielding
+the processor with the interpreter let go serves both and takes a microsecond where nobody
+waits. Whoever waits for the interpreter on another processor is not there in a microsecond: but
+then the call takes longer, for it wakes him, and only then a sleep is worth its price, some
+twenty times as much.
+"""
+
+import time
+from collections.abc import Callable
+
+from latencytrace.agent.clock import monotonic_ns
+
+SLEEP_S = 20e-6
+_LONG = 2.5  # times the shortest call: it woke somebody
+
+
+def yielding() -> Callable[[], object] | None:
+    """What yields the processor and lets go of the interpreter meanwhile; None: nothing.
+
+    `os.sched_yield` keeps the interpreter until Python 3.12.
+    """
+    try:
+        from ctypes import CDLL  # noqa: PLC0415 - takes 3 ms, and not everywhere it is there
+
+        call = CDLL(None).sched_yield
+        call.argtypes = ()
+        call()
+    except (ImportError, OSError, AttributeError, TypeError):
+        return None
+    return call
+
+
+class Breath:
+    """One thread's pauses.
+
+    Args:
+        yield_: See `yielding`; None: each pause is a sleep.
+        sleep: For so many seconds.
+        now_ns: A clock.
+    """
+
+    def __init__(
+        self,
+        yield_: Callable[[], object] | None,
+        sleep: Callable[[float], None] = time.sleep,
+        now_ns: Callable[[], int] = monotonic_ns,
+    ) -> None:
+        self._yield = yield_
+        self._sleep = sleep
+        self._now_ns = now_ns
+        self._shortest_ns = 1_000_000
+
+    def __call__(self) -> None:
+        """Let others run who want to."""
+        if self._yield is None:
+            self._sleep(SLEEP_S)
+            return
+        began_ns = self._now_ns()
+        self._yield()
+        took_ns = self._now_ns() - began_ns
+        self._shortest_ns = min(self._shortest_ns, max(took_ns, 1))
+        if took_ns > _LONG * self._shortest_ns:
+            self._sleep(SLEEP_S)
