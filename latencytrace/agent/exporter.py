@@ -26,6 +26,7 @@ from latencytrace.agent.tracer import started_here
 BATCH_SPANS = 2048
 BATCH_BYTES = 4 << 20  # of one post; what a receiver over gRPC takes unless told otherwise
 _UNBROKEN_SPANS = 12  # that are encoded before a serving thread may have the interpreter
+_BACKLOG_SHARE = 256  # of many that wait, this part at once; see `_gather`
 _RETRIED = frozenset({408, 429, 502, 503, 504})  # the OTLP specification's, and 408
 _FIRST_BACK_OFF_S = 0.5
 _LONGEST_BACK_OFF_S = 30.0
@@ -216,7 +217,8 @@ class Exporter:
         """Encode spans for the next post, a few at a time.
 
         A thread that wants the interpreter meanwhile gets it at a pause; letting go of many
-        spans at once would keep it waiting, too.
+        spans at once would keep it waiting, too. A program that never waits gives it back
+        only after 5 ms, so that the more spans wait, the more are encoded at once.
 
         Returns:
             How many spans left the queue.
@@ -224,7 +226,8 @@ class Exporter:
         began_ns, left, added = cpu_ns(), 0, 0
         try:
             while left < most:
-                taken = self._queue.take(min(most - left, _UNBROKEN_SPANS))
+                some = max(_UNBROKEN_SPANS, len(self._queue) // _BACKLOG_SHARE)
+                taken = self._queue.take(min(most - left, some))
                 here = [span for span in taken if started_here(span)]
                 added = self._add(here, batch)
                 left += len(taken) - len(here) + added

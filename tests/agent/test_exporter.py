@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -27,7 +28,14 @@ INTERVAL_S = 0.01
 class Program:
     """Makes spans and hands them to an exporter."""
 
-    def __init__(self, url: str, queue: SpanQueue, *, timeout_s: float, on_fault: OnFault) -> None:
+    def __init__(
+        self,
+        url: str,
+        queue: SpanQueue,
+        *,
+        timeout_s: float,
+        on_fault: OnFault,
+    ) -> None:
         self.exporter = Exporter(
             OtlpEncoder({"service.name": "program"}),
             HttpSender(f"{url}/v1/traces", {"x-key": "value"}, timeout_s),
@@ -170,6 +178,23 @@ def test_a_connection_that_the_receiver_closed_is_opened_anew(
 
     assert (len(receiver.spans), receiver.connections) == (3, 3)
     assert warnings_in(caplog) == []
+
+
+def test_the_more_spans_wait_the_more_are_encoded_without_a_pause(receiver: Receiver) -> None:
+    pauses = []
+    for count in (1_000, 9_000):
+        with sending(receiver.endpoint) as program:
+            receiver.release.clear()  # so that all of them wait
+            program.make(1)
+            wait_until(lambda: program.exporter.counts.in_flight == 1)
+            program.make(count)
+            program.exporter._breathe = Mock()  # noqa: SLF001 - to count
+            receiver.release.set()
+            assert program.exporter.flush(PATIENCE_S)
+            pauses.append(program.exporter._breathe.call_count)  # noqa: SLF001
+
+    assert pauses[0] > 1_000 / 25  # 50 us of encoding
+    assert pauses[1] < 9_000 / 12
 
 
 # --- a receiver that is not there

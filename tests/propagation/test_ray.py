@@ -1,12 +1,18 @@
 """Ray's tasks and actors, where it is installed: Ray's own hook starts us in its workers."""
 
+from pathlib import Path
+
 import pytest
 from opentelemetry import trace
 
 import latencytrace
 from tests.agent.receiving import TracedProgram
 
-ray = pytest.importorskip("ray")
+PAGE = Path(__file__).parents[2] / "docs" / "pages" / "propagation.md"
+
+
+def test_ray_has_its_row_in_the_docs() -> None:
+    assert "| Tasks and actors of Ray, which is told to trace | kept | kept |" in PAGE.read_text()
 
 
 @pytest.mark.batchers
@@ -15,6 +21,7 @@ ray = pytest.importorskip("ray")
 def test_tasks_and_actors_of_ray_stay_in_the_trace_of_their_request(
     agent: TracedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ray = pytest.importorskip("ray")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", agent.receiver.endpoint)
 
     def work() -> None:
