@@ -155,6 +155,7 @@ class Pipeline:
                 if now_ns - self._looked_ns < PACE_S * 1e9 or self._stopping.is_set():
                     return
                 self._looked_ns = now_ns
+                self._rests.begin(0)
                 with suppress(StoreError):  # the committer has said so
                     self._committer.flush()
                     self.step()

@@ -1,6 +1,7 @@
 """Pauses between pieces of work: how long, and who cuts them short."""
 
 import threading
+from unittest.mock import Mock
 
 from latencytrace.service.rests import Rests
 from tests.fakes import FakeClock
@@ -44,6 +45,21 @@ def test_all_rests_together_are_no_longer_than_was_said() -> None:
 
     rests.rest()
     rests.rest()
+
+
+def test_much_work_that_comes_again_has_even_rests() -> None:
+    clock = FakeClock()
+    rests = Rests(RATIO, clock)
+    pauses: list[float] = []
+    noting = Mock(side_effect=lambda _, pause_s: pauses.append(pause_s))
+    rests._changed.wait_for = noting  # type: ignore[method-assign] # noqa: SLF001 - to count
+    for pieces in (4, 4, 2, 2):
+        rests.begin(6)
+        for _ in range(pieces):
+            clock.move_s(1)
+            rests.rest()
+
+    assert pauses == [6, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 3, 3]
 
 
 def test_who_waits_for_the_work_lets_it_have_no_rest() -> None:
