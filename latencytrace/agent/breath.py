@@ -15,6 +15,8 @@ from latencytrace.agent.clock import monotonic_ns
 
 SLEEP_S = 20e-6
 _LONG = 2.5  # times the shortest call: it woke somebody
+_LET_IN_NS = 100_000  # in so long a call somebody has run already
+_FORGETS = 1.001  # a call: a processor may become slower
 
 
 def yielding() -> Callable[[], object] | None:
@@ -51,7 +53,7 @@ class Breath:
         self._yield = yield_
         self._sleep = sleep
         self._now_ns = now_ns
-        self._shortest_ns = 1_000_000
+        self._shortest_ns: float = _LET_IN_NS
 
     def __call__(self) -> None:
         """Let others run who want to."""
@@ -61,6 +63,8 @@ class Breath:
         began_ns = self._now_ns()
         self._yield()
         took_ns = self._now_ns() - began_ns
-        self._shortest_ns = min(self._shortest_ns, max(took_ns, 1))
+        if took_ns >= _LET_IN_NS:
+            return
+        self._shortest_ns = min(self._shortest_ns * _FORGETS, max(took_ns, 1))
         if took_ns > _LONG * self._shortest_ns:
             self._sleep(SLEEP_S)

@@ -202,11 +202,10 @@ class Exporter:
     def _send_batches(self, *, patient: bool) -> bool:
         """Send what waits now; whether all of it was taken."""
         sent, left = True, len(self._queue)
-        while self._batch is not None or left > 0:
+        while self._batch is not None or (left > 0 and self._queue):
             if self._batch is None:
                 self._batch = _Batch()
-                gathered = self._gather(self._batch, min(left, BATCH_SPANS))
-                left = left - gathered if gathered else 0
+                left -= self._gather(self._batch, min(left, BATCH_SPANS))
             fate = self._send(self._batch, patient=patient)
             sent = sent and fate is _Fate.SENT
             if fate is _Fate.LATER:

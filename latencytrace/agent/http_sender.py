@@ -4,13 +4,16 @@ import http.client
 import io
 import socket
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.sender import Answer, Exchange, Wire
 from latencytrace.errors import SettingsError
 from latencytrace.model.profile import ORDER_HEADER
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
 _ANSWER_BYTES: Final = 64 << 10  # more of an answer nobody reads
@@ -29,7 +32,7 @@ class _ReadInTime(io.RawIOBase):
         """Yes."""
         return True
 
-    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - as io has it
+    def readinto(self, buffer: "WriteableBuffer") -> int | None:
         """Take what came, or wait for it.
 
         Raises:
@@ -51,8 +54,10 @@ class _ReadInTime(io.RawIOBase):
 class _Answer(http.client.HTTPResponse):
     """An answer that is given up after the time limit, even where its bytes come one by one."""
 
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as http.client calls it
-        super().__init__(sock, *args, **kwargs)
+    def __init__(
+        self, sock: socket.socket, debuglevel: int = 0, method: str | None = None
+    ) -> None:
+        super().__init__(sock, debuglevel, method)
         self.fp.close()
         self.fp = io.BufferedReader(_ReadInTime(sock))
 

@@ -268,10 +268,10 @@ class Pipeline:
             return
         with self._assembler_lock:
             self._assembler.forget(set(trace_ids) - {request.trace_id for request in divided})
-        self._rests.rest()
         self._telemetry.withdrawn.inc(len(withdrawn))
         self._telemetry.count(requests)
-        self._on_divided(requests)
+        self._on_divided(requests)  # at once: what is written and not counted a kill would lose
+        self._rests.rest()
 
     def _kept_steps(
         self, requestless: Iterable[str], arrived: Mapping[str, Sequence[Span]]

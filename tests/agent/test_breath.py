@@ -57,6 +57,23 @@ def test_a_yield_that_took_longer_woke_somebody_who_is_let_in(yields: Yields) ->
     assert yields.slept == [SLEEP_S]
 
 
+def test_where_somebody_has_run_meanwhile_nobody_need_be_let_in(yields: Yields) -> None:
+    for yields.takes_ns in (SHORT_NS, 5_000_000, SHORT_NS, 5_000_000):
+        yields.breath()
+
+    assert yields.slept == []
+
+
+def test_a_processor_that_has_become_slower_is_soon_the_usual(yields: Yields) -> None:
+    for yields.takes_ns in [SHORT_NS] * 10 + [4 * SHORT_NS] * 2_000:
+        yields.breath()
+    slept = len(yields.slept)
+    yields.breath()
+
+    assert 0 < slept < 1_000
+    assert len(yields.slept) == slept
+
+
 def test_a_clock_that_stands_still_is_no_reason_to_sleep(yields: Yields) -> None:
     yields.takes_ns = 0
     yields.breath()
