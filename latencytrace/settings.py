@@ -109,6 +109,7 @@ class ServiceSettings:
     metrics_endpoint: str | None = None  # where metrics are sent over OTLP; None: nowhere
     metrics_protocol: str | None = None  # of OTLP; None: HTTP
     profile_on_alert: bool = False  # alerts ask for a profile
+    settle_s: float = 10.0  # without a span, before a request is counted
 
 
 def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
@@ -228,6 +229,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         metrics_endpoint=environ.get("LATENCYTRACE_METRICS_ENDPOINT", "").strip() or None,
         metrics_protocol=of_signal(environ, "METRICS", "PROTOCOL"),
         profile_on_alert=flag(environ, "LATENCYTRACE_PROFILE_ON_ALERT"),
+        settle_s=number(environ, "LATENCYTRACE_SETTLE", 10.0),
     )
 
 

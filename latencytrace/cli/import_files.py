@@ -3,6 +3,7 @@
 import shlex
 import stat
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -132,7 +133,7 @@ def _together(checked: Sequence[CheckedRequest]) -> CheckedRequest:
         span_count=sum(one.span_count for one in checked),
         rejected_spans=0,
         reason=None,
-        trace_ids=frozenset().union(*(one.trace_ids for one in checked)),
+        span_counts=sum((Counter(one.span_counts) for one in checked), Counter[str]()),
         rooted=frozenset().union(*(one.rooted for one in checked)),
     )
 

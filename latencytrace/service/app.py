@@ -32,6 +32,7 @@ from latencytrace.service.profile_folder import ProfileFolder
 from latencytrace.service.profiles import Profiles
 from latencytrace.service.promises import Promises
 from latencytrace.service.receiver import receiver
+from latencytrace.service.settling import Settled
 from latencytrace.service.store import Store
 from latencytrace.service.telemetry import Telemetry
 from latencytrace.service.views.breakdown import breakdown_router
@@ -111,19 +112,21 @@ def serve(
         )
         record = opened.enter_context(_recording(endpoint, telemetry, _address(api_socket)))
 
-        def on_divided(requests: Sequence[Request]) -> None:
-            watch.count(requests)
-            record(requests)
+        def on_settled(settled: Settled) -> None:
+            watch.count(settled)
+            record(settled.requests)
 
         pipeline = Pipeline(
             store,
             telemetry,
             time.monotonic_ns,
             settings.keep_spans_ratio,
-            on_divided,
+            on_settled,
             works.add,
             Promises(objectives).are_broken,
             Journal(settings.folder / "journal"),
+            settings.settle_s,
+            evaluator.counted_until_ns,
         )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry)
@@ -179,6 +182,8 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
             return "the receivers of spans have not started yet"
         if not pipeline.is_running:
             return "spans are not being divided: see the log, and start the service again"
+        if pipeline.fault is not None:
+            return f"spans cannot be kept for now, their senders are told so: {pipeline.fault}"
         if not watch.is_running:
             return "objectives are not being watched: see the log, and start the service again"
         try:

@@ -1,11 +1,15 @@
-"""Which traces are open, and when each is complete enough to be divided.
+"""Which traces are open, when each is complete enough to be divided, and an account of all spans.
 
-It knows trace ids and times only; the spans stay in the store. No thread, no I/O.
+It knows trace ids, times and counts only; the spans stay in the store. No thread, no I/O.
+
+A trace is not divided while spans of it wait to be stored. Each span that was submitted is
+counted until its end: with a ledger, or without one for a reason.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from heapq import heappop, heappush
 
 SECOND_NS = 1_000_000_000
@@ -13,8 +17,23 @@ QUIET_NS = SECOND_NS  # after the last span of a trace whose root has arrived
 ROOTLESS_QUIET_NS = 30 * SECOND_NS  # after the last span of one whose root has not
 AGE_NS = 300 * SECOND_NS  # after its first span a trace is divided, and revised as more come
 LATE_NS = 600 * SECOND_NS  # a span that comes later than this is counted, and left
+MISSED_NS = 60 * SECOND_NS  # how long spans are looked for that the store does not show
 MAX_OPEN = 100_000
 MAX_CLOSED = 200_000  # traces remembered, to know what is late
+
+Counts = Mapping[str, int]  # spans by trace id
+
+
+class Without(StrEnum):
+    """The reason why spans have no ledger."""
+
+    NO_REQUEST = "no_request"  # their trace holds none so far: its root never came
+    SHARED_STEP = "shared_step"  # a batch's own trace; its members' ledgers hold what it did
+    LATE = "late"  # they came too late for their trace
+    OUTDATED = "outdated"  # the other spans of their trace are no longer kept
+    FAULT = "fault"  # a fault of the service's own stopped their trace
+    REFUSED = "refused"  # the store's engine cannot read them
+    LOST = "lost"  # the store has lost them
 
 
 @dataclass(slots=True)
@@ -24,11 +43,42 @@ class _Open:
     first_ns: int
     last_ns: int
     rooted: bool
+    spans: int = 0  # since it was opened
+    waiting: int = 0  # of the spans, those that are not stored yet
+    late: int = 0  # of the spans, those that are only stored
+    missed_ns: int | None = None  # when spans of it were first missed in the store
 
     @property
     def due_ns(self) -> int:
         quiet_ns = QUIET_NS if self.rooted else ROOTLESS_QUIET_NS
         return min(self.last_ns + quiet_ns, self.first_ns + AGE_NS)
+
+    def is_complete(self, now_ns: int) -> bool:
+        """Whether it can be divided: all of it is stored, or it has grown old."""
+        return not self.waiting or now_ns - self.first_ns >= AGE_NS
+
+
+@dataclass(slots=True)
+class _Closed:
+    """One trace that was due."""
+
+    due_ns: int  # for the first time
+    spans: int  # that were divided
+
+
+@dataclass(slots=True)
+class Account:
+    """Spans, from their arrival to their end; conserved: the first is the sum of the others."""
+
+    taken: int = 0
+    open: int = 0
+    attributed: int = 0
+    without: Counter[Without] = field(default_factory=Counter)
+
+    @property
+    def unaccounted(self) -> int:
+        """Spans that went nowhere: not 0 is a fault of ours."""
+        return self.taken - self.open - self.attributed - self.without.total()
 
 
 @dataclass(slots=True)
@@ -60,12 +110,14 @@ class Assembler:
         max_closed: int = MAX_CLOSED,
     ) -> None:
         self.counts = AssemblerCounts()
+        self.account = Account()
         self._now_ns = now_ns
         self._max_open = max_open
         self._max_closed = max_closed
         self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._dividing: dict[str, _Open] = {}
         self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
-        self._closed: OrderedDict[str, int] = OrderedDict()  # when each was due first
+        self._closed: OrderedDict[str, _Closed] = OrderedDict()
 
     @property
     def open_count(self) -> int:
@@ -78,26 +130,56 @@ class Assembler:
         return len(self._open) > 2 * self._max_open
 
     def is_open(self, trace_id: str) -> bool:
-        """Whether spans of a trace still come."""
-        return trace_id in self._open
+        """Whether spans of a trace have come that are not divided yet."""
+        return trace_id in self._open or trace_id in self._dividing
 
-    def arrived(self, trace_ids: Iterable[str], rooted: frozenset[str]) -> None:
-        """Note that spans of these traces arrived, of `rooted` a root among them."""
+    def arrived(self, spans: Counts, rooted: frozenset[str]) -> None:
+        """Note that spans arrived and wait to be stored, of `rooted` a root among them."""
+        now_ns = self._now_ns()
+        for trace_id, count in spans.items():
+            self.account.taken += count
+            self.account.open += count
+            trace = self._open.get(trace_id)
+            if trace is None:
+                trace = self._opened(trace_id, now_ns, rooted=trace_id in rooted)
+            elif trace_id in rooted and not trace.rooted:
+                trace.rooted = True
+                heappush(self._due, (trace.due_ns, trace_id))
+            trace.last_ns = now_ns
+            trace.spans += count
+            trace.waiting += count
+            if self._is_late(trace_id, now_ns):
+                self.counts.late += 1
+                trace.late += count
+
+    def stored(self, spans: Counts) -> None:
+        """Note that spans which arrived can be read from now on."""
+        for trace_id, count in spans.items():
+            trace = self._open[trace_id]  # whatever waits keeps it open
+            trace.waiting -= count
+            if trace.late == trace.spans and not trace.waiting:
+                del self._open[trace_id]
+                self.account.open -= trace.spans
+                self.account.without[Without.LATE] += trace.spans
+
+    def withdrawn(self, spans: Counts) -> None:
+        """Note that spans which arrived are not kept, and that their sender knows it."""
+        for trace_id, count in spans.items():
+            self.account.taken -= count
+            self._removed(trace_id, count)
+
+    def refused(self, spans: Counts) -> None:
+        """Note that spans which were acknowledged can never be stored."""
+        for trace_id, count in spans.items():
+            self.account.without[Without.REFUSED] += count
+            self._removed(trace_id, count)
+
+    def left(self, trace_ids: Iterable[str]) -> None:
+        """Open traces whose spans an earlier process stored and did not divide."""
         now_ns = self._now_ns()
         for trace_id in trace_ids:
-            trace = self._open.get(trace_id)
-            if trace is not None:
-                trace.last_ns = now_ns
-                if trace_id in rooted and not trace.rooted:
-                    trace.rooted = True
-                    heappush(self._due, (trace.due_ns, trace_id))
-            elif self._is_late(trace_id, now_ns):
-                self.counts.late += 1
-            else:
-                # What was divided once has had its root; a late span is a revision.
-                root_known = trace_id in rooted or trace_id in self._closed
-                trace = self._open[trace_id] = _Open(now_ns, now_ns, root_known)
-                heappush(self._due, (trace.due_ns, trace_id))
+            if not self.is_open(trace_id):
+                self._opened(trace_id, now_ns, rooted=True)
 
     def is_due(self) -> bool:
         """Whether a trace may be due."""
@@ -105,49 +187,145 @@ class Assembler:
         return len(self._open) > self._max_open or bool(self._due and self._due[0][0] <= now_ns)
 
     def due(self, limit: int) -> list[str]:
-        """Close up to `limit` traces that are due, the oldest first where too many are open."""
+        """Take up to `limit` traces that are due, the oldest first where too many are open.
+
+        Those of which spans wait to be stored stay open, as a whole or, if they have grown
+        old, with what waits. What was taken is to be given back by `attributed`, `without`,
+        `again` or `missed`.
+        """
         now_ns = self._now_ns()
-        due: list[str] = []
-        while len(self._open) > self._max_open and len(due) < limit:
-            trace_id, _ = self._open.popitem(last=False)
-            self.counts.evicted += 1
-            due.append(trace_id)
+        due = self._evicted(limit)
+        waiting: list[tuple[int, str]] = []
         while self._due and self._due[0][0] <= now_ns and len(due) < limit:
-            _, trace_id = heappop(self._due)
-            trace = self._open.get(trace_id)
+            entry = heappop(self._due)
+            trace = self._open.get(entry[1])
             if trace is None:  # evicted, or due by an entry of its own
                 continue
-            if trace.due_ns <= now_ns:
-                del self._open[trace_id]
-                due.append(trace_id)
+            if trace.due_ns > now_ns:
+                heappush(self._due, (trace.due_ns, entry[1]))
+            elif trace.is_complete(now_ns):
+                due.append(self._taken(entry[1]))
             else:
-                heappush(self._due, (trace.due_ns, trace_id))
-        self._close(due, now_ns)
+                waiting.append(entry)
+        for entry in waiting:
+            heappush(self._due, entry)
         return due
+
+    def expected(self, trace_id: str) -> int:
+        """How many spans of a trace that was taken have been stored, as far as is remembered."""
+        closed = self._closed.get(trace_id)
+        return self._dividing[trace_id].spans + (closed.spans if closed else 0)
+
+    def attributed(self, trace_ids: Iterable[str]) -> None:
+        """Give back traces that have their ledgers."""
+        for trace_id in trace_ids:
+            self.account.attributed += self._close(trace_id)
+
+    def without(self, trace_ids: Iterable[str], reason: Without) -> None:
+        """Give back traces that were divided and have no ledger: spans still make them due."""
+        for trace_id in trace_ids:
+            self.account.without[reason] += self._close(trace_id)
+            if reason is not Without.LATE:
+                # None of what comes is late before it held a request.
+                self._closed.pop(trace_id, None)
 
     def again(self, trace_ids: Iterable[str]) -> None:
-        """Open traces again that were due and could not be divided for now."""
-        self.forget(trace_ids)
-        self.arrived(trace_ids, frozenset(trace_ids))
+        """Open traces again that were taken and could not be divided for now."""
+        for trace_id in self._dividing.keys() & set(trace_ids):
+            self._reopened(trace_id)
 
-    def forget(self, trace_ids: Iterable[str]) -> None:
-        """Take note that traces were due before they held a request: none of it is late."""
-        for trace_id in trace_ids:
-            self._closed.pop(trace_id, None)
+    def missed(self, trace_id: str, count: int) -> bool:
+        """Note that the store does not show all spans of a trace that was taken.
+
+        Returns:
+            Whether it is open again, for they may come to light. Otherwise they count as
+            lost, and the trace is to be divided without them.
+        """
+        now_ns = self._now_ns()
+        trace = self._dividing[trace_id]
+        if trace.missed_ns is None or now_ns - trace.missed_ns < MISSED_NS:
+            missed_ns = now_ns if trace.missed_ns is None else trace.missed_ns
+            self._reopened(trace_id).missed_ns = missed_ns
+            return True
+        if closed := self._closed.get(trace_id):
+            closed.spans -= max(count - trace.spans, 0)
+        count = min(count, trace.spans)
+        trace.spans -= count
+        self.account.open -= count
+        self.account.without[Without.LOST] += count
+        return False
 
     def close_all(self) -> list[str]:
-        """Close every trace that has its root: the service ends."""
-        due = [trace_id for trace_id, trace in self._open.items() if trace.rooted]
-        self._open.clear()
-        self._due.clear()
-        return due
+        """Take every trace that has its root: the service ends."""
+        rooted = [
+            trace_id
+            for trace_id, trace in self._open.items()
+            if trace.rooted and not trace.waiting
+        ]
+        return [self._taken(trace_id) for trace_id in rooted]
 
-    def _is_late(self, trace_id: str, now_ns: int) -> bool:
-        closed_ns = self._closed.get(trace_id)
-        return closed_ns is not None and now_ns - closed_ns > LATE_NS
+    def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
+        # What was divided once has had its root; a late span is a revision.
+        trace = _Open(now_ns, now_ns, rooted or trace_id in self._closed)
+        self._open[trace_id] = trace
+        heappush(self._due, (trace.due_ns, trace_id))
+        return trace
 
-    def _close(self, trace_ids: Iterable[str], now_ns: int) -> None:
-        for trace_id in trace_ids:
-            self._closed.setdefault(trace_id, now_ns)
+    def _taken(self, trace_id: str) -> str:
+        """Take an open trace; what of it waits to be stored stays open."""
+        trace = self._open.pop(trace_id)
+        if trace.waiting:
+            rest = self._opened(trace_id, self._now_ns(), rooted=trace.rooted)
+            rest.spans = rest.waiting = trace.waiting
+            trace.spans -= trace.waiting
+            trace.waiting = 0
+        self._dividing[trace_id] = trace
+        return trace_id
+
+    def _reopened(self, trace_id: str) -> _Open:
+        taken = self._dividing.pop(trace_id)
+        trace = self._open.get(trace_id)
+        if trace is None:
+            trace = self._opened(trace_id, self._now_ns(), rooted=True)
+        trace.spans += taken.spans
+        trace.late += taken.late
+        trace.rooted = True
+        trace.missed_ns = taken.missed_ns
+        return trace
+
+    def _evicted(self, limit: int) -> list[str]:
+        """The oldest traces, as many as are too many."""
+        excess = min(len(self._open) - self._max_open, limit)
+        evicted: list[str] = []
+        if excess > 0:
+            for trace_id, trace in self._open.items():
+                if not trace.waiting:
+                    evicted.append(trace_id)
+                if len(evicted) == excess:
+                    break
+            self.counts.evicted += len(evicted)
+        return [self._taken(trace_id) for trace_id in evicted]
+
+    def _removed(self, trace_id: str, count: int) -> None:
+        """Take spans out of their trace that are never stored."""
+        self.account.open -= count
+        trace = self._open[trace_id]
+        trace.waiting -= count
+        trace.spans -= count
+        trace.late = min(trace.late, trace.spans)
+        if not trace.spans:
+            del self._open[trace_id]
+
+    def _close(self, trace_id: str) -> int:
+        """Remember a trace that was divided; how many spans of it were."""
+        trace = self._dividing.pop(trace_id)
+        self.account.open -= trace.spans
+        closed = self._closed.setdefault(trace_id, _Closed(self._now_ns(), 0))
+        closed.spans += trace.spans
         while len(self._closed) > self._max_closed:
             self._closed.popitem(last=False)
+        return trace.spans
+
+    def _is_late(self, trace_id: str, now_ns: int) -> bool:
+        closed = self._closed.get(trace_id)
+        return closed is not None and now_ns - closed.due_ns > LATE_NS

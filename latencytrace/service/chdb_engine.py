@@ -6,28 +6,34 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, Protocol, Self, cast
 
 import chdb
-import orjson
 
 from latencytrace.errors import PoisonedBlockError, StoreError, StoreInUseError
 from latencytrace.service import chdb_repair
+from latencytrace.service.chdb_damage import Damage
 from latencytrace.service.sql import otlp_view
 from latencytrace.service.sql.tables import (
     DATABASE,
+    TABLE_UUIDS,
     UUIDS,
+    Target,
+    copy_of,
     missing_columns,
     table_definitions,
+    taken_over,
 )
+from latencytrace.service.store import DamagedPart
 
 _log = logging.getLogger(__name__)
 
 READERS: Final = 2  # at once: more would starve the writer
 READ_SECONDS: Final = 30
+_MENDS: Final = 8  # of parts that one question may find damaged
 
 # The engine's codes for input that is not of its format.
 _UNREADABLE = frozenset(
@@ -58,6 +64,7 @@ class Engine:
         self._path = folder / "clickhouse"
         self._lock = lock
         self._connections: list[Connection] = []
+        self._damage: Damage | None = None
         self.otlp_schema = folder / "otlp.proto"
 
     @classmethod
@@ -95,13 +102,17 @@ class Engine:
     def connect(self, **settings: int) -> "Connection":
         """A connection with settings of its own."""
         try:
-            connection = Connection(chdb.connect(str(self._path)))
+            connection = Connection(chdb.connect(str(self._path)), self._damage)
         except RuntimeError as error:
             raise _connection_error(self._path, error) from error
         self._connections.append(connection)
         for name, value in ({"max_threads": 1} | settings).items():
             connection.query(f"SET {name} = {value}", "Null")
         return connection
+
+    def damaged_parts(self) -> Sequence[DamagedPart]:
+        """The parts of tables that were set aside."""
+        return () if self._damage is None else self._damage.parts()
 
     def close(self) -> None:
         """End all connections, then let go of the folder."""
@@ -121,7 +132,9 @@ class Engine:
             connection = self._connect_repaired(aside)
             _log.warning("%s; its definitions were torn: made anew, the old in %s", error, aside)
         connection.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic", "Null")
+        self._damage = Damage(connection)
         for table, definition in table_definitions():
+            self._take_over(connection, table, definition)
             # A table whose definition is lost still has its data under its UUID.
             missing = connection.query(f"EXISTS TABLE {table}", "TSV").strip() == b"0"
             found = missing and chdb_repair.has_data(self._path, UUIDS[table])
@@ -138,21 +151,27 @@ class Engine:
             chdb_repair.put_back(self._path, aside)
             raise
 
+    def _take_over(self, connection: "Connection", table: str, definition: str) -> None:
+        """Bring the rows of a table of an older layout into one of today's."""
+        lines = connection.query(TABLE_UUIDS, "TSV").decode().splitlines()
+        uuids = dict(line.split("\t") for line in lines)
+        if table not in uuids and copy_of(table) in uuids:  # it was ended between two steps
+            connection.query(f"RENAME TABLE {copy_of(table)} TO {table}", "Null")
+        elif uuids.get(table, UUIDS[table]) != UUIDS[table]:
+            _log.warning("the table %s has an older layout and is written anew", table)
+            lines = connection.query(f"DESCRIBE TABLE {table}", "TSV").decode().splitlines()
+            columns = {line.split("\t")[0] for line in lines}
+            for statement in taken_over(table, definition, columns):
+                connection.query(statement, "Null")
+
     def _name_what_was_set_aside(self) -> None:
-        lines = self._connections[0].query(
-            "SELECT table, name, reason, path FROM system.detached_parts "
-            "WHERE database = {database:String}",
-            "JSONCompactEachRow",
-            {"database": DATABASE},
-        )
-        for line in lines.splitlines():
-            table, name, reason, path = orjson.loads(line)
+        for part in self.damaged_parts():
             _log.warning(
-                "a part of %s could not be read (%s) and was set aside as %s; nothing else is "
-                "missing. Delete it, or keep it for a repair by hand",
-                table,
-                reason or name,
-                path,
+                "part %s of the table %s could not be read (%s) and was set aside in its folder "
+                "`detached`; nothing else is missing. Delete it, or keep it for a repair by hand",
+                part.name,
+                part.table,
+                part.reason,
             )
 
 
@@ -168,10 +187,16 @@ def _refuse_others(folder: Path) -> None:
 
 
 class Connection:
-    """One connection; it does one thing at a time."""
+    """One connection; it does one thing at a time.
 
-    def __init__(self, connection: "_ChdbConnection") -> None:
+    Args:
+        connection: The engine's.
+        damage: Sets aside what an answer says is damaged; None: nothing does.
+    """
+
+    def __init__(self, connection: "_ChdbConnection", damage: Damage | None = None) -> None:
         self._connection = connection
+        self._damage = damage
         self._free = threading.Lock()
 
     def query(
@@ -182,28 +207,68 @@ class Connection:
         Raises:
             StoreError: The engine cannot answer it.
         """
-        bound = {name: bound_text(value) for name, value in (parameters or {}).items()}
-        with self._free:
-            try:
-                result = self._connection.query(sql, answer_format, params=bound)
-            except RuntimeError as error:
-                raise _store_error(error) from error
-            return cast(bytes, result.bytes())
+        return cast(bytes, self._answer(sql, answer_format, parameters).bytes())
 
-    def insert(self, statement: str, data_format: str, block: bytes) -> None:
-        """Insert a block; it is kept when this returns.
+    def written(self, sql: str, parameters: Mapping[str, object] | None = None) -> int:
+        """Ask for rows to be written; how many were, in all tables together.
+
+        Raises:
+            StoreError: The engine cannot keep them.
+        """
+        return self._answer(sql, "Null", parameters).rows_written()
+
+    def insert(self, target: Target, block: bytes, rows: int) -> None:
+        """Insert a block; it is kept when this returns, every row of it.
+
+        The engine reads it from a file in memory: of what it is sent in pieces, it keeps what
+        it can, and reports success on a full disk.
+
+        Args:
+            target: Where to.
+            block: In the target's format.
+            rows: How many it has.
 
         Raises:
             PoisonedBlockError: The block is not of its format.
-            StoreError: The engine cannot keep it.
+            StoreError: The engine cannot keep it, or not all of it.
         """
+        if not block:
+            return
+        file = os.memfd_create("latencytrace", os.MFD_CLOEXEC)
+        try:
+            view = memoryview(block)
+            while view:
+                view = view[os.write(file, view) :]
+            with self._free:
+                statement = target.insert_statement(f"/proc/self/fd/{file}")
+                written = self._connection.query(statement, "Null", params={}).rows_written()
+        except RuntimeError as error:
+            raise _insert_error(error) from error
+        finally:
+            os.close(file)
+        if written != rows + target.rows_passing:
+            raise StoreError(
+                f"the store kept {written - target.rows_passing} of {rows} rows: they are "
+                "inserted again"
+            )
+
+    def _answer(
+        self, sql: str, answer_format: str, parameters: Mapping[str, object] | None
+    ) -> "_ChdbResult":
+        bound = {name: bound_text(value) for name, value in (parameters or {}).items()}
         with self._free:
-            try:
-                with self._connection.send_insert(statement, data_format) as inserter:
-                    inserter.append(block)
-                    inserter.finish()
-            except RuntimeError as error:
-                raise _store_error(error) from error
+            for mends_left in range(_MENDS, -1, -1):
+                try:
+                    return self._connection.query(sql, answer_format, params=bound)
+                except RuntimeError as error:
+                    mended = (
+                        mends_left
+                        and self._damage is not None
+                        and self._damage.mend(_code_of(error), str(error))
+                    )
+                    if not mended:
+                        raise _store_error(error) from error
+        raise AssertionError("the last round returns or raises")
 
     def close(self) -> None:
         """End the connection once it is free."""
@@ -243,21 +308,14 @@ class Readers:
 
 class _ChdbResult(Protocol):
     def bytes(self) -> object: ...
+    def rows_written(self) -> int: ...
 
 
 class _ChdbConnection(Protocol):
     """What we use of chdb's connection, which has no types."""
 
     def query(self, sql: str, fmt: str, params: Mapping[str, str]) -> _ChdbResult: ...
-    def send_insert(self, query: str, fmt: str) -> "_ChdbInserter": ...
     def close(self) -> None: ...
-
-
-class _ChdbInserter(Protocol):
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *error: object) -> None: ...
-    def append(self, data: bytes) -> None: ...
-    def finish(self) -> object: ...
 
 
 def bound_text(value: object) -> str:
@@ -302,11 +360,19 @@ def _locked(path: Path) -> IO[str]:
     return lock
 
 
-def _store_error(error: RuntimeError) -> StoreError:
+def _code_of(error: RuntimeError) -> int | None:
     code = _CODE.search(str(error))
-    if code and int(code[1]) in _UNREADABLE:
-        return PoisonedBlockError(f"the store cannot read the block: {_shortened(error)}")
+    return int(code[1]) if code else None
+
+
+def _store_error(error: RuntimeError) -> StoreError:
     return StoreError(f"the store failed: {_shortened(error)}")
+
+
+def _insert_error(error: RuntimeError) -> StoreError:
+    if _code_of(error) in _UNREADABLE:
+        return PoisonedBlockError(f"the store cannot read the block: {_shortened(error)}")
+    return _store_error(error)
 
 
 def _connection_error(path: Path, error: RuntimeError) -> StoreError:

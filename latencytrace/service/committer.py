@@ -1,7 +1,7 @@
 """Group commit: many senders' requests become one insert.
 
-Each is answered once its spans are safe from the death of this process: after its commit where
-that is near, otherwise once the journal holds them. An insert costs some 10 ms of CPU however
+Each is answered once its spans are safe from the death of this process: once the journal holds
+them, or after its commit where there is no journal. An insert costs some 10 ms of CPU however
 few spans it has, so that rare ones leave the machine to the programs that are traced.
 """
 
@@ -9,7 +9,9 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from latencytrace.errors import OtlpError, OverloadedError, PoisonedBlockError, StoreError
@@ -18,12 +20,21 @@ from latencytrace.service.otlp import CheckedRequest, check, without_unknown_fie
 
 _log = logging.getLogger(__name__)
 
-OnCommit = Callable[[list[CheckedRequest]], None]
-
 INTERVAL_NS = 100_000_000  # between the beginnings of two commits, unless one is full
-ANSWERED_WITHIN_NS = INTERVAL_NS  # a commit that is farther away is not waited for
+RETRY_NS = 1_000_000_000  # at most, after a commit that the store did not take
 MAX_SPANS = 50_000  # in one commit; more are not waited for
 MAX_BYTES = 256 * 1024 * 1024  # waiting and being committed, all together
+
+
+class Outcome(StrEnum):
+    """The end of a request that was submitted."""
+
+    STORED = "stored"
+    REFUSED = "refused"  # acknowledged, but the store's engine cannot read it
+    FAILED = "failed"  # never acknowledged: its sender was told so
+
+
+OnSettled = Callable[[Sequence[CheckedRequest], Outcome], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,7 +42,7 @@ class Waiting:
     """A request and the sender's claim to hear what became of it."""
 
     request: CheckedRequest
-    segment: Segment | None = None  # of the journal that holds it: its sender was answered
+    segment: Segment | None = None  # of the journal that holds it: it was acknowledged
     future: Future[None] = field(default_factory=Future)
 
 
@@ -52,7 +63,7 @@ class CommitQueue:
         self._waiting: list[Waiting] = []
         self._span_count = 0
         self._last_ns: int | None = None  # when the last commit began
-        self._is_retry = False
+        self.is_retry = False  # what is first could not be committed before
 
     def add(self, waiting: Waiting) -> None:
         """Put a request at the end."""
@@ -63,7 +74,7 @@ class CommitQueue:
         """Put requests first that could not be committed; full or not, they wait an interval."""
         self._waiting[:0] = taken
         self._span_count += sum(waiting.request.span_count for waiting in taken)
-        self._is_retry = True
+        self.is_retry = True
 
     def due_in_ns(self, now_ns: int) -> int | None:
         """How long the next commit can wait for company.
@@ -72,15 +83,14 @@ class CommitQueue:
             0 when nothing was committed lately or a commit is full; None when
             nothing waits.
         """
-        return self.wait_ns(now_ns) if self._waiting else None
-
-    def wait_ns(self, now_ns: int) -> int:
-        """How long a request that came now would wait."""
-        if self._last_ns is None or (self._span_count >= self._max_spans and not self._is_retry):
+        if not self._waiting:
+            return None
+        if self._last_ns is None or (self._span_count >= self._max_spans and not self.is_retry):
             return 0
         # A clock that was set back must not hold up anybody for longer than the interval.
         since_ns = max(now_ns - self._last_ns, 0)
-        return max(self.interval_ns - since_ns, 0)
+        interval_ns = min(self.interval_ns, RETRY_NS) if self.is_retry else self.interval_ns
+        return max(interval_ns - since_ns, 0)
 
     def take(self, now_ns: int) -> list[Waiting]:
         """Remove what goes into one commit that begins now, at least one request."""
@@ -94,7 +104,7 @@ class CommitQueue:
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         self._span_count -= spans
         self._last_ns = now_ns
-        self._is_retry = False
+        self.is_retry = False
         return taken
 
 
@@ -102,33 +112,29 @@ class Committer:
     """Commits requests to a store from one thread.
 
     A request is committed at once when the last commit is long past, otherwise with all that
-    came within an interval, or up to a `flush`. A future resolves after its commit, or earlier
-    once the journal holds it.
+    came within an interval, or up to a `flush`. A future resolves once the journal holds it;
+    without a journal, after its commit.
 
     Args:
         store: Takes the blocks.
-        on_commit: Told what was committed, in the committing thread, before the
+        on_settled: Takes the end of each request, in the committing thread, before the
             futures resolve.
         now_ns: The clock.
         max_bytes: How much may wait before `submit` refuses.
-        journal: Holds what waits for long; None: everybody waits for the commit.
-        on_refused: Told of how many spans the store's engine cannot read, though their sender
-            was answered.
+        journal: Holds what was acknowledged; None: everybody waits for the commit.
     """
 
-    def __init__(  # noqa: PLR0913 - its parts, and whom it tells
+    def __init__(
         self,
         store: BlockTaker,
         *,
-        on_commit: OnCommit,
+        on_settled: OnSettled,
         now_ns: Callable[[], int],
         max_bytes: int = MAX_BYTES,
         journal: Journal | None = None,
-        on_refused: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._store = store
-        self._on_commit = on_commit
-        self._on_refused = on_refused
+        self._on_settled = on_settled
         self._now_ns = now_ns
         self._max_bytes = max_bytes
         self._journal = journal
@@ -139,11 +145,12 @@ class Committer:
         self._settled = 0  # of these; committed, or refused
         self._wanted = 0  # of these; somebody waits for them in `flush`
         self._fault: StoreError | None = None  # of the last commit
+        self._journal_fault: StoreError | None = None  # of the last request
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="latencytrace-commit", daemon=True)
 
     def resume(self) -> list[CheckedRequest]:
-        """Queue what an earlier process answered for and did not commit.
+        """Queue what an earlier process acknowledged and did not commit.
 
         Returns:
             It.
@@ -151,9 +158,13 @@ class Committer:
         resumed = []
         with self._changed:
             for block, segment in () if self._journal is None else self._journal.left():
-                waiting = Waiting(request=check(block, None, None), segment=segment)
-                self._add(waiting)
-                resumed.append(waiting.request)
+                try:
+                    request = check(block, None, None)
+                except OtlpError as error:
+                    segment.refuse(error)
+                    continue
+                self._add(Waiting(request=request, segment=segment))
+                resumed.append(request)
         return resumed
 
     def start(self) -> None:
@@ -188,17 +199,15 @@ class Committer:
                 raise OverloadedError(
                     f"{self._bytes} bytes of spans wait to be stored: send again in a second"
                 )
-            if self._journal is not None and self._queue.wait_ns(self._now_ns()) > (
-                ANSWERED_WITHIN_NS
-            ):
-                waiting = Waiting(request=request, segment=self._journal.append(request.block))
+            if self._journal is not None:
+                waiting = Waiting(request=request, segment=self._noted(self._journal, request))
                 waiting.future.set_result(None)
             self._add(waiting)
             self._changed.notify_all()
         return waiting.future
 
     def flush(self) -> None:
-        """Commit all that was answered for, now.
+        """Commit all that was submitted, now.
 
         Raises:
             StoreError: The store fails, and will be asked again.
@@ -213,9 +222,32 @@ class Committer:
                 raise self._fault
 
     @property
+    def is_running(self) -> bool:
+        """Whether requests are being committed."""
+        return self._thread.is_alive()
+
+    @property
     def waiting_bytes(self) -> int:
         """Bytes that wait or are being committed."""
         return self._bytes
+
+    @property
+    def fault(self) -> StoreError | None:
+        """Why nothing can be kept for now; None: it can, as far as is known."""
+        return self._journal_fault or self._fault
+
+    @property
+    def damaged(self) -> int:
+        """How many stretches of the journal could not be read."""
+        return 0 if self._journal is None else self._journal.damaged
+
+    def probe(self) -> None:
+        """Look whether the journal can be written again."""
+        with self._changed:
+            if self._journal_fault is not None and self._journal is not None:
+                with suppress(StoreError):
+                    self._journal.probe()
+                    self._journal_fault = None
 
     def close(self) -> None:
         """Commit what is queued, then stop; later requests are refused."""
@@ -224,6 +256,15 @@ class Committer:
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
+
+    def _noted(self, journal: Journal, request: CheckedRequest) -> Segment:
+        try:
+            segment = journal.append(request.block)
+        except StoreError as error:
+            self._journal_fault = error
+            raise
+        self._journal_fault = None
+        return segment
 
     def _run(self) -> None:
         try:
@@ -239,7 +280,9 @@ class Committer:
                 due_in_ns = self._queue.due_in_ns(self._now_ns())
                 if due_in_ns is None and not self._open:
                     return []
-                is_wanted = self._wanted > self._settled or not self._open
+                # What could not be committed waits for the interval, whoever wants it.
+                is_wanted = self._wanted > self._settled and not self._queue.is_retry
+                is_wanted |= not self._open
                 if due_in_ns is not None and (due_in_ns == 0 or is_wanted):
                     if self._journal is not None:
                         self._journal.turn()
@@ -252,7 +295,7 @@ class Committer:
         self._queue.add(waiting)
 
     def _settle(self, taken: Sequence[Waiting], fault: StoreError | None) -> None:
-        """Let go of what was committed or refused; keep what was answered for and was not."""
+        """Let go of what was committed or refused; keep what was acknowledged and was not."""
         with self._changed:
             self._fault = fault
             # At the end the journal alone keeps it, for the next start.
@@ -274,35 +317,26 @@ class Committer:
         with self._changed:
             self._open = False
             while left := self._queue.take(self._now_ns()):
-                _fail(left, StoreError("the service is shutting down: send the spans again"))
+                self._fail(left, StoreError("the service is shutting down: send them again"))
             self._wanted = 0
             self._changed.notify_all()
 
     def _commit(self, taken: Sequence[Waiting]) -> StoreError | None:
-        # A sender that hung up has cancelled its future; its spans are kept all the same.
-        answered = [
-            waiting
-            for waiting in taken
-            if waiting.segment is None and waiting.future.set_running_or_notify_cancel()
-        ]
         try:
             refused = self._insert(taken)
         except StoreError as error:
             _log.error("%d requests were not stored: %s", len(taken), error)
-            _fail(answered, error)
+            self._fail([one for one in taken if one.segment is None], error)
             return error
-        committed = [waiting for waiting in taken if id(waiting) not in refused]
-        if committed:
-            self._on_commit([waiting.request for waiting in committed])
-        for waiting in taken:
-            if waiting.segment is not None and id(waiting) in refused:
-                self._on_refused(waiting.request.span_count)
-        for waiting in answered:
-            fault = refused.get(id(waiting))
-            if fault is None:
+        stored = [one for one in taken if id(one) not in refused]
+        self._end(stored, Outcome.STORED)
+        self._end([one for one in taken if id(one) in refused and one.segment], Outcome.REFUSED)
+        for waiting in stored:
+            if waiting.segment is None and waiting.future.set_running_or_notify_cancel():
                 waiting.future.set_result(None)
-            else:
-                waiting.future.set_exception(fault)
+        for waiting in taken:
+            if waiting.segment is None and id(waiting) in refused:
+                self._fail([waiting], refused[id(waiting)])
         return None
 
     def _insert(self, taken: Sequence[Waiting]) -> dict[int, OtlpError]:
@@ -330,8 +364,15 @@ class Committer:
             return {id(waiting): OtlpError(f"the request cannot be read: {error}")}
         return {}
 
+    def _fail(self, waiting: Sequence[Waiting], error: StoreError | OtlpError) -> None:
+        """Tell senders that their spans are not kept; those of the journal are."""
+        failed = [one for one in waiting if one.segment is None]
+        self._end(failed, Outcome.FAILED)
+        for one in failed:
+            # A sender that hung up has cancelled its future.
+            if one.future.set_running_or_notify_cancel():
+                one.future.set_exception(error)
 
-def _fail(waiting: Sequence[Waiting], error: StoreError) -> None:
-    for one in waiting:
-        if not one.future.done():
-            one.future.set_exception(error)
+    def _end(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
+        if waiting:
+            self._on_settled([one.request for one in waiting], outcome)

@@ -32,6 +32,7 @@ from latencytrace.service.objective_state import (
     TierStates,
 )
 from latencytrace.service.promises import Promises
+from latencytrace.service.settling import Settled
 from latencytrace.service.sink import Notice
 from latencytrace.service.steady_clock import STEP_NS, SteadyClock
 
@@ -64,6 +65,8 @@ class Evaluator:
         ]
         self._unkept: dict[tuple[str, int, int], Tally] = {}
         self._unkept_notices: list[Notice] = []
+        self._counted_until_ns = memory.counted_until_ns()
+        self._unkept_until_ns = self._kept_until_ns = self._counted_until_ns
         self._evaluated_ns = self._started_ns
         self._tidied_ns = 0
         self._written: dict[str, str] = {}
@@ -81,13 +84,19 @@ class Evaluator:
         """How often the clock was set by more than a minute."""
         return self._clock.jumps
 
-    def count(self, requests: Iterable[Request]) -> None:
-        """Count requests; of each the first revision only, health routes never."""
+    def count(self, settled: Settled) -> None:
+        """Count requests that have settled, each once, health routes never."""
         with self._lock:
             now_ns = self._clock()
-            for request in requests:
-                if request.revision == 1 and not request.health:
+            for request in settled.requests:
+                if not request.health:
                     self._count(request, now_ns)
+            self._counted_until_ns = settled.until_ns
+
+    @property
+    def counted_until_ns(self) -> int | None:
+        """Up to which moment of writing requests are counted; None: that is not known."""
+        return self._counted_until_ns
 
     def recall(self, requests: Iterable[Request]) -> None:
         """Note what there is to say of requests that an earlier process counted."""
@@ -113,6 +122,7 @@ class Evaluator:
             self._evaluate(now_ns)
             self._evaluated_ns = now_ns
             self._gather()
+            self._unkept_until_ns = self._counted_until_ns
         self._told = {alert.fingerprint: alert for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
         ended = [
@@ -134,16 +144,24 @@ class Evaluator:
             for counts, state in zip(self._counts, self._states, strict=True)
         }
         states = {name: text for name, text in written.items() if self._written.get(name) != text}
-        if not (states or self._unkept or self._unkept_notices or self._forgotten):
+        has_counted = self._unkept_until_ns != self._kept_until_ns
+        if not (states or self._unkept or self._unkept_notices or self._forgotten or has_counted):
             return
+        until_ns = self._unkept_until_ns
         try:
             self._memory.keep(
-                self._unkept, states, self._outlived(), self._unkept_notices, self._forgotten
+                self._unkept,
+                states,
+                self._outlived(),
+                self._unkept_notices,
+                self._forgotten,
+                until_ns,
             )
         except StoreError as error:
             _log.error("%s", error)
         else:
             self._written = written
+            self._kept_until_ns = until_ns
             self._unkept.clear()
             self._unkept_notices.clear()
             self._forgotten.clear()

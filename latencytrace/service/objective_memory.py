@@ -27,6 +27,9 @@ CREATE TABLE IF NOT EXISTS states (
 CREATE TABLE IF NOT EXISTS notices (
     number INTEGER PRIMARY KEY, key TEXT, sink TEXT, transition TEXT, alert BLOB, due_ns INTEGER
 );
+CREATE TABLE IF NOT EXISTS counted (
+    one INTEGER PRIMARY KEY CHECK (one = 1), until_ns INTEGER
+);
 """
 
 
@@ -74,17 +77,23 @@ class ObjectiveMemory:
         )
         return [(length, at_ns, Tally(bad=bad, total=total)) for length, at_ns, bad, total in rows]
 
+    def counted_until_ns(self) -> int | None:
+        """Up to which moment of writing the requests are in the counts; None: not known."""
+        row = self._connection.execute("SELECT until_ns FROM counted").fetchone()
+        return None if row is None else int(row[0])
+
     def states(self) -> dict[str, str]:
         """What was kept of each series last."""
         return dict(self._connection.execute("SELECT series, state FROM states").fetchall())
 
-    def keep(
+    def keep(  # noqa: PLR0913, PLR0917 - all of it or nothing
         self,
         slots: Mapping[tuple[str, int, int], Tally],
         states: Mapping[str, str],
         forget_before: Mapping[int, int],
         notices: Sequence[Notice] = (),
         forget_states: Iterable[str] = (),
+        counted_until_ns: int | None = None,
     ) -> None:
         """Keep counts, states and what is to be told, all or nothing.
 
@@ -94,6 +103,7 @@ class ObjectiveMemory:
             forget_before: By length of the slot: what is older is not needed any more.
             notices: What is to be sent.
             forget_states: Series whose state is not needed any more.
+            counted_until_ns: Up to which moment of writing the requests are in the counts.
 
         Raises:
             StoreError: The disk does not take them; they may be kept with the next.
@@ -115,6 +125,10 @@ class ObjectiveMemory:
                 self._connection.executemany(
                     "REPLACE INTO states VALUES (?, ?)", list(states.items())
                 )
+                if counted_until_ns is not None:
+                    self._connection.execute(
+                        "REPLACE INTO counted VALUES (1, ?)", (counted_until_ns,)
+                    )
                 self._connection.executemany(
                     "DELETE FROM states WHERE series = ?", [(series,) for series in forget_states]
                 )

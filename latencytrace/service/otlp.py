@@ -5,7 +5,8 @@ ids alone, attributes are left to the store's engine.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -46,7 +47,7 @@ class CheckedRequest:
     span_count: int  # in `block`
     rejected_spans: int
     reason: str | None  # why spans were rejected; None: none were
-    trace_ids: frozenset[str]  # of the spans in `block`, lower-case hex
+    span_counts: Mapping[str, int]  # of the spans in `block`, by trace id in lower-case hex
     rooted: frozenset[str]  # of these, the ones that got a span without parent or of kind SERVER
 
 
@@ -144,7 +145,7 @@ def check_message(
         message: Loses the spans whose ids are no ids.
         plain: What it was decoded from, to be kept as it is.
     """
-    trace_ids: set[bytes] = set()
+    counts: Counter[bytes] = Counter()
     rooted: set[bytes] = set()
     span_count = rejected = 0
     for spans in _span_lists(message):
@@ -155,7 +156,7 @@ def check_message(
         span_count += len(spans)
         for span in spans:
             trace_id = span.trace_id
-            trace_ids.add(trace_id)
+            counts[trace_id] += 1
             if span.parent_span_id in _NO_PARENT or span.kind == _SERVER:
                 rooted.add(trace_id)
     return CheckedRequest(
@@ -163,7 +164,7 @@ def check_message(
         span_count=span_count,
         rejected_spans=rejected,
         reason=_REASON if rejected else None,
-        trace_ids=frozenset(map(bytes.hex, trace_ids)),
+        span_counts={trace_id.hex(): count for trace_id, count in counts.items()},
         rooted=frozenset(map(bytes.hex, rooted)),
     )
 

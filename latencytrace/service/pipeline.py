@@ -1,11 +1,13 @@
 """From committed spans to ledgers: the sentence of the architecture, top to bottom.
 
     receiver → submit → journal → committer → store
-                  ↓ arrived
-              assembler → divide → store, telemetry
+                  ↓ arrived           ↓ stored
+                  assembler → divide → store → settling → telemetry, objectives
 
-A trace is divided at least once: what a crash cut off between two of these steps is
-taken up at the next start, and written again under the same keys.
+A trace is divided once every span of it that was acknowledged can be read. It is divided at
+least once: what a crash cut off between two of these steps is taken up at the next start, and
+written again under the same keys. The assembler keeps an account of every span, and once in a
+while the store is asked whether it agrees.
 
 An insert and a division cost about the same however little there is to do, so that the
 service does them the more rarely the longer they take, and a piece at a time, as long as
@@ -14,44 +16,38 @@ nobody asks: it shares the machine with the programs that are traced.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from itertools import chain, zip_longest
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import assert_never
 
-from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.critical_path import critical_path
-from latencytrace.analysis.is_request import is_shared
-from latencytrace.analysis.requests import request_of
 from latencytrace.errors import OverloadedError, StoreError
-from latencytrace.model import Request, Span, Trace
-from latencytrace.service.assembler import Assembler
-from latencytrace.service.committer import Committer
+from latencytrace.model import Request, Span
+from latencytrace.service.assembler import Assembler, Without
+from latencytrace.service.attribution import Attribution
+from latencytrace.service.clock import now_ns as time_of_day_ns
+from latencytrace.service.committer import Committer, Outcome
 from latencytrace.service.journal import Journal
-from latencytrace.service.kernels import CriticalPaths
+from latencytrace.service.missing_ledgers import MissingLedgers
 from latencytrace.service.otlp import CheckedRequest
 from latencytrace.service.resent import apart_from_resent, grown
 from latencytrace.service.rests import Rests
+from latencytrace.service.settling import Settled, Settling
 from latencytrace.service.span_keeping import SpanKeeping
 from latencytrace.service.store import Revisions, Store
-from latencytrace.service.telemetry import Telemetry
+from latencytrace.service.telemetry import Custody, Telemetry
 
 _log = logging.getLogger(__name__)
 
 BATCH_TRACES = 500
-PIECE_TRACES = 25  # are divided without a rest, some 5 ms
 PACE_S = 0.5  # between two looks at what is due; one division serves all that is
 SLOWEST_PACE_S = 5.0
 PATIENCE_S = 1.0  # of who asks, while others divide
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 REST = 30  # times the duration of work: so much of the time it lets the machine alone
-
-# What a broken promise between our own functions raises. The analysis accepts any heap of
-# spans, so that each of these is a fault of ours: one trace must not stop the others for it.
-_FAULTS = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
-    ValueError,
-)  # fmt: skip
 
 
 class Pipeline:
@@ -62,10 +58,14 @@ class Pipeline:
         telemetry: Counts them.
         now_ns: A clock that is never set back.
         keep_spans_ratio: The share of ordinary requests whose spans are kept.
-        on_divided: Told of requests once they are written; objectives count them.
+        on_settled: Takes requests that nothing has come for in a while, each once; objectives
+            count them.
         breaks: Whether a request breaks a promise, so that its spans are kept.
         on_spans: Told of the spans of each trace that is divided.
         journal: Holds what is not stored yet; None: everything is stored within 100 ms.
+        settle_s: How long nothing must come for a request before it is counted.
+        counted_until_ns: Up to which moment of writing an earlier process counted requests;
+            None: nothing is known of one.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -74,30 +74,32 @@ class Pipeline:
         telemetry: Telemetry,
         now_ns: Callable[[], int],
         keep_spans_ratio: float = 1.0,
-        on_divided: Callable[[Sequence[Request]], None] = lambda _: None,
+        on_settled: Callable[[Settled], None] = lambda _: None,
         on_spans: Callable[[Iterable[Span]], None] = lambda _: None,
         breaks: Callable[[Request], bool] = lambda _: False,
         journal: Journal | None = None,
+        settle_s: float = 0.0,
+        counted_until_ns: int | None = None,
     ) -> None:
         self._store = store
         self._now_ns = now_ns
         self._telemetry = telemetry
         self._span_keeping = SpanKeeping(keep_spans_ratio)
-        self._on_divided = on_divided
+        self._on_settled = on_settled
         self._on_spans = on_spans
         self._breaks = breaks
-        self._critical_paths = CriticalPaths()
         self._committer = Committer(
-            store,
-            on_commit=self._count_spans,
-            now_ns=now_ns,
-            journal=journal,
-            on_refused=telemetry.spans_rejected.inc,
+            store, on_settled=self._settled, now_ns=now_ns, journal=journal
         )
+        self._settling = Settling(now_ns, round(settle_s * 1e9))
+        self._counted_until_ns = counted_until_ns
+        self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
+        self._recovering: set[str] = set()
         self._assembler = Assembler(now_ns)
         self._assembler_lock = threading.Lock()
         self._dividing = threading.Lock()
         self._rests = Rests(REST, now_ns)
+        self._attribution = Attribution(telemetry, self._rests.rest)
         self._looked_ns = 0  # when it was last looked at what is due
         self._kept_ns: int | None = None  # when spans were last copied
         self._stopping = threading.Event()
@@ -107,25 +109,36 @@ class Pipeline:
             evicted=lambda: self._assembler.counts.evicted,
             late=lambda: self._assembler.counts.late,
             waiting_bytes=lambda: self._committer.waiting_bytes,
+            custody=self._custody,
         )
 
     def start(self) -> None:
         """Take up what an earlier process left, and begin."""
-        left = self._store.unassembled()
+        left = self._missing.start()
         if left:
             _log.info("%d traces of an earlier run are divided now", len(left))
-            self._assembler.arrived(left, frozenset(left))
+            self._assembler.left(left)
         resumed = self._committer.resume()
         if resumed:
             _log.info("%d requests of an earlier run are stored now", len(resumed))
             self.arrived(resumed)
+            self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
+        if self._counted_until_ns is not None:
+            uncounted = self._store.uncounted(self._counted_until_ns)
+            self._settling.add(uncounted, self._counted_until_ns)
         self._committer.start()
         self._thread.start()
 
     @property
     def is_running(self) -> bool:
-        """Whether arrivals are being divided."""
-        return self._thread.is_alive()
+        """Whether arrivals are being stored and divided."""
+        return self._thread.is_alive() and self._committer.is_running
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing can be kept for now; None: it can, as far as is known."""
+        fault = self._committer.fault
+        return None if fault is None else str(fault)
 
     def submit(self, checked: CheckedRequest) -> Future[None]:
         """Keep the spans of a request.
@@ -141,8 +154,13 @@ class Pipeline:
             raise OverloadedError(
                 f"{self._assembler.open_count} traces wait to be divided: send again in a second"
             )
-        submitted = self._committer.submit(checked)
-        self.arrived([checked])
+        self.arrived([checked])  # first, for they may be stored before `submit` returns
+        try:
+            submitted = self._committer.submit(checked)
+        except (OverloadedError, StoreError):
+            self._settled([checked], Outcome.FAILED)
+            raise
+        submitted.add_done_callback(partial(self._acknowledged, checked.span_count))
         return submitted
 
     def catch_up(self) -> None:
@@ -176,22 +194,38 @@ class Pipeline:
             self._thread.join()
 
     def arrived(self, requests: Sequence[CheckedRequest]) -> None:
-        """Note that the spans of these requests are kept, or will be before they are divided."""
+        """Note that the spans of these requests came, and wait to be stored."""
         with self._assembler_lock:
             for checked in requests:
-                self._assembler.arrived(checked.trace_ids, checked.rooted)
+                self._assembler.arrived(checked.span_counts, checked.rooted)
 
     def step(self) -> int:
-        """Divide the traces that are due, at most one batch of them.
-
-        Returns:
-            How many there were.
-        """
+        """Divide one batch of the traces that are due; how many. Count what has settled."""
         with self._assembler_lock:
             due = self._assembler.due(BATCH_TRACES)
-        if due:
-            self._divide(due)
-        return len(due)
+        divided = len(due) if due and self._divide(due) else 0
+        self.settle()
+        return divided
+
+    def settle(self) -> None:
+        """Count the requests that nothing has come for in a while."""
+        settled = self._settling.settled()
+        if settled.until_ns is not None:
+            self._telemetry.count(settled.requests)
+            self._on_settled(settled)
+
+    def check(self) -> None:
+        """Ask the store for arrivals without a ledger, and divide them; there should be none."""
+        try:
+            found = self._missing.found()
+        except StoreError as error:
+            self._telemetry.store_errors.inc()
+            _log.error("the store is asked later what has no ledger: %s", error)
+            return
+        with self._assembler_lock:
+            missing = {one for one in found if not self._assembler.is_open(one)}
+            self._assembler.left(missing)
+        self._recovering |= missing
 
     def keep_noted(self) -> None:
         """Copy the spans that are kept, unless that was done lately."""
@@ -209,19 +243,20 @@ class Pipeline:
         while not self._stopping.wait(PACE_S):
             with self._dividing:
                 took_s = self._cycle()
+                self.settle()
             self.keep_noted()
+            self.check()
+            self._committer.probe()
             self._committer.rest(round((took_s + 2 * PACE_S) * 1e9))
-        with self._assembler_lock:
-            left = self._assembler.close_all()
-        for start in range(0, len(left), BATCH_TRACES):
-            self._divide(left[start : start + BATCH_TRACES])
+        with self._dividing:
+            with self._assembler_lock:
+                left = self._assembler.close_all()
+            for start in range(0, len(left), BATCH_TRACES):
+                self._divide(left[start : start + BATCH_TRACES])
+            self.settle()
 
     def _cycle(self) -> float:
-        """Store what waits, if a trace is due, and divide all that are, with rests.
-
-        Returns:
-            How many seconds it took; 0.0 where nothing was due.
-        """
+        """Store what waits, if a trace is due, and divide all that are; the seconds it took."""
         began_ns = self._looked_ns = self._now_ns()
         with self._assembler_lock:
             is_due = self._assembler.is_due()
@@ -237,101 +272,128 @@ class Pipeline:
             pass
         return (self._now_ns() - began_ns) / 1e9
 
-    def _count_spans(self, committed: Sequence[CheckedRequest]) -> None:
-        self._telemetry.spans_received.inc(sum(checked.span_count for checked in committed))
+    def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:
+        if not submitted.cancelled() and submitted.exception() is None:
+            self._telemetry.spans_received.inc(span_count)
 
-    def _divide(self, trace_ids: Sequence[str]) -> None:
-        """Read the spans of traces back, divide their requests, and keep the ledgers."""
+    def _settled(self, requests: Sequence[CheckedRequest], outcome: Outcome) -> None:
+        """Take what became of requests that were submitted."""
+        with self._assembler_lock:
+            for checked in requests:
+                match outcome:
+                    case Outcome.STORED:
+                        self._assembler.stored(checked.span_counts)
+                    case Outcome.REFUSED:
+                        self._assembler.refused(checked.span_counts)
+                    case Outcome.FAILED:
+                        self._assembler.withdrawn(checked.span_counts)
+                    case _:
+                        assert_never(outcome)
+
+    def _custody(self) -> Custody:
+        with self._assembler_lock:
+            account = self._assembler.account
+            account = replace(account, without=account.without.copy())
+        return Custody(
+            account=account,
+            damaged_blocks=self._committer.damaged,
+            damaged_parts=self._missing.damaged_parts,
+            failing=self._committer.fault is not None,
+        )
+
+    def _divide(self, taken: Sequence[str]) -> bool:
+        """Read the spans of traces back, divide their requests, and keep the ledgers.
+
+        Returns:
+            Whether the store took them; if not, they are divided again later.
+        """
+        left = set(taken)  # to be given back to the assembler
         try:
-            read_ns = self._now_ns()
-            arrived = self._store.arrived(trace_ids)
-            self._rests.rest()
-            self._on_spans(chain.from_iterable(arrived.values()))
-            revisions = self._store.revisions(trace_ids)
-            self._rests.rest()
-            divided, withdrawn = self._divided(arrived, revisions)
-            requests, resent = apart_from_resent(divided, self._store)
-            kept = {
-                request.trace_id
-                for request in requests
-                if self._span_keeping.keeps(request) or self._breaks(request)
-            }
-            kept |= self._kept_steps(arrived.keys() - {one.trace_id for one in divided}, arrived)
-            # What was sent again is written again too, or the next start would divide it again.
-            kept |= grown(resent, arrived, self._store)
-            self._store.write([*requests, *resent], kept, withdrawn, self._now_ns() - read_ns)
+            left -= self._divide_read(taken)
         except StoreError as error:
             self._telemetry.store_errors.inc()
-            _log.error("%d traces are divided later: %s", len(trace_ids), error)
+            _log.error("%d traces are divided later: %s", len(left), error)
+            return False
+        finally:
             with self._assembler_lock:
-                self._assembler.again(trace_ids)
-            return
-        with self._assembler_lock:
-            self._assembler.forget(set(trace_ids) - {request.trace_id for request in divided})
-        self._telemetry.withdrawn.inc(len(withdrawn))
-        self._telemetry.count(requests)
-        self._on_divided(requests)  # at once: what is written and not counted a kill would lose
+                self._assembler.again(left)
         self._rests.rest()
+        return True
 
-    def _kept_steps(
-        self, requestless: Iterable[str], arrived: Mapping[str, Sequence[Span]]
-    ) -> set[str]:
-        """The traces of shared steps, which hold no request, whose spans are kept."""
-        return {
-            trace_id
-            for trace_id in requestless
-            for span in arrived[trace_id]
-            if is_shared(span) and self._span_keeping.keeps_step(span)
+    def _divide_read(self, taken: Sequence[str]) -> set[str]:
+        """Divide traces; those that are done with, or open again."""
+        read_ns = self._now_ns()
+        arrived = self._store.arrived(taken)
+        self._rests.rest()
+        reopened = self._reopened(taken, arrived)
+        trace_ids = [trace_id for trace_id in taken if trace_id not in reopened]
+        arrived = {one: arrived[one] for one in trace_ids if one in arrived}
+        self._on_spans(chain.from_iterable(arrived.values()))
+        revisions = self._store.revisions(trace_ids)
+        self._rests.rest()
+        found = self._attribution.attributed(arrived, revisions)
+        with_request = found.with_request
+        requests, resent = apart_from_resent(found.requests, self._store)
+        kept = {
+            request.trace_id
+            for request in requests
+            if self._span_keeping.keeps(request) or self._breaks(request)
         }
+        for trace_id, steps in found.steps.items():
+            kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
+        # What was sent again is written again too, or the next start would divide it again.
+        kept |= grown(resent, arrived, self._store)
+        self._write(requests, resent, kept, found.withdrawn, read_ns)
+        with self._assembler_lock:
+            self._assembler.attributed(with_request)
+            for trace_id in set(trace_ids) - with_request:
+                self._assembler.without(
+                    [trace_id], found.reasons.get(trace_id, Without.NO_REQUEST)
+                )
+        self._telemetry.recovered.inc(len(self._recovering & with_request))
+        self._recovering -= set(trace_ids)
+        return set(taken)
 
-    def _divided(
-        self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions
-    ) -> tuple[list[Request], Revisions]:
-        """The requests of each trace that can be divided, and those that are none any more."""
-        before: dict[str, set[str]] = {}
-        for trace_id, span_id in revisions:
-            before.setdefault(trace_id, set()).add(span_id)
-        requests: list[Request] = []
-        traces: list[Trace] = []
-        withdrawn: dict[tuple[str, str], int] = {}
-        for trace_id, spans in arrived.items():
-            if len(traces) >= PIECE_TRACES:
-                requests += self._requests(traces, revisions)
-                traces = []
-                self._rests.rest()
-            known = before.get(trace_id, set())
-            if not known <= {span.span_id for span in spans}:
-                # Its arrivals are no longer kept: what is left would replace a whole ledger.
-                self._telemetry.outdated.inc()
-                continue
-            if not known:  # later revisions would count their spans again
-                self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
-            try:
-                found = build_traces(spans)
-            except _FAULTS:
-                self._set_aside(trace_id)
-                continue
-            traces += found
-            for span_id in known - {trace.root.span_id for trace in found}:
-                withdrawn[trace_id, span_id] = revisions[trace_id, span_id]
-        requests += self._requests(traces, revisions)
-        return requests, withdrawn
+    def _reopened(self, taken: Iterable[str], arrived: Mapping[str, Sequence[Span]]) -> set[str]:
+        """Open traces again of which the store does not show all spans that it took."""
+        with self._assembler_lock:
+            short = {
+                trace_id: expected
+                for trace_id in taken
+                if (expected := self._assembler.expected(trace_id))
+                > len(arrived.get(trace_id, ()))
+            }
+        if not short:
+            return set()
+        # What came twice is one span by now, and two arrivals.
+        counts = self._store.arrived_counts(short)
+        reopened = set()
+        with self._assembler_lock:
+            for trace_id, expected in short.items():
+                missed = expected - counts.get(trace_id, 0)
+                if missed > 0 and self._assembler.missed(trace_id, missed):
+                    reopened.add(trace_id)
+        if reopened:
+            _log.error("of %d traces the store does not show all spans yet", len(reopened))
+        return reopened
 
-    def _requests(self, traces: Sequence[Trace], revisions: Revisions) -> list[Request]:
-        try:
-            paths = self._critical_paths(traces)
-        except _FAULTS:
-            _log.exception("a batch is divided trace by trace, please report this")
-            paths = []
-        requests = []
-        for trace, path in zip_longest(traces, paths):
-            try:
-                requests.append(request_of(trace, path or critical_path(trace), revisions))
-            except _FAULTS:
-                self._set_aside(trace.root.trace_id)
-        return requests
-
-    def _set_aside(self, trace_id: str) -> None:
-        """Count a trace that a fault of ours stops."""
-        self._telemetry.faulty.inc()
-        _log.exception("trace %s is set aside, please report this", trace_id)
+    def _write(
+        self,
+        requests: Sequence[Request],
+        resent: Sequence[Request],
+        kept: Collection[str],
+        withdrawn: Revisions,
+        read_ns: int,
+    ) -> None:
+        """Keep ledgers, and hold them until they have settled."""
+        known = [*(request for request in requests if request.revision > 1), *resent]
+        counted = self._settling.counted(known)
+        age_ns = self._now_ns() - read_ns
+        written = [*requests, *resent]
+        written_ns = self._store.write(written, kept, withdrawn, age_ns, counted)
+        self._settling.withdraw(withdrawn)
+        uncounted = [one for one in written if (one.trace_id, one.span_id) not in counted]
+        self._settling.add(uncounted, written_ns)
+        self._telemetry.withdrawn.inc(len(withdrawn))
+        revised = [one for one in requests if (one.trace_id, one.span_id) in counted]
+        self._telemetry.revised.inc(len(revised))

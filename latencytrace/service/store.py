@@ -1,6 +1,7 @@
 """The contract of a store: it keeps spans and requests and answers questions about them."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +29,16 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedPart:
+    """A piece of a table that could not be read and was set aside."""
+
+    table: str
+    name: str
+    rows: int | None  # in it; None: unknown
+    reason: str
+
+
 class Store(Protocol):
     """Keeps `span_arrivals`, `requests` and `spans` (DESIGN parts 2 and 7).
 
@@ -52,15 +63,21 @@ class Store(Protocol):
     def insert_otlp(self, block: bytes) -> None:
         """Keep every span of a block: concatenated, checked OTLP trace requests (protobuf).
 
-        When it returns, the spans survive the death of this process.
+        When it returns, the spans survive the death of this process: as many rows were
+        written as there are spans in the block.
 
         Raises:
             PoisonedBlockError: The engine cannot read the block; nothing of it was kept.
+            StoreError: Not all of it was kept, because the disk is full and the like.
         """
         ...
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """Every span that arrived for these traces, each (trace id, span id) once."""
+        ...
+
+    def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """How many spans arrived for these traces, as often as they came; 0 is not named."""
         ...
 
     def revisions(self, trace_ids: Collection[str]) -> Revisions:
@@ -82,13 +99,25 @@ class Store(Protocol):
         """
         ...
 
+    def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
+        """Traces whose root arrived in a stretch of time, and which have no request.
+
+        Shared steps are none. The stretch lies in the last two hours.
+        """
+        ...
+
+    def uncounted(self, until_ns: int) -> Sequence[Request]:
+        """Requests that were written after a moment (see `write`) and not counted before."""
+        ...
+
     def write(
         self,
         requests: Sequence[Request],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
-    ) -> None:
+        counted: Collection[tuple[str, str]] = (),
+    ) -> int:
         """Keep requests, and note traces whose arrived spans are to be copied to `spans`.
 
         The traces first: a crash between the two leaves them unassembled. They outlive this
@@ -102,6 +131,11 @@ class Store(Protocol):
                 came later holds them; no question finds them again.
             age_ns: How long ago the spans were read. A trace is unassembled if more arrived
                 since.
+            counted: Those of the requests (trace id, span id) that metrics and objectives
+                have counted under an earlier revision.
+
+        Returns:
+            The moment it is written under, later than that of any call before.
         """
         ...
 
@@ -165,6 +199,10 @@ class Store(Protocol):
 
         Those that began before it ended, and at most ten minutes before it began.
         """
+        ...
+
+    def damaged_parts(self) -> Sequence[DamagedPart]:
+        """The pieces that were set aside, since the folder was opened or before."""
         ...
 
     def close(self) -> None:

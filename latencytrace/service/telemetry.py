@@ -1,6 +1,7 @@
 """The service's metrics: what the requests cost, and what the service drops or refuses."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from prometheus_client import (
     CollectorRegistry,
@@ -10,10 +11,11 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from latencytrace.model import Measure, Objective, Request, Stage
+from latencytrace.service.assembler import Account, Without
 from latencytrace.service.request_cohorts import MAX_COHORTS, OVERFLOWED, RequestCohorts
 
 # Round numbers, for those are what people promise; dense where serving happens.
@@ -34,12 +36,22 @@ _COHORT = ("service", "route", "model")
 _PREFIX = "latencytrace_service"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Custody:
+    """What became of the spans that were taken, and what can be kept now."""
+
+    account: Account = field(default_factory=Account)
+    damaged_blocks: int = 0  # of the journal
+    damaged_parts: int = 0  # of the store
+    failing: bool = False  # spans cannot be kept for now
+
+
 class Telemetry:
     """Every metric of one service, on a registry of its own.
 
     Cohorts are bounded: beyond `max_cohorts`, requests join the cohort `overflow`. It
     counts from 0 after a restart, as Prometheus expects of counters; a request is
-    counted with its first revision, which no restart writes again. The threshold of every
+    counted once it has settled. The threshold of every
     objective is a boundary of the histogram that measures it.
     """
 
@@ -88,7 +100,10 @@ class Telemetry:
         )
 
     def _of_the_service(self) -> None:
-        self.spans_received = self._counter(f"{_PREFIX}_spans_received", "Spans that were kept.")
+        self.spans_received = self._counter(
+            f"{_PREFIX}_spans_received",
+            "Spans that were acknowledged, and those taken over from the journal.",
+        )
         self.spans_rejected = self._counter(
             f"{_PREFIX}_spans_rejected", "Spans rejected by partial success."
         )
@@ -105,7 +120,12 @@ class Telemetry:
             "Attributes of spans left out as content; counted when their trace is divided.",
         )
         self.revised = self._counter(
-            f"{_PREFIX}_revised", "Requests divided anew because a span came late."
+            f"{_PREFIX}_revised",
+            "Requests whose ledger changed after they had settled and were counted.",
+        )
+        self.recovered = self._counter(
+            f"{_PREFIX}_recovered",
+            "Traces found in the store without a ledger and divided then; 0 unless at fault.",
         )
         self.withdrawn = self._counter(
             f"{_PREFIX}_withdrawn_requests",
@@ -135,8 +155,10 @@ class Telemetry:
         waiting_bytes: Callable[[], int],
         evicted: Callable[[], int],
         late: Callable[[], int],
+        custody: Callable[[], Custody],
     ) -> None:
         """Read these whenever the metrics are read; for counts kept elsewhere."""
+        self.registry.register(_CustodyMetrics(custody))
         self._gauge(f"{_PREFIX}_open_traces", "Traces whose spans still come.", open_traces)
         self._gauge(f"{_PREFIX}_waiting_bytes", "Bytes that wait to be kept.", waiting_bytes)
         self.registry.register(
@@ -153,11 +175,9 @@ class Telemetry:
         )
 
     def count(self, requests: Iterable[Request]) -> None:
-        """Count requests; of each the first revision only, health routes never."""
+        """Count requests that have settled, health routes never."""
         for request in requests:
-            if request.revision > 1:
-                self.revised.inc()
-            elif not request.health:
+            if not request.health:
                 cohort = self._cohorts.of(request)
                 if cohort is OVERFLOWED:
                     self.overflowed.inc()
@@ -204,6 +224,57 @@ class Telemetry:
 
     def _gauge(self, name: str, text: str, value: Callable[[], int]) -> None:
         Gauge(name, text, registry=self.registry).set_function(value)
+
+
+class _CustodyMetrics(Collector):
+    """The custody of spans, read at one moment, so that its account balances."""
+
+    def __init__(self, custody: Callable[[], Custody]) -> None:
+        self._custody = custody
+
+    def collect(self) -> Iterator[Metric]:
+        """Read it."""
+        custody = self._custody()
+        account = custody.account
+        yield CounterMetricFamily(
+            f"{_PREFIX}_spans_attributed",
+            "Spans whose trace was divided into ledgers.",
+            value=account.attributed,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_spans_open",
+            "Spans that wait to be stored, or whose trace is still open.",
+            value=account.open,
+        )
+        without = CounterMetricFamily(
+            f"{_PREFIX}_spans_without_ledger",
+            "Spans whose trace was done with and has no ledger, by reason.",
+            labels=("reason",),
+        )
+        for reason in Without:
+            without.add_metric((reason.value,), account.without[reason])
+        yield without
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_spans_unaccounted",
+            "Spans that were taken and are in no ledger, no open trace and no other count: "
+            "0 unless at fault.",
+            value=account.unaccounted,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_store_failing",
+            "1 while spans cannot be kept, because the disk is full and the like.",
+            value=custody.failing,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_damaged_parts",
+            "Parts of tables that could not be read and were set aside.",
+            value=custody.damaged_parts,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_journal_damaged_blocks",
+            "Stretches of the journal that could not be read at the start.",
+            value=custody.damaged_blocks,
+        )
 
 
 class _WatchedCounter(Collector):

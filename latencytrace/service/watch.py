@@ -4,10 +4,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
-from latencytrace.model import Alert, Request
+from latencytrace.model import Alert
 from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.objective_memory import ObjectiveMemory
 from latencytrace.service.outbox import Outbox
+from latencytrace.service.settling import Settled
 
 PACE_S = 2.0  # between two evaluations
 _log = logging.getLogger(__name__)
@@ -47,10 +48,10 @@ class Watch:
         """Whether objectives are being evaluated."""
         return self._thread.is_alive()
 
-    def count(self, requests: Iterable[Request]) -> None:
-        """Count requests that were divided; a fault of ours must not stop the dividing."""
+    def count(self, settled: Settled) -> None:
+        """Count requests that have settled; a fault of ours must not stop the dividing."""
         try:
-            self._evaluator.count(requests)
+            self._evaluator.count(settled)
         except _FAULTS:
             _log.exception("requests were not counted for objectives: please report this")
 

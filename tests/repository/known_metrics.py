@@ -9,7 +9,7 @@ from latencytrace.model import Repair, RepairKind, Stage
 from latencytrace.service.engine_scraper import EngineScraper
 from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.objective_metrics import ObjectiveMetrics
-from latencytrace.service.telemetry import Telemetry
+from latencytrace.service.telemetry import Custody, Telemetry
 from tests.fakes import FakeClock
 from tests.service.gpu_requests import request, whole_sample
 from tests.service.made_requests import made_request
@@ -29,7 +29,11 @@ def labels_of_metrics(folder: Path) -> dict[str, set[str]]:
 def _of_requests() -> Iterable[Metric]:
     telemetry = Telemetry()
     telemetry.watch(
-        open_traces=lambda: 0, waiting_bytes=lambda: 0, evicted=lambda: 0, late=lambda: 0
+        open_traces=lambda: 0,
+        waiting_bytes=lambda: 0,
+        evicted=lambda: 0,
+        late=lambda: 0,
+        custody=Custody,
     )
     telemetry.posts_refused.labels("400")
     telemetry.count(

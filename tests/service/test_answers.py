@@ -36,7 +36,7 @@ from latencytrace.service.documents import (
     ServicesDocument,
 )
 from latencytrace.service.json_answer import JsonAnswer
-from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, TableFormat
+from latencytrace.service.store import NONE_WITHDRAWN, DamagedPart, Order, Revisions, TableFormat
 from tests.otlp_messages import SPAN, START_NS, TRACE, one_span
 from tests.service.made_requests import made_request
 
@@ -94,9 +94,26 @@ class KnownStore:
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
-    ) -> None:
+        counted: Collection[tuple[str, str]] = (),
+    ) -> int:
         """Not asked for here."""
-        raise AssertionError(requests, keep_spans_of, withdrawn, age_ns)
+        raise AssertionError(requests, keep_spans_of, withdrawn, age_ns, counted)
+
+    def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
+        """Not asked for here."""
+        raise AssertionError(since_ns, until_ns)
+
+    def uncounted(self, until_ns: int) -> Sequence[Request]:
+        """Not asked for here."""
+        raise AssertionError(until_ns)
+
+    def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """Not asked for here."""
+        raise AssertionError(trace_ids)
+
+    def damaged_parts(self) -> Sequence[DamagedPart]:
+        """Not asked for here."""
+        raise AssertionError
 
     def services(self) -> Sequence[str]:
         """The services of the spans."""

@@ -1,10 +1,19 @@
 """When a trace is divided."""
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.service.assembler import AGE_NS, LATE_NS, SECOND_NS, Assembler
+from latencytrace.service.assembler import (
+    AGE_NS,
+    LATE_NS,
+    MISSED_NS,
+    SECOND_NS,
+    Assembler,
+    Without,
+)
 from tests.fakes import FakeClock
 
 ALL = 1000
@@ -18,17 +27,25 @@ class Rig:
         self.assembler = Assembler(self.clock, max_open=max_open, max_closed=max_closed)
 
     def arrive(self, *trace_ids: str) -> None:
-        """Spans of these traces come, none of them a root."""
-        self.assembler.arrived(trace_ids, frozenset())
+        """Spans of these traces come and are stored, none of them a root."""
+        self.come(trace_ids, frozenset())
 
     def arrive_rooted(self, *trace_ids: str) -> None:
         """The roots of these traces come."""
-        self.assembler.arrived(trace_ids, frozenset(trace_ids))
+        self.come(trace_ids, frozenset(trace_ids))
+
+    def come(self, trace_ids: Iterable[str], rooted: frozenset[str]) -> None:
+        """A span of each comes, and is stored."""
+        spans = dict.fromkeys(trace_ids, 1)
+        self.assembler.arrived(spans, rooted)
+        self.assembler.stored(spans)
 
     def due_after_s(self, seconds: float) -> list[str]:
         """What is due once time has passed."""
         self.clock.move_s(seconds)
-        return self.assembler.due(ALL)
+        due = self.assembler.due(ALL)
+        self.assembler.attributed(due)
+        return due
 
 
 @pytest.fixture
@@ -110,7 +127,8 @@ def test_a_span_that_comes_after_ten_minutes_is_counted_and_left(rig: Rig) -> No
 
 def test_a_trace_that_held_no_request_yet_is_never_late(rig: Rig) -> None:
     rig.arrive("a")
-    rig.assembler.forget(rig.due_after_s(30))
+    rig.clock.move_s(30)
+    rig.assembler.without(rig.assembler.due(ALL), Without.NO_REQUEST)
     rig.clock.now_ns += LATE_NS + 1
     rig.arrive_rooted("a")
 
@@ -119,7 +137,8 @@ def test_a_trace_that_held_no_request_yet_is_never_late(rig: Rig) -> None:
 
 def test_a_trace_that_could_not_be_divided_is_due_again(rig: Rig) -> None:
     rig.arrive("a")
-    rig.assembler.again(rig.due_after_s(30))
+    rig.clock.move_s(30)
+    rig.assembler.again(rig.assembler.due(ALL))
 
     assert rig.due_after_s(1) == ["a"]
 
@@ -173,12 +192,12 @@ def test_closed_traces_are_forgotten_beyond_the_bound() -> None:
     assert rig.assembler.counts.late == 1
 
 
-def test_at_the_end_what_has_its_root_is_closed(rig: Rig) -> None:
+def test_at_the_end_what_has_its_root_and_is_stored_is_taken(rig: Rig) -> None:
     rig.arrive("rootless")
-    rig.arrive_rooted("rooted")
+    rig.arrive_rooted("rooted", "waiting")
+    rig.assembler.arrived({"waiting": 1}, frozenset())
 
     assert rig.assembler.close_all() == ["rooted"]
-    assert rig.assembler.open_count == 0
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans(), st.floats(0, 2)), max_size=60))
@@ -187,8 +206,160 @@ def test_every_trace_is_due_after_its_last_span(steps: list[tuple[str, bool, flo
     pending: set[str] = set()
     for trace_id, rooted, seconds in steps:
         pending.add(trace_id)
-        rig.assembler.arrived([trace_id], frozenset(trace_id if rooted else ""))
+        rig.come([trace_id], frozenset(trace_id if rooted else ""))
         pending.difference_update(rig.due_after_s(seconds))
 
     assert set(rig.due_after_s(30)) == pending
     assert rig.assembler.open_count == 0
+
+
+# What waits to be stored
+
+
+def test_a_trace_is_not_due_while_spans_of_it_wait_to_be_stored(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.assembler.arrived({"a": 2}, frozenset())
+
+    assert rig.due_after_s(10) == []
+    rig.assembler.stored({"a": 2})
+    assert rig.due_after_s(0) == ["a"]
+
+
+def test_a_trace_that_has_grown_old_is_due_without_what_still_waits(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.assembler.arrived({"a": 2}, frozenset())
+    rig.clock.now_ns += AGE_NS
+    [taken] = rig.assembler.due(ALL)
+    expected = rig.assembler.expected(taken)
+    rig.assembler.attributed([taken])
+    rig.assembler.stored({"a": 2})
+
+    assert expected == 1
+    assert rig.due_after_s(1) == ["a"]
+    assert rig.assembler.account.attributed == 3
+
+
+def test_spans_whose_sender_was_told_to_send_again_leave_nothing_behind(rig: Rig) -> None:
+    rig.assembler.arrived({"a": 2}, frozenset("a"))
+    rig.assembler.withdrawn({"a": 2})
+
+    assert rig.due_after_s(1) == []
+    assert rig.assembler.account.taken == 0
+
+
+def test_spans_that_can_never_be_stored_are_counted(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.assembler.arrived({"a": 2}, frozenset())
+    rig.assembler.refused({"a": 2})
+
+    assert rig.due_after_s(1) == ["a"]
+    assert rig.assembler.account.without == {Without.REFUSED: 2}
+
+
+# What the store does not show
+
+
+def test_spans_that_the_store_does_not_show_keep_their_trace_open(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.clock.move_s(1)
+    [taken] = rig.assembler.due(ALL)
+
+    assert rig.assembler.missed(taken, 1)
+    assert rig.due_after_s(1) == ["a"]
+
+
+def test_spans_that_the_store_never_shows_are_lost_and_said_so(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.arrive("a")
+    rig.clock.move_s(1)
+    rig.assembler.missed("a" if rig.assembler.due(ALL) else "", 1)
+    rig.clock.now_ns += MISSED_NS
+    [taken] = rig.assembler.due(ALL)
+
+    assert not rig.assembler.missed(taken, 1)
+    assert rig.assembler.expected(taken) == 1
+    rig.assembler.attributed([taken])
+    assert rig.assembler.account.without == {Without.LOST: 1}
+    assert rig.assembler.account.attributed == 1
+
+
+def test_spans_of_earlier_divisions_are_expected_again(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.due_after_s(1)
+    rig.arrive("a")
+    rig.clock.move_s(1)
+
+    assert [rig.assembler.expected(trace_id) for trace_id in rig.assembler.due(ALL)] == [2]
+
+
+# Nothing goes by unaccounted
+
+ENDS = ["attributed", "again", "missed", *Without]
+moves = st.one_of(
+    st.tuples(st.just("come"), st.sampled_from("abcd"), st.integers(1, 3), st.booleans()),
+    st.tuples(st.sampled_from(["stored", "withdrawn", "refused"]), st.integers(0, 9)),
+    st.tuples(st.just("divide"), st.sampled_from(ENDS)),
+    st.tuples(st.just("wait"), st.sampled_from([0, 1, 31, 61, 301, 601])),
+)
+
+
+class Business:
+    """An assembler that is kept busy."""
+
+    def __init__(self) -> None:
+        self.rig = Rig(max_open=3, max_closed=3)
+        self.waiting: list[dict[str, int]] = []
+        self.acknowledged = 0
+
+    def come(self, trace_id: str, count: int, rooted: bool) -> None:  # noqa: FBT001 - drawn
+        """Spans come and wait."""
+        self.waiting.append({trace_id: count})
+        self.acknowledged += count
+        self.rig.assembler.arrived({trace_id: count}, frozenset(trace_id if rooted else ""))
+
+    def settle(self, how: str, place: int) -> None:
+        """What waits is stored, or not."""
+        if self.waiting:
+            spans = self.waiting.pop(place % len(self.waiting))
+            self.acknowledged -= sum(spans.values()) if how == "withdrawn" else 0
+            getattr(self.rig.assembler, how)(spans)
+
+    def divide(self, end: str) -> None:
+        """What is due is divided, with this end."""
+        assembler = self.rig.assembler
+        for trace_id in assembler.due(ALL):
+            if end == "again":
+                assembler.again([trace_id])
+            elif end == "missed":
+                if not assembler.missed(trace_id, 1):
+                    assembler.attributed([trace_id])
+            elif end == "attributed":
+                assembler.attributed([trace_id])
+            else:
+                assembler.without([trace_id], Without(end))
+
+
+@given(st.lists(moves, max_size=60))
+def test_every_span_is_open_attributed_or_counted_at_every_moment(
+    steps: list[tuple[object, ...]],
+) -> None:
+    business = Business()
+    for name, *arguments in steps:
+        if name == "come":
+            business.come(*arguments)  # type: ignore[arg-type] # as drawn
+        elif name == "divide":
+            business.divide(*arguments)  # type: ignore[arg-type] # as drawn
+        elif name == "wait":
+            business.rig.clock.move_s(*arguments)  # type: ignore[arg-type] # as drawn
+        else:
+            business.settle(str(name), *arguments)  # type: ignore[arg-type] # as drawn
+        assert business.rig.assembler.account.unaccounted == 0
+        assert business.rig.assembler.account.taken == business.acknowledged
+
+    while business.waiting:
+        business.settle("stored", 0)
+    for _ in range(4):
+        business.rig.clock.move_s(61)
+        business.divide("attributed")
+    assert business.rig.assembler.account.open == 0
+    assert business.rig.assembler.open_count == 0

@@ -109,14 +109,29 @@ def test_failures_are_bad_however_fast(traffic: Traffic) -> None:
     assert alert.evidence.guilty is None
 
 
-def test_revisions_and_health_routes_are_not_counted(traffic: Traffic) -> None:
-    traffic.one(SLOW, revision=2)
+def test_health_routes_are_not_counted(traffic: Traffic) -> None:
     traffic.one(SLOW, health=True)
     traffic.one(SLOW)
     traffic.evaluator.tick()
 
     [standing] = traffic.evaluator.standings()
     assert (standing.bad, standing.total) == (1, 1)
+
+
+def test_counts_are_kept_together_with_how_far_they_go(traffic: Traffic) -> None:
+    nothing_ns = traffic.evaluator.counted_until_ns
+    traffic.one(SLOW)
+    traffic.tick()
+    counted_ns = traffic.evaluator.counted_until_ns
+    traffic.move(1)
+    traffic.one(SLOW)  # and then the service is killed
+    traffic.restart()
+    traffic.tick()
+
+    [standing] = traffic.evaluator.standings()
+    assert nothing_ns is None
+    assert traffic.evaluator.counted_until_ns == counted_ns
+    assert standing.total == 1
 
 
 def test_an_alert_says_what_is_slow_and_shows_it(traffic: Traffic) -> None:

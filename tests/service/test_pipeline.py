@@ -11,7 +11,8 @@ import pytest
 from latencytrace.analysis.requests import requests_of
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Cohort, Request, Span, SpanKind, Stage, Trace, semconv
-from latencytrace.service import kernels, otlp, pipeline
+from latencytrace.service import attribution, kernels, otlp, pipeline
+from latencytrace.service.committer import Outcome
 from latencytrace.service.journal import Journal
 from latencytrace.service.pipeline import Pipeline
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
@@ -48,16 +49,24 @@ class FlakyStore(ChdbStore):
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
-    ) -> None:
+        counted: Collection[tuple[str, str]] = (),
+    ) -> int:
         """Keep them, or fail."""
         if self.full:
             raise StoreError("the disk is full")
-        super().write(requests, keep_spans_of, withdrawn, age_ns)
+        return super().write(requests, keep_spans_of, withdrawn, age_ns, counted)
 
     def revisions(self, trace_ids: Collection[str]) -> Revisions:
         """Those of the store, once others were let in."""
         self.meanwhile()
         return super().revisions(trace_ids)
+
+
+def arrive(pipeline: Pipeline, block: bytes) -> None:
+    """Tell a pipeline of spans that are in the store."""
+    checked = otlp.check(block, otlp.PROTOBUF, None)
+    pipeline.arrived([checked])
+    pipeline._settled([checked], Outcome.STORED)  # noqa: SLF001 - as its committer does
 
 
 class Rig:
@@ -73,7 +82,7 @@ class Rig:
         """Have spans committed."""
         block = encoded(*spans)
         self.store.insert_otlp(block)
-        self.pipeline.arrived([otlp.check(block, otlp.PROTOBUF, None)])
+        arrive(self.pipeline, block)
 
     def after_s(self, seconds: float) -> None:
         """Let time pass, and divide what is due then."""
@@ -345,7 +354,7 @@ def test_a_trace_that_cannot_be_divided_stops_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bad = uuid4().hex
-    original = getattr(pipeline, step)
+    original = getattr(attribution, step)
 
     def faulty(what: Trace | Sequence[Span], *more: object) -> object:
         one = what.root if isinstance(what, Trace) else what[0]
@@ -353,8 +362,8 @@ def test_a_trace_that_cannot_be_divided_stops_no_other(
             raise ValueError("a promise was broken")
         return original(what, *more)
 
-    monkeypatch.setattr(pipeline, step, faulty)
-    monkeypatch.setattr(kernels, "critical_path", vars(pipeline)["critical_path"])
+    monkeypatch.setattr(attribution, step, faulty)
+    monkeypatch.setattr(kernels, "critical_path", vars(attribution)["critical_path"])
     rig.send(root(bad), root(trace_id))
     rig.after_s(1)
 
@@ -413,7 +422,7 @@ def test_a_span_that_arrives_during_a_division_is_left_to_the_next_service(
     before = Pipeline(rig.store, Telemetry(), lambda: time.monotonic_ns() + ahead_ns)
     span = root(trace_id)
     rig.store.insert_otlp(encoded(span))
-    before.arrived([otlp.check(encoded(span), otlp.PROTOBUF, None)])
+    arrive(before, encoded(span))
     late = encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
     rig.store.meanwhile = lambda: rig.store.insert_otlp(late)
     ahead_ns = 2_000 * MS
@@ -430,7 +439,7 @@ def test_a_span_that_arrives_during_a_division_is_left_to_the_next_service(
 def test_more_traces_than_are_divided_in_a_piece_are_all_divided(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "PIECE_TRACES", 2)
+    monkeypatch.setattr(attribution, "PIECE_TRACES", 2)
     spans = [root(uuid4().hex) for _ in range(7)]
     rig.send(*spans)
     rig.after_s(1)

@@ -1,5 +1,6 @@
 """What `/metrics` counts."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 import pytest
@@ -7,7 +8,8 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from latencytrace.model import Measure, Repair, RepairKind, Request, RequestStatus, Stage
-from latencytrace.service.telemetry import DURATION_BUCKETS, Telemetry
+from latencytrace.service.assembler import Account, Without
+from latencytrace.service.telemetry import DURATION_BUCKETS, Custody, Telemetry
 from tests.made_objectives import made_objective
 from tests.service.made_requests import TRACE, made_request
 
@@ -90,13 +92,6 @@ def test_an_inner_request_counts_for_its_own_service() -> None:
     )
 
 
-def test_a_revision_is_counted_apart() -> None:
-    telemetry = counted(made_request(revision=1), made_request(revision=2))
-
-    assert value(telemetry, "latencytrace_requests_total", **COHORT, status="ok") == 1
-    assert value(telemetry, "latencytrace_service_revised_total") == 1
-
-
 def test_health_routes_are_left_out() -> None:
     telemetry = counted(made_request(health=True))
 
@@ -147,16 +142,25 @@ def test_labels_are_bounded_in_length() -> None:
 def test_counts_kept_elsewhere_are_read_with_the_metrics() -> None:
     telemetry = Telemetry()
     counts = {"open": 1, "late": 2}
+    account = Account(taken=9, open=2, attributed=3, without=Counter({Without.LATE: 3}))
     telemetry.watch(
         open_traces=lambda: counts["open"],
         waiting_bytes=lambda: 0,
         evicted=lambda: 0,
         late=lambda: counts["late"],
+        custody=lambda: Custody(account=account, damaged_parts=2, failing=True),
     )
     counts["open"] = 5
 
     assert value(telemetry, "latencytrace_service_open_traces") == 5
     assert value(telemetry, "latencytrace_service_late_traces_total") == 2
+    assert value(telemetry, "latencytrace_service_spans_open") == 2
+    assert value(telemetry, "latencytrace_service_spans_attributed_total") == 3
+    late = {"reason": "late"}
+    assert value(telemetry, "latencytrace_service_spans_without_ledger_total", **late) == 3
+    assert value(telemetry, "latencytrace_service_spans_unaccounted") == 1
+    assert value(telemetry, "latencytrace_service_damaged_parts") == 2
+    assert value(telemetry, "latencytrace_service_store_failing") == 1
 
 
 def test_round_promises_are_boundaries() -> None:

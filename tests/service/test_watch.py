@@ -9,6 +9,7 @@ from latencytrace.errors import PluginError
 from latencytrace.model import Alert
 from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.outbox import Outbox
+from latencytrace.service.settling import Settled
 from latencytrace.service.watch import Watch
 from latencytrace.service.watching import open_sink
 from tests.fakes import FakeClock, RecordingSink
@@ -66,7 +67,8 @@ def test_a_fault_of_ours_does_not_stop_the_dividing(
         raise KeyError("ours")
 
     monkeypatch.setattr(Evaluator, "count", fault)
-    watch_of(Traffic(tmp_path), RecordingSink()).count([GOOD])
+    settled = Settled(requests=[GOOD], until_ns=1)
+    watch_of(Traffic(tmp_path), RecordingSink()).count(settled)
 
     assert "requests were not counted for objectives" in caplog.text
 

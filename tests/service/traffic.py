@@ -1,10 +1,12 @@
 """An evaluator fed with requests while a fake clock moves on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from latencytrace.model import Alert, Objective, Request, Stage
 from latencytrace.service.evaluator import Evaluator
 from latencytrace.service.objective_memory import ObjectiveMemory
+from latencytrace.service.settling import Settled
 from latencytrace.service.steady_clock import SteadyClock
 from tests.fakes import FakeClock
 from tests.made_objectives import SECOND_NS, made_objective
@@ -64,7 +66,12 @@ class Traffic:
     def one(self, request: Request = GOOD, ended_ago_s: float = 0, **more: object) -> None:
         """Send a single request that ended so long ago."""
         end_ns = self.wall() - round(ended_ago_s * 1e9)
-        self.evaluator.count([stamped(request, end_ns, **more)])
+        self.count([stamped(request, end_ns, **more)])
+
+    def count(self, requests: Sequence[Request]) -> None:
+        """Count requests that have settled."""
+        if requests:
+            self.evaluator.count(Settled(requests=requests, until_ns=self.wall()))
 
     def tick(self) -> None:
         """Evaluate, and keep it."""
@@ -86,7 +93,7 @@ class Traffic:
         bad, self._sent = int(self._sent), self._sent % 1
         end_ns = self.wall()
         requests = [stamped(SLOW, end_ns)] * bad + [stamped(GOOD, end_ns)] * (count - bad)
-        self.evaluator.count(requests)
+        self.count(requests)
         self.tick()
 
 

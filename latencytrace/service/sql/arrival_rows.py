@@ -22,7 +22,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from latencytrace.model import SpanKind, StatusCode, semconv
 from latencytrace.service.sql import content, fates
 from latencytrace.service.sql.otlp_view import NAMELESS
-from latencytrace.service.sql.tables import ARRIVALS, CLOCK_NAMES, SPAN_COLUMNS
+from latencytrace.service.sql.tables import (
+    ARRIVALS,
+    CLOCK_NAMES,
+    SPAN_COLUMNS,
+    Target,
+    column_type,
+)
 
 _COLUMNS = (
     "Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind",
@@ -36,8 +42,11 @@ _COLUMNS = (
 )  # fmt: skip
 assert set(_COLUMNS) == SPAN_COLUMNS.keys()  # noqa: S101 - a column left out would be empty
 
-INSERT: Final = f"INSERT INTO {ARRIVALS} ({', '.join(f'`{name}`' for name in _COLUMNS)})"
-INSERT_FORMAT: Final = "RowBinary"
+TARGET: Final = Target(
+    table=ARRIVALS,
+    columns={name: column_type(SPAN_COLUMNS[name]) for name in _COLUMNS},
+    block_format="RowBinary",
+)
 MOST_BYTES: Final = 256 * 1024  # of a block; of larger ones the view costs less
 
 _U64 = (1 << 64) - 1
@@ -62,8 +71,8 @@ class _RareError(ValueError):
     """Something for the view."""
 
 
-def rows_of(block: bytes, *, capture_content: bool) -> bytes | None:
-    """The rows of a block (see `Store.insert_otlp`).
+def rows_of(block: bytes, *, capture_content: bool) -> tuple[bytes, int] | None:
+    """The rows of a block (see `Store.insert_otlp`), and how many there are.
 
     Args:
         block: Of at most `MOST_BYTES`, for the sake of speed.
@@ -83,7 +92,7 @@ def rows_of(block: bytes, *, capture_content: bool) -> bytes | None:
                     rows += (maker.row(span), resource, scope)
     except (DecodeError, _RareError):
         return None
-    return b"".join(rows)
+    return b"".join(rows), len(rows) // 3
 
 
 class _Maker:

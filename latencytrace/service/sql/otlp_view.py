@@ -16,7 +16,13 @@ from pathlib import Path
 
 from latencytrace.model import SpanKind, StatusCode, semconv
 from latencytrace.service.sql import content
-from latencytrace.service.sql.tables import ARRIVALS, DATABASE, SPAN_COLUMNS, host_of
+from latencytrace.service.sql.tables import (
+    ARRIVALS,
+    DATABASE,
+    SPAN_COLUMNS,
+    Target,
+    host_of,
+)
 
 RAW = f"{DATABASE}.otlp"
 VIEW = f"{DATABASE}.otlp_into_arrivals"
@@ -80,20 +86,25 @@ _RESOURCE_SPANS = (
     f"scope Tuple(name String, version String), spans Array({_SPAN})))))"
 )
 
-INSERT_FORMAT = "ProtobufSingle"  # concatenated requests are one message
+_BLOCK_FORMAT = "ProtobufSingle"  # concatenated requests are one message, and that one row
 
 
-def insert_statement(schema: Path) -> str:
-    """The INSERT that takes blocks of requests.
+def target(schema: Path) -> Target:
+    """Where blocks of requests are inserted.
 
     Args:
         schema: A file with `PROTOBUF_SCHEMA`. (Given as text, the engine would write
             it to a folder `__cache__` wherever the process was started.)
     """
     name = str(schema).replace("\\", "\\\\").replace("'", "\\'")
-    return (
-        f"INSERT INTO {RAW} (resource_spans) SETTINGS "
-        f"input_format_protobuf_oneof_presence = 1, format_schema = '{name}:Request'"
+    return Target(
+        table=RAW,
+        columns={"resource_spans": _RESOURCE_SPANS},
+        block_format=_BLOCK_FORMAT,
+        settings=(
+            f" SETTINGS input_format_protobuf_oneof_presence = 1, format_schema = '{name}:Request'"
+        ),
+        rows_passing=1,
     )
 
 

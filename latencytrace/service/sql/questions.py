@@ -19,6 +19,10 @@ ROUTES: Final = (
     "WHERE NOT Moved AND NOT Health AND ({service:Nullable(String)} IS NULL "
     "OR ServiceName = {service:Nullable(String)}) ORDER BY Route"
 )
+ARRIVED_COUNTS: Final = (
+    f"SELECT TraceId, count() FROM {ARRIVALS} "
+    "WHERE TraceId IN {trace_ids:Array(String)} GROUP BY TraceId"
+)
 REVISIONS: Final = (  # all of them: to have the highest told would cost 1.5 ms of CPU more
     f"SELECT TraceId, SpanId, Revision FROM {REQUESTS} "
     "WHERE TraceId IN {trace_ids:Array(String)}"
@@ -41,6 +45,17 @@ UNASSEMBLED: Final = (  # no request was written since their last span arrived
     f"AND (NOT max(mapContains(SpanAttributes, '{semconv.SHARED}') AND ParentSpanId = '') "
     f"OR max(Arrived) > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE)"
 )
+
+WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
+    f"SELECT DISTINCT TraceId FROM {ARRIVALS} "
+    "WHERE Arrived >= fromUnixTimestamp64Nano({since:Int64}) "
+    "AND Arrived < fromUnixTimestamp64Nano({until:Int64}) AND ParentSpanId = '' "
+    f"AND NOT mapContains(SpanAttributes, '{semconv.SHARED}') "
+    f"AND NOT mapContains(SpanAttributes, '{semconv.TGI_BATCH_SIZE}') "
+    f"AND TraceId NOT IN (SELECT TraceId FROM {REQUESTS} "
+    "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) - INTERVAL 3 HOUR)"
+)
+LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS}"
 
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
@@ -219,6 +234,14 @@ def request_question(columns: str, *, outermost: bool) -> str:
     return (
         f"SELECT {columns} FROM {REQUESTS} FINAL WHERE TraceId = {{trace_id:String}} AND {which} "
         "ORDER BY Start, SpanId LIMIT 1"
+    )
+
+
+def uncounted_question(columns: str) -> str:
+    """The requests written after `{until:Int64}` that were not counted before."""
+    return (
+        f"SELECT {columns} FROM {REQUESTS} FINAL "
+        "WHERE Written > fromUnixTimestamp64Nano({until:Int64}) AND NOT Moved AND NOT Counted"
     )
 
 

@@ -15,7 +15,13 @@ from latencytrace.model import (
     Segment,
     Stage,
 )
-from latencytrace.service.sql.tables import REQUESTS, stage_column
+from latencytrace.service.sql.tables import (
+    REQUEST_COLUMNS,
+    REQUESTS,
+    Target,
+    column_type,
+    stage_column,
+)
 
 _STAGES = {stage_column(stage): stage for stage in Stage}
 _I63 = 1 << 63
@@ -23,12 +29,15 @@ _U64 = (1 << 64) - 1
 _U32 = (1 << 32) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-INSERT = f"INSERT INTO {REQUESTS}"
-INSERT_FORMAT = "JSONEachRow"
+TARGET = Target(
+    table=REQUESTS,
+    columns={name: column_type(definition) for name, definition in REQUEST_COLUMNS.items()},
+    block_format="JSONEachRow",
+)
 
 # Renamed, so that a question can still name the column itself.
 COLUMNS = (
-    "* EXCEPT (Start, Written, Moved), "
+    "* EXCEPT (Start, Written, Moved, Counted), "
     "reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) AS StartNs"
 )
 
@@ -69,15 +78,25 @@ _Row = TypedDict(
 )
 
 
-def rows_of(requests: Sequence[Request], read_ns: int) -> bytes:
-    """Requests as lines of JSON; columns left out have their defaults.
+def rows_of(
+    requests: Sequence[Request], read_ns: int, counted: Collection[tuple[str, str]]
+) -> bytes:
+    """Requests as lines of JSON; columns left out are empty or 0.
 
     Args:
         requests: Any.
         read_ns: Wall time when their spans were read; what arrived since is not in them.
+        counted: Those that were counted under an earlier revision.
     """
     written = {"Written": _time_text(read_ns)}
-    return b"\n".join(orjson.dumps(_row(request) | written) for request in requests)
+    return b"\n".join(
+        orjson.dumps(
+            _row(request)
+            | written
+            | {"Counted": int((request.trace_id, request.span_id) in counted)}
+        )
+        for request in requests
+    )
 
 
 def void_rows(keys: Collection[tuple[str, str, int, int]], read_ns: int) -> bytes:

@@ -4,7 +4,9 @@ Column names are those of the OpenTelemetry Collector's `otel_traces`; ours have
 so that its exporter can insert into `spans` too.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from latencytrace.model import Stage, semconv
 
@@ -15,6 +17,18 @@ REQUESTS = f"{DATABASE}.requests"
 
 ARRIVALS_KEPT = "INTERVAL 2 HOUR"
 
+TABLE_UUIDS = (
+    f"SELECT database || '.' || name, uuid FROM system.tables WHERE database = '{DATABASE}'"
+)
+DETACHED_PARTS = (
+    "SELECT table, name, reason, path FROM system.detached_parts "
+    f"WHERE database = '{DATABASE}' ORDER BY table, name"
+)
+ACTIVE_PARTS = (
+    "SELECT count() FROM system.parts WHERE active AND name = '{name}' "
+    "AND database || '.' || table = '{table}'"
+)
+
 Engine = Callable[[str, str], str]
 """Writes an ENGINE clause for an engine of the MergeTree family and its arguments."""
 
@@ -24,11 +38,12 @@ def local_engine(family: str, arguments: str) -> str:
     return f"{family}({arguments})"
 
 
-# Fixed, so that a table whose definition was torn finds its data again.
+# Fixed, so that a table whose definition was torn finds its data again. A new layout that
+# `ALTER` cannot make has a new one, by which the old is known.
 UUIDS = {
     ARRIVALS: "6c617465-6e63-4974-8000-000000000001",
-    SPANS: "6c617465-6e63-4974-8000-000000000002",
-    REQUESTS: "6c617465-6e63-4974-8000-000000000003",
+    SPANS: "6c617465-6e63-4974-8000-000000000012",
+    REQUESTS: "6c617465-6e63-4974-8000-000000000013",
 }
 
 _WORD = "LowCardinality(String)"
@@ -98,6 +113,7 @@ REQUEST_COLUMNS = {
     "SpanId": "String CODEC(ZSTD(1))",
     "Revision": "UInt32",
     "Moved": "UInt8 DEFAULT 0",  # 1: a later revision starts elsewhere, this row is void
+    "Counted": "UInt8 DEFAULT 0",  # 1: metrics counted it under an earlier revision
     "Written": "DateTime64(3) DEFAULT now64(3)",
     "Outermost": "Bool",
     "Health": "Bool",
@@ -138,15 +154,18 @@ _SET_ASIDE_TORN = (
 )
 
 
+_ARRIVED = {"Arrived": "DateTime64(3) DEFAULT now64(3)"}
+
+
 def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]]:
     """Each table's name and what stands after it in `CREATE TABLE` and `ATTACH TABLE`."""
-    arrivals = _columns(SPAN_COLUMNS, codec="LZ4") | {"Arrived": "DateTime64(3) DEFAULT now64(3)"}
+    # Partitions are by the time of arrival, of all three tables: imported spans may be old, and
+    # clocks wrong by years, yet what comes together lies together.
     yield (
         ARRIVALS,
         (
-            f"({_listed(arrivals)}, {_BLOOM}) "
+            f"({_listed(_columns(SPAN_COLUMNS, codec='LZ4') | _ARRIVED)}, {_BLOOM}) "
             f"ENGINE = {engine('MergeTree', '')} "
-            # By the time of arrival: imported spans may be old, and clocks wrong by years.
             "PARTITION BY toStartOfHour(Arrived) "
             "ORDER BY (toStartOfFiveMinutes(Timestamp), TraceId, Timestamp, SpanId) "
             f"TTL toDateTime(Arrived) + {ARRIVALS_KEPT} "
@@ -156,9 +175,9 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
     yield (
         SPANS,
         (
-            f"({_listed(_columns(SPAN_COLUMNS, codec='ZSTD(1)'))}, {_BLOOM}) "
+            f"({_listed(_columns(SPAN_COLUMNS, codec='ZSTD(1)') | _ARRIVED)}, {_BLOOM}) "
             f"ENGINE = {engine('MergeTree', '')} "
-            "PARTITION BY toDate(Timestamp, 'UTC') "
+            "PARTITION BY toDate(Arrived, 'UTC') "
             "ORDER BY (toStartOfFiveMinutes(Timestamp), TraceId, Timestamp, SpanId) "
             f"SETTINGS {_SET_ASIDE_TORN}"
         ),
@@ -168,13 +187,62 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
         (
             f"({_listed(REQUEST_COLUMNS)}, {_BLOOM}) "
             f"ENGINE = {engine('ReplacingMergeTree', 'Revision, Moved')} "
-            "PARTITION BY toDate(Start, 'UTC') "
+            # FINAL finds the highest revision, in whichever partition it is.
+            "PARTITION BY toDate(Written, 'UTC') "
             # The time first: a cohort reads its own stretch of a day. A request whose start
             # moved to another row has the old one marked (`Moved`).
             "ORDER BY (toStartOfFiveMinutes(Start), TraceId, SpanId) "
             f"SETTINGS {_SET_ASIDE_TORN}"
         ),
     )
+
+
+def copy_of(table: str) -> str:
+    """The name under which a table of an older layout is written anew."""
+    return f"{table}_anew"
+
+
+def taken_over(table: str, definition: str, columns: Collection[str]) -> Iterator[str]:
+    """Statements that write the rows of a table of an older layout into a new one.
+
+    Args:
+        table: Its name.
+        definition: Of the new one.
+        columns: Of the old one; those of both are taken over.
+    """
+    known = REQUEST_COLUMNS if table == REQUESTS else SPAN_COLUMNS
+    names = ", ".join(f"`{name}`" for name in known if name in columns)
+    copy = copy_of(table)
+    yield f"DROP TABLE IF EXISTS {copy} SYNC"
+    yield f"CREATE TABLE {copy} UUID '{UUIDS[table]}' {definition}"
+    yield f"INSERT INTO {copy} ({names}) SELECT {names} FROM {table}"
+    yield f"DROP TABLE {table} SYNC"
+    yield f"RENAME TABLE {copy} TO {table}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A table, and the form of the blocks that are inserted into it."""
+
+    table: str
+    columns: Mapping[str, str]  # by name: their types
+    block_format: str  # the engine's name for it
+    settings: str = ""
+    rows_passing: int = 0  # of a block, where a view of the table makes rows of it
+
+    def insert_statement(self, path: str) -> str:
+        """The statement that inserts a block from a file."""
+        names = ", ".join(f"`{name}`" for name in self.columns)
+        structure = _listed(dict(self.columns)).replace("\\", "\\\\").replace("'", "\\'")
+        return (
+            f"INSERT INTO {self.table} ({names}) SELECT {names} "
+            f"FROM file('{path}', '{self.block_format}', '{structure}'){self.settings}"
+        )
+
+
+def column_type(definition: str) -> str:
+    """The type in a column's definition."""
+    return re.split(" (?:CODEC|DEFAULT)", definition, maxsplit=1)[0]
 
 
 def missing_columns() -> Iterator[str]:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Self, cast
 
 import orjson
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from latencytrace.errors import StoreError
+from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Breakdown, Cohort, Request, Span
 from latencytrace.service.chdb_engine import Engine, Readers
 from latencytrace.service.clock import now_ns
@@ -23,7 +25,13 @@ from latencytrace.service.sql import (
     span_rows,
 )
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
-from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, TableFormat
+from latencytrace.service.store import (
+    NONE_WITHDRAWN,
+    DamagedPart,
+    Order,
+    Revisions,
+    TableFormat,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +41,7 @@ TO_KEEP = "to_keep"  # the file with the traces that are noted
 MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
 LINKED_WITHIN_NS = 600 * 10**9  # before a step began, its members may have begun
 _SIGN = 1 << 63
+_MS = 1_000_000
 
 
 class ChdbStore:
@@ -45,10 +54,10 @@ class ChdbStore:
         self._capture_content = capture_content
         # Merging the view's steps would cost 7 ms of planning at each insert.
         self._inserter = engine.connect(query_plan_merge_expressions=0)
-        # Its reads wait for no reader's; imported requests may lie a hundred days apart.
-        self._assembler = engine.connect(max_partitions_per_insert_block=0)
+        self._assembler = engine.connect()  # its reads wait for no reader's
         self._readers = Readers(engine)
-        self._insert_otlp = otlp_view.insert_statement(engine.otlp_schema)
+        self._otlp = otlp_view.target(engine.otlp_schema)
+        self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
 
     @classmethod
     def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
@@ -58,13 +67,15 @@ class ChdbStore:
 
     def insert_otlp(self, block: bytes) -> None:
         """See `Store.insert_otlp`."""
-        rows = None
+        made = None
         if len(block) <= arrival_rows.MOST_BYTES:
-            rows = arrival_rows.rows_of(block, capture_content=self._capture_content)
-        if rows is None:
-            self._inserter.insert(self._insert_otlp, otlp_view.INSERT_FORMAT, block)
-        elif rows:
-            self._inserter.insert(arrival_rows.INSERT, arrival_rows.INSERT_FORMAT, rows)
+            made = arrival_rows.rows_of(block, capture_content=self._capture_content)
+        if made is not None:
+            rows, count = made
+            if count:
+                self._inserter.insert(arrival_rows.TARGET, rows, count)
+        elif block:
+            self._inserter.insert(self._otlp, block, _span_count(block))
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
@@ -72,6 +83,10 @@ class ChdbStore:
             span_rows.spans_of(ARRIVALS), _SPAN_LINES, {"trace_ids": trace_ids}
         )
         return _by_trace(span_rows.spans_from(lines))
+
+    def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """See `Store.arrived_counts`."""
+        return self._counts(questions.ARRIVED_COUNTS, trace_ids)
 
     def revisions(self, trace_ids: Collection[str]) -> Revisions:
         """See `Store.revisions`."""
@@ -92,12 +107,22 @@ class ChdbStore:
         """See `Store.kept_counts`."""
         if not self._to_keep.ids.isdisjoint(trace_ids):
             self.keep_noted()
-        lines = self._assembler.query(questions.KEPT_COUNTS, _SPAN_LINES, {"trace_ids": trace_ids})
-        return dict(cast(list[tuple[str, int]], _rows(lines)))
+        return self._counts(questions.KEPT_COUNTS, trace_ids)
 
     def unassembled(self) -> Sequence[str]:
         """See `Store.unassembled`."""
         return _firsts(self._assembler.query(questions.UNASSEMBLED, _SPAN_LINES))
+
+    def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
+        """See `Store.without_ledger`."""
+        stretch = {"since": since_ns, "until": until_ns}
+        return _firsts(self._assembler.query(questions.WITHOUT_LEDGER, _SPAN_LINES, stretch))
+
+    def uncounted(self, until_ns: int) -> Sequence[Request]:
+        """See `Store.uncounted`."""
+        question = questions.uncounted_question(request_rows.COLUMNS)
+        lines = self._assembler.query(question, _LINES, {"until": until_ns})
+        return list(request_rows.requests_from(lines))
 
     def write(
         self,
@@ -105,9 +130,11 @@ class ChdbStore:
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
-    ) -> None:
+        counted: Collection[tuple[str, str]] = (),
+    ) -> int:
         """See `Store.write`."""
-        read_ns = now_ns() - age_ns
+        # Written in milliseconds, and never twice in one.
+        read_ns = max(now_ns() - age_ns, self._written_ns + _MS) // _MS * _MS
         # The spans first: where a crash comes between, the trace is unassembled, and
         # all of it is written again.
         if keep_spans_of:
@@ -117,9 +144,11 @@ class ChdbStore:
                 self.keep_noted()
         void = self._void([request for request in requests if request.revision > 1], withdrawn)
         if requests or void:
-            rows = request_rows.rows_of(requests, read_ns)
+            rows = request_rows.rows_of(requests, read_ns, counted)
             lines = rows + b"\n" + request_rows.void_rows(void, read_ns)
-            self._assembler.insert(request_rows.INSERT, request_rows.INSERT_FORMAT, lines)
+            self._assembler.insert(request_rows.TARGET, lines, len(requests) + len(void))
+        self._written_ns = read_ns
+        return read_ns
 
     def keep_noted(self) -> None:
         """See `Store.keep_noted`."""
@@ -222,6 +251,10 @@ class ChdbStore:
                 found.setdefault((span.trace_id, span.span_id), span)
         return tuple(found.values())
 
+    def damaged_parts(self) -> Sequence[DamagedPart]:
+        """See `Store.damaged_parts`."""
+        return self._engine.damaged_parts()
+
     def close(self) -> None:
         """See `Store.close`."""
         try:
@@ -229,6 +262,10 @@ class ChdbStore:
         except StoreError as error:
             _log.error("spans are kept at the next start: %s", error)
         self._engine.close()
+
+    def _counts(self, question: str, trace_ids: Collection[str]) -> Mapping[str, int]:
+        lines = self._assembler.query(question, _SPAN_LINES, {"trace_ids": trace_ids})
+        return dict(cast(list[tuple[str, int]], _rows(lines)))
 
     def _void(
         self, revised: Sequence[Request], withdrawn: Revisions
@@ -252,6 +289,21 @@ class ChdbStore:
             for trace_id, span_id, start_ns in rows
             if (trace_id, span_id) in withdrawn
         ]
+
+
+def _span_count(block: bytes) -> int:
+    """How many spans a block has, by another reader than the engine's.
+
+    Raises:
+        PoisonedBlockError: It is no protobuf.
+    """
+    try:
+        message = ExportTraceServiceRequest.FromString(block)
+    except DecodeError as error:
+        raise PoisonedBlockError(f"the block cannot be read: {error}") from None
+    return sum(
+        len(scope.spans) for resource in message.resource_spans for scope in resource.scope_spans
+    )
 
 
 def _rows(lines: bytes) -> list[list[object]]:

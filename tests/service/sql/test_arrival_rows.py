@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 from latencytrace.model import Attributes, AttributeValue, semconv
 from latencytrace.service.chdb_engine import Connection, Engine
 from latencytrace.service.sql import arrival_rows, content, otlp_view
-from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS
+from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, Target
 from tests.otlp_messages import key_values, message, one_span, otlp
 
 COLUMNS = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
@@ -29,26 +29,28 @@ class TwoWays:
         self.capture_content = capture_content
         self._engine = Engine.open(folder, capture_content=capture_content)
         self._connection: Connection = self._engine.connect(query_plan_merge_expressions=0)
-        self._by_view = otlp_view.insert_statement(self._engine.otlp_schema)
+        self._by_view = otlp_view.target(self._engine.otlp_schema)
 
     def in_python(self, block: bytes) -> list[bytes] | None:
         """The rows; None: they are left to the view."""
-        rows = arrival_rows.rows_of(block, capture_content=self.capture_content)
-        if rows is None:
-            return None
-        return self._written(arrival_rows.INSERT, arrival_rows.INSERT_FORMAT, rows)
+        made = arrival_rows.rows_of(block, capture_content=self.capture_content)
+        return None if made is None else self._written(arrival_rows.TARGET, *made)
 
     def by_view(self, block: bytes) -> list[bytes]:
         """Likewise."""
-        return self._written(self._by_view, otlp_view.INSERT_FORMAT, block)
+        message = ExportTraceServiceRequest.FromString(block)
+        count = sum(
+            len(scope.spans) for one in message.resource_spans for scope in one.scope_spans
+        )
+        return self._written(self._by_view, block, count)
 
     def close(self) -> None:
         """End the engine."""
         self._engine.close()
 
-    def _written(self, statement: str, data_format: str, data: bytes) -> list[bytes]:
+    def _written(self, target: Target, data: bytes, rows: int) -> list[bytes]:
         self._connection.query(f"TRUNCATE TABLE {ARRIVALS}", "Null")
-        self._connection.insert(statement, data_format, data)
+        self._connection.insert(target, data, rows)
         lines = self._connection.query(QUESTION, "JSONCompactEachRow")
         return sorted(lines.splitlines())
 

@@ -207,7 +207,7 @@ def test_a_torn_part_is_set_aside_with_a_message_and_the_rest_is_read(
     with caplog.at_level(logging.WARNING):
         assert spans_in(tmp_path) == 1
 
-    assert "set aside as" in caplog.text
+    assert "set aside in its folder" in caplog.text
 
 
 # The tables

@@ -1,0 +1,134 @@
+"""The spans of traces divided into the ledgers of their requests."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.is_request import is_shared
+from latencytrace.analysis.requests import request_of
+from latencytrace.model import Request, Span, Trace
+from latencytrace.service.assembler import Without
+from latencytrace.service.kernels import CriticalPaths
+from latencytrace.service.store import Revisions
+from latencytrace.service.telemetry import Telemetry
+
+_log = logging.getLogger(__name__)
+
+PIECE_TRACES = 25  # are divided without a rest, some 5 ms
+
+# What a broken promise between our own functions raises. The analysis accepts any heap of
+# spans, so that each of these is a fault of ours: one trace must not stop the others for it.
+_FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Attributed:
+    """What became of traces."""
+
+    requests: list[Request] = field(default_factory=list)
+    withdrawn: dict[tuple[str, str], int] = field(default_factory=dict)  # none any more
+    steps: dict[str, list[Span]] = field(default_factory=dict)  # shared ones, by trace
+    reasons: dict[str, Without] = field(default_factory=dict)  # of traces without a request
+
+    @property
+    def with_request(self) -> set[str]:
+        """The traces that have a ledger."""
+        return {request.trace_id for request in self.requests}
+
+
+class Attribution:
+    """Divides traces, a piece at a time.
+
+    Args:
+        telemetry: Counts what stops it.
+        rest: Called between two pieces.
+    """
+
+    def __init__(self, telemetry: Telemetry, rest: Callable[[], None]) -> None:
+        self._telemetry = telemetry
+        self._rest = rest
+        self._critical_paths = CriticalPaths()
+
+    def attributed(
+        self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions
+    ) -> Attributed:
+        """Divide the requests of each trace.
+
+        Args:
+            arrived: The spans of each.
+            revisions: What was written of them.
+        """
+        found = Attributed()
+        before: dict[str, dict[str, int]] = {}
+        for (trace_id, span_id), revision in revisions.items():
+            before.setdefault(trace_id, {})[span_id] = revision
+        traces: list[Trace] = []
+        for trace_id, spans in arrived.items():
+            if len(traces) >= PIECE_TRACES:
+                self._divide(traces, revisions, found)
+                traces = []
+                self._rest()
+            traces += self._traces(trace_id, spans, before.get(trace_id, {}), found)
+        self._divide(traces, revisions, found)
+        _note_steps(arrived, found)
+        return found
+
+    def _traces(
+        self, trace_id: str, spans: Sequence[Span], known: Mapping[str, int], found: Attributed
+    ) -> Sequence[Trace]:
+        """The trees of a trace.
+
+        Args:
+            trace_id: Its id.
+            spans: All of it.
+            known: Requests written of it before, by their span ids: the revision.
+            found: Takes what is withdrawn, and why there is no tree.
+        """
+        if not known.keys() <= {span.span_id for span in spans}:
+            # Its arrivals are no longer kept: what is left would replace a whole ledger.
+            self._telemetry.outdated.inc()
+            found.reasons[trace_id] = Without.OUTDATED
+            return ()
+        if not known:  # later revisions would count their spans again
+            self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
+        try:
+            traces = build_traces(spans)
+        except _FAULTS:
+            self._set_aside(trace_id, found)
+            return ()
+        for span_id in known.keys() - {trace.root.span_id for trace in traces}:
+            found.withdrawn[trace_id, span_id] = known[span_id]
+        return traces
+
+    def _divide(self, traces: Sequence[Trace], revisions: Revisions, found: Attributed) -> None:
+        try:
+            paths = self._critical_paths(traces)
+        except _FAULTS:
+            _log.exception("a batch is divided trace by trace, please report this")
+            paths = []
+        for trace, path in zip_longest(traces, paths):
+            try:
+                found.requests.append(request_of(trace, path or critical_path(trace), revisions))
+            except _FAULTS:
+                self._set_aside(trace.root.trace_id, found)
+
+    def _set_aside(self, trace_id: str, found: Attributed) -> None:
+        """Count a trace that a fault of ours stops."""
+        self._telemetry.faulty.inc()
+        found.reasons[trace_id] = Without.FAULT
+        _log.exception("trace %s is set aside, please report this", trace_id)
+
+
+def _note_steps(arrived: Mapping[str, Sequence[Span]], found: Attributed) -> None:
+    """Note the traces that hold a shared step and no request."""
+    for trace_id in arrived.keys() - found.with_request:
+        steps = [span for span in arrived[trace_id] if is_shared(span)]
+        if steps:
+            found.steps[trace_id] = steps
+            found.reasons.setdefault(trace_id, Without.SHARED_STEP)
