@@ -15,6 +15,7 @@ from tests.stress.sender import Sender
 from tests.stress.stressed_service import StressedService
 from tests.stress.workload import Post, Workload
 
+JOURNAL: Final = "journal"  # the folder of its files, which hold posts as they came
 DAMAGED_BLOCKS: Final = "latencytrace_service_journal_damaged_blocks_total"
 MORE_KILLS: Final = 20  # at most, until a kill leaves something in the journal
 NOTICED_WITHIN_S: Final = 30.0
@@ -106,7 +107,7 @@ def _change_a_bit(
     folder: Path, workload: Workload, chance: random.Random
 ) -> tuple[str, Post] | None:
     """Change a bit of one block of a journal, rather not of the last; its file and its post."""
-    for path in sorted((folder / "journal").iterdir()):
+    for path in sorted((folder / JOURNAL).iterdir()):
         content = bytearray(path.read_bytes())
         found = sorted(
             (at, post) for post in workload.posts if (at := content.find(post.body)) >= 0
