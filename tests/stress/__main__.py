@@ -22,7 +22,15 @@ from tests.stress.runs import Stress, account_of, account_of_full_disk
 
 _COLUMNS: Final = (
     *("requests", "acknowledged", "missing", "undivided", "spans_lost", "incomplete"),
-    *("duplicated", "missing_inner", "refused", "unanswered", "answered_p99_s", "settled_s"),
+    *(
+        "misplaced",
+        "duplicated",
+        "missing_inner",
+        "refused",
+        "unanswered",
+        "answered_p99_s",
+        "settled_s",
+    ),
 )
 
 

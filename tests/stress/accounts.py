@@ -8,7 +8,7 @@ import csv
 import io
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +41,7 @@ class Row:
     """A ledger as the service tells it."""
 
     place: Place
+    outermost: bool
     duration_ns: int
     ledger: Mapping[str, int]  # nanoseconds by stage, none of them 0
 
@@ -54,6 +55,7 @@ class Comparison:
     unbalanced: frozenset[Place]  # the stages do not add up to the duration
     wrong_duration: frozenset[Place]
     incomplete: frozenset[Place]  # balanced, yet not the ledger of the spans that were sent
+    misplaced: frozenset[Place]  # an inner request taken for the outermost, or the reverse
     unknown: frozenset[Place]  # nobody sent them
 
 
@@ -67,6 +69,7 @@ class Account:
     undivided: int  # of these: every span is in the store, and nobody divided it
     spans_lost: int  # of these: not even all of its spans are in the store
     incomplete: int
+    misplaced: int
     duplicated: int
     missing_inner: int  # of `missing`: requests of the worker
     refused: int  # answers that were no acknowledgement
@@ -101,6 +104,7 @@ def compared(
             row.place for one, row in found if row.duration_ns != one.duration_ns
         ),
         incomplete=frozenset(row.place for one, row in found if row.ledger != one.ledger),
+        misplaced=frozenset(row.place for one, row in found if row.outermost != one.outermost),
         unknown=frozenset(counts.keys() - known),
     )
 
@@ -194,6 +198,7 @@ def accounted(
         undivided=len(undivided),
         spans_lost=len(found.missing) - len(undivided),
         incomplete=len(found.incomplete),
+        misplaced=len(found.misplaced),
         duplicated=len(found.duplicated),
         missing_inner=len(found.missing & inner),
         refused=sum(count for status, count in record.answers.items() if status != 200),
@@ -245,6 +250,7 @@ def _faults_of_rows(found: Comparison) -> list[str]:
         "ledgers do not add up to their duration": found.unbalanced,
         "durations are not the sender's": found.wrong_duration,
         "ledgers lack spans that were acknowledged": found.incomplete,
+        "requests are inner ones taken for outermost, or the reverse": found.misplaced,
         "requests are there that nobody sent": found.unknown,
     }
     return [_some(text, places) for text, places in named.items() if places]
@@ -297,29 +303,35 @@ def _faults_of_sending(workload: Workload, record: Record) -> list[str]:
 
 
 def _rows(service: StressedService, workload: Workload) -> list[Row]:
-    """All ledgers, the outermost requests' and the worker's."""
-    cohorts = [SINCE]
+    """All ledgers: those of the outermost requests, and of the worker's inner ones."""
+    rows = [_row(fields, outermost=True) for fields in _ledgers(service, SINCE)]
     if any(one.service == WORKER for one in workload.requests):
-        cohorts.append(f"{SINCE}&service={WORKER}")
-    rows = []
-    for cohort in cohorts:
-        answer = service.running.get(f"/api/v1/ledgers?{cohort}")
-        assert answer.status_code == 200, answer.text
-        rows += [_row(fields) for fields in csv.DictReader(io.StringIO(answer.text))]
+        outermost = {row.place for row in rows}
+        inner = (
+            _row(fields, outermost=False)
+            for fields in _ledgers(service, f"{SINCE}&service={WORKER}")
+        )
+        rows += [row for row in inner if row.place not in outermost]
     return rows
+
+
+def _ledgers(service: StressedService, cohort: str) -> Iterator[Mapping[str, str]]:
+    answer = service.running.get(f"/api/v1/ledgers?{cohort}")
+    assert answer.status_code == 200, answer.text
+    yield from csv.DictReader(io.StringIO(answer.text))
 
 
 _NO_STAGE: Final = frozenset({"duration_ns", "time_to_first_token_ns", "time_per_output_token_ns"})
 
 
-def _row(fields: Mapping[str, str]) -> Row:
+def _row(fields: Mapping[str, str], *, outermost: bool) -> Row:
     stages = (name for name in fields if name.endswith("_ns") and name not in _NO_STAGE)
+    times_ns = {name.removesuffix("_ns"): int(fields[name]) for name in stages}
     return Row(
         place=(fields["trace_id"], fields["span_id"]),
+        outermost=outermost,
         duration_ns=int(fields["duration_ns"]),
-        ledger={
-            name.removesuffix("_ns"): int(fields[name]) for name in stages if fields[name] != "0"
-        },
+        ledger={stage: time_ns for stage, time_ns in times_ns.items() if time_ns},
     )
 
 

@@ -16,7 +16,7 @@ SENT = [
     )
     for number in range(1, 5)
 ]
-RIGHT = [Row(place=one.place, duration_ns=100, ledger=one.ledger) for one in SENT]
+RIGHT = [Row(place=one.place, outermost=True, duration_ns=100, ledger=one.ledger) for one in SENT]
 FIRST = {SENT[0].place}
 
 
@@ -55,6 +55,12 @@ def test_stages_that_do_not_add_up_are_found() -> None:
     rows = [replace(RIGHT[0], ledger={"retrieve": 60}), *RIGHT[1:]]
 
     assert wrong(compared(SENT, SENT, rows)) == {"incomplete": FIRST, "unbalanced": FIRST}
+
+
+def test_an_inner_request_taken_for_the_outermost_is_found() -> None:
+    sent = [replace(SENT[0], outermost=False), *SENT[1:]]
+
+    assert wrong(compared(sent, sent, RIGHT)) == {"misplaced": FIRST}
 
 
 def test_a_request_that_nobody_sent_is_found() -> None:
