@@ -8,7 +8,7 @@ PEERS := fastotel ddtrace openlit openllmetry openinference logfire langfuse
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: soak help demo demo-smollm2 test lint bench bench-agent dashboards docs clean test-batchers
+.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent dashboards docs clean test-batchers
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -63,6 +63,16 @@ bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs
 
 soak: $(VENV)/.checks ## a million requests: nothing grows, and nothing is lost that was not counted
 	@$(BIN)/python -m tests.benchmarks.soak
+
+stress: $(VENV)/.checks ## a busy machine, a slow store, fifty kills, a full disk: every request is counted once (an hour)
+	@status=0; \
+		echo '== three CPU hogs, inserts delayed by 0, 60 and 500 ms, one service and two'; \
+		$(BIN)/python -m tests.stress || status=1; \
+		echo '== fifty kills and a changed bit'; \
+		$(BIN)/python -m tests.stress --kills 50 --slow-ms 60 || status=1; \
+		echo '== a full disk'; \
+		$(BIN)/python -m tests.stress --full-disk --requests 1500 --slow-ms 60 || status=1; \
+		exit $$status
 
 dashboards: $(VENV)/.checks ## write the Grafana dashboards anew from their source, dashboards/generate
 	@$(BIN)/python -m dashboards.generate

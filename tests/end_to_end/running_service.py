@@ -5,16 +5,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 import httpx
 
-from tests.cli.programs import environment
+from tests.cli.programs import COMMAND, environment
 
 PATIENCE_S = 40
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -26,7 +25,12 @@ class RunningService:
     """The service, its addresses and ways to end it."""
 
     def __init__(
-        self, folder: Path, *flags: str, env: Mapping[str, str] | None = None, ready: bool = True
+        self,
+        folder: Path,
+        *flags: str,
+        env: Mapping[str, str] | None = None,
+        ready: bool = True,
+        command: Sequence[str] = COMMAND,
     ) -> None:
         self.folder = folder
         grpc = () if "--otlp-grpc" in flags else ("--otlp-grpc", "127.0.0.1:0")
@@ -34,7 +38,7 @@ class RunningService:
         self._log = (folder.parent / f"{folder.name}.log").open("w+b")
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "latencytrace", "serve", "--data", str(folder)),
+                *(*command, "serve", "--data", str(folder)),
                 *("--otlp-http", "127.0.0.1:0", *grpc, *listen, *flags),
             ],
             stdout=self._log,
