@@ -270,7 +270,7 @@ class _CustodyMetrics(Collector):
             "Parts of tables that could not be read and were set aside.",
             value=custody.damaged_parts,
         )
-        yield GaugeMetricFamily(
+        yield CounterMetricFamily(
             f"{_PREFIX}_journal_damaged_blocks",
             "Stretches of the journal that could not be read at the start.",
             value=custody.damaged_blocks,

@@ -31,7 +31,7 @@ WAITING_BYTES: Final = "latencytrace_service_waiting_bytes"
 RECEIVED: Final = "latencytrace_service_spans_received_total"
 ATTRIBUTED: Final = "latencytrace_service_spans_attributed_total"
 OPEN_SPANS: Final = "latencytrace_service_spans_open"
-DROPPED: Final = "latencytrace_service_spans_dropped_total"
+WITHOUT: Final = "latencytrace_service_spans_without_ledger_total"
 UNACCOUNTED: Final = "latencytrace_service_spans_unaccounted"
 RECOVERED: Final = "latencytrace_service_recovered_total"
 
@@ -225,8 +225,8 @@ def _faults_of_conservation(metrics: Mapping[str, float], *, damaged: bool) -> l
         if metrics.get(name) != 0
     ]
     # A counter with labels has no sample until it has counted something.
-    if metrics.get(DROPPED) and not damaged:
-        faults.append(f"{DROPPED} is {metrics[DROPPED]:g}, not 0")
+    if metrics.get(WITHOUT) and not damaged:
+        faults.append(f"{WITHOUT} is {metrics[WITHOUT]:g}, not 0")
     return faults
 
 

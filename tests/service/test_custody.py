@@ -1,0 +1,340 @@
+"""No span that was acknowledged goes by unaccounted, whatever the store does meanwhile."""
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from latencytrace.model import Cohort, Span, SpanKind, Stage, semconv
+from latencytrace.service import otlp
+from latencytrace.service.assembler import MISSED_NS
+from latencytrace.service.journal import Journal
+from latencytrace.service.missing_ledgers import AFTER_S, PACE_S, MissingLedgers
+from latencytrace.service.pipeline import Pipeline
+from latencytrace.service.settling import Settled
+from latencytrace.service.stores.chdb import ChdbStore
+from latencytrace.service.telemetry import Telemetry
+from tests.fakes import FakeClock
+from tests.otlp_messages import one_span
+from tests.otlp_messages import otlp as encoded
+
+MS = 1_000_000
+SETTLE_S = 10.0
+
+
+class HidingStore(ChdbStore):
+    """Takes its time to insert, and does not show some spans, while told so."""
+
+    may_insert = threading.Event()
+    inserting = threading.Event()
+    hidden: frozenset[str] = frozenset()  # ids of spans
+
+    def insert_otlp(self, block: bytes) -> None:
+        """Keep them, once it may."""
+        self.inserting.set()
+        self.may_insert.wait()
+        super().insert_otlp(block)
+
+    def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """Those that are not hidden."""
+        return {
+            trace_id: tuple(span for span in spans if span.span_id not in self.hidden)
+            for trace_id, spans in super().arrived(trace_ids).items()
+        }
+
+    def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """Those that are not hidden."""
+        shown = self.arrived(trace_ids) if self.hidden else {}
+        return {one: len(shown[one]) for one in shown} or super().arrived_counts(trace_ids)
+
+
+class Rig:
+    """A pipeline whose threads do not run but for the committer's."""
+
+    def __init__(
+        self, store: HidingStore, folder: Path, *, counted_until_ns: int | None = None
+    ) -> None:
+        self.clock = FakeClock()
+        self.store = store
+        self.telemetry = Telemetry()
+        self.settled: list[Settled] = []
+        self.pipeline = Pipeline(
+            store,
+            self.telemetry,
+            self.clock,
+            on_settled=self.settled.append,
+            journal=Journal(folder),
+            settle_s=SETTLE_S,
+            counted_until_ns=counted_until_ns,
+        )
+        self.pipeline._committer.start()  # noqa: SLF001 - the other thread would divide by itself
+
+    def send(self, *spans: Span) -> None:
+        """Send spans, and wait until they are acknowledged."""
+        self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=20)
+
+    def stored(self) -> None:
+        """Wait until all of them are stored."""
+        self.pipeline._committer.flush()  # noqa: SLF001 - as the pipeline does
+
+    def step_after_s(self, seconds: float) -> int:
+        """Let time pass, and divide what is due then."""
+        self.clock.move_s(seconds)
+        return self.pipeline.step()
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """One of the service's own metrics."""
+        value = self.telemetry.registry.get_sample_value(f"latencytrace_service_{name}", labels)
+        assert (
+            self.telemetry.registry.get_sample_value("latencytrace_service_spans_unaccounted") == 0
+        )
+        return value
+
+    def counted(self) -> list[str]:
+        """The traces whose requests were counted, in order."""
+        return [one.trace_id for settled in self.settled for one in settled.requests]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HidingStore]:
+    """One for all tests: each sends traces of its own."""
+    opened = HidingStore.open(tmp_path_factory.mktemp("store"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def rig(store: HidingStore, tmp_path: Path) -> Iterator[Rig]:
+    store.may_insert.set()
+    store.inserting.clear()
+    made = Rig(store, tmp_path)
+    yield made
+    store.may_insert.set()
+    store.hidden = frozenset()
+    made.pipeline.close()
+
+
+@pytest.fixture
+def trace_id() -> str:
+    return uuid4().hex
+
+
+def root(trace_id: str, **more: object) -> Span:
+    start_ns = time.time_ns() - 1000 * MS
+    return one_span(trace_id, "a" * 16, start_ns=start_ns, end_ns=start_ns + 100 * MS, **more)
+
+
+def child(of: Span, span_id: str, start_ms: int, end_ms: int) -> Span:
+    return one_span(
+        of.trace_id,
+        span_id,
+        parent_id=of.span_id,
+        kind=SpanKind.INTERNAL,
+        start_ns=of.start_ns + start_ms * MS,
+        end_ns=of.start_ns + end_ms * MS,
+        attributes={semconv.STAGE: Stage.DECODE.value},
+    )
+
+
+def decode_ms(store: ChdbStore, trace_id: str) -> float | None:
+    found = store.request(trace_id, None)
+    return None if found is None else found.ledger.get(Stage.DECODE, 0) / MS
+
+
+def test_a_trace_is_not_divided_while_its_spans_are_being_inserted(
+    rig: Rig, trace_id: str
+) -> None:
+    span = root(trace_id)
+    rig.store.may_insert.clear()
+    rig.send(span, child(span, "b" * 16, 0, 60))
+    rig.store.inserting.wait(timeout=20)
+
+    divided = rig.step_after_s(20)
+    open_spans = rig.metric("spans_open")
+    rig.store.may_insert.set()
+    rig.stored()
+    rig.step_after_s(0)
+
+    assert (divided, open_spans) == (0, 2)
+    assert decode_ms(rig.store, trace_id) == 60
+    assert rig.metric("spans_attributed_total") == 2
+    assert rig.metric("spans_open") == 0
+
+
+def test_a_part_that_still_waits_keeps_the_other_part_open(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span)
+    rig.stored()
+    rig.store.may_insert.clear()
+    rig.send(child(span, "b" * 16, 0, 60))
+
+    early = rig.step_after_s(20)
+    rig.store.may_insert.set()
+    rig.stored()
+    rig.step_after_s(0)
+
+    assert early == 0
+    assert decode_ms(rig.store, trace_id) == 60
+
+
+def test_a_trace_of_which_the_store_shows_less_than_it_took_is_given_back(
+    rig: Rig, trace_id: str
+) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, "b" * 16, 0, 60))
+    rig.stored()
+    rig.store.hidden = frozenset({"b" * 16})
+    rig.step_after_s(1)
+    early = decode_ms(rig.store, trace_id)
+    rig.store.hidden = frozenset()
+    rig.step_after_s(1)
+
+    assert early is None
+    assert decode_ms(rig.store, trace_id) == 60
+
+
+def test_spans_that_the_store_never_shows_are_counted_and_the_rest_is_divided(
+    rig: Rig, trace_id: str
+) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, "b" * 16, 0, 60))
+    rig.stored()
+    rig.store.hidden = frozenset({"b" * 16})
+    rig.step_after_s(1)
+    rig.clock.now_ns += MISSED_NS
+    rig.step_after_s(1)
+
+    assert decode_ms(rig.store, trace_id) == 0
+    assert rig.metric("spans_without_ledger_total", reason="lost") == 1
+    assert rig.metric("spans_attributed_total") == 1
+
+
+def test_what_came_twice_is_not_missed(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, "b" * 16, 0, 60))
+    rig.send(span, child(span, "b" * 16, 0, 60))
+    rig.stored()
+    rig.step_after_s(1)
+
+    assert decode_ms(rig.store, trace_id) == 60
+    assert rig.metric("spans_attributed_total") == 4
+
+
+def test_spans_without_a_request_are_counted_by_reason(rig: Rig, trace_id: str) -> None:
+    step = root(uuid4().hex, attributes={semconv.SHARED: True})
+    rig.send(child(root(trace_id), "b" * 16, 0, 60), step)
+    rig.stored()
+    rig.step_after_s(30)
+
+    assert rig.metric("spans_without_ledger_total", reason="no_request") == 1
+    assert rig.metric("spans_without_ledger_total", reason="shared_step") == 1
+
+
+def test_spans_that_their_sender_must_send_again_are_in_no_account(rig: Rig) -> None:
+    rig.pipeline.close()
+    with pytest.raises(Exception, match="shutting down"):
+        rig.send(root(uuid4().hex))
+
+    assert rig.metric("spans_open") == 0
+    assert rig.metric("spans_received_total") == 0
+
+
+# The service checks itself
+
+
+def test_a_root_that_the_store_has_and_no_ledger_is_found_and_divided(
+    rig: Rig, trace_id: str
+) -> None:
+    rig.store.insert_otlp(encoded(root(trace_id)))  # and the pipeline was never told
+    rig.pipeline._missing = MissingLedgers(  # noqa: SLF001 - a clock that runs ahead
+        rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns
+    )
+    rig.clock.move_s(AFTER_S + 2)
+    rig.pipeline.check()
+    rig.step_after_s(1)
+    rig.clock.move_s(PACE_S)
+    rig.pipeline.check()
+
+    assert decode_ms(rig.store, trace_id) == 0
+    assert rig.metric("recovered_total") == 1
+    assert not rig.pipeline.is_open(trace_id)
+
+
+def test_what_has_its_ledger_is_not_found(rig: Rig, trace_id: str) -> None:
+    missing = MissingLedgers(
+        rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns
+    )
+    rig.send(root(trace_id))
+    rig.stored()
+    rig.step_after_s(1)
+    rig.clock.move_s(AFTER_S + 2)
+
+    assert trace_id not in missing.found()
+
+
+# Counting
+
+
+def test_a_request_is_counted_once_it_has_settled(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span)
+    rig.stored()
+    rig.step_after_s(1)
+    rig.clock.move_s(SETTLE_S - 1)
+    rig.send(child(span, "b" * 16, 0, 60))
+    rig.stored()
+    rig.step_after_s(1)
+    early = rig.counted()
+    rig.step_after_s(SETTLE_S)
+
+    assert early == []
+    assert rig.counted() == [trace_id]
+    assert rig.settled[-1].requests[0].ledger[Stage.DECODE] == 60 * MS
+    assert rig.metric("revised_total") == 0
+
+
+def test_a_ledger_that_changes_after_it_was_counted_is_counted_as_revised(
+    rig: Rig, trace_id: str
+) -> None:
+    span = root(trace_id)
+    rig.send(span)
+    rig.stored()
+    rig.step_after_s(1)
+    rig.step_after_s(SETTLE_S)
+    rig.send(child(span, "b" * 16, 0, 60))
+    rig.stored()
+    rig.step_after_s(1)
+    rig.step_after_s(SETTLE_S)
+
+    assert rig.counted() == [trace_id]
+    assert rig.metric("revised_total") == 1
+
+
+def test_after_a_kill_the_next_process_counts_what_was_not_counted(
+    rig: Rig, tmp_path: Path
+) -> None:
+    first, second, third = (root(uuid4().hex) for _ in range(3))
+    for span in (first, second):
+        rig.send(span)
+        rig.stored()
+        rig.step_after_s(1)
+        rig.step_after_s(SETTLE_S / 2)
+    rig.step_after_s(SETTLE_S / 2)
+    counted_until_ns = rig.settled[-1].until_ns
+    rig.send(third, child(first, "b" * 16, 0, 60))  # the latter revises what was counted
+    rig.stored()
+    rig.step_after_s(1)  # and then it is killed
+
+    after = Rig(rig.store, tmp_path / "after", counted_until_ns=counted_until_ns)
+    after.pipeline._settling.add(  # noqa: SLF001 - as `start` does, without its thread
+        rig.store.uncounted(counted_until_ns or 0), counted_until_ns or 0
+    )
+    after.step_after_s(SETTLE_S)
+    after.pipeline.close()
+
+    assert rig.counted() == [first.trace_id, second.trace_id]
+    assert after.counted() == [third.trace_id]
+    assert rig.store.breakdown(Cohort()).requests >= 3
