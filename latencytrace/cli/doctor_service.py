@@ -7,6 +7,7 @@ from http import HTTPStatus
 from urllib.error import HTTPError
 
 from latencytrace.cli.doctor_agents import agent_findings
+from latencytrace.cli.doctor_custody import custody_findings
 from latencytrace.cli.doctor_finding import Finding, Verdict
 from latencytrace.cli.local_service import (
     answers,
@@ -49,6 +50,14 @@ LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and 
     "latencytrace_service_faulty_traces_total": (
         "traces set aside by a fault of ours",
         "please report it, with the service's log",
+    ),
+    "latencytrace_service_spans_unaccounted": (
+        "spans that are in no ledger, no open trace and no other count, by a fault of ours",
+        "please report it, with the service's log",
+    ),
+    "latencytrace_service_recovered_total": (
+        "traces that the service found without a ledger and divided then, by a fault of ours",
+        "nothing is missing now; please report it, with the service's log",
     ),
     "latencytrace_service_store_errors_total": (
         "times that the store could not take what was divided",
@@ -138,6 +147,7 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
     if status == HTTPStatus.OK:
         metrics = list(samples(body))
         yield from _counted(metrics)
+        yield from custody_findings(metrics)
         yield from agent_findings(metrics)
 
 

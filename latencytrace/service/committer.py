@@ -7,7 +7,7 @@ few spans it has, so that rare ones leave the machine to the programs that are t
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -237,9 +237,9 @@ class Committer:
         return self._journal_fault or self._fault
 
     @property
-    def damaged(self) -> int:
-        """How many stretches of the journal could not be read."""
-        return 0 if self._journal is None else self._journal.damaged
+    def damaged_files(self) -> Mapping[str, int]:
+        """The files of the journal that are damaged, and in how many places."""
+        return {} if self._journal is None else self._journal.damaged_files
 
     def probe(self) -> None:
         """Look whether the journal can be written again."""

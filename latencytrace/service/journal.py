@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -87,9 +87,9 @@ class Journal:
         self._size = 0
 
     @property
-    def damaged(self) -> int:
-        """How many stretches could not be read, each a block or more."""
-        return sum(segment.damaged for segment in self._taken_up)
+    def damaged_files(self) -> Mapping[str, int]:
+        """How many stretches of each file could not be read, each a block or more."""
+        return {one.path.name: one.damaged for one in self._taken_up if one.damaged}
 
     def left(self) -> Iterator[tuple[bytes, Segment]]:
         """The blocks that an earlier process acknowledged and did not commit."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from latencytrace.service.store import Store
+from latencytrace.service.store import DamagedPart, Store
 
 PACE_S: Final = 30.0  # between two looks
 AFTER_S: Final = 60.0  # so old are the arrivals that are looked at
@@ -23,7 +23,7 @@ class MissingLedgers:
     def __init__(
         self, store: Store, now_ns: Callable[[], int], time_of_day_ns: Callable[[], int]
     ) -> None:
-        self.damaged_parts = 0  # of the store, that were set aside
+        self.damaged_parts: Sequence[DamagedPart] = ()  # of the store, that were set aside
         self._store = store
         self._now_ns = now_ns
         self._time_of_day_ns = time_of_day_ns
@@ -36,7 +36,7 @@ class MissingLedgers:
         Raises:
             StoreError: The store fails.
         """
-        self.damaged_parts = len(self._store.damaged_parts())
+        self.damaged_parts = self._store.damaged_parts()
         return self._store.unassembled()
 
     def found(self) -> Sequence[str]:
@@ -53,7 +53,7 @@ class MissingLedgers:
         found: list[str] = []
         if until_ns > self._checked_ns:
             found += self._store.without_ledger(self._checked_ns, until_ns)
-        damaged_parts = len(self._store.damaged_parts())
+        damaged_parts = self._store.damaged_parts()
         if damaged_parts != self.damaged_parts:  # ledgers may have gone with a part
             found += self._store.unassembled()
         self.damaged_parts = damaged_parts

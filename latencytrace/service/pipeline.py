@@ -296,7 +296,7 @@ class Pipeline:
             account = replace(account, without=account.without.copy())
         return Custody(
             account=account,
-            damaged_blocks=self._committer.damaged,
+            damaged_files=self._committer.damaged_files,
             damaged_parts=self._missing.damaged_parts,
             failing=self._committer.fault is not None,
         )

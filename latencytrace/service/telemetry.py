@@ -1,6 +1,6 @@
 """The service's metrics: what the requests cost, and what the service drops or refuses."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import (
@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from latencytrace.model import Measure, Objective, Request, Stage
 from latencytrace.service.assembler import Account, Without
 from latencytrace.service.request_cohorts import MAX_COHORTS, OVERFLOWED, RequestCohorts
+from latencytrace.service.store import DamagedPart
 
 # Round numbers, for those are what people promise; dense where serving happens.
 DURATION_BUCKETS = (
@@ -32,6 +33,8 @@ TOKEN_BUCKETS = (
     1.0,
 )  # fmt: skip
 
+MAX_DAMAGED = 100  # pieces of the store, and of the journal, that metrics name
+
 _COHORT = ("service", "route", "model")
 _PREFIX = "latencytrace_service"
 
@@ -41,8 +44,8 @@ class Custody:
     """What became of the spans that were taken, and what can be kept now."""
 
     account: Account = field(default_factory=Account)
-    damaged_blocks: int = 0  # of the journal
-    damaged_parts: int = 0  # of the store
+    damaged_files: Mapping[str, int] = field(default_factory=dict)  # of the journal: places
+    damaged_parts: Sequence[DamagedPart] = ()  # of the store
     failing: bool = False  # spans cannot be kept for now
 
 
@@ -265,16 +268,22 @@ class _CustodyMetrics(Collector):
             "1 while spans cannot be kept, because the disk is full and the like.",
             value=custody.failing,
         )
-        yield GaugeMetricFamily(
+        parts = GaugeMetricFamily(
             f"{_PREFIX}_damaged_parts",
-            "Parts of tables that could not be read and were set aside.",
-            value=custody.damaged_parts,
+            "Rows of each part of a table that could not be read and was set aside.",
+            labels=("table", "part"),
         )
-        yield CounterMetricFamily(
+        for part in custody.damaged_parts[:MAX_DAMAGED]:
+            parts.add_metric((part.table, part.name), part.rows or 0)
+        yield parts
+        files = CounterMetricFamily(
             f"{_PREFIX}_journal_damaged_blocks",
-            "Stretches of the journal that could not be read at the start.",
-            value=custody.damaged_blocks,
+            "Stretches of each file of the journal that could not be read at the start.",
+            labels=("file",),
         )
+        for name, count in list(custody.damaged_files.items())[:MAX_DAMAGED]:
+            files.add_metric((name,), count)
+        yield files
 
 
 class _WatchedCounter(Collector):

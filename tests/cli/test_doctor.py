@@ -156,6 +156,19 @@ def test_what_the_service_refused_is_counted_with_its_fix(tmp_path: Path) -> Non
     }
 
 
+def test_what_is_damaged_on_the_services_disk_is_named(tmp_path: Path) -> None:
+    journal = tmp_path / "data" / "journal"
+    journal.mkdir(parents=True)
+    (journal / "000000000042.spans").write_bytes(b"no block of spans")
+    (tmp_path / "data" / "lock").touch()  # so that the folder is known for a data folder
+    with RunningService(tmp_path / "data") as service:
+        wrong = found(**at(service))
+
+    assert list(wrong) == [
+        "the journal's file 000000000042.spans is damaged in 1 places and was set aside"
+    ]
+
+
 def test_a_token_that_is_missing_is_named(tmp_path: Path) -> None:
     asking = ("--listen", "0.0.0.0:0", "--otlp-http", "0.0.0.0:0")
     with RunningService(tmp_path / "data", *asking, env={"LATENCYTRACE_TOKEN": "sesame"}) as it:

@@ -9,6 +9,7 @@ from latencytrace.model import Repair, RepairKind, Stage
 from latencytrace.service.engine_scraper import EngineScraper
 from latencytrace.service.metric_reports import MetricReports
 from latencytrace.service.objective_metrics import ObjectiveMetrics
+from latencytrace.service.store import DamagedPart
 from latencytrace.service.telemetry import Custody, Telemetry
 from tests.fakes import FakeClock
 from tests.service.gpu_requests import request, whole_sample
@@ -33,7 +34,10 @@ def _of_requests() -> Iterable[Metric]:
         waiting_bytes=lambda: 0,
         evicted=lambda: 0,
         late=lambda: 0,
-        custody=Custody,
+        custody=lambda: Custody(
+            damaged_files={"": 1},
+            damaged_parts=[DamagedPart(table="", name="", rows=1, reason="")],
+        ),
     )
     telemetry.posts_refused.labels("400")
     telemetry.count(

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from latencytrace.model import Cohort, Span, SpanKind, Stage, semconv
+from latencytrace.model import Attributes, Cohort, Span, SpanKind, Stage, semconv
 from latencytrace.service import otlp
 from latencytrace.service.assembler import MISSED_NS
 from latencytrace.service.journal import Journal
@@ -122,9 +122,15 @@ def trace_id() -> str:
     return uuid4().hex
 
 
-def root(trace_id: str, **more: object) -> Span:
+def root(trace_id: str, attributes: Attributes | None = None) -> Span:
     start_ns = time.time_ns() - 1000 * MS
-    return one_span(trace_id, "a" * 16, start_ns=start_ns, end_ns=start_ns + 100 * MS, **more)
+    return one_span(
+        trace_id,
+        "a" * 16,
+        start_ns=start_ns,
+        end_ns=start_ns + 100 * MS,
+        attributes=attributes,
+    )
 
 
 def child(of: Span, span_id: str, start_ms: int, end_ms: int) -> Span:

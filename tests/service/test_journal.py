@@ -109,7 +109,7 @@ def test_a_wrong_bit_costs_its_own_block_alone(tmp_path: Path, bit: int) -> None
         after.committed(segment)
 
     assert [block for block, _ in found] == [b"one", b"six"]
-    assert after.damaged == 1
+    assert after.damaged_files == {path.name: 1}
     assert [one.name for one in tmp_path.iterdir()] == ["000000000001.damaged"]
     assert (tmp_path / "000000000001.damaged").read_bytes() == content
 
@@ -126,7 +126,7 @@ def test_what_is_no_block_is_set_aside(tmp_path: Path, content: bytes) -> None:
     journal = Journal(tmp_path)
 
     assert list(journal.left()) == []
-    assert journal.damaged == 1
+    assert list(journal.damaged_files.values()) == [1]
     assert (tmp_path / "000000000001.damaged").read_bytes() == content
 
 
@@ -136,7 +136,7 @@ def test_zeros_behind_the_blocks_are_no_blocks(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
 
     assert [block for block, _ in journal.left()] == [b"one"]
-    assert journal.damaged == 1
+    assert list(journal.damaged_files.values()) == [1]
 
 
 def test_strange_entries_are_named_and_left_alone(
@@ -170,7 +170,7 @@ def test_a_whole_block_that_holds_no_spans_is_set_aside_with_its_file(tmp_path: 
 
     segment.refuse(ValueError("it is no OTLP"))
 
-    assert journal.damaged == 1
+    assert list(journal.damaged_files.values()) == [1]
     assert [one.name for one in tmp_path.iterdir()] == ["000000000001.damaged"]
 
 

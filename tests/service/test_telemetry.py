@@ -9,6 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from latencytrace.model import Measure, Repair, RepairKind, Request, RequestStatus, Stage
 from latencytrace.service.assembler import Account, Without
+from latencytrace.service.store import DamagedPart
 from latencytrace.service.telemetry import DURATION_BUCKETS, Custody, Telemetry
 from tests.made_objectives import made_objective
 from tests.service.made_requests import TRACE, made_request
@@ -141,6 +142,7 @@ def test_labels_are_bounded_in_length() -> None:
 
 def test_counts_kept_elsewhere_are_read_with_the_metrics() -> None:
     telemetry = Telemetry()
+    part = DamagedPart(table="spans", name="20261122_1_1_0", rows=2, reason="")
     counts = {"open": 1, "late": 2}
     account = Account(taken=9, open=2, attributed=3, without=Counter({Without.LATE: 3}))
     telemetry.watch(
@@ -148,7 +150,7 @@ def test_counts_kept_elsewhere_are_read_with_the_metrics() -> None:
         waiting_bytes=lambda: 0,
         evicted=lambda: 0,
         late=lambda: counts["late"],
-        custody=lambda: Custody(account=account, damaged_parts=2, failing=True),
+        custody=lambda: Custody(account=account, damaged_parts=[part], failing=True),
     )
     counts["open"] = 5
 
@@ -159,7 +161,8 @@ def test_counts_kept_elsewhere_are_read_with_the_metrics() -> None:
     late = {"reason": "late"}
     assert value(telemetry, "latencytrace_service_spans_without_ledger_total", **late) == 3
     assert value(telemetry, "latencytrace_service_spans_unaccounted") == 1
-    assert value(telemetry, "latencytrace_service_damaged_parts") == 2
+    labels = {"table": "spans", "part": "20261122_1_1_0"}
+    assert value(telemetry, "latencytrace_service_damaged_parts", **labels) == 2
     assert value(telemetry, "latencytrace_service_store_failing") == 1
 
 
