@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.forks import whole_imports
 from latencytrace.agent.sender import Answer, Wire
 from latencytrace.errors import SettingsError
 
@@ -153,8 +154,9 @@ class _Connection:
 
     def __init__(self, opened: socket.socket) -> None:
         # Loaded where it is used, by the exporter's thread: importing it takes a while.
-        from h2.config import H2Configuration  # noqa: PLC0415
-        from h2.connection import H2Connection  # noqa: PLC0415
+        with whole_imports:
+            from h2.config import H2Configuration  # noqa: PLC0415
+            from h2.connection import H2Connection  # noqa: PLC0415
 
         self.socket = opened
         self.is_ending = False  # the receiver takes no more calls
@@ -285,9 +287,10 @@ def _retry_after_s(details: str) -> float | None:
     if not details:
         return None
     # Loaded where it is needed: importing protobuf takes 0.1 s.
-    from google.protobuf.message import DecodeError  # noqa: PLC0415
-    from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415
-    from google.rpc.status_pb2 import Status  # noqa: PLC0415
+    with whole_imports:
+        from google.protobuf.message import DecodeError  # noqa: PLC0415
+        from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415
+        from google.rpc.status_pb2 import Status  # noqa: PLC0415
 
     try:
         status = Status.FromString(b64decode(details + "=" * (-len(details) % 4)))

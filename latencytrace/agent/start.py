@@ -19,6 +19,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_ranges import no_ranges, torch_ranges
 from latencytrace.agent.device_timers import DeviceTimers, torch_events
 from latencytrace.agent.exporter import ExportCounts, Exporter
+from latencytrace.agent.forks import in_child
 from latencytrace.agent.gpu_watch import GpuWatch
 from latencytrace.agent.grpc_sender import METRICS, TRACES
 from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faults, guarded, logger
@@ -349,6 +350,6 @@ def _at_exit() -> None:
 
 
 _termination = Termination(_at_exit, EXIT_FLUSH_S)
-os.register_at_fork(after_in_child=_after_fork)
+in_child(_after_fork)
 atexit.register(_at_exit)
 at_end_of_children(_at_exit)
