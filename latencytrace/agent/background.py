@@ -10,6 +10,7 @@ from collections.abc import Callable
 from opentelemetry.context import Context, attach
 
 from latencytrace.agent.context import leave
+from latencytrace.agent.forks import in_child
 
 _held: list[threading.Thread] | None = None  # those that wait; None: none has to
 
@@ -42,17 +43,19 @@ def hold() -> None:
         _held = []
 
 
-def let_go(*, is_child: bool) -> None:
-    """Let threads begin.
-
-    Args:
-        is_child: Those that wait are the parent's: whoever wants one makes his own.
-    """
+def let_go() -> None:
+    """Let threads begin, those that wait first."""
     global _held
     held, _held = _held, None
     for thread in held or ():
-        if not is_child:
-            _begin(thread)
+        _begin(thread)
+
+
+def _forget() -> None:
+    """In a forked child: those that wait are the parent's, and are made anew here."""
+    global _held  # noqa: PLW0603 - likewise
+    if _held is not None:
+        _held = []
 
 
 def _begin(thread: threading.Thread) -> None:
@@ -61,3 +64,6 @@ def _begin(thread: threading.Thread) -> None:
         thread.start()
     finally:
         leave(token)
+
+
+in_child(_forget)

@@ -20,7 +20,7 @@ class WholeImports:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._forking = threading.local()  # by thread: whether it holds the lock
+        self._forking: set[int] = set()  # threads that hold the lock for a fork
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -35,18 +35,23 @@ class WholeImports:
 
     def before_fork(self) -> None:
         """Wait for an import that is under way, but not for ever."""
-        self._forking.holds = self._lock.acquire(timeout=LONGEST_WAIT_S)
+        if self._lock.acquire(timeout=LONGEST_WAIT_S):
+            self._forking.add(threading.get_ident())
 
-    def after_fork(self) -> None:
-        """Let imports go on, in the parent and in the child."""
-        if self._forking.holds:
-            self._lock.release()
+    def after_fork(self) -> bool:
+        """Let imports go on; whether they had been waited for."""
+        thread = threading.get_ident()
+        if thread not in self._forking:
+            return False
+        self._forking.discard(thread)
+        self._lock.release()
+        return True
 
     def after_fork_in_child(self) -> None:
         """Let imports go on, also where the thread that was at one did not come along."""
-        self.after_fork()
-        if not self._forking.holds:
+        if not self.after_fork():
             self._lock = threading.RLock()
+        self._forking.clear()
 
 
 whole_imports = WholeImports()

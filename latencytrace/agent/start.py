@@ -13,6 +13,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
 from opentelemetry.trace import ProxyTracerProvider, Tracer
 
+from latencytrace.agent import background
 from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.child_exit import at_end_of_children
 from latencytrace.agent.clock import monotonic_ns
@@ -40,6 +41,7 @@ from latencytrace.agent.senders import Senders
 from latencytrace.agent.span_queue import SpanQueue
 from latencytrace.agent.termination import Termination
 from latencytrace.agent.tracer import RecordingTracer
+from latencytrace.agent.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
 from latencytrace.agent.visible_gpus import visible_gpus
 from latencytrace.errors import SettingsError
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
@@ -125,7 +127,8 @@ class Agent:
                 )
         self._self_report = self._new_self_report()
         self._gpu = self._new_gpu_watch()
-        contained("expecting SIGTERM")(_termination.expect)()
+        if not is_uwsgi():  # which takes the signal itself, and calls what is to be done at exit
+            contained("expecting SIGTERM")(_termination.expect)()
         self._has_begun = True
 
     def status(self) -> AgentStatus:
@@ -135,6 +138,7 @@ class Agent:
         return AgentStatus(
             running=True,
             provider="the program's" if self._global.program else "ours",
+            obstacle=WAITING if background.are_held() else None,
             endpoint=self.settings.traces_url,
             spans_made=counts.sent + counts.dropped + counts.in_flight + queued,
             spans_sent=counts.sent,
@@ -231,8 +235,9 @@ class Agent:
             self._gpu.report()
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # for uWSGI may refuse us in the midst of our start
 _running: Agent | None = None
+_obstacle: str | None = None  # why none can run in this process
 
 
 def instrument(
@@ -282,6 +287,9 @@ def start(settings: AgentSettings, on_fault: OnFault) -> None:
                     "call uninstrument() first"
                 )
             return
+        _workers.expect()
+        if _obstacle is not None:
+            return
         agent = Agent(settings, on_fault)
         try:
             agent.begin()
@@ -314,8 +322,17 @@ def agent_status() -> AgentStatus:
     """What the agent does: spans made, sent and dropped, its own cost, hooks and why not."""
     agent = _running
     if agent is None:
-        return NOT_RUNNING
+        return replace(NOT_RUNNING, obstacle=_obstacle)
     return contained("describing the agent")(agent.status)() or NOT_RUNNING
+
+
+def _refuse(obstacle: str) -> None:
+    """End for good: nothing can be sent from here."""
+    global _obstacle  # noqa: PLW0603 - one a process
+    if _obstacle is None:
+        logger.error("latencytrace stays off: %s", obstacle)
+    _obstacle = obstacle
+    uninstrument()
 
 
 def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | None:
@@ -329,6 +346,7 @@ def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | 
 
 def recorder() -> Recorder:
     """Times what the program names itself; without an agent into the program's own provider."""
+    _workers.look()
     agent = _running
     return Recorder(trace.get_tracer(SCOPE), FaultCounter()) if agent is None else agent.recorder
 
@@ -336,7 +354,7 @@ def recorder() -> Recorder:
 @contained("going on after a fork")
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent may have held it
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     if _running is not None:
         _running.reset_after_fork()
 
@@ -349,6 +367,7 @@ def _at_exit() -> None:
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
 
 
+_workers = UwsgiWorkers(_refuse)
 _termination = Termination(_at_exit, EXIT_FLUSH_S)
 in_child(_after_fork)
 atexit.register(_at_exit)

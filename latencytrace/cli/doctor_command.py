@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from latencytrace.cli.doctor_finding import Finding, Verdict
 
 ABOUT = "command"
 OTHER_TRACERS = ("opentelemetry-instrument", "ddtrace-run", "newrelic-admin")
+UWSGI = ("uwsgi", "pyuwsgi")
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?t?")
 _EXEC = re.compile(
     rb"'''exec' [\"']?([^\"'\s]+(?: [^\"'\s]+)*?)[\"']? \"\$0\""
@@ -43,6 +45,8 @@ def program(command: Sequence[str]) -> Program:
             "timed twice, at its price",
             f"latencytrace run -- {' '.join(command[1:])}",
         )
+    if path.name.startswith(UWSGI):
+        return Program(interpreter=Path(sys.executable), findings=[*_uwsgi(command)])
     words = _words(path)
     interpreter = shutil.which(words[0]) if words else None
     if interpreter is None or not _PYTHON.fullmatch(Path(interpreter).name):
@@ -59,6 +63,18 @@ def program(command: Sequence[str]) -> Program:
 def _unknown(what: str, fix: str) -> Program:
     finding = Finding(about=ABOUT, verdict=Verdict.WRONG, what=what, fix=fix)
     return Program(interpreter=None, findings=[finding])
+
+
+def _uwsgi(command: Sequence[str]) -> Iterator[Finding]:
+    """What uWSGI must be told; it starts an interpreter inside of itself."""
+    if not {"--enable-threads", "-T", "--threads"} & set(command):
+        yield Finding(
+            about=ABOUT,
+            verdict=Verdict.NOTE,
+            what="uWSGI: older versions run Python without threads, and then nothing is traced; "
+            "the log says so",
+            fix=f"{' '.join(command)} --enable-threads",
+        )
 
 
 def _words(path: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """Forks beside threads of ours."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -53,7 +54,7 @@ def test_threads_that_are_held_begin_once_they_may() -> None:
     thread = background.background_thread(ran.set, "held")
     began_early = thread.is_alive()
 
-    background.let_go(is_child=False)
+    background.let_go()
 
     thread.join(10)
     assert ran.is_set()
@@ -61,11 +62,16 @@ def test_threads_that_are_held_begin_once_they_may() -> None:
 
 
 def test_a_child_leaves_the_threads_to_its_parent_that_were_held() -> None:
-    ran = threading.Event()
     background.hold()
-    thread = background.background_thread(ran.set, "held")
+    thread = background.background_thread(lambda: None, "held")
+    child = os.fork()
+    if not child:
+        background.let_go()
+        os._exit(0 if thread.ident is None else 1)
 
-    background.let_go(is_child=True)
+    _, status = os.waitpid(child, 0)
+    background.let_go()
+    thread.join(10)
 
-    assert thread.ident is None
-    assert not background.are_held()
+    assert status == 0
+    assert thread.ident is not None
