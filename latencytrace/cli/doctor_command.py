@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latencytrace.cli.doctor_finding import Finding, Verdict
+from latencytrace.cli.other_tracers import other_tracer
 
 ABOUT = "command"
-OTHER_TRACERS = ("opentelemetry-instrument", "ddtrace-run", "newrelic-admin")
 UWSGI = ("uwsgi", "pyuwsgi")
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?t?")
 _EXEC = re.compile(
@@ -39,12 +39,9 @@ def program(command: Sequence[str]) -> Program:
     if named is None:
         return _unknown(f"command not found: {command[0]}", "check its name, or install it")
     path = Path(named)
-    if path.name in OTHER_TRACERS:
-        return _unknown(
-            f"{path.name} brings its own instrumentation and tracer provider: each call is "
-            "timed twice, at its price",
-            f"latencytrace run -- {' '.join(command[1:])}",
-        )
+    other = other_tracer(command, python_path="")
+    if other is not None:
+        return _unknown(*other)
     if path.name.startswith(UWSGI):
         return Program(interpreter=Path(sys.executable), findings=[*_uwsgi(command)])
     words = _words(path)

@@ -22,6 +22,7 @@ from latencytrace.cli.local_service import (
     service_is_installed,
     service_program,
 )
+from latencytrace.cli.other_tracers import other_tracer
 from latencytrace.cli.own_name import own_command
 from latencytrace.cli.service_address import checked, service_address
 from latencytrace.errors import ServiceUnreachableError
@@ -60,6 +61,9 @@ def run(
         _say("tracing is switched off in the environment: running without it")
         os.execvp(command[0], command)  # noqa: S606 - running it is the point
     environment = traced_environment(service=service, endpoint=endpoint)
+    other = other_tracer(command, environment["PYTHONPATH"])
+    if other is not None:
+        _say(f"{other[0]}. For latencytrace alone: {other[1]}")
     if not _service_is_needed(checked("endpoint", settings.endpoint)):
         os.execvpe(command[0], command, environment)  # noqa: S606 - likewise
     raise typer.Exit(_run_beside_service(command, environment, settings, data or data_folder()))
