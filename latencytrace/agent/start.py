@@ -44,6 +44,7 @@ from latencytrace.agent.tracer import RecordingTracer
 from latencytrace.agent.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
 from latencytrace.agent.visible_gpus import visible_gpus
 from latencytrace.errors import SettingsError
+from latencytrace.model.secrets import shown, text_shown
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 
 SCOPE = "latencytrace"
@@ -87,7 +88,9 @@ class Agent:
         self._program_spans = ProgramSpans(
             settings.traces_url,
             settings.headers,
-            to_traces if settings.grpc else None,
+            to_traces
+            if settings.grpc or shown(settings.traces_url) != settings.traces_url
+            else None,
             interval_s=settings.interval_s,
             on_fault=on_fault,
         )
@@ -139,7 +142,7 @@ class Agent:
             running=True,
             provider="the program's" if self._global.program else "ours",
             obstacle=WAITING if background.are_held() else None,
-            endpoint=self.settings.traces_url,
+            endpoint=shown(self.settings.traces_url),
             spans_made=counts.sent + counts.dropped + counts.in_flight + queued,
             spans_sent=counts.sent,
             spans_dropped=counts.dropped,
@@ -273,7 +276,7 @@ def instrument(
             if not settings.disabled:
                 start(settings, on_fault)
         except SettingsError as error:
-            logger.error("latencytrace stays off: %s", error)
+            logger.error("latencytrace stays off: %s", text_shown(str(error)))
 
 
 def start(settings: AgentSettings, on_fault: OnFault) -> None:

@@ -21,7 +21,7 @@ def other_tracer(command: Sequence[str], python_path: str) -> tuple[str, str] | 
         return (
             (
                 f"{CONTRIB} takes our place when Python starts: it alone instruments the "
-                "program, by its own settings, and no hook of latencytrace times anything. Where the "
+                "program, by its own settings, and no hook of ours times anything. Where the "
                 "program calls latencytrace.instrument(), both do: its tracer provider makes all "
                 "spans, and calls that both know are timed twice"
             ),

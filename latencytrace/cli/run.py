@@ -26,6 +26,7 @@ from latencytrace.cli.other_tracers import other_tracer
 from latencytrace.cli.own_name import own_command
 from latencytrace.cli.service_address import checked, service_address
 from latencytrace.errors import ServiceUnreachableError
+from latencytrace.model.secrets import text_shown
 from latencytrace.settings import AgentSettings, agent_settings, data_folder
 
 NOT_FOUND = 127  # what shells answer for a command that does not exist
@@ -155,4 +156,4 @@ def _cannot_run(name: str) -> int:
 
 def _say(line: str) -> None:
     """Tell the user one thing, apart from the program's own output."""
-    print(f"latencytrace: {line}", file=sys.stderr, flush=True)
+    print(f"latencytrace: {text_shown(line)}", file=sys.stderr, flush=True)
