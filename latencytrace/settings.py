@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from latencytrace.errors import SettingsError
+from latencytrace.model.secrets import shown, with_path
 from latencytrace.model.span_limits import SpanLimits
 from latencytrace.variables import (
     flag,
@@ -59,10 +60,16 @@ class AgentSettings:
 
     disabled: bool
     service_name: str | None
-    endpoint: str  # the base address, without /v1/traces
-    traces_url: str  # where traces are posted; over gRPC the base address of that
-    metrics_url: str | None  # where the agent reports on itself, likewise; None: nowhere
-    headers: Mapping[str, str]
+    endpoint: str = field(
+        repr=False
+    )  # a password may stand in it; the base address, without /v1/traces
+    traces_url: str = field(
+        repr=False
+    )  # where traces are posted; over gRPC the base address of that
+    metrics_url: str | None = field(
+        repr=False
+    )  # where the agent reports on itself, likewise; None: nowhere
+    headers: Mapping[str, str] = field(repr=False)
     timeout_s: float
     interval_s: float  # between two exports
     queue_spans: int
@@ -98,12 +105,14 @@ class ServiceSettings:
     otlp_grpc: Address | None  # None: nobody listens
     store: str  # a plugin's name
     keep_spans_ratio: float
-    token: str | None
+    token: str | None = field(repr=False)
     capture_content: bool = False  # keep prompts, texts and the like
     objectives: Path | None = None  # a file of objectives; None: nothing is promised
     public_url: str | None = None  # in links to the API; None: where it listens
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
-    sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
+    sinks: tuple[tuple[str, str], ...] = field(
+        default=(("log", ""),), repr=False
+    )  # plugins' names and addresses
     scrape: tuple[str, ...] = ()  # addresses of engines' metrics, and of GPU exporters'
     gpu_estimates: bool = False  # show an upper bound of bandwidth where nobody counts it
     metrics_endpoint: str | None = None  # where metrics are sent over OTLP; None: nowhere
@@ -141,7 +150,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     if grpc:
         base = _with_scheme(base, environ)
     if not base.startswith(("http://", "https://")):
-        raise SettingsError(f"endpoint {base!r} must begin with http:// or https://")
+        raise SettingsError(f"endpoint {shown(base)!r} must begin with http:// or https://")
     own = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip() if not endpoint else None
     own = own or None
     named_hooks = environ.get("LATENCYTRACE_HOOKS")
@@ -151,7 +160,9 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         disabled=is_disabled(environ),
         service_name=service_name or environ.get("OTEL_SERVICE_NAME") or None,
         endpoint=base,
-        traces_url=_with_scheme(own or base, environ) if grpc else own or f"{base}/v1/traces",
+        traces_url=_with_scheme(own or base, environ)
+        if grpc
+        else own or with_path(base, "/v1/traces"),
         grpc=grpc,
         metrics_url=_metrics_url(environ, base, of_traces_alone=own is not None, grpc=grpc),
         headers=headers(environ),
@@ -358,7 +369,7 @@ def _metrics_url(
     own = environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
     if own or (of_traces_alone and not environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")):
         return _with_scheme(own, environ) if own and grpc else own or None
-    return base if grpc else f"{base}/v1/metrics"
+    return base if grpc else with_path(base, "/v1/metrics")
 
 
 def _torch_modules(environ: Mapping[str, str]) -> tuple[str, ...]:

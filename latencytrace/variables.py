@@ -6,6 +6,7 @@ from math import inf
 from urllib.parse import unquote
 
 from latencytrace.errors import SettingsError
+from latencytrace.model.secrets import shown
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's
 _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")  # likewise; what http.client can send of it
@@ -76,7 +77,7 @@ def web_address(environ: Mapping[str, str], name: str) -> str | None:
     """
     text = environ.get(name, "").strip().rstrip("/")
     if text and not text.startswith(("http://", "https://")):
-        raise SettingsError(f"{name}={text!r} must begin with http:// or https://")
+        raise SettingsError(f"{name}={shown(text)!r} must begin with http:// or https://")
     return text or None
 
 

@@ -22,6 +22,7 @@ class AgentStatus:
     faults: int  # errors of our own that the program did not see
     last_error: str | None  # of the last post, None once one succeeded
     hooks: tuple[HookStatus, ...]
+    obstacle: str | None = None  # why nothing is sent, and what to do; None: nothing is in the way
     gpu: str | None = None  # what is read of GPUs, or why not; None: nothing was asked for
     cost: OwnCost = field(default_factory=OwnCost)  # CPU time of hooks, encoder and exporter
     batches: BatchCounts = field(default_factory=BatchCounts)  # of `enqueue()` and `batch()`

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
-from opentelemetry.context import Context, attach
-
+from latencytrace.agent.background import background_thread, join
 from latencytrace.agent.breath import Breath, yielding
 from latencytrace.agent.clock import cpu_ns, monotonic_ns
-from latencytrace.agent.context import leave
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.agent.otlp_encoder import OtlpEncoder, Part
 from latencytrace.agent.recorded_span import RecordedSpan
@@ -149,7 +147,7 @@ class Exporter:
         sent = self.flush(timeout_s)
         self._stopping = True
         self._wake.set()
-        self._thread.join(timeout_s)
+        join(self._thread, timeout_s)
         return sent
 
     def reset_after_fork(self, encoder: OtlpEncoder) -> None:
@@ -165,12 +163,7 @@ class Exporter:
         self._wake = threading.Event()
         self._flushes: deque[_Flush] = deque()
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="latencytrace-export", daemon=True)
-        token = attach(Context())  # a hook carries the starter's request into threads: not here
-        try:
-            self._thread.start()
-        finally:
-            leave(token)
+        self._thread = background_thread(self._run, "latencytrace-export")
 
     def _run(self) -> None:
         rest = (

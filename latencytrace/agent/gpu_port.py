@@ -1,7 +1,6 @@
 """A port of the traced program at which a Prometheus reads what was read of GPUs."""
 
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -9,9 +8,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from typing import Final
 
-from opentelemetry.context import Context, attach
-
-from latencytrace.agent.context import leave
+from latencytrace.agent.background import background_thread
+from latencytrace.agent.forks import whole_imports
 from latencytrace.agent.gpu_sampler import SamplerState
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.model.gpu_sample import GpuDevice, GpuMetric, GpuSample
@@ -74,7 +72,8 @@ class GpuPort:
 
     def text(self) -> bytes:
         """What a Prometheus is told."""
-        from latencytrace.agent.gpu_exposition import exposition  # noqa: PLC0415 - only where it is asked for
+        with whole_imports:
+            from latencytrace.agent.gpu_exposition import exposition  # noqa: PLC0415 - only where it is asked for
 
         latest_ns = self._now_ns() - SILENT_NS
         shown = [
@@ -142,12 +141,7 @@ class _Server(HTTPServer):
 
     def start(self) -> None:
         """Begin, outside of whatever request is under way."""
-        thread = threading.Thread(target=self._run, name="latencytrace-gpu-port", daemon=True)
-        token = attach(Context())
-        try:
-            thread.start()
-        finally:
-            leave(token)
+        background_thread(self._run, "latencytrace-gpu-port")
 
     def stop(self) -> None:
         """End; who is being answered still is."""

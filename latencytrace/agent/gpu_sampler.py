@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from opentelemetry.context import Context, attach
-
-from latencytrace.agent.context import leave
+from latencytrace.agent.background import background_thread, join
 from latencytrace.agent.gpu_reader import Detail, GpuReader
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.sampling_grid import SamplingGrid
@@ -94,12 +92,7 @@ class GpuSampler:
     def start(self) -> None:
         """Begin, on a thread of its own."""
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="latencytrace-gpu", daemon=True)
-        token = attach(Context())  # a hook carries the starter's request into threads: not here
-        try:
-            self._thread.start()
-        finally:
-            leave(token)
+        self._thread = background_thread(self._run, "latencytrace-gpu")
 
     def end(self) -> None:
         """End after what is under way, without waiting for it."""
@@ -108,8 +101,7 @@ class GpuSampler:
     def stop(self, timeout_s: float) -> None:
         """End; a call that hangs is left behind, for nothing can end it."""
         self.end()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        join(self._thread, timeout_s)
 
     def reset_after_fork(self) -> None:
         """In a forked child: the library's state did not come along; begin anew."""

@@ -5,15 +5,21 @@ deadline, and servers fork their workers. It is also nothing that a hook for gRP
 """
 
 import importlib.util
+import logging
 import socket
+import threading
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import TracebackType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.forks import whole_imports
 from latencytrace.agent.sender import Answer, Wire
 from latencytrace.errors import SettingsError
+from latencytrace.model.secrets import Secrets, parted, shown, why_no_address
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection
@@ -41,6 +47,34 @@ _CODES: Final[Mapping[int, tuple[str, int]]] = {
     15: ("DATA_LOSS", 503),
     16: ("UNAUTHENTICATED", 401),
 }
+
+
+class _Unlogged(logging.Filter):
+    """Keeps what our own threads encode out of the program's log: hpack logs each header."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads: set[int] = set()
+        for name in ("hpack.hpack", "hpack.table"):
+            logging.getLogger(name).addFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let pass what others encode."""
+        return record.thread not in self._threads
+
+    def __enter__(self) -> None:
+        self._threads.add(threading.get_ident())
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._threads.discard(threading.get_ident())
+
+
+_unlogged = _Unlogged()
 
 
 class GrpcSender:
@@ -71,16 +105,19 @@ class GrpcSender:
             port = parts.port
             (parts.hostname or "").encode("idna")  # else each call would fail of it
         except ValueError as error:
-            raise SettingsError(f"endpoint {url!r} is no address: {error}") from error
+            raise SettingsError(f"endpoint {why_no_address(url, error)}") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise SettingsError(f"endpoint {url!r} is not of the form http://HOST:PORT")
+            raise SettingsError(f"endpoint {shown(url)!r} is not of the form http://HOST:PORT")
         if importlib.util.find_spec("h2") is None:
             raise SettingsError(
                 "OTEL_EXPORTER_OTLP_PROTOCOL=grpc needs an extra: pip install "
                 "'latencytrace[grpc]'; or set it to http/protobuf, and an endpoint that takes "
                 "that (port 4318)"
             )
-        self.url = url
+        self.url = shown(url)
+        _, of_user = parted(url)
+        headers = {**of_user, **headers}
+        self._secrets = Secrets(url, headers)
         self._host = parts.hostname
         self._secure = parts.scheme == "https"
         self._port = port or (443 if self._secure else 80)
@@ -125,7 +162,8 @@ class GrpcSender:
             raise
         if connection.is_ending:
             self.close()
-        return _answer(headers)
+        answer = _answer(headers)
+        return replace(answer, reason=self._secrets.hidden_in(answer.reason))
 
     def _open(self) -> "_Connection":
         opened = socket.create_connection((self._host, self._port), self._timeout_s)
@@ -153,8 +191,9 @@ class _Connection:
 
     def __init__(self, opened: socket.socket) -> None:
         # Loaded where it is used, by the exporter's thread: importing it takes a while.
-        from h2.config import H2Configuration  # noqa: PLC0415
-        from h2.connection import H2Connection  # noqa: PLC0415
+        with whole_imports:
+            from h2.config import H2Configuration  # noqa: PLC0415
+            from h2.connection import H2Connection  # noqa: PLC0415
 
         self.socket = opened
         self.is_ending = False  # the receiver takes no more calls
@@ -176,13 +215,14 @@ class _Connection:
 
         try:
             stream = self._http.get_next_available_stream_id()
-            self._http.send_headers(stream, headers)
+            with _unlogged:
+                self._http.send_headers(stream, headers)
             answer = _CallAnswer(stream)
             self._send(answer, message)
             while not answer.is_ended:
                 self._read(answer)
         except ProtocolError as error:
-            raise ConnectionError(f"what answers speaks no gRPC: {error}") from error
+            raise ConnectionError(f"what answers speaks no gRPC: {type(error).__name__}") from None
         return answer.headers
 
     def _send(self, answer: "_CallAnswer", message: bytes) -> None:
@@ -285,9 +325,10 @@ def _retry_after_s(details: str) -> float | None:
     if not details:
         return None
     # Loaded where it is needed: importing protobuf takes 0.1 s.
-    from google.protobuf.message import DecodeError  # noqa: PLC0415
-    from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415
-    from google.rpc.status_pb2 import Status  # noqa: PLC0415
+    with whole_imports:
+        from google.protobuf.message import DecodeError  # noqa: PLC0415
+        from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415
+        from google.rpc.status_pb2 import Status  # noqa: PLC0415
 
     try:
         status = Status.FromString(b64decode(details + "=" * (-len(details) % 4)))

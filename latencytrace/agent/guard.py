@@ -9,6 +9,8 @@ from functools import wraps
 from types import CodeType, TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
+from latencytrace.model.secrets import text_shown
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -100,7 +102,9 @@ class FaultCounter:
         if kind not in self._logged and len(self._logged) < 100:  # noqa: PLR2004 - a bound
             self._logged.add(kind)
             logger.warning(
-                "latencytrace failed %s and goes on without (logged once): %r", doing, fault
+                "latencytrace failed %s and goes on without (logged once): %s",
+                doing,
+                text_shown(attempted(lambda: repr(fault), otherwise=type(fault).__name__)),
             )
 
 

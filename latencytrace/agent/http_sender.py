@@ -11,6 +11,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.sender import Answer, Exchange, Wire
 from latencytrace.errors import SettingsError
 from latencytrace.model.profile import ORDER_HEADER
+from latencytrace.model.secrets import Secrets, parted, shown, why_no_address
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -89,10 +90,13 @@ class HttpSender:
             port = parts.port
             (parts.hostname or "").encode("idna")  # else each post would fail of it
         except ValueError as error:
-            raise SettingsError(f"endpoint {url!r} is no address: {error}") from error
+            raise SettingsError(f"endpoint {why_no_address(url, error)}") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise SettingsError(f"endpoint {url!r} is not of the form http://HOST:PORT")
-        self.url = url
+            raise SettingsError(f"endpoint {shown(url)!r} is not of the form http://HOST:PORT")
+        self.url = shown(url)
+        _, of_user = parted(url)
+        headers = {**of_user, **headers}
+        self._secrets = Secrets(url, headers)
         self._host = parts.hostname
         self._secure = parts.scheme == "https"
         self._port = port or (443 if self._secure else 80)
@@ -118,12 +122,12 @@ class HttpSender:
         except (http.client.HTTPException, ConnectionError) as error:
             self.close()
             if not kept:
-                raise ConnectionError(str(error) or type(error).__name__) from error
+                raise ConnectionError(self._told(error)) from None
         try:
             return self._post(body, timeout_s)
         except http.client.HTTPException as error:
             self.close()
-            raise ConnectionError(str(error) or type(error).__name__) from error
+            raise ConnectionError(self._told(error)) from None
 
     def _post(self, body: bytes, timeout_s: float | None) -> Answer:
         connection = self._connection or self._open()
@@ -144,7 +148,12 @@ class HttpSender:
         if response.will_close or not whole:
             self.close()
         seconds = after.isascii() and after.isdecimal()
-        return Answer(response.status, response.reason, float(after) if seconds else None)
+        reason = self._secrets.hidden_in(response.reason)
+        return Answer(response.status, reason, float(after) if seconds else None)
+
+    def _told(self, error: Exception) -> str:
+        """What happened, without what nobody may read."""
+        return self._secrets.hidden_in(str(error)) or type(error).__name__
 
     def _open(self) -> http.client.HTTPConnection:
         if self._secure:

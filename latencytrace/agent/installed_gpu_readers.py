@@ -1,5 +1,6 @@
 """The GPU readers that are installed, ours and others': all come through the same door."""
 
+from latencytrace.agent.forks import whole_imports
 from latencytrace.agent.gpu_reader import GpuReader
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.plugins import GPU_READERS, plugins
@@ -10,5 +11,7 @@ def installed_gpu_readers(on_fault: OnFault) -> list[GpuReader]:
     readers: list[GpuReader] = []
     for plugin in plugins(GPU_READERS):
         with guarded(f"loading the GPU reader {plugin.name!r}", on_fault):
-            readers.append(plugin.load()())
+            with whole_imports:
+                kind = plugin.load()
+            readers.append(kind())
     return readers

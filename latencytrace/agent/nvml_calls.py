@@ -5,6 +5,7 @@ import importlib
 from collections import Counter
 from typing import Any, Final
 
+from latencytrace.agent.forks import whole_imports
 from latencytrace.errors import GpuUnavailableError, LatencytraceError
 
 LIBRARY: Final = "libnvidia-ml.so.1"
@@ -124,7 +125,8 @@ def opened(library: str = LIBRARY) -> NvmlCalls:
             is_absent=True,
         ) from None
     try:
-        binding = importlib.import_module("pynvml")
+        with whole_imports:
+            binding = importlib.import_module("pynvml")
     except ImportError:
         raise GpuUnavailableError(
             "the binding of NVIDIA's library is not installed: pip install 'latencytrace[gpu]'",

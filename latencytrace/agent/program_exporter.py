@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace.export import (
     SpanExportResult,
 )
 
+from latencytrace.agent.forks import whole_imports
 from latencytrace.agent.guard import logger
 from latencytrace.agent.sender import Sender
 
@@ -21,9 +22,10 @@ class ProgramExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send a batch."""
-        from opentelemetry.exporter.otlp.proto.common.trace_encoder import (  # noqa: PLC0415 - takes a while
-            encode_spans,
-        )
+        with whole_imports:
+            from opentelemetry.exporter.otlp.proto.common.trace_encoder import (  # noqa: PLC0415 - takes a while
+                encode_spans,
+            )
 
         try:
             answer = self._sender.post(encode_spans(spans).SerializeToString())

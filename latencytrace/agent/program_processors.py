@@ -5,10 +5,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from opentelemetry.context import Context, attach
+from opentelemetry.context import Context
 
+from latencytrace.agent.background import background_thread
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import leave
+from latencytrace.agent.forks import whole_imports
 from latencytrace.agent.guard import FaultCounter, guarded, logger
 from latencytrace.agent.recorded_span import RecordedSpan
 
@@ -44,7 +45,8 @@ class ProgramProcessors:
     def resource(self) -> "Resource":
         """What this process is, as the SDK says it."""
         if self._resource is None:
-            from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is used
+            with whole_imports:
+                from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is used
 
             self._resource = Resource(dict(self._described))  # type: ignore[arg-type]  # as detected
         return self._resource
@@ -113,14 +115,7 @@ class ProgramProcessors:
         if self._thread is not None and self._thread.is_alive():
             return
         self._wake.clear()
-        self._thread = threading.Thread(
-            target=self._run, name="latencytrace-processors", daemon=True
-        )
-        token = attach(Context())  # a hook carries the starter's request into threads: not here
-        try:
-            self._thread.start()
-        finally:
-            leave(token)
+        self._thread = background_thread(self._run, "latencytrace-processors")
 
     def _run(self) -> None:
         while self._processors:
@@ -139,7 +134,8 @@ class ProgramProcessors:
         return True
 
     def _show_all(self) -> None:
-        from latencytrace.agent.readable_span import readable  # noqa: PLC0415 - only where it is used
+        with whole_imports:
+            from latencytrace.agent.readable_span import readable  # noqa: PLC0415 - only where it is used
 
         for _ in range(len(self._ended)):
             with guarded("showing an ended span to a processor", self._on_fault):

@@ -58,7 +58,7 @@ class Sender(Protocol):
 
     @property
     def url(self) -> str:
-        """The address."""
+        """The address, as it may be shown: see `model.secrets`."""
         ...
 
     def post(self, body: bytes, timeout_s: float | None = None) -> Answer:

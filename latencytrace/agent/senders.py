@@ -1,13 +1,14 @@
 """Chooses what carries OTLP to an address."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from latencytrace.agent.grpc_sender import GrpcSender
 from latencytrace.agent.http_sender import HttpSender
 from latencytrace.agent.sender import Exchange, Sender, Wire
 from latencytrace.model.profile import UPLOAD_PATH
+from latencytrace.model.secrets import with_path
 
 PROFILE_TIMEOUT_S: Final = 30.0
 
@@ -22,7 +23,7 @@ class Senders:
         grpc: Over gRPC, else over HTTP.
     """
 
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     wire: Wire
     grpc: bool
 
@@ -40,6 +41,9 @@ class Senders:
 
     def of_profile(self, traces_url: str, profile_id: str) -> Sender:
         """What carries a profile to who takes the spans; it is compressed already."""
-        url = f"{traces_url.removesuffix('/v1/traces')}{UPLOAD_PATH}/{profile_id}"
+        base, query, rest = traces_url.partition("?")
+        url = with_path(
+            f"{base.removesuffix('/v1/traces')}{query}{rest}", f"{UPLOAD_PATH}/{profile_id}"
+        )
         plain = replace(self.wire, gzip=False)
         return HttpSender(url, self.headers, PROFILE_TIMEOUT_S, plain)

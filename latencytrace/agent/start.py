@@ -13,12 +13,14 @@ from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
 from opentelemetry.trace import ProxyTracerProvider, Tracer
 
+from latencytrace.agent import background
 from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.child_exit import at_end_of_children
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_ranges import no_ranges, torch_ranges
 from latencytrace.agent.device_timers import DeviceTimers, torch_events
 from latencytrace.agent.exporter import ExportCounts, Exporter
+from latencytrace.agent.forks import in_child
 from latencytrace.agent.gpu_watch import GpuWatch
 from latencytrace.agent.grpc_sender import METRICS, TRACES
 from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faults, guarded, logger
@@ -39,8 +41,10 @@ from latencytrace.agent.senders import Senders
 from latencytrace.agent.span_queue import SpanQueue
 from latencytrace.agent.termination import Termination
 from latencytrace.agent.tracer import RecordingTracer
+from latencytrace.agent.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
 from latencytrace.agent.visible_gpus import visible_gpus
 from latencytrace.errors import SettingsError
+from latencytrace.model.secrets import shown, text_shown
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 
 SCOPE = "latencytrace"
@@ -84,7 +88,9 @@ class Agent:
         self._program_spans = ProgramSpans(
             settings.traces_url,
             settings.headers,
-            to_traces if settings.grpc else None,
+            to_traces
+            if settings.grpc or shown(settings.traces_url) != settings.traces_url
+            else None,
             interval_s=settings.interval_s,
             on_fault=on_fault,
         )
@@ -124,7 +130,8 @@ class Agent:
                 )
         self._self_report = self._new_self_report()
         self._gpu = self._new_gpu_watch()
-        contained("expecting SIGTERM")(_termination.expect)()
+        if not is_uwsgi():  # which takes the signal itself, and calls what is to be done at exit
+            contained("expecting SIGTERM")(_termination.expect)()
         self._has_begun = True
 
     def status(self) -> AgentStatus:
@@ -134,7 +141,8 @@ class Agent:
         return AgentStatus(
             running=True,
             provider="the program's" if self._global.program else "ours",
-            endpoint=self.settings.traces_url,
+            obstacle=WAITING if background.are_held() else None,
+            endpoint=shown(self.settings.traces_url),
             spans_made=counts.sent + counts.dropped + counts.in_flight + queued,
             spans_sent=counts.sent,
             spans_dropped=counts.dropped,
@@ -230,8 +238,9 @@ class Agent:
             self._gpu.report()
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # for uWSGI may refuse us in the midst of our start
 _running: Agent | None = None
+_obstacle: str | None = None  # why none can run in this process
 
 
 def instrument(
@@ -267,7 +276,7 @@ def instrument(
             if not settings.disabled:
                 start(settings, on_fault)
         except SettingsError as error:
-            logger.error("latencytrace stays off: %s", error)
+            logger.error("latencytrace stays off: %s", text_shown(str(error)))
 
 
 def start(settings: AgentSettings, on_fault: OnFault) -> None:
@@ -280,6 +289,9 @@ def start(settings: AgentSettings, on_fault: OnFault) -> None:
                     "latencytrace runs already, so the new settings are not used; "
                     "call uninstrument() first"
                 )
+            return
+        _workers.expect()
+        if _obstacle is not None:
             return
         agent = Agent(settings, on_fault)
         try:
@@ -313,8 +325,17 @@ def agent_status() -> AgentStatus:
     """What the agent does: spans made, sent and dropped, its own cost, hooks and why not."""
     agent = _running
     if agent is None:
-        return NOT_RUNNING
+        return replace(NOT_RUNNING, obstacle=_obstacle)
     return contained("describing the agent")(agent.status)() or NOT_RUNNING
+
+
+def _refuse(obstacle: str) -> None:
+    """End for good: nothing can be sent from here."""
+    global _obstacle  # noqa: PLW0603 - one a process
+    if _obstacle is None:
+        logger.error("latencytrace stays off: %s", obstacle)
+    _obstacle = obstacle
+    uninstrument()
 
 
 def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | None:
@@ -328,6 +349,7 @@ def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | 
 
 def recorder() -> Recorder:
     """Times what the program names itself; without an agent into the program's own provider."""
+    _workers.look()
     agent = _running
     return Recorder(trace.get_tracer(SCOPE), FaultCounter()) if agent is None else agent.recorder
 
@@ -335,7 +357,7 @@ def recorder() -> Recorder:
 @contained("going on after a fork")
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent may have held it
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     if _running is not None:
         _running.reset_after_fork()
 
@@ -348,7 +370,8 @@ def _at_exit() -> None:
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
 
 
+_workers = UwsgiWorkers(_refuse)
 _termination = Termination(_at_exit, EXIT_FLUSH_S)
-os.register_at_fork(after_in_child=_after_fork)
+in_child(_after_fork)
 atexit.register(_at_exit)
 at_end_of_children(_at_exit)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from latencytrace.agent.forks import whole_imports
+
 NEEDED: Final = "torch 2.7"  # the first that profiles all threads
 _OLDEST_CUDA: Final = 12  # before, replaying a graph that was captured earlier may hang
 _warmed_up: Final = threading.Event()
@@ -37,8 +39,9 @@ class TorchProfiler:
 
     def __init__(self) -> None:
         self.interrupted: Callable[[], None] = self.stop
-        self._module = importlib.import_module("torch.profiler")
-        self._base = importlib.import_module("torch.autograd.profiler")
+        with whole_imports:
+            self._module = importlib.import_module("torch.profiler")
+            self._base = importlib.import_module("torch.autograd.profiler")
         self._torch = sys.modules["torch"]
         self._original: Any = None  # `_prepare_trace`, while ours stands in its place
         self._beginning: int | None = None  # the thread that begins a run of ours
@@ -102,7 +105,8 @@ class TorchProfiler:
         return str(self._torch.__version__)
 
     def _new_run(self, *, cuda: bool) -> Any:  # noqa: ANN401 - torch's
-        bindings = importlib.import_module("torch._C._profiler")
+        with whole_imports:
+            bindings = importlib.import_module("torch._C._profiler")
         try:
             all_threads = bindings._ExperimentalConfig(profile_all_threads=True)  # noqa: SLF001 - the only way
         except (AttributeError, TypeError):

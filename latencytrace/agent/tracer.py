@@ -1,6 +1,5 @@
 """Our tracers: ids, the parent, the sampled flag."""
 
-import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -26,6 +25,7 @@ from latencytrace.agent.attribute_values import copied_attributes
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import current
 from latencytrace.agent.current_span import CurrentSpan
+from latencytrace.agent.forks import in_child
 from latencytrace.agent.guard import FAULTS, edge_faults
 from latencytrace.agent.program_processors import ProgramProcessors
 from latencytrace.agent.recorded_span import RecordedSpan
@@ -52,7 +52,7 @@ def _after_fork() -> None:
     _random.seed()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_child(_after_fork)
 
 
 def started_here(span: RecordedSpan) -> bool:

@@ -25,6 +25,7 @@ from latencytrace.cli import (
 from latencytrace.cli.help_text import help_text
 from latencytrace.cli.own_version import own_version
 from latencytrace.errors import LatencytraceError
+from latencytrace.model.secrets import text_shown
 
 app = typer.Typer(
     name="latencytrace", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -59,7 +60,7 @@ def main() -> None:
     try:
         app()
     except LatencytraceError as error:
-        print(f"latencytrace: {error}", file=sys.stderr)
+        print(f"latencytrace: {text_shown(str(error))}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

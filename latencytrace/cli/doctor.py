@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +23,7 @@ from latencytrace.cli.pictures import json_text, screen
 from latencytrace.cli.service_address import service_address
 from latencytrace.cli.units import count
 from latencytrace.errors import SettingsError
+from latencytrace.model.secrets import text_shown
 from latencytrace.settings import (
     AgentSettings,
     agent_settings,
@@ -55,7 +57,7 @@ def doctor(
 
     Example: latencytrace doctor -- uvicorn app:app
     """
-    findings = list(_findings(command or [], service_address(url)))
+    findings = [_shown(one) for one in _findings(command or [], service_address(url))]
     wrong = sum(finding.verdict is Verdict.WRONG for finding in findings)
     if as_json:
         listed = [
@@ -88,6 +90,12 @@ def _findings(command: Sequence[str], url: str) -> Iterator[Finding]:
     yield from gpu_findings(wanted=settings.gpu if settings is not None else None)
     yield from environment_findings(tracing_variables(), agent_settings)
     yield from service_findings(url, service_token(), settings)
+
+
+def _shown(finding: Finding) -> Finding:
+    """A finding without the passwords of the addresses in it."""
+    fix = None if finding.fix is None else text_shown(finding.fix)
+    return replace(finding, what=text_shown(finding.what), fix=fix)
 
 
 def _settings() -> AgentSettings | None:

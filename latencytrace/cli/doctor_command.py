@@ -2,14 +2,16 @@
 
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from latencytrace.cli.doctor_finding import Finding, Verdict
+from latencytrace.cli.other_tracers import other_tracer
 
 ABOUT = "command"
-OTHER_TRACERS = ("opentelemetry-instrument", "ddtrace-run", "newrelic-admin")
+UWSGI = ("uwsgi", "pyuwsgi")
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?t?")
 _EXEC = re.compile(
     rb"'''exec' [\"']?([^\"'\s]+(?: [^\"'\s]+)*?)[\"']? \"\$0\""
@@ -37,12 +39,11 @@ def program(command: Sequence[str]) -> Program:
     if named is None:
         return _unknown(f"command not found: {command[0]}", "check its name, or install it")
     path = Path(named)
-    if path.name in OTHER_TRACERS:
-        return _unknown(
-            f"{path.name} brings its own instrumentation and tracer provider: each call is "
-            "timed twice, at its price",
-            f"latencytrace run -- {' '.join(command[1:])}",
-        )
+    other = other_tracer(command, python_path="")
+    if other is not None:
+        return _unknown(*other)
+    if path.name.startswith(UWSGI):
+        return Program(interpreter=Path(sys.executable), findings=[*_uwsgi(command)])
     words = _words(path)
     interpreter = shutil.which(words[0]) if words else None
     if interpreter is None or not _PYTHON.fullmatch(Path(interpreter).name):
@@ -59,6 +60,18 @@ def program(command: Sequence[str]) -> Program:
 def _unknown(what: str, fix: str) -> Program:
     finding = Finding(about=ABOUT, verdict=Verdict.WRONG, what=what, fix=fix)
     return Program(interpreter=None, findings=[finding])
+
+
+def _uwsgi(command: Sequence[str]) -> Iterator[Finding]:
+    """What uWSGI must be told; it starts an interpreter inside of itself."""
+    if not {"--enable-threads", "-T", "--threads"} & set(command):
+        yield Finding(
+            about=ABOUT,
+            verdict=Verdict.NOTE,
+            what="uWSGI: older versions run Python without threads, and then nothing is traced; "
+            "the log says so",
+            fix=f"{' '.join(command)} --enable-threads",
+        )
 
 
 def _words(path: Path) -> list[str]:

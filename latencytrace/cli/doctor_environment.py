@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from latencytrace.cli.doctor_finding import Finding, Verdict
+from latencytrace.cli.other_tracers import other_tracer
 from latencytrace.errors import SettingsError
 from latencytrace.settings import GRPC, AgentSettings
 
@@ -13,7 +14,6 @@ GRPC_PORT = 4317
 HTTP_PORT = 4318
 OFF_SWITCHES = ("LATENCYTRACE_DISABLED", "OTEL_SDK_DISABLED")
 NOBODY = "OTEL_TRACES_EXPORTER"  # which "none" makes a switch
-CONTRIB_AUTOSTART = "opentelemetry/instrumentation/auto_instrumentation"
 
 
 def environment_findings(
@@ -93,12 +93,9 @@ def _protocol(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Find
 
 def _other_providers(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Whether somebody else's instrumentation is started by the environment."""
-    if CONTRIB_AUTOSTART in environ.get("PYTHONPATH", ""):
-        yield _wrong(
-            "PYTHONPATH starts opentelemetry-instrument in every program: requests are timed "
-            "twice, and the SDK makes the spans",
-            "take the entry that ends in auto_instrumentation out of PYTHONPATH",
-        )
+    other = other_tracer((), environ.get("PYTHONPATH", ""))
+    if other is not None:
+        yield _wrong(*other)
     provider = environ.get("OTEL_PYTHON_TRACER_PROVIDER")
     if provider:
         yield Finding(

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from latencytrace.cli.parent_death import ending_with_parent
 from latencytrace.errors import ServiceUnreachableError, SettingsError
+from latencytrace.model.secrets import parted, why_no_address
 from latencytrace.settings import OFF
 
 READY_TIMEOUT_S = 30.0
@@ -34,10 +35,20 @@ def open_url(request: urllib.request.Request | str, timeout_s: float) -> HTTPRes
     Raises:
         OSError: It cannot be reached, or (`HTTPError`) does not answer with success.
     """
+    if isinstance(request, str):
+        request = urllib.request.Request(request)  # noqa: S310 - the user's own address
+    try:
+        bare, of_user = parted(request.full_url)
+    except ValueError as error:
+        raise OSError(why_no_address(request.full_url, error)) from None
+    request.full_url = bare  # http.client would take the password for a port, and say it
+    for name, value in of_user.items():
+        if not request.has_header(name.capitalize()):
+            request.add_header(name, value)
     try:
         response: HTTPResponse = _opener.open(request, timeout=timeout_s)
     except HTTPException as error:  # what answers does not speak HTTP
-        raise OSError(f"no HTTP answer: {error!r}") from error
+        raise OSError(f"no HTTP answer: {type(error).__name__}") from None
     return response
 
 
@@ -75,7 +86,7 @@ def host_and_port(endpoint: str) -> tuple[str, int]:
         parts = urlsplit(endpoint)
         port = parts.port
     except ValueError as error:
-        raise SettingsError(f"{endpoint!r} is no address: {error}") from None
+        raise SettingsError(why_no_address(endpoint, error)) from None
     default = 443 if parts.scheme == "https" else 80
     return parts.hostname or "127.0.0.1", port or default
 

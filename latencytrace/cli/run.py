@@ -22,9 +22,11 @@ from latencytrace.cli.local_service import (
     service_is_installed,
     service_program,
 )
+from latencytrace.cli.other_tracers import other_tracer
 from latencytrace.cli.own_name import own_command
 from latencytrace.cli.service_address import checked, service_address
 from latencytrace.errors import ServiceUnreachableError
+from latencytrace.model.secrets import text_shown
 from latencytrace.settings import AgentSettings, agent_settings, data_folder
 
 NOT_FOUND = 127  # what shells answer for a command that does not exist
@@ -60,6 +62,9 @@ def run(
         _say("tracing is switched off in the environment: running without it")
         os.execvp(command[0], command)  # noqa: S606 - running it is the point
     environment = traced_environment(service=service, endpoint=endpoint)
+    other = other_tracer(command, environment["PYTHONPATH"])
+    if other is not None:
+        _say(f"{other[0]}. For latencytrace alone: {other[1]}")
     if not _service_is_needed(checked("endpoint", settings.endpoint)):
         os.execvpe(command[0], command, environment)  # noqa: S606 - likewise
     raise typer.Exit(_run_beside_service(command, environment, settings, data or data_folder()))
@@ -151,4 +156,4 @@ def _cannot_run(name: str) -> int:
 
 def _say(line: str) -> None:
     """Tell the user one thing, apart from the program's own output."""
-    print(f"latencytrace: {line}", file=sys.stderr, flush=True)
+    print(f"latencytrace: {text_shown(line)}", file=sys.stderr, flush=True)

@@ -1,6 +1,7 @@
 """Addresses that a user named: checked before anything is sent there."""
 
 from latencytrace.errors import SettingsError
+from latencytrace.model.secrets import shown
 from latencytrace.service.web_address import flaw
 from latencytrace.settings import service_url
 
@@ -22,5 +23,5 @@ def checked(what: str, address: str) -> str:
     """
     wrong = flaw(address)
     if wrong is not None:
-        raise SettingsError(f"{what} {address!r} {wrong}")
+        raise SettingsError(f"{what} {shown(address)!r} {wrong}")
     return address

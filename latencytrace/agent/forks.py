@@ -1,0 +1,89 @@
+"""Forks of this process: what begins anew in the child, and imports that none comes into.
+
+A fork takes one thread along. What another one was importing stays half imported in the child
+for ever, so that whoever needs the module there meets a "partially initialized" one.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+LONGEST_WAIT_S = 2.0  # of a fork: who imports may itself wait for what the forking thread holds
+
+_in_child: list[Callable[[], None]] = []
+_pid = os.getpid()  # of the process that everything is made for
+
+
+class WholeImports:
+    """What a background thread imports inside of it is imported whole before a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._forking: set[int] = set()  # threads that hold the lock for a fork
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+    def before_fork(self) -> None:
+        """Wait for an import that is under way, but not for ever."""
+        if self._lock.acquire(timeout=LONGEST_WAIT_S):
+            self._forking.add(threading.get_ident())
+
+    def after_fork(self) -> bool:
+        """Let imports go on; whether they had been waited for."""
+        thread = threading.get_ident()
+        if thread not in self._forking:
+            return False
+        self._forking.discard(thread)
+        self._lock.release()
+        return True
+
+    def after_fork_in_child(self) -> None:
+        """Let imports go on, also where the thread that was at one did not come along."""
+        if not self.after_fork():
+            self._lock = threading.RLock()
+        self._forking.clear()
+
+
+whole_imports = WholeImports()
+
+
+def in_child(begin_anew: Callable[[], None]) -> None:
+    """Call a function in each forked child, in the order in which they were named."""
+    _in_child.append(begin_anew)
+
+
+def notice_fork() -> bool:
+    """Begin anew if this is the child of a fork that Python was not told of.
+
+    Returns:
+        Whether it is.
+    """
+    if os.getpid() == _pid:
+        return False
+    _begin_anew()
+    return True
+
+
+def _begin_anew() -> None:
+    global _pid  # noqa: PLW0603 - one number a process
+    _pid = os.getpid()
+    for begin_anew in _in_child:
+        begin_anew()
+
+
+os.register_at_fork(
+    before=whole_imports.before_fork,
+    after_in_parent=whole_imports.after_fork,
+    after_in_child=whole_imports.after_fork_in_child,
+)
+os.register_at_fork(after_in_child=_begin_anew)

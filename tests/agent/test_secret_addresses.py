@@ -1,0 +1,158 @@
+"""Passwords in addresses and headers: sent, and shown to nobody."""
+
+import logging
+import socket
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
+from latencytrace.settings import agent_settings, service_settings
+from tests.cli.programs import environment, latencytrace
+
+SECRET = "hunter2secret"  # noqa: S105 - of nothing
+KEY = "queryk3ysecret"
+TOKEN = "headert0kensecret"  # noqa: S105 - likewise
+ENCODED = b64encode(f"user:{SECRET}".encode()).decode()
+HIDDEN = (SECRET, KEY, TOKEN, ENCODED)
+
+
+class _Refusing(HTTPServer):
+    """Refuses every post, and repeats in its reason what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.authorizations: list[str] = []
+        self.paths: list[str] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Refusing
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.authorizations.append(self.headers["authorization"] or "")
+        self.server.paths.append(self.path)
+        self.send_response(401, f"no {self.path} {self.headers['authorization']} {TOKEN}")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    do_GET = do_POST  # noqa: N815 - the base's name
+
+    def log_message(self, *_: object) -> None:
+        """Keep the tests' output."""
+
+
+@contextmanager
+def refusing() -> Iterator[_Refusing]:
+    server = _Refusing()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def silent() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def nowhere() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def address(port: int, scheme: str = "http") -> str:
+    return f"{scheme}://user:{SECRET}@127.0.0.1:{port}/?key={KEY}"
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-key={TOKEN}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.3")
+
+
+def said_of(endpoint: str, caplog: pytest.LogCaptureFixture) -> str:
+    """Everything that the agent shows while it sends one span there."""
+    from latencytrace import stage  # noqa: PLC0415 - the public name, as a program has it
+
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG):
+        instrument(endpoint=endpoint, gpu=False)
+        with stage("x"):
+            pass
+        flush(3)
+        status = repr(agent_status())
+        uninstrument()
+    return f"{status}\n{caplog.text}"
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+@pytest.mark.parametrize("scheme", ["http", "https", "ftp"])
+@pytest.mark.parametrize("there", ["refuses", "hangs", "nobody"])
+def test_the_agent_shows_no_secret(
+    protocol: str,
+    scheme: str,
+    there: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    with refusing() as server, silent() as hangs:
+        port = {"refuses": server.server_port, "hangs": hangs, "nobody": nowhere()}[there]
+        said = said_of(address(port, scheme), caplog)
+
+    assert "latencytrace" in caplog.text
+    assert [secret for secret in HIDDEN if secret in said] == []
+
+
+@pytest.mark.parametrize("port", [f"se/{SECRET}", SECRET, "0x1", "99999"])
+def test_a_malformed_address_shows_no_secret(port: str, caplog: pytest.LogCaptureFixture) -> None:
+    said = said_of(f"http://user:{SECRET}:{port}@h\u2100st", caplog)
+
+    assert "stays off" in said
+    assert SECRET not in said
+
+
+def test_user_and_password_are_sent_with_each_post(caplog: pytest.LogCaptureFixture) -> None:
+    with refusing() as server:
+        said_of(address(server.server_port), caplog)
+
+    assert set(server.authorizations) == {f"Basic {ENCODED}"}
+    assert f"/v1/traces?key={KEY}" in server.paths
+
+
+def test_settings_show_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LATENCYTRACE_TOKEN", TOKEN)
+    shown = repr(agent_settings(endpoint=address(1))) + repr(service_settings())
+
+    assert [secret for secret in HIDDEN if secret in shown] == []
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("command", [("run", "--", "true"), ("doctor",)], ids=["run", "doctor"])
+def test_the_command_line_shows_no_secret(command: tuple[str, ...]) -> None:
+    with refusing() as server:
+        ran = latencytrace(
+            *command,
+            env=environment(
+                OTEL_EXPORTER_OTLP_ENDPOINT=f"{address(server.server_port)}",
+                OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=address(server.server_port),
+                OTEL_EXPORTER_OTLP_HEADERS=f"x-key={TOKEN}",
+                LATENCYTRACE_URL=address(nowhere()),
+                LATENCYTRACE_TOKEN=TOKEN,
+            ),
+            timeout_s=100,
+        )
+
+    assert "latencytrace" in ran.stdout + ran.stderr
+    assert [secret for secret in HIDDEN if secret in ran.stdout + ran.stderr] == []
