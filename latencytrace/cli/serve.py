@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -70,6 +71,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         raise LatencytraceError(f"the service is not installed: {EXTRA_HINT}")
     _keep_metrics_to_ourselves()
     from latencytrace.service.app import serve as run_service  # noqa: PLC0415 - an extra, and heavy
+    from latencytrace.service.descriptors import raise_limit  # noqa: PLC0415 - likewise
+    from latencytrace.service.private_files import private_umask  # noqa: PLC0415 - likewise
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
     settings = service_settings(
@@ -95,7 +98,30 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         at = _unless_usual("--url", api, DEFAULT_URL)
         print(f"next: {name} run{to} -- COMMAND, then {name} breakdown{at}", flush=True)
 
-    run_service(settings, ready, insecure=insecure)
+    with private_umask():
+        raise_limit()
+        run_service(settings, ready, insecure=insecure, stopping=_end_in_time)
+
+
+def _end_in_time() -> None:
+    """Have this process end within its grace, even where a thread is deep in its work.
+
+    A thread cannot be stopped, and Python waits for it. What was acknowledged is in the journal,
+    and outlives this.
+    """
+    from latencytrace.service.listeners import GRACE_S  # noqa: PLC0415 - an extra, and heavy
+
+    def end() -> None:
+        logging.getLogger(__name__).error(
+            "something is still under way %d s after the signal to stop: it is cut short. What "
+            "was acknowledged is in the journal, and is read at the next start",
+            GRACE_S,
+        )
+        os._exit(1)
+
+    timer = threading.Timer(GRACE_S, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _unless_usual(flag: str, address: Address, usual: str) -> str:

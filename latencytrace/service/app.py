@@ -12,6 +12,7 @@ from fastapi import Depends, FastAPI
 from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.model import Objective, Request
 from latencytrace.plugins import STORES, load_plugin
+from latencytrace.service import descriptors
 from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
 from latencytrace.service.device_works import DeviceWorks
@@ -57,6 +58,7 @@ def serve(
     ready: Callable[[Address, Address, Address | None], None],
     *,
     insecure: bool,
+    stopping: Callable[[], None] = lambda: None,
 ) -> None:
     """Run the service until it is told to stop by SIGINT or SIGTERM.
 
@@ -65,6 +67,7 @@ def serve(
         ready: Called with the addresses of the API, of the receiver over HTTP and of the one
             over gRPC, if it is on.
         insecure: Listen off loopback without asking for a token.
+        stopping: Called when it is told to stop.
 
     Raises:
         SettingsError: An address cannot be used; the message says what to do.
@@ -127,9 +130,10 @@ def serve(
         )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry)
-        servers = Servers()
+        companions = []
         if grpc_socket is not None:
-            servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
+            companions.append(GrpcReceiver(intake, reports, grpc_socket, token))
+        servers = Servers(*companions, stopping=stopping, closed=telemetry.connection_closed)
         answering = api(
             store, pipeline, watch, telemetry, servers, _address(otlp_socket), profiles
         )
@@ -144,7 +148,14 @@ def serve(
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
                 Listener(
-                    application=Edge(answering, settings.listen.host, token), socket=api_socket
+                    application=Edge(
+                        answering,
+                        settings.listen.host,
+                        token,
+                        public_url=settings.public_url,
+                        wants_json=True,
+                    ),
+                    socket=api_socket,
                 ),
                 Listener(
                     application=Edge(
@@ -177,6 +188,9 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     def unready() -> str | None:
         if not servers.are_started:
             return "the receivers of spans have not started yet"
+        short = descriptors.shortage()
+        if short is not None:
+            return short
         if not pipeline.is_running:
             return "spans are not being divided: see the log, and start the service again"
         if not watch.is_running:

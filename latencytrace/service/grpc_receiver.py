@@ -1,6 +1,5 @@
 """OTLP over gRPC: `TraceService/Export`, answered once what was sent is safe; metrics too."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from socket import socket
@@ -125,8 +124,7 @@ class GrpcReceiver:
     async def _noted(self, body: bytes) -> bytes:
         with self._intake.share() as share:
             share.take(len(body))
-            # Beside the event loop, which a long one would hold up.
-            message = await asyncio.to_thread(metrics_request, body, otlp.PROTOBUF, None)
+            message = await self._intake.beside(metrics_request, body, otlp.PROTOBUF, None)
         return metrics_answer(self._reports.take(message), otlp.PROTOBUF).body
 
     async def _elsewhere(self, _body: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's
