@@ -91,6 +91,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._reader_due: asyncio.TimerHandle | None = None
         self._reads_headers = True
         self._header_bytes = 0
+        self._goes_on_with_headers = True  # all that came last belongs to headers not ended yet
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
@@ -109,8 +110,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """See `asyncio.Protocol`."""
         if self.transport.is_closing():
             return
+        self._goes_on_with_headers = self._reads_headers
         super().data_received(data)
-        self._header_bytes = self._header_bytes + len(data) if self._reads_headers else 0
+        self._header_bytes = self._header_bytes + len(data) if self._goes_on_with_headers else 0
         if self._header_bytes > MAX_HEADER_BYTES:
             self.give_up(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "long headers")
         elif self.cycle is not None and not self.cycle.response_complete:
@@ -120,7 +122,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """See `HttpToolsProtocol`; a target in absolute form says the host that counts."""
-        self._reads_headers = False
+        self._reads_headers = self._goes_on_with_headers = False
         scheme, is_absolute, rest = self.url.partition(b"://")
         if is_absolute and scheme.isalpha():
             host = rest.partition(b"/")[0].partition(b"?")[0]
@@ -132,6 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """See `HttpToolsProtocol`."""
         self._reads_headers = True
+        self._goes_on_with_headers = False
         super().on_message_complete()
 
     def pause_writing(self) -> None:

@@ -1,5 +1,6 @@
 """What stands before both listeners: who may speak to them, and from where."""
 
+import asyncio
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -33,6 +34,7 @@ _FROM_ELSEWHERE = (
     "a page of another site (see Origin and Sec-Fetch-Site) may not write here; where a proxy "
     "stands before this service, tell its address by LATENCYTRACE_PUBLIC_URL"
 )
+_ENDING = "the service is shutting down: send again once it runs"
 _NO_JSON = "a body here is JSON: send Content-Type application/json"
 SHOW_TOKEN = "send `Authorization: Bearer TOKEN` with the service's LATENCYTRACE_TOKEN"  # noqa: S105 - no token
 
@@ -80,10 +82,22 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI request."""
         refusal = self._refusal(scope)
-        if refusal is None:
-            await self._application(scope, at_a_pace(receive), send)
-        else:
+        if refusal is not None:
             await _refuse(send, *refusal)
+            return
+        is_answered = False
+
+        async def send_on(message: MutableMapping[str, Any]) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
+
+        try:
+            await self._application(scope, at_a_pace(receive), send_on)
+        except asyncio.CancelledError:  # at the end, when there is no more time for an answer
+            if is_answered:
+                raise
+            await _refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, _ENDING)
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
         """Why a request is not let in."""
@@ -160,5 +174,7 @@ async def _refuse(send: Send, status: HTTPStatus, detail: str) -> None:
     headers = [(b"content-type", MEDIA_TYPE.encode())]
     if status is HTTPStatus.UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": status.value, "headers": headers})
     await send({"type": "http.response.body", "body": problem_body(status, detail)})
