@@ -24,6 +24,7 @@ from latencytrace.cli import (
 )
 from latencytrace.cli.help_text import help_text
 from latencytrace.cli.own_version import own_version
+from latencytrace.cli.terminal import complain
 from latencytrace.errors import LatencytraceError
 
 app = typer.Typer(
@@ -59,7 +60,7 @@ def main() -> None:
     try:
         app()
     except LatencytraceError as error:
-        print(f"latencytrace: {error}", file=sys.stderr)
+        complain(str(error))
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

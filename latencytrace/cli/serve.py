@@ -11,6 +11,7 @@ import typer
 
 from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.own_name import own_command
+from latencytrace.cli.terminal import LogFormatter, say
 from latencytrace.errors import LatencytraceError
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL, Address, service_settings
 
@@ -74,7 +75,9 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     from latencytrace.service.descriptors import raise_limit  # noqa: PLC0415 - likewise
     from latencytrace.service.private_files import private_umask  # noqa: PLC0415 - likewise
 
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    log = logging.StreamHandler()
+    log.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[log], level=logging.INFO)
     settings = service_settings(
         folder=data,
         listen=listen,
@@ -88,15 +91,15 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     name = own_command()
 
     def ready(api: Address, otlp: Address, grpc: Address | None) -> None:
-        print(f"latencytrace takes spans at http://{otlp} and answers at http://{api}")
+        say(f"latencytrace takes spans at http://{otlp} and answers at http://{api}")
         if grpc is not None:
-            print(f"it takes them over gRPC too, at {grpc}")
-        print(f"its data are in {settings.folder}")
+            say(f"it takes them over gRPC too, at {grpc}")
+        say(f"its data are in {settings.folder}")
         if settings.objectives is not None:
-            print(f"it watches the objectives of {settings.objectives}")
+            say(f"it watches the objectives of {settings.objectives}")
         to = _unless_usual("--endpoint", otlp, DEFAULT_OTLP_ENDPOINT)
         at = _unless_usual("--url", api, DEFAULT_URL)
-        print(f"next: {name} run{to} -- COMMAND, then {name} breakdown{at}", flush=True)
+        say(f"next: {name} run{to} -- COMMAND, then {name} breakdown{at}", flush=True)
 
     with private_umask():
         raise_limit()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from latencytrace.service.problems import MEDIA_TYPE, problem_body
 
@@ -115,7 +115,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._header_bytes = self._header_bytes + len(data) if self._goes_on_with_headers else 0
         if self._header_bytes > MAX_HEADER_BYTES:
             self.give_up(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "long headers")
-        elif self.cycle is not None and not self.cycle.response_complete:
+        elif self._is_answering():
             self._go_on()
         elif self._headers_due is None:
             self._wait_for_headers()
@@ -156,15 +156,28 @@ class BoundedProtocol(HttpToolsProtocol):
         self._all.given_up(self, reason)
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete:
+        if not self._is_answering():
             self.transport.write(_answer(status, reason))
         self.transport.close()
 
+    def _latest(self) -> RequestResponseCycle | None:
+        """The latest request and its answer, if there was one."""
+        return cast(RequestResponseCycle | None, self.cycle)
+
+    def _is_answering(self) -> bool:
+        latest = self._latest()
+        return latest is not None and not latest.response_complete
+
     def _wait_for_headers(self) -> None:
-        self._headers_due = self.loop.call_later(
-            HEADERS_S, self.give_up, HTTPStatus.REQUEST_TIMEOUT, "slow headers"
-        )
+        self._headers_due = self.loop.call_later(HEADERS_S, self._headers_are_late)
         self._all.waits(self)
+
+    def _headers_are_late(self) -> None:
+        if self._latest() is None or self._header_bytes:
+            self.give_up(HTTPStatus.REQUEST_TIMEOUT, "slow headers")
+        else:  # answered before its body had come, and silent since
+            self._headers_due = None
+            self.transport.close()
 
     def _go_on(self) -> None:
         if self._headers_due is not None:

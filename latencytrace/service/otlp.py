@@ -254,7 +254,7 @@ def _inflated(body: bytes, most: int) -> bytes | None:
     It takes time in proportion to the body and to `most`, whatever the body holds.
     """
     view = memoryview(body)
-    parts = []
+    parts: list[bytes] = []
     left = most
     for _ in range(MAX_MEMBERS):
         if not view:

@@ -26,14 +26,20 @@ class RunningService:
     """The service, its addresses and ways to end it."""
 
     def __init__(
-        self, folder: Path, *flags: str, env: Mapping[str, str] | None = None, ready: bool = True
+        self,
+        folder: Path,
+        *flags: str,
+        env: Mapping[str, str] | None = None,
+        ready: bool = True,
+        first: str = "",
     ) -> None:
         self.folder = folder
         grpc = () if "--otlp-grpc" in flags else ("--otlp-grpc", "127.0.0.1:0")
         listen = () if "--listen" in flags else ("--listen", "127.0.0.1:0")
         self._log = (folder.parent / f"{folder.name}.log").open("w+b")
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [
+                *(("sh", "-c", f'{first}; exec "$@"', "sh") if first else ()),  # say, `ulimit`
                 *(sys.executable, "-m", "latencytrace", "serve", "--data", str(folder)),
                 *("--otlp-http", "127.0.0.1:0", *grpc, *listen, *flags),
             ],
@@ -104,12 +110,12 @@ class RunningService:
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """End it by a signal, and return its exit code."""
-        self._process.send_signal(how)
+        self.process.send_signal(how)
         return self.exit_code()
 
     def exit_code(self) -> int:
         """How it ended."""
-        return self._process.wait(PATIENCE_S)
+        return self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self
@@ -120,9 +126,9 @@ class RunningService:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
         self.client.close()
         self._log.close()
 
