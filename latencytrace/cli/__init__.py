@@ -25,7 +25,9 @@ from latencytrace.cli import (
 from latencytrace.cli.help_text import help_text
 from latencytrace.cli.own_version import own_version
 from latencytrace.cli.terminal import complain
-from latencytrace.errors import LatencytraceError
+from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
+
+_IN_LINES = (ObjectivesError, ServiceUnreachableError)  # whose messages may have several
 
 app = typer.Typer(
     name="latencytrace", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -60,7 +62,7 @@ def main() -> None:
     try:
         app()
     except LatencytraceError as error:
-        complain(str(error))
+        complain(str(error), in_lines=isinstance(error, _IN_LINES))
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

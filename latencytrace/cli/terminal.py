@@ -66,10 +66,15 @@ def say(line: str = "", *, flush: bool = False) -> None:
     print(_encodable(escaped(line), sys.stdout), flush=flush)
 
 
-def complain(message: str) -> None:
-    """Print a message to standard error; its lines are ours."""
-    print(_encodable(f"latencytrace: {escaped_lines(message)}", sys.stderr), file=sys.stderr)
-    sys.stderr.flush()
+def complain(message: str, *, in_lines: bool = False) -> None:
+    """Print a message to standard error.
+
+    Args:
+        message: What is wrong.
+        in_lines: Its ends of lines are ours; else it is one line.
+    """
+    shown = escaped_lines(message) if in_lines else escaped(message)
+    print(_encodable(f"latencytrace: {shown}", sys.stderr), file=sys.stderr, flush=True)
 
 
 def say_document(document: object) -> None:
