@@ -23,6 +23,7 @@ _METRICS = metrics_service_pb2.DESCRIPTOR.services_by_name["MetricsService"]
 EXPORT: Final = f"/{_TRACES.full_name}/Export"
 EXPORT_METRICS: Final = f"/{_METRICS.full_name}/Export"
 MAX_CALLS: Final = 4096  # at once; the engine's own answer to more has no time to retry at
+HANDSHAKE_MS: Final = 10_000  # in which a connection must begin to speak gRPC
 
 Take = Callable[[bytes], Awaitable[bytes]]
 Answering = Callable[[bytes, Any], Awaitable[bytes]]
@@ -73,6 +74,7 @@ class GrpcReceiver:
             options=(
                 ("grpc.so_reuseport", 0),  # two services at one port would share the spans
                 ("grpc.max_receive_message_length", otlp.MAX_BYTES),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
             ),
             maximum_concurrent_rpcs=MAX_CALLS,
         )

@@ -295,3 +295,16 @@ def test_no_files_left_is_said_and_passes(tmp_path: Path) -> None:
         until(lambda: "can be opened again" in service.said(), service.said)
         assert service.get("/readyz").is_success
         kept.close()
+
+
+def test_what_it_writes_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    with RunningService(tmp_path / "data", first="umask 0") as service:
+        service.post(otlp(one_span(trace_id := uuid4().hex)))
+        service.request(trace_id)
+        made = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
+        # The engine keeps links to its own tables, and a link has no rights of its own.
+        files = [path for path in made if path.exists() and not path.is_symlink()]
+        rights = {path: path.stat().st_mode & 0o077 for path in files}
+
+    assert len(rights) > 10
+    assert {path: mode for path, mode in rights.items() if mode} == {}
