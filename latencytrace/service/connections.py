@@ -26,8 +26,9 @@ Closed = Callable[[str], None]  # takes the reason
 class Connections:
     """The connections of one listener.
 
-    Beyond `most`, the one that has waited longest for a request's headers makes room: whoever
-    sends a request at once is served, however many others send none.
+    Beyond `most`, the one that has waited longest for a request's headers makes room, else the
+    one whose body has been coming for longest: whoever sends a request at once is served, however
+    many others send none or half of one.
 
     Args:
         most: At once.
@@ -38,7 +39,8 @@ class Connections:
         self.most = most
         self._closed = closed
         self._open: set[BoundedProtocol] = set()
-        self._waiting: dict[BoundedProtocol, None] = {}  # the longest first
+        self._waiting: dict[BoundedProtocol, None] = {}  # for headers; the longest first
+        self._sending: dict[BoundedProtocol, None] = {}  # a body; likewise
         self._is_crowded = False
 
     def protocol(self, **settings: Any) -> asyncio.Protocol:  # noqa: ANN401 - uvicorn's
@@ -54,21 +56,29 @@ class Connections:
         if not self._is_crowded:
             self._is_crowded = True
             _log.warning("more than %d connections: those without a request make room", self.most)
-        oldest = next(iter(self._waiting), one)
+        others = (other for other in (*self._waiting, *self._sending) if other is not one)
+        oldest = next(others, one)
         oldest.give_up(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections")
 
     def waits(self, one: "BoundedProtocol") -> None:
         """Note that one waits for headers."""
+        self._sending.pop(one, None)
         self._waiting[one] = None
 
-    def goes_on(self, one: "BoundedProtocol") -> None:
-        """Note that it waits no more."""
+    def sends(self, one: "BoundedProtocol") -> None:
+        """Note that one has more of a body to send."""
         self._waiting.pop(one, None)
+        self._sending[one] = None
+
+    def goes_on(self, one: "BoundedProtocol") -> None:
+        """Note that it is we who have to do something for one."""
+        self._waiting.pop(one, None)
+        self._sending.pop(one, None)
 
     def lost(self, one: "BoundedProtocol") -> None:
         """Forget one."""
         self._open.discard(one)
-        self._waiting.pop(one, None)
+        self.goes_on(one)
 
     def given_up(self, one: "BoundedProtocol", reason: str) -> None:
         """Count one that is closed before its time, and forget it."""
@@ -117,6 +127,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.give_up(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "long headers")
         elif self._is_answering():
             self._go_on()
+            if not self._reads_headers:
+                self._all.sends(self)
         elif self._headers_due is None:
             self._wait_for_headers()
 
@@ -137,6 +149,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._goes_on_with_headers = False
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """See `HttpToolsProtocol`, which closes it soon if nothing more comes."""
+        super().on_response_complete()
+        if not self._is_answering() and not self.transport.is_closing():
+            self._all.waits(self)
+
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`."""
         super().pause_writing()
@@ -156,7 +174,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._all.given_up(self, reason)
         if self.transport.is_closing():
             return
-        if not self._is_answering():
+        is_idle = self._latest() is not None and not self._header_bytes
+        if not (is_idle or self._is_answering()):
             self.transport.write(_answer(status, reason))
         self.transport.close()
 
