@@ -6,6 +6,7 @@ LatencytraceError
 ├── PluginError           a plugin is missing or cannot be loaded
 ├── ServiceUnreachableError  no service answers, and no folder can be read either
 ├── OtlpError             a sender's bytes are not OTLP
+│   └── MediaTypeError    they are said to be something else, or not said to be OTLP
 ├── OverloadedError       no more can be taken for now
 ├── GpuUnavailableError   the GPUs of a vendor cannot be read
 ├── SinkError             an alert could not be delivered
@@ -50,6 +51,10 @@ class ServiceUnreachableError(LatencytraceError):
 
 class OtlpError(LatencytraceError):
     """A sender's bytes are not OTLP."""
+
+
+class MediaTypeError(OtlpError):
+    """A sender's Content-Type is missing or none of OTLP's."""
 
 
 class OverloadedError(LatencytraceError):

@@ -24,8 +24,11 @@ from latencytrace.cli import (
 )
 from latencytrace.cli.help_text import help_text
 from latencytrace.cli.own_version import own_version
-from latencytrace.errors import LatencytraceError
+from latencytrace.cli.terminal import complain
+from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model.secrets import text_shown
+
+_IN_LINES = (ObjectivesError, ServiceUnreachableError)  # whose messages may have several
 
 app = typer.Typer(
     name="latencytrace", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -60,7 +63,7 @@ def main() -> None:
     try:
         app()
     except LatencytraceError as error:
-        print(f"latencytrace: {text_shown(str(error))}", file=sys.stderr)
+        complain(text_shown(str(error)), in_lines=isinstance(error, _IN_LINES))
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

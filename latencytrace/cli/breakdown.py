@@ -8,7 +8,8 @@ from rich.text import Text
 from latencytrace.cli import gpu_stages, options, reading
 from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.no_request import why_none
-from latencytrace.cli.pictures import bar, json_text, screen, show, stacked_bar, stage_style, table
+from latencytrace.cli.pictures import bar, stacked_bar, stage_style, table
+from latencytrace.cli.terminal import say_document, screen, show
 from latencytrace.cli.units import count, duration, share, shares
 from latencytrace.service.documents import BreakdownDocument
 
@@ -40,7 +41,7 @@ def breakdown(
     """
     with reading.source(url, data) as source:
         if as_json:
-            print(json_text(reading.breakdown(source, wanted)))
+            say_document(reading.breakdown(source, wanted))
             return
         console = screen()
         show(console, *pictures(source, wanted, console))

@@ -21,7 +21,7 @@ from rich.text import Text
 from latencytrace.cli import breakdown, reading, trace
 from latencytrace.cli.demo_programs import INSTANCE, SERVICE, start_application, start_service
 from latencytrace.cli.own_name import own_command
-from latencytrace.cli.pictures import screen, show
+from latencytrace.cli.terminal import say, screen, show
 from latencytrace.cli.units import count, duration
 from latencytrace.errors import LatencytraceError
 from latencytrace.service.documents import ListedRequestDocument
@@ -157,7 +157,8 @@ def _load(app_url: str, seconds: float, rate: float, console: Console) -> Sequen
             lambda gone_s, answered: bar.update(sending, completed=gone_s, answered=answered),
         )
     answered = sum(outcome.answered for outcome in outcomes)
-    console.print(f"{answered} of {len(outcomes)} answered\n")
+    console.print(f"{answered} of {len(outcomes)} answered")
+    console.print()
     return outcomes
 
 
@@ -260,4 +261,4 @@ def _wait_for_interrupt() -> None:
     try:
         signal.pause()
     except KeyboardInterrupt:
-        print()
+        say()

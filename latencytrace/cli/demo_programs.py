@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 import latencytrace
 from latencytrace.cli.local_service import (
@@ -14,7 +15,9 @@ from latencytrace.cli.local_service import (
     host_and_port,
     service_program,
 )
+from latencytrace.cli.terminal import say
 from latencytrace.errors import LatencytraceError
+from latencytrace.model.escaped import escaped
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL
 
 SERVICE = "rag_chat"
@@ -98,8 +101,8 @@ def _start(program: BackgroundProgram, url: str, doing: str, console: Console) -
                 return
             said = line
             if console.is_terminal:
-                status.update(line)
+                status.update(Text(escaped(line)))
             else:
-                print(f"  {line}", flush=True)
+                say(f"  {line}", flush=True)
 
         program.wait_until_answers(url, FIRST_START_S, show_progress)

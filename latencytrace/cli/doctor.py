@@ -19,8 +19,8 @@ from latencytrace.cli.doctor_command import program
 from latencytrace.cli.doctor_environment import environment_findings
 from latencytrace.cli.doctor_finding import Finding, Verdict
 from latencytrace.cli.doctor_service import service_findings
-from latencytrace.cli.pictures import json_text, screen
 from latencytrace.cli.service_address import service_address
+from latencytrace.cli.terminal import say_document, screen
 from latencytrace.cli.units import count
 from latencytrace.errors import SettingsError
 from latencytrace.model.secrets import text_shown
@@ -64,7 +64,7 @@ def doctor(
             {"about": f.about, "verdict": f.verdict.value, "what": f.what, "fix": f.fix}
             for f in findings
         ]
-        print(json_text({"findings": listed, "wrong": wrong}))
+        say_document({"findings": listed, "wrong": wrong})
     else:
         _show(findings, wrong, screen())
     if wrong:
@@ -150,4 +150,5 @@ def _show(findings: Sequence[Finding], wrong: int, console: Console) -> None:
             if finding.fix is not None:
                 console.print(Text(f"    → {finding.fix}", "cyan"), soft_wrap=True)
     summary = f"{count(wrong, 'thing is', 'things are')} wrong." if wrong else "Nothing is wrong."
-    console.print(Text(f"\n{summary}", "bold red" if wrong else "bold green"))
+    console.print()
+    console.print(Text(summary, "bold red" if wrong else "bold green"))

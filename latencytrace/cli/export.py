@@ -1,7 +1,6 @@
 """`latencytrace export`: ledgers as a table, or one request for Perfetto."""
 
 import json
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from latencytrace.cli import options, reading
 from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.no_request import why_none
 from latencytrace.cli.perfetto import perfetto_trace
+from latencytrace.cli.terminal import complain, say, write_out
 from latencytrace.cli.trace import full_id
 from latencytrace.errors import SettingsError
 
@@ -65,11 +65,11 @@ def export(  # noqa: PLR0913 - one argument a flag
         else:
             body = source.body("/ledgers", {**wanted, "format": chosen.value})
             if not reading.requests(source, wanted, "newest", 1):
-                print(f"latencytrace: no rows. {why_none(source, wanted)}", file=sys.stderr)
+                complain(f"no rows. {why_none(source, wanted)}")
     _write(output, body)
     if output != STDOUT:
         opened = "; open it at https://ui.perfetto.dev" if trace is not None else ""
-        print(f"{len(body):,} bytes written to {output}{opened}")
+        say(f"{len(body):,} bytes written to {output}{opened}")
 
 
 def _format(wanted: ExportFormat | None, output: Path, trace: str | None) -> ExportFormat:
@@ -104,8 +104,7 @@ def _write(output: Path, body: bytes) -> None:
         SettingsError: The file cannot be written.
     """
     if output == STDOUT:
-        sys.stdout.buffer.write(body)
-        sys.stdout.buffer.flush()
+        write_out(body)
         return
     beside = output.with_name(f"{output.name}.part")
     try:

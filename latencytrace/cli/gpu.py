@@ -11,7 +11,8 @@ from rich.text import Text
 
 from latencytrace.cli import options, reading
 from latencytrace.cli.gpu_stages import stages_table
-from latencytrace.cli.pictures import bar, json_text, screen, show, table
+from latencytrace.cli.pictures import bar, table
+from latencytrace.cli.terminal import fit, say_document, screen, show
 from latencytrace.cli.units import UNKNOWN, duration, share
 from latencytrace.errors import ServiceUnreachableError
 from latencytrace.service.gpu_documents import GpuDocument, GpusDocument
@@ -42,7 +43,7 @@ def gpu(
     except ServiceUnreachableError as error:
         raise ServiceUnreachableError(f"{error}; GPUs are known only while it runs") from None
     if as_json:
-        print(json_text(reading.gpus(source)))
+        say_document(reading.gpus(source))
         return
     console = screen()
     if once or not sys.stdout.isatty():
@@ -57,7 +58,7 @@ def _live(source: reading.Source, console: Console) -> None:
         with Live(console=console, auto_refresh=False, screen=True) as live:
             while True:
                 parts = picture(reading.gpus(source), console)
-                live.update(Group(*parts, Text("Ctrl-C ends.", "dim")), refresh=True)
+                live.update(fit(Group(*parts, Text("Ctrl-C ends.", "dim"))), refresh=True)
                 time.sleep(EVERY_S)
     except KeyboardInterrupt:
         return

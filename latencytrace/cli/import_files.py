@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, cast
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from latencytrace.cli.import_chunks import STDIN, opened, plain_chunks
@@ -17,8 +16,9 @@ from latencytrace.cli.import_piece import Place, Record
 from latencytrace.cli.import_records import records
 from latencytrace.cli.import_report import Report
 from latencytrace.cli.import_target import Target, target
-from latencytrace.cli.pictures import json_text
+from latencytrace.cli.terminal import complain, say, say_document, side_screen
 from latencytrace.errors import OtlpError
+from latencytrace.model.escaped import escaped
 from latencytrace.service.documents import BreakdownDocument
 from latencytrace.service.otlp import CheckedRequest, check_message
 
@@ -46,7 +46,7 @@ def import_files(
         report = Report(into=into.title)
         with _progress() as progress:
             for name in files:
-                task = progress.add_task(Path(name).name, total=_size(name))
+                task = progress.add_task(escaped(Path(name).name), total=_size(name))
                 _import_file(name, into, report, lambda size: progress.advance(task, size))  # noqa: B023 - called within this turn
         source = into.finish()
         if report.since is not None and report.until is not None:
@@ -54,11 +54,12 @@ def import_files(
             breakdown = cast(BreakdownDocument, source.document("/breakdown", wanted))
             report.requests = breakdown["requests"]
     if as_json:
-        print(json_text(report.document()))
+        say_document(report.document())
     else:
-        print("\n".join(report.lines(_reading_flags(url, data))))
+        for line in report.lines(_reading_flags(url, data)):
+            say(line)
     for line in report.rejection_lines():
-        print(f"latencytrace: {line}", file=sys.stderr)
+        complain(line)
     return not report.rejection_count
 
 
@@ -141,11 +142,11 @@ def _together(checked: Sequence[CheckedRequest]) -> CheckedRequest:
 def _progress() -> Progress:
     """A bar a file, where somebody watches."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=side_screen(),
         transient=True,
         disable=not sys.stderr.isatty(),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
@@ -18,7 +18,7 @@ from latencytrace.cli.load_plan import Arrivals, Pace, Step, plan, rates_of
 from latencytrace.cli.load_record import LoadRecord, StepRecord
 from latencytrace.cli.load_summary import RateSummary, knee, slowest, summaries
 from latencytrace.cli.load_target import Target, target
-from latencytrace.cli.pictures import json_text, screen, show
+from latencytrace.cli.terminal import say_document, screen, show, side_screen
 from latencytrace.errors import LatencytraceError
 from latencytrace.settings import agent_settings
 
@@ -106,7 +106,7 @@ def load(  # noqa: PLR0913 - one argument a flag
     if requests_out is not None:
         write_requests(requests_out, record)
     if as_json:
-        print(json_text(document(aim, arrivals, seed, found, record)))
+        say_document(document(aim, arrivals, seed, found, record))
     else:
         _show(aim, arrivals, found, record)
     if interrupted:
@@ -145,7 +145,7 @@ def _run(
 @contextmanager
 def _progress(steps: Sequence[Step], record: LoadRecord) -> Iterator[Callable[[StepRecord], None]]:
     """A bar over all steps, where somebody watches."""
-    console = Console(stderr=True)
+    console = side_screen()
     bar = Progress(
         BarColumn(bar_width=40),
         TextColumn("{task.description}"),

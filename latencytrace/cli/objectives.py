@@ -10,7 +10,8 @@ from rich.text import Text
 from latencytrace.analysis.burn_rate import burn_rules, detection_ns
 from latencytrace.cli import no_request, options, reading, standings
 from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.cli.pictures import json_text, screen, show, table
+from latencytrace.cli.pictures import table
+from latencytrace.cli.terminal import say_document, screen, show
 from latencytrace.cli.units import count, duration, share
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
@@ -49,7 +50,7 @@ def objectives(
     if asked is not None:
         standing, firing = reading.objectives(asked), reading.alerts(asked)
         if as_json:
-            print(json_text({"objectives": standing, "alerts": firing}))
+            say_document({"objectives": standing, "alerts": firing})
             return
         if standing or url is not None or objectives_file() is None:
             unheard = [_unheard(asked, objective) for objective in standing]

@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from latencytrace.cli.terminal import say
+
 
 def _say(is_asked: bool) -> None:  # noqa: FBT001 - as typer calls it
     if is_asked:
-        print(f"latencytrace {importlib.metadata.version('latencytrace')}")
+        say(f"latencytrace {importlib.metadata.version('latencytrace')}")
         raise typer.Exit
 
 

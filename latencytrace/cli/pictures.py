@@ -1,18 +1,14 @@
-"""What every picture in the terminal shares: colours of stages, bars, the way out."""
+"""What every picture in the terminal shares: colours of stages, bars, and tables."""
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from rich.console import Console, RenderableType
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from latencytrace.model import Stage
 
-PIPED_WIDTH = 140  # nothing is cut off where nobody watches
 EIGHTHS = " ▏▎▍▌▋▊▉"
 BLOCK = "█"
 
@@ -99,23 +95,3 @@ def table(*headings: str, left: Sequence[str] = ()) -> Table:
     for heading in headings:
         drawn.add_column(heading, justify="left" if heading in left else "right", no_wrap=True)
     return drawn
-
-
-def screen() -> Console:
-    """Where pictures go: as wide as the terminal, plain and wide enough when piped."""
-    width = None if sys.stdout.isatty() else PIPED_WIDTH
-    return Console(width=width, highlight=False, emoji=False, markup=False)
-
-
-def show(console: Console, *parts: RenderableType) -> None:
-    """Print parts one below the other, with nothing at the ends of lines."""
-    with console.capture() as captured:
-        for part in parts:
-            console.print(part)
-    lines = (line.rstrip() for line in captured.get().splitlines())
-    print("\n".join(lines))
-
-
-def json_text(document: object) -> str:
-    """The API's document, unchanged but for its white space."""
-    return json.dumps(document, indent=2, ensure_ascii=False)

@@ -1,6 +1,5 @@
 """`latencytrace profile`: what torch did in a program that serves, for some steps."""
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,9 @@ import typer
 from rich.console import RenderableType
 
 from latencytrace.cli import options, reading
-from latencytrace.cli.pictures import json_text, screen, show, table
+from latencytrace.cli.pictures import table
 from latencytrace.cli.profile_operators import operators
+from latencytrace.cli.terminal import complain, say, say_document, screen, show
 from latencytrace.cli.units import count, duration, share
 from latencytrace.errors import ProfileError
 from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
@@ -70,7 +70,7 @@ def profile(  # noqa: PLR0913 - one argument per flag
             f"latencytrace profile {found['id']} --out FILE"
         ) from None
     if as_json:
-        print(json_text(found))
+        say_document(found)
     else:
         show(screen(), *_picture(found, path, packed))
 
@@ -91,7 +91,7 @@ def _awaited(look: Callable[[], ProfileDocument], wait_s: float) -> ProfileDocum
     while (found := look())["state"] in _OPEN:
         if found["phase"] != told:
             told = found["phase"]
-            print(f"latencytrace: {told}", file=sys.stderr)
+            complain(told)
         if time.monotonic() > deadline_s:
             raise ProfileError(
                 f"nothing came within {wait_s:.0f} s ({told}): does the program serve requests? "
@@ -108,11 +108,11 @@ def _one(source: reading.ServiceSource, profile_id: str) -> ProfileDocument:
 def _list(source: reading.ServiceSource, *, as_json: bool) -> None:
     document = source.document("/profiles", {})
     if as_json:
-        print(json_text(document))
+        say_document(document)
         return
     found = cast("dict[str, list[ProfileDocument]]", document)["profiles"]
     if not found:
-        print("No profile was asked for so far.")
+        say("No profile was asked for so far.")
         return
     drawn = table("id", "service", "asked by", "steps", "state", left=("id", "service", "state"))
     for one in found:

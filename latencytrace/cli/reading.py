@@ -1,7 +1,6 @@
 """Where reading commands get their answers: the service, or the data folder itself."""
 
 import json
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -21,7 +20,9 @@ from latencytrace.cli.local_service import (
     service_is_installed,
 )
 from latencytrace.cli.service_address import service_address
+from latencytrace.cli.terminal import complain
 from latencytrace.errors import LatencytraceError, ServiceUnreachableError
+from latencytrace.model.escaped import escaped
 from latencytrace.service.documents import (
     AlertDocument,
     BreakdownDocument,
@@ -156,7 +157,7 @@ def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
     from latencytrace.cli.folder_source import open_folder  # noqa: PLC0415 - an extra, and heavy
 
     if not named:
-        print(f"latencytrace: no service runs, reading {folder}", file=sys.stderr)
+        complain(f"no service runs, reading {folder}")
     with open_folder(folder) as opened:
         yield opened
 
@@ -223,4 +224,4 @@ def _problem(error: urllib.error.HTTPError) -> str:
     except ValueError:
         problem = {}
     detail = problem.get("detail") or problem.get("title") if isinstance(problem, dict) else None
-    return str(detail or f"{error.url} answered {error.code} {error.reason}")
+    return escaped(str(detail or f"{error.url} answered {error.code} {error.reason}"))

@@ -9,7 +9,8 @@ from rich.text import Text
 from latencytrace.cli import options, reading
 from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.no_request import why_none
-from latencytrace.cli.pictures import json_text, legend, screen, show, stacked_bar, table
+from latencytrace.cli.pictures import legend, stacked_bar, table
+from latencytrace.cli.terminal import say_document, screen, show
 from latencytrace.cli.units import UNKNOWN, count, duration, share
 from latencytrace.service.documents import ListedRequestDocument
 
@@ -38,7 +39,7 @@ def requests(  # noqa: PLR0913 - one argument a flag
         raise typer.BadParameter(f"{order!r}: write slowest or newest", param_hint="--order")
     with reading.source(url, data) as source:
         if as_json:
-            print(json_text(reading.requests_document(source, wanted, order, limit)))
+            say_document(reading.requests_document(source, wanted, order, limit))
             return
         console = screen()
         found = reading.requests(source, wanted, order, limit)

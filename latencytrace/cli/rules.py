@@ -1,6 +1,5 @@
 """`latencytrace rules`: the same objectives for Prometheus, and for Grafana's own alerting."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, assert_never
@@ -11,8 +10,10 @@ from latencytrace.cli.grafana_rules import grafana_document
 from latencytrace.cli.objectives import File, read
 from latencytrace.cli.prometheus_rules import Document, RuleSettings, rules_document
 from latencytrace.cli.rule_tests import tests_document
+from latencytrace.cli.terminal import write_out
 from latencytrace.errors import LatencytraceError
 from latencytrace.model import Objective
+from latencytrace.model.escaped import escaped
 from latencytrace.settings import dashboard_url
 
 _LONGEST_S = 300
@@ -51,7 +52,7 @@ def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
     """
     found = read(file)
     for note in found.notes:
-        typer.echo(note, err=True)
+        typer.echo(escaped(note), err=True)
     for seconds in (scrape_interval, interval):
         if not 1 <= seconds <= _LONGEST_S:
             raise LatencytraceError(f"an interval lies between 1 and {_LONGEST_S} s")
@@ -60,7 +61,8 @@ def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
         interval_ns=round(interval * 1e9),
         dashboard_url=dashboard_url(),
     )
-    sys.stdout.write(yaml_text(_document(kind, found.objectives, settings, rule_file, datasource)))
+    text = yaml_text(_document(kind, found.objectives, settings, rule_file, datasource))
+    write_out(text.encode())
 
 
 def _document(

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from latencytrace.cli.local_service import (
 from latencytrace.cli.other_tracers import other_tracer
 from latencytrace.cli.own_name import own_command
 from latencytrace.cli.service_address import checked, service_address
+from latencytrace.cli.terminal import complain
 from latencytrace.errors import ServiceUnreachableError
 from latencytrace.model.secrets import text_shown
 from latencytrace.settings import AgentSettings, agent_settings, data_folder
@@ -156,4 +156,4 @@ def _cannot_run(name: str) -> int:
 
 def _say(line: str) -> None:
     """Tell the user one thing, apart from the program's own output."""
-    print(f"latencytrace: {text_shown(line)}", file=sys.stderr, flush=True)
+    complain(text_shown(line))

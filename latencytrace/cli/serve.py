@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from latencytrace.cli.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.own_name import own_command
+from latencytrace.cli.terminal import LogFormatter, say
 from latencytrace.errors import LatencytraceError
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL, Address, service_settings
 
@@ -70,8 +72,12 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         raise LatencytraceError(f"the service is not installed: {EXTRA_HINT}")
     _keep_metrics_to_ourselves()
     from latencytrace.service.app import serve as run_service  # noqa: PLC0415 - an extra, and heavy
+    from latencytrace.service.descriptors import raise_limit  # noqa: PLC0415 - likewise
+    from latencytrace.service.private_files import private_umask  # noqa: PLC0415 - likewise
 
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    log = logging.StreamHandler()
+    log.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[log], level=logging.INFO)
     settings = service_settings(
         folder=data,
         listen=listen,
@@ -85,17 +91,40 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     name = own_command()
 
     def ready(api: Address, otlp: Address, grpc: Address | None) -> None:
-        print(f"latencytrace takes spans at http://{otlp} and answers at http://{api}")
+        say(f"latencytrace takes spans at http://{otlp} and answers at http://{api}")
         if grpc is not None:
-            print(f"it takes them over gRPC too, at {grpc}")
-        print(f"its data are in {settings.folder}")
+            say(f"it takes them over gRPC too, at {grpc}")
+        say(f"its data are in {settings.folder}")
         if settings.objectives is not None:
-            print(f"it watches the objectives of {settings.objectives}")
+            say(f"it watches the objectives of {settings.objectives}")
         to = _unless_usual("--endpoint", otlp, DEFAULT_OTLP_ENDPOINT)
         at = _unless_usual("--url", api, DEFAULT_URL)
-        print(f"next: {name} run{to} -- COMMAND, then {name} breakdown{at}", flush=True)
+        say(f"next: {name} run{to} -- COMMAND, then {name} breakdown{at}", flush=True)
 
-    run_service(settings, ready, insecure=insecure)
+    with private_umask():
+        raise_limit()
+        run_service(settings, ready, insecure=insecure, stopping=_end_in_time)
+
+
+def _end_in_time() -> None:
+    """Have this process end within its grace, even where a thread is deep in its work.
+
+    A thread cannot be stopped, and Python waits for it. What was acknowledged is in the journal,
+    and outlives this.
+    """
+    from latencytrace.service.listeners import GRACE_S  # noqa: PLC0415 - an extra, and heavy
+
+    def end() -> None:
+        logging.getLogger(__name__).error(
+            "something is still under way %d s after the signal to stop: it is cut short. What "
+            "was acknowledged is in the journal, and is read at the next start",
+            GRACE_S,
+        )
+        os._exit(1)
+
+    timer = threading.Timer(GRACE_S, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _unless_usual(flag: str, address: Address, usual: str) -> str:

@@ -12,8 +12,9 @@ from rich.text import Text
 from latencytrace.cli import gpu_stages, options, reading
 from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.no_request import period, why_none
-from latencytrace.cli.pictures import bar, in_order, json_text, screen, show, stage_style, table
+from latencytrace.cli.pictures import bar, in_order, stage_style, table
 from latencytrace.cli.shared_steps import shared_steps
+from latencytrace.cli.terminal import say_document, screen, show
 from latencytrace.cli.token_gaps import between_tokens
 from latencytrace.cli.units import count, duration, exact, shares
 from latencytrace.cli.waterfall import waterfall
@@ -53,7 +54,7 @@ def trace(
     with reading.source(url, data) as source:
         document = reading.request(source, full_id(source, trace_id, wanted))
         if as_json:
-            print(json_text(document))
+            say_document(document)
             return
         console = screen()
         show(console, *picture(document, console, _stages_on_gpus(source, document)))

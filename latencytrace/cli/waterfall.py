@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from latencytrace.cli.pictures import BLOCK, stage_style, table
 from latencytrace.cli.units import duration
+from latencytrace.model.escaped import escaped
 from latencytrace.service.documents import RequestDocument, SegmentDocument, SpanDocument
 
 OFF_PATH = "░"
@@ -46,7 +48,7 @@ def waterfall(request: RequestDocument, console: Console) -> list[RenderableType
     """The picture: solid where a span is on the critical path, shaded where it is not."""
     every = list(rows(request))
     shown = every[:MOST_ROWS]
-    name_width = min(NAME_LONGEST, max(len(row.tree + row.name) for row in shown))
+    name_width = min(NAME_LONGEST, max(cell_len(row.tree + escaped(row.name)) for row in shown))
     room = console.width - name_width - OTHER_COLUMNS
     width = max(BARS_LEAST, min(BARS_MOST, room))
     drawn = table("span", "stage", "took", "held up", "", left=("span", "stage", ""))
@@ -120,9 +122,9 @@ def _stretches(segments: Sequence[SegmentDocument]) -> list[Stretch]:
 
 def _add(drawn: Table, row: Row, whole_ns: int, width: int, name_width: int) -> None:
     style = stage_style(row.stage)
-    name = row.tree + row.name
-    if len(name) > name_width:
-        name = f"{name[: name_width - 1]}…"
+    name = row.tree + escaped(row.name)
+    if cell_len(name) > name_width:
+        name = f"{set_cell_size(name, name_width - 1)}…"
     drawn.add_row(
         name,
         Text(row.stage, style),

@@ -12,6 +12,7 @@ from fastapi import Depends, FastAPI
 from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.model import Objective, Request
 from latencytrace.plugins import STORES, load_plugin
+from latencytrace.service import descriptors
 from latencytrace.service.alert_links import AlertLinks
 from latencytrace.service.clock import now_ns
 from latencytrace.service.device_works import DeviceWorks
@@ -58,6 +59,7 @@ def serve(
     ready: Callable[[Address, Address, Address | None], None],
     *,
     insecure: bool,
+    stopping: Callable[[], None] = lambda: None,
 ) -> None:
     """Run the service until it is told to stop by SIGINT or SIGTERM.
 
@@ -66,6 +68,7 @@ def serve(
         ready: Called with the addresses of the API, of the receiver over HTTP and of the one
             over gRPC, if it is on.
         insecure: Listen off loopback without asking for a token.
+        stopping: Called when it is told to stop.
 
     Raises:
         SettingsError: An address cannot be used; the message says what to do.
@@ -130,9 +133,10 @@ def serve(
         )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry)
-        servers = Servers()
+        companions = []
         if grpc_socket is not None:
-            servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
+            companions.append(GrpcReceiver(intake, reports, grpc_socket, token))
+        servers = Servers(*companions, stopping=stopping, closed=telemetry.connection_closed)
         answering = api(
             store, pipeline, watch, telemetry, servers, _address(otlp_socket), profiles
         )
@@ -147,7 +151,14 @@ def serve(
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
                 Listener(
-                    application=Edge(answering, settings.listen.host, token), socket=api_socket
+                    application=Edge(
+                        answering,
+                        settings.listen.host,
+                        token,
+                        public_url=settings.public_url,
+                        wants_json=True,
+                    ),
+                    socket=api_socket,
                 ),
                 Listener(
                     application=Edge(
@@ -180,10 +191,11 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     def unready() -> str | None:
         if not servers.are_started:
             return "the receivers of spans have not started yet"
-        if not pipeline.is_running:
-            return "spans are not being divided: see the log, and start the service again"
+        short = descriptors.shortage()
+        if short is not None:
+            return short
         if pipeline.fault is not None:
-            return f"spans cannot be kept for now, their senders are told so: {pipeline.fault}"
+            return pipeline.fault
         if not watch.is_running:
             return "objectives are not being watched: see the log, and start the service again"
         try:

@@ -1,6 +1,5 @@
 """OTLP over gRPC: `TraceService/Export`, answered once what was sent is safe; metrics too."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from socket import socket
@@ -24,6 +23,7 @@ _METRICS = metrics_service_pb2.DESCRIPTOR.services_by_name["MetricsService"]
 EXPORT: Final = f"/{_TRACES.full_name}/Export"
 EXPORT_METRICS: Final = f"/{_METRICS.full_name}/Export"
 MAX_CALLS: Final = 4096  # at once; the engine's own answer to more has no time to retry at
+HANDSHAKE_MS: Final = 10_000  # in which a connection must begin to speak gRPC
 
 Take = Callable[[bytes], Awaitable[bytes]]
 Answering = Callable[[bytes, Any], Awaitable[bytes]]
@@ -74,6 +74,7 @@ class GrpcReceiver:
             options=(
                 ("grpc.so_reuseport", 0),  # two services at one port would share the spans
                 ("grpc.max_receive_message_length", otlp.MAX_BYTES),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
             ),
             maximum_concurrent_rpcs=MAX_CALLS,
         )
@@ -125,8 +126,7 @@ class GrpcReceiver:
     async def _noted(self, body: bytes) -> bytes:
         with self._intake.share() as share:
             share.take(len(body))
-            # Beside the event loop, which a long one would hold up.
-            message = await asyncio.to_thread(metrics_request, body, otlp.PROTOBUF, None)
+            message = await self._intake.beside(metrics_request, body, otlp.PROTOBUF, None)
         return metrics_answer(self._reports.take(message), otlp.PROTOBUF).body
 
     async def _elsewhere(self, _body: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's

@@ -5,17 +5,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 from latencytrace.errors import OverloadedError
 from latencytrace.service import otlp
 from latencytrace.service.otlp import CheckedRequest
 from latencytrace.service.telemetry import Telemetry
+from latencytrace.service.workers import Workers
 
 MAX_BYTES_READ: Final = 4 * otlp.MAX_BYTES  # of all bodies that are being read and checked
-LONG_BODY_BYTES: Final = 256 * 1024  # checked beside the event loop, which it would hold up
+LONG_BODY_BYTES: Final = 256 * 1024  # decompressed; more would hold up the event loop
 RETRY_AFTER_S: Final = 1
 
+T = TypeVar("T")
 Submit = Callable[[CheckedRequest], Future[None]]
 
 
@@ -54,6 +56,7 @@ class Intake:
         self._telemetry = telemetry
         self.max_bytes = max_bytes
         self.bytes = 0  # being read and checked now
+        self._workers = Workers()
 
     @contextmanager
     def share(self) -> Iterator[Share]:
@@ -67,15 +70,24 @@ class Intake:
     async def check(
         self, body: bytes, content_type: str | None, content_encoding: str | None
     ) -> CheckedRequest:
-        """See `otlp.check`.
+        """See `otlp.check`; a long body is checked beside the event loop.
 
         Raises:
             OtlpError: Nothing of it can be kept.
+            OverloadedError: Too many long ones are being checked.
         """
-        arguments = (body, content_type, content_encoding)
-        if len(body) > LONG_BODY_BYTES:
-            return await asyncio.to_thread(otlp.check, *arguments)
-        return otlp.check(*arguments)
+        short = otlp.decompressed_if_short(body, content_encoding, LONG_BODY_BYTES)
+        if short is not None:
+            return otlp.check(short, content_type, None)
+        return await self.beside(otlp.check, body, content_type, content_encoding)
+
+    async def beside(self, work: Callable[..., T], *arguments: object) -> T:
+        """Do what takes a while beside the event loop, which it would hold up.
+
+        Raises:
+            OverloadedError: Too much of that is being done.
+        """
+        return await self._workers.run(work, *arguments)
 
     async def keep(self, checked: CheckedRequest) -> None:
         """Wait until its spans are safe from the death of this process.

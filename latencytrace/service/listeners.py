@@ -1,20 +1,26 @@
 """Sockets, and the HTTP servers on them, in one event loop."""
 
 import asyncio
+import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import uvicorn
 
 from latencytrace.errors import SettingsError
+from latencytrace.service import descriptors
+from latencytrace.service.connections import Closed, Connections
 from latencytrace.service.edge import Application
 
-GRACE_S = 5  # how long answers under way may take at the end
+GRACE_S: Final = 10  # from the signal to the end of the process, whatever is under way
+ANSWERS_S: Final = 4  # of it, for answers under way
 _BACKLOG = 2048
+_LOOK_EVERY_S = 1.0
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -72,9 +78,15 @@ class Servers:
 
     Args:
         companions: Those that are none of HTTP.
+        stopping: Called at the first signal.
+        closed: Told of each connection that is closed before its time, by reason.
     """
 
-    def __init__(self, *companions: Companion) -> None:
+    def __init__(
+        self, *companions: Companion, stopping: Callable[[], None], closed: Closed
+    ) -> None:
+        self._stopping_begins = stopping
+        self._closed = closed
         self._servers: tuple[uvicorn.Server, ...] = ()
         self._companions = companions
         self._stopping: list[asyncio.Future[None]] = []  # a task that nobody holds may vanish
@@ -93,9 +105,12 @@ class Servers:
 
         A second signal cuts short what is under way.
         """
+        most = descriptors.most_connections(descriptors.limit())
         configurations = [
             uvicorn.Config(
                 listener.application,
+                # A class is asked for; it is only called.
+                http=Connections(most, self._closed).protocol,  # type: ignore[arg-type] # see above
                 access_log=False,
                 log_config=None,
                 log_level="warning",
@@ -103,7 +118,7 @@ class Servers:
                 ws="none",
                 server_header=False,
                 proxy_headers=False,
-                timeout_graceful_shutdown=GRACE_S,
+                timeout_graceful_shutdown=ANSWERS_S,
             )
             for listener in listeners
         ]
@@ -117,6 +132,7 @@ class Servers:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
+        watching = asyncio.create_task(_watch_descriptors())
         # `serve` would install signal handlers of its own, one server's over the other's.
         await asyncio.gather(
             *(
@@ -125,11 +141,27 @@ class Servers:
             ),
             *(companion.stopped() for companion in self._companions),
         )
+        watching.cancel()
 
     def _stop(self) -> None:
         again = any(server.should_exit for server in self._servers)
+        if not again:
+            self._stopping_begins()
         for server in self._servers:
             server.force_exit = again
             server.should_exit = True
         for companion in self._companions:
-            self._stopping.append(asyncio.ensure_future(companion.stop(0 if again else GRACE_S)))
+            self._stopping.append(asyncio.ensure_future(companion.stop(0 if again else ANSWERS_S)))
+
+
+async def _watch_descriptors() -> None:
+    """Say when nobody can connect any more for want of descriptors: accepting fails in silence."""
+    told = None
+    while True:
+        short = descriptors.shortage()
+        if short is not None and told is None:
+            _log.error("%s", short)
+        elif short is None and told is not None:
+            _log.warning("files and connections can be opened again")
+        told = short
+        await asyncio.sleep(_LOOK_EVERY_S)

@@ -1,10 +1,12 @@
 """Traces noted in a file, so that the next process still knows them."""
 
+import os
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from latencytrace.errors import StoreError
+from latencytrace.service.private_files import open_private, read_private
 
 _ID_DIGITS = 32
 
@@ -24,9 +26,12 @@ class NotedTraces:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+            content = read_private(path)
+        except FileNotFoundError:
+            content = b""
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error}") from error
+        lines = content.decode(errors="replace").splitlines()
         self.ids = {line for line in lines if len(line) == _ID_DIGITS}
 
     def add(self, trace_ids: Collection[str]) -> None:
@@ -36,7 +41,8 @@ class NotedTraces:
             StoreError: The file cannot be written.
         """
         try:
-            with self._path.open("a") as file:
+            opened = open_private(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            with os.fdopen(opened, "a") as file:
                 # The line before may be torn.
                 file.write("\n".join(("", *trace_ids, "")))
         except OSError as error:

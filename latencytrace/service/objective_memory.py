@@ -1,6 +1,7 @@
 """What objectives must remember beyond a restart: counts, which alerts fire, what to tell whom."""
 
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ import orjson
 
 from latencytrace.errors import StoreError
 from latencytrace.model import Tally
+from latencytrace.service.private_files import open_private, refuse_link
 from latencytrace.service.sink import Notice, Transition
 
 FILE = "objectives.sqlite"
@@ -173,6 +175,7 @@ class ObjectiveMemory:
 
 
 def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
+    _make_private(path)
     # One evaluator uses it at a time; which thread that is, tests and the service choose.
     connection = sqlite3.connect(path, timeout=5, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -185,3 +188,17 @@ def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
     with connection:
         connection.execute("DELETE FROM slots WHERE at_ns > ?", (now_ns,))
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, whose rights SQLite gives to the two beside it, and follow no link.
+
+    Raises:
+        StoreError: It cannot be made, or one of the three is a link.
+    """
+    try:
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened: {error.strerror}") from None
+    for beside in ("-wal", "-shm", "-journal"):
+        refuse_link(path.with_name(path.name + beside))

@@ -20,12 +20,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.errors import OtlpError
+from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.service.otlp_json import message_from_json
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 MAX_BYTES: Final = 64 * 1024 * 1024  # of one request, decompressed
+MAX_MEMBERS: Final = 64  # of a gzip body: senders write one, files joined together have several
 
 INVALID_ARGUMENT: Final = 3  # codes of google.rpc.Status
 RESOURCE_EXHAUSTED: Final = 8
@@ -82,12 +83,21 @@ def check(body: bytes, content_type: str | None, content_encoding: str | None) -
 def media_type(content_type: str | None) -> str:
     """Which of the two formats of OTLP/HTTP a Content-Type names.
 
+    Args:
+        content_type: The header, empty where there is none; None: it did not come over HTTP,
+            and is protobuf.
+
     Raises:
-        OtlpError: Neither.
+        MediaTypeError: Neither. A page in a browser can post without one, or with one of a
+            form, to any address and unasked.
     """
-    named = (content_type or PROTOBUF).partition(";")[0].strip().lower()
+    if content_type is None:
+        return PROTOBUF
+    named = content_type.partition(";")[0].strip().lower()
+    if not named:
+        raise MediaTypeError(f"there is no Content-Type: send {PROTOBUF} or {JSON}")
     if named not in {PROTOBUF, JSON}:
-        raise OtlpError(f"Content-Type {content_type!r} is neither {PROTOBUF} nor {JSON}")
+        raise MediaTypeError(f"Content-Type {content_type!r} is neither {PROTOBUF} nor {JSON}")
     return named
 
 
@@ -214,23 +224,56 @@ def decompressed(body: bytes, content_encoding: str | None) -> bytes:
     return body
 
 
+def decompressed_if_short(body: bytes, content_encoding: str | None, most: int) -> bytes | None:
+    """Return a body as it was before it was compressed; None: it has more than `most` bytes.
+
+    Raises:
+        OtlpError: It is compressed otherwise, or torn.
+    """
+    if len(body) > most:
+        return None
+    if (content_encoding or "").strip().lower() == "gzip":
+        return _inflated(body, most)
+    return decompressed(body, content_encoding)
+
+
 _TOO_LARGE = f"the request has more than {MAX_BYTES} bytes: send smaller batches"
+_TOO_MANY_MEMBERS = f"the gzip body has more than {MAX_MEMBERS} members: compress it as one"
+_PIECE_BYTES = 64 * 1024  # what follows a member in its last piece is copied
 
 
 def _gunzipped(body: bytes) -> bytes:
-    parts = []
-    left = MAX_BYTES
-    while body:  # a gzip file may have several members
+    plain = _inflated(body, MAX_BYTES)
+    if plain is None:
+        raise OtlpError(_TOO_LARGE)
+    return plain
+
+
+def _inflated(body: bytes, most: int) -> bytes | None:
+    """Return the members of a gzip file, joined; None: they have more than `most` bytes.
+
+    It takes time in proportion to the body and to `most`, whatever the body holds.
+    """
+    view = memoryview(body)
+    parts: list[bytes] = []
+    left = most
+    for _ in range(MAX_MEMBERS):
+        if not view:
+            return b"".join(parts)
         inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
-        try:
-            part = inflater.decompress(body, left + 1)
-        except zlib.error as error:
-            raise OtlpError(f"the body is not gzip: {error}") from None
-        left -= len(part)
-        if left < 0:
-            raise OtlpError(_TOO_LARGE)
-        if not inflater.eof:
-            raise OtlpError("the gzip body ends too early")
-        parts.append(part)
-        body = inflater.unused_data
+        while not inflater.eof:
+            if not view:
+                raise OtlpError("the gzip body ends too early")
+            try:
+                part = inflater.decompress(view[:_PIECE_BYTES], left + 1)
+            except zlib.error as error:
+                raise OtlpError(f"the body is not gzip: {error}") from None
+            left -= len(part)
+            if left < 0:
+                return None
+            parts.append(part)
+            view = view[_PIECE_BYTES:]
+        view = memoryview(body)[len(body) - len(view) - len(inflater.unused_data) :]
+    if view:
+        raise OtlpError(_TOO_MANY_MEMBERS)
     return b"".join(parts)

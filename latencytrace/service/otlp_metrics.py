@@ -13,8 +13,15 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 
 from latencytrace.errors import OtlpError
-from latencytrace.service.otlp import JSON, OtlpAnswer, answer, decompressed, media_type
+from latencytrace.service.otlp import (
+    JSON,
+    OtlpAnswer,
+    answer,
+    decompressed_if_short,
+    media_type,
+)
 
+MAX_BYTES: Final = 8 * 1024 * 1024  # decompressed; agents send a few kB, and JSON is read slowly
 MAX_CHARACTERS: Final = 200  # of an attribute
 _IGNORED = "only what agents of latencytrace report on themselves and on GPUs is kept"
 
@@ -27,7 +34,9 @@ def metrics_request(
     Raises:
         OtlpError: It is not OTLP; the message says why.
     """
-    plain = decompressed(body, content_encoding)
+    plain = decompressed_if_short(body, content_encoding, MAX_BYTES)
+    if plain is None:
+        raise OtlpError(f"there are more than {MAX_BYTES} bytes of metrics: send smaller batches")
     try:
         if media_type(content_type) == JSON:
             message = ExportMetricsServiceRequest()

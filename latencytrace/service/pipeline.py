@@ -130,15 +130,13 @@ class Pipeline:
         self._thread.start()
 
     @property
-    def is_running(self) -> bool:
-        """Whether arrivals are being stored and divided."""
-        return self._thread.is_alive() and self._committer.is_running
-
-    @property
     def fault(self) -> str | None:
-        """Why nothing can be kept for now; None: it can, as far as is known."""
-        fault = self._committer.fault
-        return None if fault is None else str(fault)
+        """Why spans cannot be kept or divided for now; None: they can, as far as is known."""
+        if not (self._thread.is_alive() and self._committer.is_running):
+            return "spans are not being divided: see the log, and start the service again"
+        if self._committer.fault is not None:
+            return f"spans cannot be kept, and senders are told so: {self._committer.fault}"
+        return None
 
     def submit(self, checked: CheckedRequest) -> Future[None]:
         """Keep the spans of a request.

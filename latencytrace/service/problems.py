@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from latencytrace.errors import (
     LatencytraceError,
+    MediaTypeError,
     NotFoundError,
     OverloadedError,
     ProfileError,
@@ -21,6 +22,7 @@ from latencytrace.errors import (
 MEDIA_TYPE = "application/problem+json"
 
 _STATUSES: tuple[tuple[type[LatencytraceError], HTTPStatus], ...] = (
+    (MediaTypeError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
     (QuestionError, HTTPStatus.BAD_REQUEST),
     (ProfileError, HTTPStatus.CONFLICT),
     (NotFoundError, HTTPStatus.NOT_FOUND),

@@ -10,6 +10,7 @@ import orjson
 
 from latencytrace.errors import StoreError
 from latencytrace.model.profile import is_profile_id
+from latencytrace.service.private_files import private_folder, read_private, write_private
 
 NAME: Final = "profiles"
 MOST: Final = 20
@@ -41,9 +42,12 @@ class ProfileFolder:
             StoreError: It cannot be written.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            _written(self.trace(profile_id), packed)
-            _written(self._about(profile_id), orjson.dumps(about))
+            private_folder(self._folder)
+            write_private(self.trace(profile_id), packed)
+            write_private(self._about(profile_id), orjson.dumps(about))
+        except StoreError:
+            self._forget(profile_id)
+            raise
         except OSError as error:
             self._forget(profile_id)
             raise StoreError(f"the profile cannot be kept in {self._folder}: {error}") from None
@@ -60,8 +64,8 @@ class ProfileFolder:
             if not is_profile_id(profile_id):
                 continue
             try:
-                about = orjson.loads(path.read_bytes())
-            except (OSError, orjson.JSONDecodeError) as error:
+                about = orjson.loads(read_private(path))
+            except (OSError, StoreError, orjson.JSONDecodeError) as error:
                 _log.warning("%s cannot be read and is left out: %s", path, error)
                 continue
             if isinstance(about, dict) and self.trace(profile_id).is_file():
@@ -84,10 +88,3 @@ class ProfileFolder:
             for name in (path.name, path.name + _PART):
                 with suppress(OSError):  # a folder that cannot be written was told of before
                     path.with_name(name).unlink(missing_ok=True)
-
-
-def _written(path: Path, content: bytes) -> None:
-    """Write all of a file or none."""
-    part = path.with_name(path.name + _PART)
-    part.write_bytes(content)
-    part.replace(path)

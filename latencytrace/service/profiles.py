@@ -17,6 +17,7 @@ from latencytrace.model.profile import (
     ProfilerState,
     ProfilingAgent,
 )
+from latencytrace.service.private_files import read_private
 from latencytrace.service.profile_folder import ProfileFolder
 
 MAX_KNOWN: Final = 100  # profiles
@@ -233,7 +234,7 @@ class Profiles:
         if profile.state != "kept":
             raise NotFoundError(f"profile {profile_id} is not there: {profile.phase}")
         try:
-            return self._folder.trace(profile_id).read_bytes()
+            return read_private(self._folder.trace(profile_id))
         except OSError:
             raise NotFoundError(
                 f"profile {profile_id} has been deleted: the latest are kept"

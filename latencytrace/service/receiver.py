@@ -1,6 +1,5 @@
 """OTLP over HTTP: `POST /v1/traces`, answered once what was sent is safe; `/v1/metrics`."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -14,6 +13,7 @@ from starlette.routing import Route
 
 from latencytrace.errors import (
     LatencytraceError,
+    MediaTypeError,
     OtlpError,
     OverloadedError,
     StoreError,
@@ -41,8 +41,9 @@ _CODES = {  # of google.rpc.Status
 def receiver(intake: Intake, reports: MetricReports, profiles: Profiles) -> Starlette:
     """The application that takes spans, and what agents report on themselves.
 
-    Answers 200 once they are kept, 400 to what is not OTLP, 413 to what is too large, 429
-    with `Retry-After` while too much waits, 503 likewise while the store fails.
+    Answers 200 once they are kept, 400 to what is not OTLP, 408 to what comes too slowly, 413
+    to what is too large, 415 to what is not said to be OTLP, 429 with `Retry-After` while too
+    much waits, 503 likewise while the store fails.
     """
 
     async def traces(request: Request) -> OtlpAnswer:
@@ -66,14 +67,20 @@ def receiver(intake: Intake, reports: MetricReports, profiles: Profiles) -> Star
     async def elsewhere(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
         content_type = request.headers.get("content-type")
-        return refused(error.status_code, _advice(request, error), content_type)
+        advice, told = _advice(request, error), error.headers
+        return refused(error.status_code, advice, content_type, told)
 
-    def refused(status: int, message: str, content_type: str | None) -> Response:
+    def refused(
+        status: int,
+        message: str,
+        content_type: str | None,
+        told: Mapping[str, str] | None = None,
+    ) -> Response:
         intake.refused(HTTPStatus(status))
         code = _CODES.get(HTTPStatus(status), otlp.INVALID_ARGUMENT)
         answer = otlp.refusal(message, code, content_type)
-        retry = {"retry-after": str(RETRY_AFTER_S)} if status in _CODES else None
-        return Response(answer.body, status, retry, answer.content_type)
+        retry = {"retry-after": str(RETRY_AFTER_S)} if status in _CODES else {}
+        return Response(answer.body, status, {**(told or {}), **retry}, answer.content_type)
 
     profile = partial(_profile_kept, intake=intake, profiles=profiles)
     return Starlette(
@@ -89,7 +96,8 @@ def receiver(intake: Intake, reports: MetricReports, profiles: Profiles) -> Star
 async def _kept(request: Request, intake: Intake) -> OtlpAnswer:
     """Read a request, check it, and wait until its spans are kept."""
     headers = request.headers
-    content_type = headers.get("content-type")
+    content_type = headers.get("content-type", "")
+    otlp.media_type(content_type)
     with intake.share() as share:
         body = await _body(request, share)
         checked = await intake.check(body, content_type, headers.get("content-encoding"))
@@ -99,21 +107,22 @@ async def _kept(request: Request, intake: Intake) -> OtlpAnswer:
 
 async def _noted(request: Request, intake: Intake, reports: MetricReports) -> OtlpAnswer:
     """Read a request of metrics, and note what agents report."""
-    content_type = request.headers.get("content-type")
+    content_type = request.headers.get("content-type", "")
+    otlp.media_type(content_type)
     with intake.share() as share:
         body = await _body(request, share)
         encoding = request.headers.get("content-encoding")
-        # Beside the event loop, which a long one would hold up.
-        message = await asyncio.to_thread(metrics_request, body, content_type, encoding)
+        message = await intake.beside(metrics_request, body, content_type, encoding)
     return metrics_answer(reports.take(message), content_type)
 
 
 async def _profile_kept(request: Request, intake: Intake, profiles: Profiles) -> Response:
     """Keep a profile that was asked for."""
     try:
+        otlp.media_type(request.headers.get("content-type", ""))
         with intake.share() as share:
             body = await _body(request, share)
-            await asyncio.to_thread(profiles.take, request.path_params["profile_id"], body)
+            await intake.beside(profiles.take, request.path_params["profile_id"], body)
     except (LatencytraceError, ClientDisconnect) as error:
         status = problem_status(error)
         return Response(problem_body(status, str(error)), status, media_type=MEDIA_TYPE)
@@ -148,6 +157,8 @@ async def _body(request: Request, share: Share) -> bytes:
 
 def _status(error: Exception) -> HTTPStatus:
     """Whose fault it is, and whether sending again can help."""
+    if isinstance(error, MediaTypeError):
+        return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     if isinstance(error, OverloadedError):
         return HTTPStatus.TOO_MANY_REQUESTS
     if isinstance(error, StoreError):

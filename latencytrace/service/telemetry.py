@@ -113,6 +113,11 @@ class Telemetry:
         self.posts_refused = self._counter(
             f"{_PREFIX}_posts_refused", "Posts that were not kept, by HTTP status.", ("code",)
         )
+        self._connections_closed = self._counter(
+            f"{_PREFIX}_connections_closed",
+            "Connections closed before their time, by reason.",
+            ("reason",),
+        )
         self.repaired = self._counter(
             f"{_PREFIX}_repaired_requests",
             "Requests whose trace was mended, by repair.",
@@ -176,6 +181,10 @@ class Telemetry:
                 f"{_PREFIX}_late_traces", "Times that spans came too late for their trace.", late
             )
         )
+
+    def connection_closed(self, reason: str) -> None:
+        """Count a connection that was closed before its time."""
+        self._connections_closed.labels(reason).inc()
 
     def count(self, requests: Iterable[Request]) -> None:
         """Count requests that have settled, health routes never."""

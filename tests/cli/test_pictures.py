@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from latencytrace.cli.pictures import COLOURS, bar, legend, show, stacked_bar
+from latencytrace.cli.pictures import COLOURS, bar, legend, stacked_bar
+from latencytrace.cli.terminal import show
 from latencytrace.model import Stage
 
 STAGE_NAMES = st.sampled_from([str(stage) for stage in Stage])

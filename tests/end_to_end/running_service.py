@@ -31,13 +31,15 @@ class RunningService:
         env: Mapping[str, str] | None = None,
         ready: bool = True,
         command: Sequence[str] = COMMAND,
+        first: str = "",
     ) -> None:
         self.folder = folder
         grpc = () if "--otlp-grpc" in flags else ("--otlp-grpc", "127.0.0.1:0")
         listen = () if "--listen" in flags else ("--listen", "127.0.0.1:0")
         self._log = (folder.parent / f"{folder.name}.log").open("w+b")
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [
+                *(("sh", "-c", f'{first}; exec "$@"', "sh") if first else ()),  # say, `ulimit`
                 *(*command, "serve", "--data", str(folder)),
                 *("--otlp-http", "127.0.0.1:0", *grpc, *listen, *flags),
             ],
@@ -109,12 +111,12 @@ class RunningService:
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """End it by a signal, and return its exit code."""
-        self._process.send_signal(how)
+        self.process.send_signal(how)
         return self.exit_code()
 
     def exit_code(self) -> int:
         """How it ended."""
-        return self._process.wait(PATIENCE_S)
+        return self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self
@@ -125,9 +127,9 @@ class RunningService:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
         self.client.close()
         self._log.close()
 

@@ -149,7 +149,7 @@ def test_off_loopback_a_token_is_asked_for(tmp_path: Path, trace_id: str) -> Non
                 exported(channel, request)
             with pytest.raises(grpc.RpcError) as wrong:
                 exported(channel, request, (("authorization", "Bearer wrong"),))
-            exported(channel, request, (("authorization", f"Bearer {TOKEN}"),))
+            exported(channel, request, (("authorization", f"bearer  {TOKEN}"),))
         assert service.request(trace_id)
 
     assert none.value.code() is wrong.value.code() is grpc.StatusCode.UNAUTHENTICATED

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import time
 import zlib
 from contextlib import suppress
 
@@ -16,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from latencytrace.errors import OtlpError
+from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.model import SpanKind
 from latencytrace.service import otlp
 from tests.otlp_messages import SPAN, TRACE, message, one_span
@@ -114,6 +116,38 @@ def test_a_content_type_we_do_not_speak_is_an_error() -> None:
 @pytest.mark.parametrize("encoding", ["gzip", " GZIP "])
 def test_gzip_is_undone(encoding: str) -> None:
     assert otlp.check(gzip.compress(BODY), None, encoding).block == BODY
+
+
+def test_gzip_of_many_members_is_refused_in_no_time() -> None:
+    member = gzip.compress(b"", 1)
+
+    assert otlp.decompressed(member * otlp.MAX_MEMBERS, "gzip") == b""
+    began_s = time.perf_counter()
+    with pytest.raises(OtlpError, match="more than 64 members"):
+        otlp.decompressed(member * 1_000_000, "gzip")
+    assert time.perf_counter() - began_s < 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 200_000])
+def test_gzip_is_undone_wherever_a_member_ends(size: int) -> None:
+    first, second = os.urandom(size), os.urandom(70_000)  # they stay as long as they are
+    body = gzip.compress(first) + gzip.compress(b"") + gzip.compress(second)
+
+    assert otlp.decompressed(body, "gzip") == first + second
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip"])
+def test_a_long_body_is_known_without_undoing_all_of_it(encoding: str | None) -> None:
+    plain = bytes(5000)
+    body = plain if encoding is None else gzip.compress(plain)
+
+    assert otlp.decompressed_if_short(body, encoding, 5000) == plain
+    assert otlp.decompressed_if_short(body, encoding, 4999) is None
+
+
+def test_over_http_the_content_type_must_be_said() -> None:
+    with pytest.raises(MediaTypeError, match="there is no Content-Type"):
+        otlp.check(BODY, "", None)
 
 
 def test_gzip_in_several_members_is_undone() -> None:

@@ -4,6 +4,7 @@ import logging
 from typing import Self
 
 from latencytrace.errors import SettingsError
+from latencytrace.model.escaped import escaped
 from latencytrace.service.sink import Notice, Transition
 
 _log = logging.getLogger(__name__)
@@ -29,5 +30,5 @@ class LogSink:
         level = logging.INFO if notice.transition is Transition.ENDED else logging.WARNING
         lines = [alert["summary"], *alert["description"]]
         lines += [f"Slow: {request['url']} {request['summary']}" for request in alert["slowest"]]
-        said = "\n  ".join([*lines, f"See: {alert['url']}"])
+        said = "\n  ".join(map(escaped, [*lines, f"See: {alert['url']}"]))
         _log.log(level, "%s %s: %s", alert["labels"]["severity"], notice.transition, said)

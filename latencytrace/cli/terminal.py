@@ -1,0 +1,149 @@
+"""The way out to the terminal: all that the commands print goes through here.
+
+Names of spans, routes and services are what somebody sent. They are shown with control
+characters, escape sequences and invisible characters spelled out, and are never markup.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TextIO
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Span, Text
+
+from latencytrace.model.escaped import escaped, escaped_json, escaped_lines, is_fit
+
+PIPED_WIDTH = 140  # nothing is cut off where nobody watches
+
+
+class Screen(Console):
+    """A console on which no text acts: rich passes escape sequences on as they are."""
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(width=width, stderr=stderr, highlight=False, emoji=False, markup=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """See `Console.render`; whatever `fit` did not see is escaped here, at last."""
+        for segment in super().render(renderable, options):
+            if segment.control:  # rich's own, such as the cursor's
+                yield segment
+            else:
+                yield Segment(escaped_lines(segment.text), segment.style)
+
+    def print(self, *objects: object, **settings: object) -> None:
+        """See `Console.print`; each text is one line."""
+        shown = [fit(part) if isinstance(part, _TEXTS) else part for part in objects]
+        super().print(*shown, **settings)  # type: ignore[arg-type] # rich's own
+
+
+def screen() -> Screen:
+    """Where pictures go: as wide as the terminal, plain and wide enough when piped."""
+    return Screen(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+
+
+def side_screen() -> Screen:
+    """Where progress goes: standard error."""
+    return Screen(stderr=True)
+
+
+def show(console: Console, *parts: RenderableType) -> None:
+    """Print parts one below the other, with nothing at the ends of lines."""
+    with console.capture() as captured:
+        for part in parts:
+            console.print(fit(part) if isinstance(part, _TEXTS) else part)
+    lines = (line.rstrip() for line in captured.get().split("\n"))
+    print("\n".join(lines).removesuffix("\n"))
+
+
+def say(line: str = "", *, flush: bool = False) -> None:
+    """Print a line."""
+    print(_encodable(escaped(line), sys.stdout), flush=flush)
+
+
+def complain(message: str, *, in_lines: bool = False) -> None:
+    """Print a message to standard error.
+
+    Args:
+        message: What is wrong.
+        in_lines: Its ends of lines are ours; else it is one line.
+    """
+    shown = escaped_lines(message) if in_lines else escaped(message)
+    print(_encodable(f"latencytrace: {shown}", sys.stderr), file=sys.stderr, flush=True)
+
+
+def say_document(document: object) -> None:
+    """Print the API's document, unchanged but for its white space and its spelling."""
+    print(_encodable(json_text(document), sys.stdout))
+
+
+def json_text(document: object) -> str:
+    """A document as JSON, with nothing in it that acts on a terminal."""
+    return escaped_json(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def write_out(body: bytes) -> None:
+    """Write a file to standard output: as it is, but spelled out where somebody watches."""
+    if sys.stdout.isatty():
+        text = body.decode(errors="backslashreplace")
+        body = escaped_lines(text.replace("\r\n", "\n")).encode(errors="backslashreplace")
+    sys.stdout.buffer.write(body)
+    sys.stdout.buffer.flush()
+
+
+def fit(part: RenderableType) -> RenderableType:
+    """The same to look at, with nothing in it that acts; done before it is laid out."""
+    if isinstance(part, str):
+        return escaped(part)
+    if isinstance(part, Text):
+        return _fit_text(part)
+    if isinstance(part, Table):
+        for column in part.columns:
+            column.header = fit(column.header)
+            column._cells[:] = [fit(cell) for cell in column._cells]  # noqa: SLF001 - rich has no other way
+    if isinstance(part, Group):
+        return Group(*map(fit, part.renderables))
+    return part
+
+
+class LogFormatter(logging.Formatter):
+    """Lines of the service's log, which quote what senders send."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter`."""
+        return escaped_lines(super().format(record))
+
+
+_TEXTS = (str, Text, Table, Group)
+
+
+def _fit_text(text: Text) -> Text:
+    plain = text.plain
+    if all(map(is_fit, plain)):
+        return text
+    places = list(_places(plain))  # of each old character, and of the end
+    shown = text.copy()
+    shown.plain = escaped(plain)
+    shown.spans = [
+        Span(places[one.start], places[min(one.end, len(plain))], one.style) for one in text.spans
+    ]
+    return shown
+
+
+def _places(plain: str) -> Iterator[int]:
+    at = 0
+    for character in plain:
+        yield at
+        at += len(escaped(character))
+    yield at
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """A text that a stream can take: that of a terminal without UTF-8 has fewer characters."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, errors="backslashreplace").decode(encoding)

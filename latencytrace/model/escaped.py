@@ -1,0 +1,53 @@
+"""Texts of senders made fit to be shown: a name must not steer the terminal that prints it."""
+
+import re
+from typing import Final
+
+# Controls (C0, DEL, C1), what is invisible or turns the direction of writing, halves of pairs.
+_HIDDEN: Final = (
+    "\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb"
+    "\\ud800-\\udfff\\U000e0000-\\U000e007f"
+)
+_UNFIT: Final = re.compile(f"[\\x00-\\x1f{_HIDDEN}]")
+_UNFIT_BUT_LINES: Final = re.compile(f"[\\x00-\\x09\\x0b-\\x1f{_HIDDEN}]")
+_UNFIT_IN_JSON: Final = re.compile(f"[{_HIDDEN}]")  # its encoder escapes the rest
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_TWO_DIGITS, _FOUR_DIGITS = 0xFF, 0xFFFF
+
+
+def escaped(text: str) -> str:
+    r"""A text on one line with nothing in it that acts: an escape character is `\x1b`."""
+    return _UNFIT.sub(_escape, text)
+
+
+def escaped_lines(text: str) -> str:
+    """The same, where the text's own lines are ours."""
+    return _UNFIT_BUT_LINES.sub(_escape, text)
+
+
+def escaped_json(text: str) -> str:
+    """JSON that means the same, with nothing in it that acts."""
+    return _UNFIT_IN_JSON.sub(_escape_in_json, text)
+
+
+def is_fit(character: str) -> bool:
+    """Whether a character is shown as it is."""
+    return _UNFIT.match(character) is None
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if character in _SHORT:
+        return _SHORT[character]
+    code = ord(character)
+    if code <= _TWO_DIGITS:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= _FOUR_DIGITS else f"\\U{code:08x}"
+
+
+def _escape_in_json(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code <= _FOUR_DIGITS:
+        return f"\\u{code:04x}"
+    above = code - 0x10000  # JSON has pairs
+    return f"\\u{0xD800 + (above >> 10):04x}\\u{0xDC00 + (above & 0x3FF):04x}"

@@ -1,0 +1,171 @@
+"""Files and folders that only the service's own user can read, and that lead nowhere else.
+
+The rights are set whatever the umask is and whoever made the folder. A symbolic link inside the
+data folder is refused: writing through it would change a file that is not ours.
+"""
+
+import errno
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from latencytrace.errors import StoreError
+
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+UMASK: Final = 0o077  # for files that others write for us: the engine, SQLite
+_OF_OTHERS: Final = 0o077  # rights of the group and of everybody
+_WRITABLE_BY_GROUP: Final = 0o020
+_WRITABLE_BY_ALL: Final = 0o002
+_ROOT: Final = 0
+_PART: Final = ".part"
+_log = logging.getLogger(__name__)
+
+
+def private_folder(path: Path, *, may_be_link: bool = False) -> None:
+    """Make a folder that only its owner can enter, or tighten the one that is there.
+
+    Args:
+        path: The folder.
+        may_be_link: A symbolic link to a folder will do, as for the data folder itself.
+
+    Raises:
+        StoreError: It is a link, or others could put files into it.
+        FileExistsError: It is a file.
+        OSError: It cannot be made.
+    """
+    with suppress(FileExistsError):
+        path.mkdir(mode=FOLDER_MODE, parents=True)
+        path.chmod(FOLDER_MODE)  # the umask may have taken rights of our own away
+    link_flag = 0 if may_be_link else os.O_NOFOLLOW
+    if not may_be_link and path.is_symlink():
+        raise StoreError(_is_link(path))
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | link_flag)
+    except NotADirectoryError:
+        raise FileExistsError(errno.EEXIST, "it is no folder", str(path)) from None
+    try:
+        _tighten_folder(path, opened)
+    finally:
+        os.close(opened)
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a file that only its owner can read or write.
+
+    Args:
+        path: The file; made with mode 0600 where `flags` ask for it, tightened where it is ours.
+        flags: As of `os.open`; `O_NOFOLLOW` and `O_CLOEXEC` are added.
+
+    Returns:
+        The descriptor, which the caller closes.
+
+    Raises:
+        StoreError: It is a symbolic link, or no regular file.
+        OSError: As of `os.open`.
+    """
+    # O_NONBLOCK: a named pipe in the file's place would hold us until somebody reads it.
+    safe = flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        opened = os.open(path, safe, FILE_MODE)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.EEXIST} and path.is_symlink():
+            raise StoreError(_is_link(path)) from None
+        if error.errno in {errno.ENXIO, errno.EISDIR}:
+            raise StoreError(f"{path} is no regular file: remove it") from None
+        raise
+    try:
+        _tighten_file(path, opened)
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
+def read_private(path: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        StoreError: It is a symbolic link, or no regular file.
+        OSError: It is not there, or cannot be read.
+    """
+    with os.fdopen(open_private(path, os.O_RDONLY), "rb") as file:
+        return file.read()
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write all of a file or none of it.
+
+    Raises:
+        StoreError: Its part file is a symbolic link, or no regular file.
+        OSError: It cannot be written.
+    """
+    part = path.with_name(path.name + _PART)
+    with os.fdopen(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+        file.write(content)
+    part.replace(path)
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse a path that somebody else's code opens for us and would follow.
+
+    Raises:
+        StoreError: It is a symbolic link.
+    """
+    if path.is_symlink():
+        raise StoreError(_is_link(path))
+
+
+@contextmanager
+def private_umask() -> Iterator[None]:
+    """Keep what this process makes from others while the block runs."""
+    before = os.umask(UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _tighten_folder(path: Path, opened: int) -> None:
+    found = os.fstat(opened)
+    if found.st_uid == os.geteuid():
+        if found.st_mode & _OF_OTHERS:
+            os.fchmod(opened, stat.S_IMODE(found.st_mode) & ~_OF_OTHERS)
+            _log.warning(_TIGHTENED, path, stat.S_IMODE(found.st_mode) & 0o777, "0700")
+    elif _others_may_write(found):
+        raise StoreError(
+            f"{path} belongs to another user (id {found.st_uid}) and others may write into it: "
+            "make it yours with `chown`, or name another folder"
+        )
+
+
+def _others_may_write(found: os.stat_result) -> bool:
+    """Tell whether anybody but us and root can put files into a folder that is not ours.
+
+    A volume of Kubernetes belongs to root and to a group of the pod's own (`fsGroup`).
+    """
+    if found.st_mode & _WRITABLE_BY_ALL:
+        return True
+    own_group = found.st_gid in {os.getegid(), *os.getgroups()}
+    is_volume = found.st_uid == _ROOT and own_group
+    return bool(found.st_mode & _WRITABLE_BY_GROUP) and not is_volume
+
+
+def _tighten_file(path: Path, opened: int) -> None:
+    found = os.fstat(opened)
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError(f"{path} is no regular file: remove it")
+    if found.st_uid == os.geteuid() and found.st_mode & _OF_OTHERS:
+        os.fchmod(opened, stat.S_IMODE(found.st_mode) & ~_OF_OTHERS)
+        _log.warning(_TIGHTENED, path, stat.S_IMODE(found.st_mode) & 0o777, "0600")
+
+
+_TIGHTENED = "%s could be read or written by others (mode %04o): it is %s now"
+
+
+def _is_link(path: Path) -> str:
+    return f"{path} is a symbolic link, and nothing is read or written through one: remove it"
