@@ -126,7 +126,7 @@ def serve(
             Journal(settings.folder / "journal"),
         )
         token = None if insecure else settings.token
-        intake = Intake(pipeline.submit, telemetry)
+        intake = Intake(pipeline.submit, telemetry, capture_content=settings.capture_content)
         servers = Servers()
         if grpc_socket is not None:
             servers = Servers(GrpcReceiver(intake, reports, grpc_socket, token))
@@ -224,7 +224,7 @@ def open_store(settings: ServiceSettings) -> Store:
     opened = getattr(engine, "open", None)
     if opened is None:
         raise PluginError(f"store {settings.store!r} cannot be opened")
-    store: Store = opened(settings.folder, capture_content=settings.capture_content)
+    store: Store = opened(settings.folder)
     return store
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -45,14 +46,21 @@ class Intake:
         submit: Keeps the spans of a checked request.
         telemetry: Counts what is not kept.
         max_bytes: How much all bodies that are being read may have together.
+        capture_content: Keep prompts, texts and the like.
     """
 
     def __init__(
-        self, submit: Submit, telemetry: Telemetry, *, max_bytes: int = MAX_BYTES_READ
+        self,
+        submit: Submit,
+        telemetry: Telemetry,
+        *,
+        max_bytes: int = MAX_BYTES_READ,
+        capture_content: bool = False,
     ) -> None:
         self._submit = submit
         self._telemetry = telemetry
         self.max_bytes = max_bytes
+        self._check = partial(otlp.check, capture_content=capture_content)
         self.bytes = 0  # being read and checked now
 
     @contextmanager
@@ -74,8 +82,8 @@ class Intake:
         """
         arguments = (body, content_type, content_encoding)
         if len(body) > LONG_BODY_BYTES:
-            return await asyncio.to_thread(otlp.check, *arguments)
-        return otlp.check(*arguments)
+            return await asyncio.to_thread(self._check, *arguments)
+        return self._check(*arguments)
 
     async def keep(self, checked: CheckedRequest) -> None:
         """Wait until its spans are safe from the death of this process.

@@ -38,11 +38,10 @@ _SIGN = 1 << 63
 class ChdbStore:
     """Implements `Store`. Make one with `open`."""
 
-    def __init__(self, engine: Engine, to_keep: NotedTraces, *, capture_content: bool) -> None:
+    def __init__(self, engine: Engine, to_keep: NotedTraces) -> None:
         self._engine = engine
         self._to_keep = to_keep
         self._keeping = threading.Lock()
-        self._capture_content = capture_content
         # Merging the view's steps would cost 7 ms of planning at each insert.
         self._inserter = engine.connect(query_plan_merge_expressions=0)
         # Its reads wait for no reader's; imported requests may lie a hundred days apart.
@@ -51,16 +50,16 @@ class ChdbStore:
         self._insert_otlp = otlp_view.insert_statement(engine.otlp_schema)
 
     @classmethod
-    def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
+    def open(cls, folder: Path) -> Self:
         """See `Store.open`."""
-        engine = Engine.open(folder, capture_content=capture_content)
-        return cls(engine, NotedTraces(folder / TO_KEEP), capture_content=capture_content)
+        engine = Engine.open(folder, capture_content=False)
+        return cls(engine, NotedTraces(folder / TO_KEEP))
 
     def insert_otlp(self, block: bytes) -> None:
         """See `Store.insert_otlp`."""
         rows = None
         if len(block) <= arrival_rows.MOST_BYTES:
-            rows = arrival_rows.rows_of(block, capture_content=self._capture_content)
+            rows = arrival_rows.rows_of(block)
         if rows is None:
             self._inserter.insert(self._insert_otlp, otlp_view.INSERT_FORMAT, block)
         elif rows:
