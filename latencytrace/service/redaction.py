@@ -126,7 +126,8 @@ def _redact_span(span: ProtoSpan) -> None:
         span.name = name
     if span.trace_state:
         span.trace_state = _plain(_STATES, span.trace_state)
-    if len(span.parent_span_id) not in {0, _SPAN_ID_BYTES}:
+    parent_id = span.parent_span_id
+    if parent_id and len(parent_id) != _SPAN_ID_BYTES:
         span.ClearField("parent_span_id")
     if span.HasField("status") and span.status.message:
         span.status.message = _plain(_STATUSES, span.status.message)
@@ -148,8 +149,9 @@ def _redact_link(link: ProtoSpan.Link) -> None:
 
 
 def _redact(pairs: Iterable[KeyValue]) -> None:
+    keys, scalars = _KEYS, _SCALARS  # both are looked up for each of them
     for pair in pairs:
-        texts = _KEYS[pair.key]
+        texts = keys[pair.key]
         value = pair.value
         text = value.string_value
         if text:
@@ -159,7 +161,7 @@ def _redact(pairs: Iterable[KeyValue]) -> None:
             value.string_value = plain
         else:
             form = value.WhichOneof("value")
-            if texts.takes_numbers if form in _SCALARS else _takes(texts, form, value):
+            if texts.takes_numbers if form in scalars else _takes(texts, form, value):
                 continue
             value.string_value = MARK
         if not texts.takes_key:
