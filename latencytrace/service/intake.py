@@ -14,7 +14,9 @@ from latencytrace.service.otlp import CheckedRequest
 from latencytrace.service.telemetry import Telemetry
 
 MAX_BYTES_READ: Final = 4 * otlp.MAX_BYTES  # of all bodies that are being read and checked
-LONG_BODY_BYTES: Final = 256 * 1024  # checked beside the event loop, which it would hold up
+# Longer ones are checked beside the event loop, which they would hold up for milliseconds.
+LONG_BODY_BYTES: Final = 64 * 1024
+LONG_PACKED_BYTES: Final = 8 * 1024
 RETRY_AFTER_S: Final = 1
 
 Submit = Callable[[CheckedRequest], Future[None]]
@@ -81,7 +83,7 @@ class Intake:
             OtlpError: Nothing of it can be kept.
         """
         arguments = (body, content_type, content_encoding)
-        if len(body) > LONG_BODY_BYTES:
+        if len(body) > (LONG_PACKED_BYTES if content_encoding else LONG_BODY_BYTES):
             return await asyncio.to_thread(self._check, *arguments)
         return self._check(*arguments)
 

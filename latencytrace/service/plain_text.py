@@ -26,7 +26,7 @@ _PACKED_CHARACTERS: Final = 16 * 1024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 # Each text that is not left as it is has one of these, in lower case.
 _TELLING = re.compile(
-    r"[\x00-\x1f\x7f\x85\u2028\u2029?#@=]|earer|basic|[spr]k[-_]|r8_|gsk_|eyj|gh[a-z]_|github_"
+    r"[\x00-\x1f\x7f\x85\u2028\u2029?#@=]|\{\s*[\"']|\[\s*\{|earer|basic|[spr]k[-_]|r8_|gsk_|eyj|gh[a-z]_|github_"
     r"|glpat|akia|asia|xox|aiza|hf_|nvapi|-----"
     r"|(?:pass|passw(?:or)?d|passphrase|pwd|secret|token|credentials?|key)[\"']?\s*:"
 )
@@ -46,6 +46,7 @@ _SECRET = re.compile(
     """
 )
 _JSON = re.compile(r"[\s\ufeff]*[{\[\"]")
+_OBJECT = re.compile(r"[\s\ufeff]*(?:\{\s*[\"']|\[\s*\{)")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\](?::[0-9]+)?")
 _DATA = re.compile(r"\s*data:", re.IGNORECASE)
 _ADDRESS_THAT_TELLS = re.compile(r"(?:^/|//)\S*[?#@]")
@@ -54,6 +55,7 @@ _WEB = re.compile(r"(?:^|[^A-Za-z0-9+.:-])(?:(?:https?|wss?|grpcs?):)?$", re.IGN
 _AUTHORITY = re.compile(r"[^/?#]*")
 _NO_PORT = re.compile(r"[^:\[]*:(?![0-9]*$)")  # that of `user:pass/word@host`
 _SPACE = re.compile(r"(\s+)")
+_WORDS = re.compile(r"\S+")
 _QUERY = re.compile(  # but for templates of routes: `{id?}`, `(?P<id>…)`
     r"(?<!\()\?(?!\})|(?<=\()\?(?!P?<|[:=!])|#"
 )
@@ -188,7 +190,7 @@ def _until_stable(text: str, plain: Callable[[str], str]) -> str:
 
 
 def _known(text: str) -> str:
-    if _CONTROL.search(text):
+    if _CONTROL.search(text) or _OBJECT.match(text):
         return MARK
     text = _words(text)
     return MARK if holds_secret(text) else text
@@ -209,11 +211,25 @@ def _address(text: str) -> str:
 def _words(text: str) -> str:
     """A text without the users and passwords in it, up to the first query."""
     text = "".join(map(_without_users, _SPACE.split(text)))
-    for found in _QUERY.finditer(text):
-        before = text[: found.start()]
-        if "/" in _SPACE.split(before)[-1] or _PARAMETER.match(text, found.start()):
-            return before
-    return text
+    return text[: min(_query_of_path(text), _first_parameter(text))]
+
+
+def _query_of_path(text: str) -> int:
+    """Where the first query begins that stands behind a slash."""
+    for found in _WORDS.finditer(text):
+        slash = text.find("/", found.start(), found.end())
+        query = _QUERY.search(text, slash, found.end()) if slash >= 0 else None
+        if query:
+            return query.start()
+    return len(text)
+
+
+def _first_parameter(text: str) -> int:
+    """Where something like `?token=` begins."""
+    for found in _PARAMETER.finditer(text):
+        if _QUERY.match(text, found.start()):
+            return found.start()
+    return len(text)
 
 
 def _without_users(text: str) -> str:
