@@ -26,7 +26,7 @@ _PACKED_CHARACTERS: Final = 16 * 1024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 # Each text that is not left as it is has one of these, in lower case.
 _TELLING = re.compile(
-    r"[\x00-\x1f\x7f\x85\u2028\u2029?#@=]|\{\s*[\"']|\[\s*\{|earer|basic|[spr]k[-_]|r8_|gsk_|eyj|gh[a-z]_|github_"
+    r"[\x00-\x1f\x7f\x85\u2028\u2029?#@=]|%40|\{\s*[\"']|\[\s*\{|earer|basic|[spr]k[-_]|r8_|gsk_|eyj|gh[a-z]_|github_"
     r"|glpat|akia|asia|xox|aiza|hf_|nvapi|-----"
     r"|(?:pass|passw(?:or)?d|passphrase|pwd|secret|token|credentials?|key)[\"']?\s*:"
 )
@@ -43,6 +43,7 @@ _SECRET = re.compile(
         |(?:access|account|api|private|shared|signing)[ _-]?(?:access)?[ _-]?key
       )["']?\s*[=:]\s*\S
     | (?i:(?<![a-z])sig)=\S
+    | (?i:%3A)\S{0,99}%40                                     # an address within another
     """
 )
 _JSON = re.compile(r"[\s\ufeff]*[{\[\"]")
@@ -238,7 +239,8 @@ def _without_users(text: str) -> str:
         return text
     if "//" not in text:
         return "/".join(map(_host_of, text.split("/")))
-    done, rest = [], text
+    done: list[str] = []
+    rest = text
     while "//" in rest and "@" in rest:
         scheme, _, rest = rest.partition("//")
         done += (scheme, "//")

@@ -37,6 +37,7 @@ class _Texts(dict[str, str | None]):
         takes_numbers: Whether numbers and truths stay there.
         takes_lists: Whether short lists of names and numbers do.
         takes_key: Whether the key does.
+        remembers: Whether texts are remembered.
     """
 
     def __init__(
@@ -46,17 +47,19 @@ class _Texts(dict[str, str | None]):
         takes_numbers: bool = True,
         takes_lists: bool = False,
         takes_key: bool = True,
+        remembers: bool = True,
     ) -> None:
         super().__init__()
         self._plain = plain
         self.takes_numbers = takes_numbers
         self.takes_lists = takes_lists
         self.takes_key = takes_key
+        self._longest = LONGEST_REMEMBERED if remembers else -1
 
     def __missing__(self, text: str) -> str | None:
         plain = None if text == MARK else self._plain(text)
         told = None if plain == text else plain
-        if len(text) <= LONGEST_REMEMBERED:
+        if len(text) <= self._longest:
             if len(self) >= MOST_REMEMBERED:
                 self.clear()
             self[text] = told
@@ -72,9 +75,11 @@ _KINDS: Final = {
     Kind.WORD: _Texts(plain_text.word),
     Kind.NUMBER: _Texts(plain_text.number),
     Kind.UNKNOWN: _Texts(plain_text.unknown),
-    Kind.CONTENT: _Texts(plain_text.content),
-    Kind.STRICT: _Texts(plain_text.content, takes_numbers=False),
-    Kind.NAMELESS: _Texts(plain_text.content, takes_numbers=False, takes_key=False),
+    Kind.CONTENT: _Texts(plain_text.content, remembers=False),
+    Kind.STRICT: _Texts(plain_text.content, takes_numbers=False, remembers=False),
+    Kind.NAMELESS: _Texts(
+        plain_text.content, takes_numbers=False, takes_key=False, remembers=False
+    ),
 }
 
 

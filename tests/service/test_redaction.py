@@ -197,6 +197,7 @@ TOKENS = (
     "Server=h;User Id=sa;Password=xyzzy;", "AccountName=a;AccountKey=xyzzy==",
     "Endpoint=sb://h/;SharedAccessKey=xyzzy", "api_key: xyzzy", "token=xyzzy", "&sig=xyzzy",
     '"secret": "xyzzy"', "jdbc:oracle:thin:scott/xyzzy@host:1521:x",
+    "/to/https%3A%2F%2Fxyzzy%3Axyzzy%40host", "https://host/https%3a%2f%2fa%3axyzzy%40b",
 )  # fmt: skip
 
 
