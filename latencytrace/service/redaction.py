@@ -16,7 +16,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.service import plain_text
-from latencytrace.service.content_keys import Kind, kind_of
+from latencytrace.service.content_keys import LONGEST_KEY, Kind, kind_of
 from latencytrace.service.plain_text import MARK
 
 MOST_REMEMBERED: Final = 4096  # keys, and texts of each kind
@@ -88,7 +88,7 @@ class _Keys(dict[str, _Texts]):
 
     def __missing__(self, key: str) -> _Texts:
         kind = kind_of(key)
-        if kind is Kind.UNKNOWN and plain_text.holds_secret(key):
+        if len(key) <= LONGEST_KEY and plain_text.holds_secret(key):
             kind = Kind.NAMELESS
         texts = _KINDS[kind]
         if len(key) <= LONGEST_REMEMBERED:

@@ -135,7 +135,7 @@ def test_texts_under_counts_of_tokens_are_content() -> None:
 @pytest.mark.parametrize(
     "key",
     ["user said hello", "héllo", '{"a": 1}', "k" * 129, "", "a\nb", "sk-abc123def456",
-     "ghp_abcdefgh1234", "hello?", "a=b"],
+     "ghp_abcdefgh1234", "hello?", "a=b", "my.sk-abc123def456.content"],
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["short", 7, True, None, b"x", ("x",)])
 def test_keys_that_are_no_identifiers_are_removed(key: str, value: AttributeValue) -> None:
