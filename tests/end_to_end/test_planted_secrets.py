@@ -149,3 +149,4 @@ def test_no_secret_is_there(seen: Seen, when: str) -> None:
 def test_the_search_finds_what_stays(seen: Seen) -> None:
     assert {"rows", "answers"} <= seen.visible
     assert {"killed", "rows of the killed"} & seen.visible
+    assert {"once answered", "under load", "killed"} & seen.visible  # the journal
