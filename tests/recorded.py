@@ -28,7 +28,7 @@ FIXTURES = Path(__file__).parent / "analysis" / "fixtures"
 def recorded(name: str) -> list[Span]:
     """All spans of a fixture."""
     message = message_from_json((FIXTURES / f"{name}.json").read_bytes())
-    return [span for resource in message.resource_spans for span in _spans(resource)]
+    return [span for resource in message.resource_spans for span in spans_of(resource)]
 
 
 def reported(name: str) -> dict[str, float]:
@@ -46,7 +46,8 @@ def recorded_requests(name: str) -> list[Request]:
     return sorted(found, key=lambda request: (request.start_ns, -request.duration_ns))
 
 
-def _spans(resource: ResourceSpans) -> Iterable[Span]:
+def spans_of(resource: ResourceSpans) -> Iterable[Span]:
+    """The spans of one resource."""
     told = _attributes(resource.resource.attributes)
     for scope in resource.scope_spans:
         for span in scope.spans:

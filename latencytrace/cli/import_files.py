@@ -93,7 +93,7 @@ class _Batch:
 
     def add(self, record: Record) -> None:
         """Check a record, and send the batch if it is full."""
-        checked = check_message(record.message)
+        checked = check_message(record.message, capture_content=self._into.takes_content)
         if checked.rejected_spans:
             self._report.reject(
                 self._title, record.place, checked.reason or "", checked.rejected_spans

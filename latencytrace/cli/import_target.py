@@ -42,6 +42,7 @@ class Target(Protocol):
     """Takes checked spans, and answers questions about them at the end."""
 
     title: str  # a folder or an address
+    takes_content: bool  # prompts, texts and the like; a service takes them out itself
 
     def keep(self, request: CheckedRequest) -> None:
         """Keep spans; they are safe when this returns.
@@ -75,8 +76,11 @@ def target(url: str | None, endpoint: str | None, data: Path | None) -> Iterator
             "or import into a folder with --data"
         )
     folder = data or data_folder()
-    with taking_in(service_settings(folder=folder)) as (store, pipeline):
-        yield FolderTarget(str(folder), pipeline, FolderSource(store))
+    settings = service_settings(folder=folder)
+    with taking_in(settings) as (store, pipeline):
+        yield FolderTarget(
+            str(folder), pipeline, FolderSource(store), takes_content=settings.capture_content
+        )
 
 
 @dataclass(slots=True)
@@ -86,6 +90,7 @@ class FolderTarget:
     title: str
     pipeline: Pipeline
     source: Source
+    takes_content: bool = False
 
     def keep(self, request: CheckedRequest) -> None:
         """See `Target.keep`."""
@@ -114,6 +119,7 @@ class ServiceTarget:
     source: ServiceSource
     now_s: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    takes_content: bool = True
     _last: str | None = field(default=None)  # the trace that is divided last
 
     def keep(self, request: CheckedRequest) -> None:

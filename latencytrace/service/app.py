@@ -132,7 +132,7 @@ def serve(
             evaluator.counted_until_ns,
         )
         token = None if insecure else settings.token
-        intake = Intake(pipeline.submit, telemetry)
+        intake = Intake(pipeline.submit, telemetry, capture_content=settings.capture_content)
         companions = []
         if grpc_socket is not None:
             companions.append(GrpcReceiver(intake, reports, grpc_socket, token))
@@ -241,7 +241,7 @@ def open_store(settings: ServiceSettings) -> Store:
     opened = getattr(engine, "open", None)
     if opened is None:
         raise PluginError(f"store {settings.store!r} cannot be opened")
-    store: Store = opened(settings.folder, capture_content=settings.capture_content)
+    store: Store = opened(settings.folder)
     return store
 
 

@@ -68,12 +68,11 @@ class Engine:
         self.otlp_schema = folder / "otlp.proto"
 
     @classmethod
-    def open(cls, folder: Path, *, capture_content: bool) -> Self:
+    def open(cls, folder: Path) -> Self:
         """Lock a folder and bring its tables to today's form.
 
         Args:
             folder: The data folder.
-            capture_content: Keep the content of spans that are inserted from now on.
 
         Raises:
             StoreInUseError: Another process, or another store of this one, owns it.
@@ -92,7 +91,7 @@ class Engine:
                 f"the data folder {folder} cannot be used: {error.strerror}"
             ) from error
         try:
-            engine._prepare(capture_content=capture_content)
+            engine._prepare()
         except BaseException:
             engine.close()
             raise
@@ -121,7 +120,7 @@ class Engine:
         self._connections.clear()
         self._lock.close()
 
-    def _prepare(self, *, capture_content: bool) -> None:
+    def _prepare(self) -> None:
         try:
             connection = self.connect()
         except StoreError as error:
@@ -140,7 +139,7 @@ class Engine:
             found = missing and chdb_repair.has_data(self._path, UUIDS[table])
             verb = "ATTACH TABLE" if found else "CREATE TABLE IF NOT EXISTS"
             connection.query(f"{verb} {table} UUID '{UUIDS[table]}' {definition}", "Null")
-        views = otlp_view.view_definitions(capture_content=capture_content)
+        views = otlp_view.view_definitions()
         for statement in (*missing_columns(), *views):
             connection.query(statement, "Null")
 

@@ -159,7 +159,8 @@ class Committer:
         with self._changed:
             for block, segment in () if self._journal is None else self._journal.left():
                 try:
-                    request = check(block, None, None)
+                    # What is to be taken out was taken out before it was written.
+                    request = check(block, None, None, capture_content=True)
                 except OtlpError as error:
                     segment.refuse(error)
                     continue

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeVar
 
@@ -14,7 +15,7 @@ from latencytrace.service.telemetry import Telemetry
 from latencytrace.service.workers import Workers
 
 MAX_BYTES_READ: Final = 4 * otlp.MAX_BYTES  # of all bodies that are being read and checked
-LONG_BODY_BYTES: Final = 256 * 1024  # decompressed; more would hold up the event loop
+LONG_BODY_BYTES: Final = 64 * 1024  # decompressed; more would hold up the event loop for long
 RETRY_AFTER_S: Final = 1
 
 T = TypeVar("T")
@@ -47,14 +48,21 @@ class Intake:
         submit: Keeps the spans of a checked request.
         telemetry: Counts what is not kept.
         max_bytes: How much all bodies that are being read may have together.
+        capture_content: Keep prompts, texts and the like.
     """
 
     def __init__(
-        self, submit: Submit, telemetry: Telemetry, *, max_bytes: int = MAX_BYTES_READ
+        self,
+        submit: Submit,
+        telemetry: Telemetry,
+        *,
+        max_bytes: int = MAX_BYTES_READ,
+        capture_content: bool = False,
     ) -> None:
         self._submit = submit
         self._telemetry = telemetry
         self.max_bytes = max_bytes
+        self._check = partial(otlp.check, capture_content=capture_content)
         self.bytes = 0  # being read and checked now
         self._workers = Workers()
 
@@ -78,8 +86,8 @@ class Intake:
         """
         short = otlp.decompressed_if_short(body, content_encoding, LONG_BODY_BYTES)
         if short is not None:
-            return otlp.check(short, content_type, None)
-        return await self.beside(otlp.check, body, content_type, content_encoding)
+            return self._check(short, content_type, None)
+        return await self.beside(self._check, body, content_type, content_encoding)
 
     async def beside(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what takes a while beside the event loop, which it would hold up.

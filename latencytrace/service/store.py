@@ -47,13 +47,11 @@ class Store(Protocol):
     """
 
     @classmethod
-    def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
+    def open(cls, folder: Path) -> Self:
         """Open a store, creating what is missing and setting aside what is torn.
 
         Args:
             folder: The data folder.
-            capture_content: Keep the prompts, texts and the like of spans that come from
-                now on, which else never reach the folder.
 
         Raises:
             StoreInUseError: Another process owns the folder; the message names it.
@@ -63,8 +61,8 @@ class Store(Protocol):
     def insert_otlp(self, block: bytes) -> None:
         """Keep every span of a block: concatenated, checked OTLP trace requests (protobuf).
 
-        When it returns, the spans survive the death of this process: as many rows were
-        written as there are spans in the block.
+        All of it: content is taken out before (see `redaction`). When it returns, the spans
+        survive the death of this process: as many rows were written as there are spans.
 
         Raises:
             PoisonedBlockError: The engine cannot read the block; nothing of it was kept.

@@ -61,6 +61,20 @@ def test_old_traces_are_divided_at_once_and_how_to_read_them_is_said(
     assert asked(tmp_path / "data", "/breakdown", since=since, until=until)["requests"] == 3
 
 
+@pytest.mark.parametrize(("asked_for", "kept"), [("0", "<removed>"), ("1", "hello")])
+def test_content_is_imported_only_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_for: str, kept: str
+) -> None:
+    monkeypatch.setenv("LATENCYTRACE_CAPTURE_CONTENT", asked_for)
+    file = tmp_path / "old.jsonl"
+    file.write_text(otlp_json_lines(replace(ROOTS[0], attributes={"input.value": "hello"})))
+
+    imported(tmp_path / "data", file)
+
+    request = asked(tmp_path / "data", f"/requests/{ROOTS[0].trace_id}")
+    assert request["spans"][0]["attributes"]["input.value"] == kept  # type: ignore[index] # a document
+
+
 def test_the_same_file_imported_twice_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

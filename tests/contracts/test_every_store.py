@@ -58,8 +58,7 @@ def store(opened: Store) -> Store:
 
 
 def _open(name: str, folder: Path) -> Store:
-    # What is left out as content has tests of its own: all else comes back as it was sent.
-    return cast(type[Store], load_plugin(STORES, name)).open(folder, capture_content=True)
+    return cast(type[Store], load_plugin(STORES, name)).open(folder)
 
 
 def trace_of(name: str) -> str:

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from latencytrace.service.sql.content import MARK
+from latencytrace.model.semconv import CONTENT_REMOVED as MARK
 from tests.cli.programs import environment
 from tests.end_to_end.content_keys import ADDRESSES, HARMLESS, KEYS, SAID
 from tests.end_to_end.data_folder import DataFolder

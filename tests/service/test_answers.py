@@ -60,9 +60,9 @@ class KnownStore:
         self.asked: list[object] = []
 
     @classmethod
-    def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
+    def open(cls, folder: Path) -> Self:
         """Nothing is known."""
-        raise AssertionError(folder, capture_content)
+        raise AssertionError(folder)
 
     def insert_otlp(self, block: bytes) -> None:
         """Not asked for here."""

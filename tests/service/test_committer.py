@@ -368,7 +368,9 @@ def test_a_request_poisoned_by_unknown_fields_is_kept_without_them(rig: Rig) -> 
     rig.store.poisons = [UNKNOWN_FIELD]
     plain = checked("one").block
 
-    rig.committer.submit(otlp.check(plain + UNKNOWN_FIELD, None, None)).result(timeout=10)
+    strange = otlp.check(plain + UNKNOWN_FIELD, None, None, capture_content=True)
+
+    rig.committer.submit(strange).result(timeout=10)
 
     assert rig.store.blocks == [plain]
 

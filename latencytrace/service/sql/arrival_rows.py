@@ -20,7 +20,6 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.model import SpanKind, StatusCode, semconv
-from latencytrace.service.sql import content, fates
 from latencytrace.service.sql.otlp_view import NAMELESS
 from latencytrace.service.sql.tables import (
     ARRIVALS,
@@ -50,19 +49,18 @@ TARGET: Final = Target(
 MOST_BYTES: Final = 256 * 1024  # of a block; of larger ones the view costs less
 
 _U64 = (1 << 64) - 1
-_LONGEST_NAME = 1024  # cutting addresses out of it takes a time of its square
 _LETTERS: Final = {
     None: "n", "string_value": "s", "bool_value": "b", "int_value": "i", "double_value": "d",
     "array_value": "a", "kvlist_value": "m", "bytes_value": "y",
 }  # fmt: skip
 _PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")  # what JSON writes as it is
 _NO_PARENT = bytes(8)
+_LONGEST_WORD = 128  # of those remembered
 _LONG = struct.Struct("<Q")
 _COUNT = struct.Struct("<I")
 _KINDS = [str(kind) for kind in SpanKind]
 _STATUSES = [str(status) for status in StatusCode]
 
-_Fate = Callable[[str, str, str], int]
 _TextOf = Callable[[AnyValue, str], str]
 _Pairs = Iterable[KeyValue]
 
@@ -71,131 +69,106 @@ class _RareError(ValueError):
     """Something for the view."""
 
 
-def rows_of(block: bytes, *, capture_content: bool) -> tuple[bytes, int] | None:
+def rows_of(block: bytes) -> tuple[bytes, int] | None:
     """The rows of a block (see `Store.insert_otlp`), and how many there are.
 
     Args:
         block: Of at most `MOST_BYTES`, for the sake of speed.
-        capture_content: Keep prompts, texts and the like (see `content`).
 
     Returns:
         None: the view has to make them, or to say what is wrong.
     """
-    maker = _Maker(capture_content=capture_content)
     rows: list[bytes] = []
     try:
         for spans in ExportTraceServiceRequest.FromString(block).resource_spans:
-            resource = maker.resource(spans.resource)
+            resource = _resource_row(spans.resource)
             for scoped in spans.scope_spans:
                 scope = _packed(scoped.scope.name) + _packed(scoped.scope.version)
                 for span in scoped.spans:
-                    rows += (maker.row(span), resource, scope)
+                    rows += (_row(span), resource, scope)
     except (DecodeError, _RareError):
         return None
     return b"".join(rows), len(rows) // 3
 
 
-class _Maker:
-    """Makes the rows of one block."""
+def _resource_row(resource: Resource) -> bytes:
+    """The columns that a resource's spans have in common."""
+    attributes, _, _ = _attributes(resource.attributes, _scalar)
+    words: dict[str, str] = {}
+    for pair in resource.attributes:
+        words.setdefault(pair.key, _text(pair, _scalar)[0])
+    host = next(filter(None, map(words.get, CLOCK_NAMES)), "")
+    columns = (
+        words.get(semconv.SERVICE_NAME) or NAMELESS,
+        words.get(semconv.SERVICE_INSTANCE_ID, ""),
+        words.get(semconv.SERVICE_VERSION, ""),
+        host,
+    )
+    return b"".join((*map(_packed, columns), attributes))
 
-    def __init__(self, *, capture_content: bool) -> None:
-        self._fate: _Fate = _kept if capture_content else fates.fate
-        self._capture_content = capture_content
 
-    def resource(self, resource: Resource) -> bytes:
-        """The columns that a resource's spans have in common."""
-        attributes, _, _ = self._attributes(resource.attributes, _scalar)
-        words: dict[str, str] = {}
-        for pair in resource.attributes:
-            words.setdefault(pair.key, self._text(pair, _scalar)[0])
-        host = next(filter(None, map(words.get, CLOCK_NAMES)), "")
-        columns = (
-            words.get(semconv.SERVICE_NAME) or NAMELESS,
-            words.get(semconv.SERVICE_INSTANCE_ID, ""),
-            words.get(semconv.SERVICE_VERSION, ""),
-            host,
-        )
-        return b"".join((*map(_packed, columns), attributes))
-
-    def row(self, span: ProtoSpan) -> bytes:
-        """The columns of a span alone."""
-        start_ns = span.start_time_unix_nano
-        parent_id = span.parent_span_id
-        attributes, types, removed = self._attributes(span.attributes, _scalar_or_list)
-        columns = [
-            _LONG.pack(start_ns),
-            _packed(span.trace_id.hex()),
-            _packed(span.span_id.hex()),
-            _packed("" if parent_id == _NO_PARENT else parent_id.hex()),
-            _packed(span.trace_state),
-            _packed(self._name(span.name)),
-            _word(_KINDS, span.kind),
-            _LONG.pack((span.end_time_unix_nano - start_ns) & _U64),
-            _word(_STATUSES, span.status.code),
-            _packed(self._status(span.status.message)),
-            attributes,
-            types,
-        ]
-        if not span.events and not span.links:
-            columns += (_COUNT.pack(removed), _NO_LISTS)
-            return b"".join(columns)
-        of_events = [self._attributes(event.attributes, _scalar) for event in span.events]
-        of_links = [self._attributes(link.attributes, _scalar) for link in span.links]
-        removed += sum(one[2] for one in (*of_events, *of_links))
-        columns += (
-            _COUNT.pack(removed),
-            _array([_LONG.pack(event.time_unix_nano) for event in span.events]),
-            _array([_packed(self._name(event.name)) for event in span.events]),
-            _array([one[0] for one in of_events]),
-            _array([one[1] for one in of_events]),
-            _array([_packed(link.trace_id.hex()) for link in span.links]),
-            _array([_packed(link.span_id.hex()) for link in span.links]),
-            _array([_packed(link.trace_state) for link in span.links]),
-            _array([one[0] for one in of_links]),
-            _array([one[1] for one in of_links]),
-        )
+def _row(span: ProtoSpan) -> bytes:
+    """The columns of a span alone."""
+    start_ns = span.start_time_unix_nano
+    parent_id = span.parent_span_id
+    attributes, types, removed = _attributes(span.attributes, _scalar_or_list)
+    columns = [
+        _LONG.pack(start_ns),
+        _packed(span.trace_id.hex()),
+        _packed(span.span_id.hex()),
+        _packed("" if parent_id == _NO_PARENT else parent_id.hex()),
+        _packed(span.trace_state),
+        _packed(span.name),
+        _word(_KINDS, span.kind),
+        _LONG.pack((span.end_time_unix_nano - start_ns) & _U64),
+        _word(_STATUSES, span.status.code),
+        _packed(span.status.message),
+        attributes,
+        types,
+    ]
+    if not span.events and not span.links:
+        columns += (_COUNT.pack(removed), _NO_LISTS)
         return b"".join(columns)
-
-    def _attributes(self, pairs: _Pairs, text_of: _TextOf) -> tuple[bytes, bytes, int]:
-        """Keys and texts, the letters of types, how many were removed."""
-        parts = [b""]
-        letters = ""
-        removed = 0
-        for pair in pairs:
-            text, letter, fate = self._text(pair, text_of)
-            parts += (_packed_word(pair.key), _packed(text))
-            letters += letter
-            removed += fate == content.REMOVED
-        parts[0] = _size(len(letters))
-        return b"".join(parts), _packed(letters if letters.strip("s") else ""), removed
-
-    def _text(self, pair: KeyValue, text_of: _TextOf) -> tuple[str, str, int]:
-        """A value as text, the letter of its type, its fate."""
-        key, value = pair.key, pair.value
-        letter = _LETTERS.get(value.WhichOneof("value"))
-        if letter is None or len(key) > fates.LONGEST_KEY or not key.isascii():
-            raise _RareError
-        string = value.string_value if letter == "s" else ""
-        fate = self._fate(key, letter, string)
-        if fate == content.REMOVED:
-            return content.MARK, letter, fate
-        if fate == content.CUT:
-            return fates.cut_address(string), letter, fate
-        return string if letter == "s" else text_of(value, letter), letter, fate
-
-    def _name(self, name: str) -> str:
-        if self._capture_content:
-            return name
-        if len(name) > _LONGEST_NAME:
-            raise _RareError
-        return fates.plain_name(name)
-
-    def _status(self, message: str) -> str:
-        return message if self._capture_content else fates.plain_status(message)
+    of_events = [_attributes(event.attributes, _scalar) for event in span.events]
+    of_links = [_attributes(link.attributes, _scalar) for link in span.links]
+    removed += sum(one[2] for one in (*of_events, *of_links))
+    columns += (
+        _COUNT.pack(removed),
+        _array([_LONG.pack(event.time_unix_nano) for event in span.events]),
+        _array([_packed(event.name) for event in span.events]),
+        _array([one[0] for one in of_events]),
+        _array([one[1] for one in of_events]),
+        _array([_packed(link.trace_id.hex()) for link in span.links]),
+        _array([_packed(link.span_id.hex()) for link in span.links]),
+        _array([_packed(link.trace_state) for link in span.links]),
+        _array([one[0] for one in of_links]),
+        _array([one[1] for one in of_links]),
+    )
+    return b"".join(columns)
 
 
-def _kept(_key: str, _letter: str, _string: str) -> int:
-    return content.KEPT
+def _attributes(pairs: _Pairs, text_of: _TextOf) -> tuple[bytes, bytes, int]:
+    """Keys and texts, the letters of types, in how many places something was removed."""
+    parts = [b""]
+    letters = ""
+    removed = 0
+    for pair in pairs:
+        text, letter = _text(pair, text_of)
+        key = pair.key
+        parts += (_packed_word(key) if len(key) <= _LONGEST_WORD else _packed(key), _packed(text))
+        letters += letter
+        removed += text == semconv.CONTENT_REMOVED
+    parts[0] = _size(len(letters))
+    return b"".join(parts), _packed(letters if letters.strip("s") else ""), removed
+
+
+def _text(pair: KeyValue, text_of: _TextOf) -> tuple[str, str]:
+    """A value as text, and the letter of its type."""
+    value = pair.value
+    letter = _LETTERS.get(value.WhichOneof("value"))
+    if letter is None:
+        raise _RareError
+    return value.string_value if letter == "s" else text_of(value, letter), letter
 
 
 def _scalar(value: AnyValue, letter: str) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from latencytrace.model import SpanKind, StatusCode, semconv
-from latencytrace.service.sql import content
 from latencytrace.service.sql.tables import (
     ARRIVALS,
     DATABASE,
@@ -108,43 +107,31 @@ def target(schema: Path) -> Target:
     )
 
 
-def view_definitions(*, capture_content: bool) -> tuple[str, ...]:
-    """Statements that make the view anew; they touch no data.
-
-    Args:
-        capture_content: Keep prompts, texts and the like (see `content`).
-    """
-    rows = _rows(capture_content=capture_content)
+def view_definitions() -> tuple[str, ...]:
+    """Statements that make the view anew; they touch no data."""
     return (
         f"DROP VIEW IF EXISTS {VIEW}",
         f"DROP TABLE IF EXISTS {RAW}",
         f"CREATE TABLE {RAW} (resource_spans {_RESOURCE_SPANS}) ENGINE = Null",
-        f"CREATE MATERIALIZED VIEW {VIEW} TO {ARRIVALS} AS {rows}",
+        f"CREATE MATERIALIZED VIEW {VIEW} TO {ARRIVALS} AS {_rows()}",
     )
 
 
-def _rows(*, capture_content: bool) -> str:
+def _rows() -> str:
     """The view's question: rows of arrivals from requests."""
-    columns = _COLUMNS | ({} if capture_content else _PLAIN_COLUMNS)
-    selected = ", ".join(f"{columns[column]} AS `{column}`" for column in SPAN_COLUMNS)
-    fates = _fates_of("`span.attributes`", capture_content=capture_content)
-    fates_of_lists = _fates_of("attributes", capture_content=capture_content)
-    resource_fates = _fates_of("spans.resource.attributes", capture_content=capture_content)
+    selected = ", ".join(f"{_COLUMNS[column]} AS `{column}`" for column in SPAN_COLUMNS)
     # Each level passes on only what the rows need, or whole resources would be copied per span.
     return (
-        f"WITH {fates} AS fates, "
         # One lambda for both of them is planned once.
-        "arrayConcat(`span.events`.attributes, `span.links`.attributes) AS lists, "
-        f"arrayMap(attributes -> {fates_of_lists}, lists) AS fates_of_lists, "
-        f"arrayMap((attributes, fates) -> {_map('attributes', 'fates')}, lists, fates_of_lists) "
-        "AS maps, "
+        "WITH arrayConcat(`span.events`.attributes, `span.links`.attributes) AS lists, "
+        f"arrayMap(attributes -> {_map('attributes')}, lists) AS maps, "
         f"arrayMap(attributes -> {_types('attributes')}, lists) AS types_of_lists "
         f"SELECT {selected} "
         "FROM (SELECT resource, scope_name, scope_version, untuple(one) AS span "
         "FROM (SELECT resource, scope.scope.name AS scope_name, "
         "scope.scope.version AS scope_version, arrayJoin(scope.spans) AS one "
         "FROM (SELECT resource, arrayJoin(scopes) AS scope "
-        f"FROM (SELECT CAST({_map('spans.resource.attributes', resource_fates)}, "
+        f"FROM (SELECT CAST({_map('spans.resource.attributes')}, "
         "'Map(LowCardinality(String), String)') AS resource, spans.scope_spans AS scopes "
         f"FROM (SELECT arrayJoin(resource_spans) AS spans FROM {RAW})))))"
     )
@@ -152,29 +139,19 @@ def _rows(*, capture_content: bool) -> str:
 
 # Lambdas take the fields of values as arrays of their own: over tuples they cost 0.8 µs a
 # span more. Each function written here is planned anew at every insert, 0.1 ms apiece.
-def _fates_of(attributes: str, *, capture_content: bool) -> str:
-    """What becomes of each attribute: one of `content`'s fates."""
-    if capture_content:
-        return f"arrayMap(key -> {content.KEPT}, {attributes}.key)"
-    return (
-        f"arrayMap((key, string, type) -> {content.fate('key', 'string', 'type')}, "
-        f"{attributes}.key, {attributes}.value.string_value, {attributes}.value.type)"
-    )
-
-
-def _map(attributes: str, fates: str) -> str:
+def _map(attributes: str) -> str:
     """Keys and texts; arrays and maps as base64."""
     packed = "base64Encode(concat(bytes, list, pairs))"
     more = {"array_value": "list", "kvlist_value": "pairs"}
-    return _map_of(attributes, fates, packed, more)
+    return _map_of(attributes, packed, more)
 
 
-def _flat_map(attributes: str, fates: str) -> str:
+def _flat_map(attributes: str) -> str:
     """Keys and texts, where there are no arrays and maps."""
-    return _map_of(attributes, fates, "base64Encode(bytes)", {})
+    return _map_of(attributes, "base64Encode(bytes)", {})
 
 
-def _deep_map(attributes: str, fates: str) -> str:
+def _deep_map(attributes: str) -> str:
     """Keys and texts; arrays and maps as JSON."""
     value = f"{attributes}.value"
     items = (
@@ -188,29 +165,24 @@ def _deep_map(attributes: str, fates: str) -> str:
         f"type = 'm', concat('{{', arrayStringConcat({named}, ','), '}}'), "
         "base64Encode(bytes)"
     )
-    return _map_of(attributes, fates, others, {"kvlist_value.values.key": "keys"}, items)
+    return _map_of(attributes, others, {"kvlist_value.values.key": "keys"}, items)
 
 
-def _map_of(
-    attributes: str, fates: str, others: str, fields: Mapping[str, str], *items: str
-) -> str:
+def _map_of(attributes: str, others: str, fields: Mapping[str, str], *items: str) -> str:
     """Keys and texts.
 
     Args:
         attributes: Whose.
-        fates: What becomes of each (see `content`).
         others: Branches that say what becomes of the types that are no scalars.
         fields: Fields of values that these branches speak of, and what they call them.
         items: An array that they call `items`.
     """
     scalars = ["string", "int", "double", "bool", "bytes"]
-    arguments = ["fate", "type", *scalars, *fields.values(), *("items" for _ in items)]
+    arguments = ["type", *scalars, *fields.values(), *("items" for _ in items)]
     named = ["type", *(f"{name}_value" for name in scalars), *fields]
-    arrays = [fates, *(f"{attributes}.value.{name}" for name in named), *items]
+    arrays = [*(f"{attributes}.value.{name}" for name in named), *items]
     text = (
-        f"multiIf(fate = {content.REMOVED}, '{content.MARK}', "
-        f"fate = {content.CUT}, {content.cut_address('string')}, "
-        "type = 's', string, type = 'i', toString(int), type = 'd', toString(double), "
+        "multiIf(type = 's', string, type = 'i', toString(int), type = 'd', toString(double), "
         f"type = 'b', toString(bool), {others})"
     )
     return (
@@ -274,7 +246,7 @@ _COLUMNS = {
     # The nested columns are looked into for those rows alone that have some: 0.6 µs a span.
     "SpanAttributes": (
         "if(hasAny(`span.attributes`.value.type, ['a', 'm']), "
-        f"{_deep_map('`span.attributes`', 'fates')}, {_flat_map('`span.attributes`', 'fates')})"
+        f"{_deep_map('`span.attributes`')}, {_flat_map('`span.attributes`')})"
     ),
     "Duration": "reinterpretAsInt64(`span.end_time_unix_nano` - `span.start_time_unix_nano`)",
     "StatusCode": _word(StatusCode, "`span.status`.code"),
@@ -293,14 +265,9 @@ _COLUMNS = {
     "Host": host_of("resource"),
     "ServiceVersion": f"resource['{semconv.SERVICE_VERSION}']",
     "ContentRemoved": (
-        f"countEqual(fates, {content.REMOVED}) "
-        f"+ countEqual(arrayFlatten(fates_of_lists), {content.REMOVED})"
+        f"countEqual(`span.attributes`.value.string_value, '{semconv.CONTENT_REMOVED}') "
+        "+ arraySum(arrayMap(attributes -> "
+        f"countEqual(attributes.value.string_value, '{semconv.CONTENT_REMOVED}'), lists))"
     ),
 }
 assert _COLUMNS.keys() == SPAN_COLUMNS.keys()  # noqa: S101 - a column left out would be empty
-
-_PLAIN_COLUMNS = {  # in their place, where content is left out
-    "SpanName": content.plain_name("`span.name`"),
-    "StatusMessage": content.plain_status("`span.status`.message"),
-    "Events.Name": content.plain_names("`span.events`.name"),
-}

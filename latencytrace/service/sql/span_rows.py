@@ -16,8 +16,8 @@ from latencytrace.model import (
     Span,
     SpanKind,
     StatusCode,
+    semconv,
 )
-from latencytrace.service.sql import content
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, SPANS
 
 _U64 = (1 << 64) - 1
@@ -146,7 +146,9 @@ def attributes_from(keys: _Texts, values: _Texts, types: str) -> Attributes:
     if not types:
         return dict(zip(keys, values, strict=True))
     return {
-        key: value if letter == "s" or value == content.MARK else _READERS[letter](value)
+        key: value
+        if letter == "s" or value == semconv.CONTENT_REMOVED
+        else _READERS[letter](value)
         for key, value, letter in zip(keys, values, types, strict=True)
     }
 

@@ -47,11 +47,10 @@ _MS = 1_000_000
 class ChdbStore:
     """Implements `Store`. Make one with `open`."""
 
-    def __init__(self, engine: Engine, to_keep: NotedTraces, *, capture_content: bool) -> None:
+    def __init__(self, engine: Engine, to_keep: NotedTraces) -> None:
         self._engine = engine
         self._to_keep = to_keep
         self._keeping = threading.Lock()
-        self._capture_content = capture_content
         # Merging the view's steps would cost 7 ms of planning at each insert.
         self._inserter = engine.connect(query_plan_merge_expressions=0)
         self._assembler = engine.connect()  # its reads wait for no reader's
@@ -60,16 +59,16 @@ class ChdbStore:
         self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
 
     @classmethod
-    def open(cls, folder: Path, *, capture_content: bool = False) -> Self:
+    def open(cls, folder: Path) -> Self:
         """See `Store.open`."""
-        engine = Engine.open(folder, capture_content=capture_content)
-        return cls(engine, NotedTraces(folder / TO_KEEP), capture_content=capture_content)
+        engine = Engine.open(folder)
+        return cls(engine, NotedTraces(folder / TO_KEEP))
 
     def insert_otlp(self, block: bytes) -> None:
         """See `Store.insert_otlp`."""
         made = None
         if len(block) <= arrival_rows.MOST_BYTES:
-            made = arrival_rows.rows_of(block, capture_content=self._capture_content)
+            made = arrival_rows.rows_of(block)
         if made is not None:
             rows, count = made
             if count:

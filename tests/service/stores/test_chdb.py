@@ -250,7 +250,7 @@ def test_what_the_collector_writes_is_read_as_strings(tmp_path: Path) -> None:
 
 
 def test_arrivals_are_readable_by_the_collectors_names(tmp_path: Path) -> None:
-    store = ChdbStore.open(tmp_path, capture_content=True)
+    store = ChdbStore.open(tmp_path)
     store.insert_otlp(otlp(one_span(attributes={"n": 1, "list": ("a", 2)})))
     store.close()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from latencytrace.analysis.requests import requests_of
+from latencytrace.service.otlp import check_message
 from latencytrace.service.otlp_json import message_from_json
 from latencytrace.service.stores.chdb import ChdbStore
 from tests.recorded import FIXTURES, recorded, recorded_requests
@@ -28,7 +29,7 @@ def test_the_store_keeps_all_that_the_ledger_is_made_of(store: ChdbStore, fixtur
     message = message_from_json(fixture.read_bytes())
     expected = recorded_requests(fixture.stem)
 
-    store.insert_otlp(message.SerializeToString())
+    store.insert_otlp(check_message(message).block)
 
     arrived = store.arrived(sorted({request.trace_id for request in expected}))
     found = [request for spans in arrived.values() for request in requests_of(spans, {})]
@@ -51,7 +52,7 @@ def test_the_store_keeps_all_that_the_ledger_is_made_of(store: ChdbStore, fixtur
 def test_nothing_that_was_said_is_kept(store: ChdbStore, fixture: Path) -> None:
     message = message_from_json(fixture.read_bytes())
 
-    store.insert_otlp(message.SerializeToString())
+    store.insert_otlp(check_message(message).block)
 
     arrived = store.arrived(sorted({span.trace_id for span in recorded(fixture.stem)}))
     kept = repr(arrived)

@@ -1,21 +1,16 @@
-"""What counts as content, whoever sent it: the one list, and the SQL that keeps it out.
+"""The keys of attributes that carry content, whoever sends them: the one list.
 
-Docs: `docs/pages/privacy.md`. The patterns are matched without regard to case against whole
-keys; `*` stands for any characters. One automaton matches them all, however many they are
-(`tests/benchmarks/bench_ingest.py` says what it costs).
+Docs: `docs/pages/privacy.md`. Patterns are matched against whole keys, without regard to
+case; `*` stands for any characters.
 """
 
 import re
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from itertools import chain
 from typing import Final
 
 from latencytrace.model import semconv
-
-KEPT, REMOVED, CUT = range(3)  # what becomes of an attribute; CUT: its value is an address
-MARK: Final = semconv.CONTENT_REMOVED  # stands in the place of content
-UNKNOWN_BYTES: Final = 256  # of a value whose key no list below knows; longer is content
-NAME_CHARACTERS: Final = 256  # of the name of a span or an event
 
 # A key with one of these between dots, slashes or colons is content, in every convention.
 WORDS: Final = (
@@ -111,126 +106,111 @@ STRICT: Final = (
     "*metadata.*", "*variables.*", "*.vector.*",
 )  # fmt: skip
 
-# Whole keys that are kept without being matched: those that most spans have, for speed, and
-# those whose values may be long.
+# Whole keys that are kept, if their values are what such a key is for.
 KNOWN: Final = (
-    "gen_ai.completion.0.finish_reason", "gen_ai.prompt.name",
-    "langfuse.observation.completion_start_time", "langfuse.observation.cost_details",
-    "langfuse.observation.usage_details", "messaging.message.conversation_id",
+    "langfuse.observation.completion_start_time", "messaging.message.conversation_id",
     "rpc.message.type",
     "client.address", "client.port", "cloud.region", "container.id", "db.collection.name",
     "db.namespace", "db.operation.batch.size", "db.operation.name", "db.query.summary",
     "db.response.returned_rows", "db.system", "db.system.name", "deployment.environment.name",
     "embedding.model_name", "error.type", "exception.escaped", "exception.type",
-    "gen_ai.operation.name", "gen_ai.output.type", "gen_ai.provider.name",
-    "gen_ai.request.max_tokens", "gen_ai.request.model", "gen_ai.request.temperature",
-    "gen_ai.response.finish_reasons", "gen_ai.response.id", "gen_ai.response.model",
-    "gen_ai.response.time_to_first_chunk", "gen_ai.system", "gen_ai.usage.completion_tokens",
-    "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.usage.prompt_tokens",
-    "host.name", "http.flavor", "http.host", "http.method", "http.request.body.size",
-    "http.request.method", "http.response.body.size", "http.response.status_code",
-    "http.route", "http.scheme", "http.server_name", "http.status_code", "http.user_agent",
-    "k8s.pod.name", "llm.model_name", "llm.request.type", "llm.usage.total_tokens",
-    "message.id", "message.type", "messaging.message.id", "net.host.name", "net.host.port",
-    "net.peer.ip", "net.peer.name", "net.peer.port", "network.peer.address",
-    "network.peer.port", "network.protocol.name", "network.protocol.version",
-    "network.transport", "openinference.span.kind", "process.pid", "rpc.grpc.status_code",
-    "rpc.method", "rpc.service", "rpc.system", "rpc.system.name", "server.address",
-    "server.port", "service.instance.id", "service.name", "service.version",
-    "telemetry.sdk.language", "telemetry.sdk.name", "telemetry.sdk.version", "thread.id",
-    "thread.name", "traceloop.entity.name", "traceloop.span.kind", "traceloop.workflow.name",
-    "url.path", "url.scheme", "user_agent.original",
+    "gen_ai.latency.time_to_first_token", "gen_ai.operation.name", "gen_ai.output.type",
+    "gen_ai.provider.name", "gen_ai.request.max_tokens", "gen_ai.request.model",
+    "gen_ai.request.temperature", "gen_ai.response.finish_reasons", "gen_ai.response.id",
+    "gen_ai.response.model", "gen_ai.response.time_to_first_chunk", "gen_ai.system",
+    "gen_ai.token.type", "gen_ai.usage.completion_tokens", "gen_ai.usage.input_tokens",
+    "gen_ai.usage.output_tokens", "gen_ai.usage.prompt_tokens", "host.name", "http.flavor",
+    "http.host", "http.method", "http.request.body.size", "http.request.method",
+    "http.response.body.size", "http.response.status_code", "http.scheme", "http.server_name",
+    "http.status_code", "k8s.pod.name", "llm.model_name", "llm.request.type",
+    "llm.usage.total_tokens", "message.id", "message.type", "messaging.message.id",
+    "net.host.name", "net.host.port", "net.peer.ip", "net.peer.name", "net.peer.port",
+    "network.peer.address", "network.peer.port", "network.protocol.name",
+    "network.protocol.version", "network.transport", "openinference.span.kind", "peer.service",
+    "process.pid", "rpc.grpc.status_code", "rpc.method", "rpc.service", "rpc.system",
+    "rpc.system.name", "server.address", "server.port", "service.instance.id", "service.name",
+    "service.version", "telemetry.sdk.language", "telemetry.sdk.name", "telemetry.sdk.version",
+    "thread.id", "thread.name", "time_per_token", "traceloop.entity.name",
+    "traceloop.span.kind", "traceloop.workflow.name", "url.scheme",
 )  # fmt: skip
-
-# Of these, user, password, query and fragment are cut off. Any other value that is an
-# address with one of them is content.
+LONG: Final = ("http.route", "http.user_agent", "url.path", "user_agent.original")
 ADDRESSES: Final = (
     "http.target", "http.url", "mcp.resource.uri", "url.full", "url.original",
 )  # fmt: skip
+PACKED: Final = (
+    semconv.INTERVALS, semconv.NETWORK_PHASES, semconv.RUNTIME_GAPS, semconv.TOKEN_TIMES,
+)  # fmt: skip
+COUNTS: Final = ("langfuse.observation.cost_details", "langfuse.observation.usage_details")
+# The name of a prompt's template, never a prompt; the reason why an answer ended.
+WORD: Final = ("gen_ai.completion.*.finish_reason", "gen_ai.prompt.name")
 
+
+class Kind(StrEnum):
+    """What a key's values are, which says what becomes of them (see `redaction`)."""
+
+    KNOWN = "known"  # a short name of something
+    LONG = "long"  # likewise, and may be long
+    ADDRESS = "address"
+    PACKED = "packed"  # numbers in a format of ours
+    COUNTS = "counts"  # a JSON object of numbers
+    WORD = "word"
+    NUMBER = "number"  # of tokens and the like, also as text
+    UNKNOWN = "unknown"
+    CONTENT = "content"
+    STRICT = "strict"  # content, numbers too
+    NAMELESS = "nameless"  # the key itself may be content
+
+
+LONGEST_KEY: Final = 128
+_PLAIN_KEY = re.compile(rf"[A-Za-z0-9_.:/-]{{1,{LONGEST_KEY}}}")
 _OURS = tuple(
     key
     for key in vars(semconv).values()
     if isinstance(key, str) and key.startswith("latencytrace.")
 )
-KEPT_KEYS: Final = (*KNOWN, *_OURS)
-_ANY_WORD = rf"(?:.*[./:])?(?:{'|'.join(WORDS)})(?:[./:].*)?"
+_LISTED = {
+    **dict.fromkeys((*KNOWN, *_OURS), Kind.KNOWN),
+    **dict.fromkeys(LONG, Kind.LONG),
+    **dict.fromkeys(ADDRESSES, Kind.ADDRESS),
+    **dict.fromkeys(PACKED, Kind.PACKED),
+    **dict.fromkeys(COUNTS, Kind.COUNTS),
+}
 
 
-def _whole(patterns: Iterable[str], *more: str) -> str:
+def _whole(patterns: Iterable[str], *more: str) -> re.Pattern[str]:
     alternatives = (re.escape(pattern).replace(r"\*", ".*") for pattern in patterns)
-    return f"(?i)^(?:{'|'.join((*alternatives, *more))})$"
+    return re.compile("|".join((*alternatives, *more)), re.IGNORECASE | re.ASCII)
 
 
-# The same for the engine and for Python, where `.` is any character.
-STRICT_KEY: Final = _whole(STRICT)
-CONTENT_KEY: Final = _whole(chain(STRICT, *CONTENT.values()), _ANY_WORD)
-CUT_OFF: Final = "[?#@]|^data:"
-ADDRESS: Final = r"(?s)^(?:(data:).*|((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?(?:[^/?#]*@)?([^?#]*).*)$"
-# JSON, an address with a query or a user, data.
-TELLING: Final = r"(?s)^(?:[{]|\[[{]|(?:[A-Za-z][A-Za-z0-9+.-]*:/)?/.*[?#@]|data:)"
-ADDRESS_IN_NAME: Final = r"(/[^ \t\n\f\r?#]*)[?#][^ \t\n\f\r]*"
-LEADING_TYPE: Final = (
-    r"^([A-Za-z_][A-Za-z0-9_.$]*"
-    r"(?:Cancelled|Error|Exception|Exit|Failure|Fault|Interrupt|Iteration|Timeout|Warning))"
-    r"(?:$|[:( \t\n\f\r])"
+_WORD_KEY = _whole(WORD)
+_STRICT_KEY = _whole(STRICT)
+_ANY_WORD = rf"(?:.*[./:])?(?:{'|'.join(WORDS)})(?:[./:].*)?"
+_CONTENT_KEY = _whole(chain(*CONTENT.values()), _ANY_WORD)
+_SECRET_KEY = re.compile(
+    r"authorization|bearer|passw(?:or)?d|passphrase|pwd|secret|credential"
+    r"|(?:access|api|private|session|signing)[_.-]?key",
+    re.IGNORECASE,
+)
+_TOKEN_KEY = re.compile(r"token(?!iz)", re.IGNORECASE)
+# How many tokens there were, and how long they took, is no secret.
+_TOKEN_NUMBER_KEY = re.compile(
+    r"tokens|token[_.]?(?:count|rate|time|latency)|(?:per|first|last|inter)[_.](?:\w+[_.])?token",
+    re.IGNORECASE,
 )
 
 
-def fate(key: str, string: str, letter: str) -> str:
-    """What becomes of an attribute: KEPT, CUT or REMOVED; `fates` says the same in Python.
-
-    Each question is asked of those attributes alone that none before it has decided.
-
-    Args:
-        key: What its key is called.
-        string: Its value, where that is a string.
-        letter: Its value's type (see `otlp_view`).
-    """
-    return (
-        f"multiIf({key} IN ({_listed(KEPT_KEYS)}), {KEPT}, "
-        f"{letter} = 's' AND {key} IN ({_listed(ADDRESSES)}), "
-        f"{CUT} * match({string}, {_quoted(CUT_OFF)}), "
-        f"{letter} IN ('i', 'd', 'b'), {_matches(key, STRICT_KEY)}, "
-        f"{letter} IN ('a', 'm', 'y') OR length({string}) > {UNKNOWN_BYTES}, {REMOVED}, "
-        f"{_matches(key, CONTENT_KEY)} OR match({string}, {_quoted(TELLING)}))"
-    )
-
-
-def cut_address(text: str) -> str:
-    """An address without user, password, query and fragment."""
-    return f"replaceRegexpOne({text}, {_quoted(ADDRESS)}, '\\\\1\\\\2\\\\3')"
-
-
-def plain_name(name: str) -> str:
-    """The name of a span, without the query of an address in it."""
-    # Of low cardinality, so that each distinct name of a block is looked at once.
-    return _plain_name(f"toLowCardinality({name})")
-
-
-def plain_names(names: str) -> str:
-    """Likewise, of events."""
-    return f"arrayMap(name -> {_plain_name('name')}, {names})"
-
-
-def _plain_name(name: str) -> str:
-    cut = f"replaceRegexpAll({name}, {_quoted(ADDRESS_IN_NAME)}, '\\\\1')"
-    return f"substringUTF8({cut}, 1, {NAME_CHARACTERS})"
-
-
-def plain_status(message: str) -> str:
-    """The type of the exception that a status message begins with, if it does."""
-    return f"extract(toLowCardinality({message}), {_quoted(LEADING_TYPE)})"
-
-
-def _listed(keys: Iterable[str]) -> str:
-    return ", ".join(f"'{key}'" for key in keys)
-
-
-def _matches(key: str, pattern: str) -> str:
-    return f"multiMatchAny({key}, [{_quoted(pattern)}])"
-
-
-def _quoted(pattern: str) -> str:
-    escaped = pattern.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+def kind_of(key: str) -> Kind:
+    """What the values under a key are."""
+    listed = _LISTED.get(key)
+    if listed is not None:
+        return listed
+    if not _PLAIN_KEY.fullmatch(key):
+        return Kind.NAMELESS
+    if _WORD_KEY.fullmatch(key):
+        return Kind.WORD
+    if _STRICT_KEY.fullmatch(key):
+        return Kind.STRICT
+    if _TOKEN_NUMBER_KEY.search(key) and not _SECRET_KEY.search(key):
+        return Kind.NUMBER
+    is_secret = _SECRET_KEY.search(key) or _TOKEN_KEY.search(key)
+    return Kind.CONTENT if is_secret or _CONTENT_KEY.fullmatch(key) else Kind.UNKNOWN
