@@ -114,9 +114,9 @@ def unknown(text: str) -> str:
 
 def address(text: str) -> str:
     """An address without user, password, query and fragment."""
-    if _DATA.match(text):
-        return "data:"
-    return _until_stable(text, _address) if len(text) <= _LONGEST_ADDRESS else MARK
+    if len(text) > _LONGEST_ADDRESS:
+        return "data:" if _DATA.match(text) else MARK
+    return _until_stable(text, _address)
 
 
 def packed(text: str) -> str:
@@ -202,6 +202,8 @@ def _name(text: str) -> str:
 
 
 def _address(text: str) -> str:
+    if _DATA.match(text):
+        return "data:"
     if not _SCHEME.match(text):
         text = text[_AUTHORITY.match(text)[0].rfind("@") + 1 :]  # type: ignore[index] # matches
     text = re.split("[?#]", _without_users(text), maxsplit=1)[0]
@@ -242,8 +244,9 @@ def _without_users(text: str) -> str:
     done: list[str] = []
     rest = text
     while "//" in rest and "@" in rest:
-        scheme, _, rest = rest.partition("//")
-        done += (scheme, "//")
+        scheme, _, following = rest.partition("//")
+        rest = following.lstrip("/")
+        done += (scheme, "//", "/" * (len(following) - len(rest)))
         authority = _AUTHORITY.match(rest)[0]  # type: ignore[index] # matches anything
         if "@" in authority:
             rest = rest[authority.rindex("@") + 1 :]

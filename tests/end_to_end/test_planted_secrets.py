@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
+import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
@@ -81,28 +82,37 @@ def files_of(folder: Path) -> bytes:
     return b"\0".join(contents)
 
 
+def _send_on(send: Callable[[], object], stop: threading.Event) -> None:
+    """Send until told to stop, or until the service is killed."""
+    while not stop.is_set():
+        try:
+            send()
+        except (grpc.RpcError, httpx.HTTPError):
+            return
+
+
 def under_load(service: RunningService, sends: list[Callable[[], object]], seen: Seen) -> None:
     """Look into the folder while spans come, and kill the service before they end."""
     stop = threading.Event()
 
-    def send_on() -> None:
-        while not stop.is_set():
-            for send in sends:
-                try:
-                    send()
-                except Exception:  # noqa: BLE001 - it is killed meanwhile
-                    return
-
     for send in sends:
         send()
     seen.look("once answered", files_of(service.folder))
-    thread = threading.Thread(target=send_on)
-    thread.start()
+    threads = [threading.Thread(target=_send_on, args=(send, stop)) for send in sends]
+    for thread in threads:
+        thread.start()
     for _ in range(LOOKS):
         seen.look("under load", files_of(service.folder))
+
+    def journal_seen() -> bool:
+        seen.look("journal", files_of(service.folder / "journal"))
+        return "journal" in seen.visible
+
+    until(journal_seen, service.said)
     service.end(signal.SIGKILL)
     stop.set()
-    thread.join()
+    for thread in threads:
+        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -139,14 +149,13 @@ def test_enough_is_planted(seen: Seen) -> None:
 
 @pytest.mark.parametrize(
     "when",
-    ["once answered", "under load", "killed", "rows of the killed", "started again", "divided",
-     "answers", "log", "ended", "rows"],
+    ["once answered", "under load", "journal", "killed", "rows of the killed", "started again",
+     "divided", "answers", "log", "ended", "rows"],
 )  # fmt: skip
 def test_no_secret_is_there(seen: Seen, when: str) -> None:
     assert seen.secrets[when] == set()
 
 
 def test_the_search_finds_what_stays(seen: Seen) -> None:
-    assert {"rows", "answers"} <= seen.visible
+    assert {"journal", "answers", "rows"} <= seen.visible
     assert {"killed", "rows of the killed"} & seen.visible
-    assert {"once answered", "under load", "killed"} & seen.visible  # the journal

@@ -1,6 +1,7 @@
 """What is taken out of requests before anything of them is written, and what must not be."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -231,6 +232,7 @@ USERS = {
     "https://x:xyz@xyzzy@host/path": "https://host/path",
     "https://u:xy/xyzzy@host/path": "https://host/path",
     "//xyzzy:x@host": "//host",
+    "http:///xyzzy:x@host": "http:///host",
     "http://a@http://xyzzy:x@b": "http://http://b",
 }
 
@@ -412,6 +414,19 @@ def test_what_is_plain_is_left_as_it_is(plain: Callable[[str], str], text: str) 
     once = plain(text)
 
     assert once == MARK or plain(once) == once
+
+
+@given(text=texts)
+@pytest.mark.parametrize(
+    "plain", [plain_text.known, plain_text.long, plain_text.address, plain_text.name]
+)
+def test_no_text_that_is_kept_has_a_user_or_a_secret(
+    plain: Callable[[str], str], text: str
+) -> None:
+    told = plain(text)
+
+    assert not re.search(r"//[^/?#\s]*@", told)
+    assert not plain_text.holds_secret(told)
 
 
 @pytest.mark.parametrize("fixture", sorted(path.stem for path in FIXTURES.glob("*.json")))
