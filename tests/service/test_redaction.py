@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
@@ -404,6 +404,7 @@ def test_to_redact_twice_changes_nothing(name: str, state: str, said: Attributes
 
 
 @given(text=texts)
+@example(text="@data:{")
 @pytest.mark.parametrize(
     "plain",
     [plain_text.known, plain_text.long, plain_text.unknown, plain_text.address, plain_text.word,
