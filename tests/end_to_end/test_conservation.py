@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stress.runs import Stress, account_of, account_of_full_disk
+from tests.stress.runs import Stress, account_of
 from tests.stress.trouble import CannotMountError
 
 
@@ -18,28 +18,28 @@ def test_every_acknowledged_request_is_counted_once_on_a_busy_machine(tmp_path: 
 
     account = account_of(stress, tmp_path / "data")
 
-    assert account.faults == ()
+    assert not account.faults, "\n".join(account.faults)
     assert account.acknowledged == account.requests == 1000  # of them 400 within the worker
 
 
 @pytest.mark.timeout(300)
 def test_kills_lose_nothing_and_a_damaged_block_loses_only_itself(tmp_path: Path) -> None:
-    stress = Stress(requests=450, rate=30, slow_ms=60, kills=6)
+    stress = Stress(requests=400, rate=40, slow_ms=60, kills=6)
 
     account = account_of(stress, tmp_path / "data")
 
-    assert account.faults == ()
+    assert not account.faults, "\n".join(account.faults)
     assert account.unanswered > 0  # it was away
 
 
 @pytest.mark.timeout(300)
 def test_a_full_disk_is_said_and_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    stress = Stress(requests=300, rate=30, slow_ms=60)
+    stress = Stress(requests=250, rate=40, slow_ms=60, full_disk=True)
 
     try:
-        account = account_of_full_disk(stress, tmp_path / "data")
+        account = account_of(stress, tmp_path / "data")
     except CannotMountError as error:
         pytest.skip(f"no small disk can be made here: {error}")
 
-    assert account.faults == ()
-    assert account.acknowledged == account.requests == 300
+    assert not account.faults, "\n".join(account.faults)
+    assert account.acknowledged == account.requests == 250

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.stress.accounts import Account
-from tests.stress.runs import Stress, account_of, account_of_full_disk
+from tests.stress.runs import Stress, account_of
 
 _COLUMNS: Final = (
     *("requests", "acknowledged", "missing", "undivided", "spans_lost", "incomplete"),
@@ -44,6 +44,7 @@ def stresses(told: argparse.Namespace) -> list[Stress]:
             slow_ms=slow_ms,
             services=services,
             kills=told.kills,
+            full_disk=told.full_disk,
             seed=told.seed,
         )
         for slow_ms, services in product(told.slow_ms, told.services)
@@ -68,13 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="a document a line")
     told = parser.parse_args(arguments)
-    run = account_of_full_disk if told.full_disk else account_of
     if not told.json:
         _line("slow_ms", "services", *_COLUMNS)
     failed = False
     for stress in stresses(told):
         with tempfile.TemporaryDirectory(prefix="latencytrace-stress-") as folder:
-            account = run(stress, Path(folder) / "data")
+            account = account_of(stress, Path(folder) / "data")
         failed |= bool(account.faults)
         _show(stress, account, as_json=told.json)
     return int(failed)

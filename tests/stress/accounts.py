@@ -217,7 +217,7 @@ def _faults_of_conservation(metrics: Mapping[str, float], *, damaged: bool) -> l
     missing, what is left of their traces may stay open or be counted as dropped.
     """
     zero = (UNACCOUNTED, RECOVERED) if damaged else (UNACCOUNTED, RECOVERED, OPEN_SPANS)
-    there = (RECEIVED, ATTRIBUTED, OPEN_SPANS)
+    there = (RECEIVED, ATTRIBUTED, OPEN_SPANS) if damaged else (RECEIVED, ATTRIBUTED)
     faults = [f"{name} is not there" for name in there if name not in metrics]
     faults += [
         f"{name} is {metrics.get(name, 'not there')}, not 0"

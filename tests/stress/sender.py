@@ -92,26 +92,30 @@ class Sender:
             return reached(self.record)
 
     def _run(self) -> None:
-        connection: http.client.HTTPConnection | None = None
+        connection = self._connected()
         while (post := self._next()) is not None:
             time.sleep(max(self._began_s + post.due_s - time.monotonic(), 0.0))
             deadline_s = time.monotonic() + PATIENCE_S
             while True:
-                if connection is None or _is_closed(connection):
-                    connection = http.client.HTTPConnection(
-                        *self._address(), timeout=ANSWER_WITHIN_S
-                    )
-                status = self._attempt(connection, post)
-                if status is None:
+                if _is_closed(connection):
                     connection.close()
-                    connection = None
+                    connection = self._connected()
+                status = self._attempt(connection, post)
                 if status is not None and status not in AGAIN:
                     break
+                if status is None:
+                    connection.close()
+                    connection = self._connected()
                 if time.monotonic() > deadline_s:
                     with self._changed:
                         self.record.given_up.add(post.number)
                     break
                 time.sleep(BACK_OFF_S)
+        connection.close()
+
+    def _connected(self) -> http.client.HTTPConnection:
+        """A connection that is opened by its first post."""
+        return http.client.HTTPConnection(*self._address(), timeout=ANSWER_WITHIN_S)
 
     def _next(self) -> Post | None:
         with self._changed:
