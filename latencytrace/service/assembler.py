@@ -27,7 +27,7 @@ Counts = Mapping[str, int]  # spans by trace id
 class Without(StrEnum):
     """The reason why spans have no ledger."""
 
-    NO_REQUEST = "no_request"  # their trace holds none so far: its root never came
+    NO_REQUEST = "no_request"  # their root has not come in all the time that it was remembered
     SHARED_STEP = "shared_step"  # a batch's own trace; its members' ledgers hold what it did
     LATE = "late"  # they came too late for their trace
     OUTDATED = "outdated"  # the other spans of their trace are no longer kept
@@ -72,13 +72,15 @@ class Account:
 
     taken: int = 0
     open: int = 0
+    rootless: int = 0  # their trace holds no request so far, and is remembered
     attributed: int = 0
     without: Counter[Without] = field(default_factory=Counter)
 
     @property
     def unaccounted(self) -> int:
         """Spans that went nowhere: not 0 is a fault of ours."""
-        return self.taken - self.open - self.attributed - self.without.total()
+        known = self.open + self.rootless + self.attributed + self.without.total()
+        return self.taken - known
 
 
 @dataclass(slots=True)
@@ -118,6 +120,7 @@ class Assembler:
         self._dividing: dict[str, _Open] = {}
         self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
         self._closed: OrderedDict[str, _Closed] = OrderedDict()
+        self._rootless: OrderedDict[str, int] = OrderedDict()  # spans of these
 
     @property
     def open_count(self) -> int:
@@ -214,20 +217,37 @@ class Assembler:
     def expected(self, trace_id: str) -> int:
         """How many spans of a trace that was taken have been stored, as far as is remembered."""
         closed = self._closed.get(trace_id)
-        return self._dividing[trace_id].spans + (closed.spans if closed else 0)
+        before = self._rootless.get(trace_id, 0) + (closed.spans if closed else 0)
+        return before + self._dividing[trace_id].spans
 
     def attributed(self, trace_ids: Iterable[str]) -> None:
         """Give back traces that have their ledgers."""
         for trace_id in trace_ids:
-            self.account.attributed += self._close(trace_id)
+            rootless = self._rootless.pop(trace_id, 0)
+            self.account.rootless -= rootless
+            self.account.attributed += self._close(trace_id) + rootless
+            self._closed[trace_id].spans += rootless
 
-    def without(self, trace_ids: Iterable[str], reason: Without) -> None:
-        """Give back traces that were divided and have no ledger: spans still make them due."""
+    def without(self, trace_ids: Iterable[str], reason: Without | None) -> None:
+        """Give back traces that were divided and have no ledger: spans still make them due.
+
+        Args:
+            trace_ids: They.
+            reason: None: they hold no request so far, for their root has not come.
+        """
         for trace_id in trace_ids:
-            self.account.without[reason] += self._close(trace_id)
-            if reason is not Without.LATE:
-                # None of what comes is late before it held a request.
-                self._closed.pop(trace_id, None)
+            spans = self._close(trace_id)
+            # None of what comes is late before it held a request.
+            self._closed.pop(trace_id, None)
+            if reason is not None:
+                self.account.without[reason] += spans
+                continue
+            self.account.rootless += spans
+            self._rootless[trace_id] = self._rootless.get(trace_id, 0) + spans
+            while len(self._rootless) > self._max_closed:
+                _, forgotten = self._rootless.popitem(last=False)
+                self.account.rootless -= forgotten
+                self.account.without[Without.NO_REQUEST] += forgotten
 
     def again(self, trace_ids: Iterable[str]) -> None:
         """Open traces again that were taken and could not be divided for now."""

@@ -26,7 +26,7 @@ from typing import assert_never
 
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Request, Span
-from latencytrace.service.assembler import Assembler, Without
+from latencytrace.service.assembler import Assembler
 from latencytrace.service.attribution import Attribution
 from latencytrace.service.clock import now_ns as time_of_day_ns
 from latencytrace.service.committer import Committer, Outcome
@@ -345,9 +345,7 @@ class Pipeline:
         with self._assembler_lock:
             self._assembler.attributed(with_request)
             for trace_id in set(trace_ids) - with_request:
-                self._assembler.without(
-                    [trace_id], found.reasons.get(trace_id, Without.NO_REQUEST)
-                )
+                self._assembler.without([trace_id], found.reasons.get(trace_id))
         self._telemetry.recovered.inc(len(self._recovering & with_request))
         self._recovering -= set(trace_ids)
         return set(taken)

@@ -258,6 +258,11 @@ class _CustodyMetrics(Collector):
             "Spans that wait to be stored, or whose trace is still open.",
             value=account.open,
         )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_spans_rootless",
+            "Spans whose trace holds no request so far, for its root has not come.",
+            value=account.rootless,
+        )
         without = CounterMetricFamily(
             f"{_PREFIX}_spans_without_ledger",
             "Spans whose trace was done with and has no ledger, by reason.",

@@ -128,7 +128,7 @@ def test_a_span_that_comes_after_ten_minutes_is_counted_and_left(rig: Rig) -> No
 def test_a_trace_that_held_no_request_yet_is_never_late(rig: Rig) -> None:
     rig.arrive("a")
     rig.clock.move_s(30)
-    rig.assembler.without(rig.assembler.due(ALL), Without.NO_REQUEST)
+    rig.assembler.without(rig.assembler.due(ALL), None)
     rig.clock.now_ns += LATE_NS + 1
     rig.arrive_rooted("a")
 
@@ -292,9 +292,33 @@ def test_spans_of_earlier_divisions_are_expected_again(rig: Rig) -> None:
     assert [rig.assembler.expected(trace_id) for trace_id in rig.assembler.due(ALL)] == [2]
 
 
+def test_spans_whose_root_comes_at_last_are_attributed(rig: Rig) -> None:
+    rig.arrive("a")
+    rig.clock.move_s(30)
+    rig.assembler.without(rig.assembler.due(ALL), None)
+    before = rig.assembler.account.rootless
+    rig.arrive_rooted("a")
+    rig.clock.move_s(1)
+    expected = [rig.assembler.expected(one) for one in rig.assembler.due(ALL)]
+    rig.assembler.attributed(["a"])
+
+    assert (before, expected) == (1, [2])
+    assert (rig.assembler.account.rootless, rig.assembler.account.attributed) == (0, 2)
+
+
+def test_spans_whose_root_never_comes_are_counted_once_they_are_forgotten() -> None:
+    rig = Rig(max_closed=1)
+    rig.arrive("a", "b")
+    rig.clock.move_s(30)
+    rig.assembler.without(rig.assembler.due(ALL), None)
+
+    assert rig.assembler.account.rootless == 1
+    assert rig.assembler.account.without == {Without.NO_REQUEST: 1}
+
+
 # Nothing goes by unaccounted
 
-ENDS = ["attributed", "again", "missed", *Without]
+ENDS = ["attributed", "again", "missed", "rootless", *Without]
 moves = st.one_of(
     st.tuples(st.just("come"), st.sampled_from("abcd"), st.integers(1, 3), st.booleans()),
     st.tuples(st.sampled_from(["stored", "withdrawn", "refused"]), st.integers(0, 9)),
@@ -336,7 +360,7 @@ class Business:
             elif end == "attributed":
                 assembler.attributed([trace_id])
             else:
-                assembler.without([trace_id], Without(end))
+                assembler.without([trace_id], None if end == "rootless" else Without(end))
 
 
 @given(st.lists(moves, max_size=60))

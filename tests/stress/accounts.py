@@ -33,6 +33,7 @@ ATTRIBUTED: Final = "latencytrace_service_spans_attributed_total"
 OPEN_SPANS: Final = "latencytrace_service_spans_open"
 WITHOUT: Final = "latencytrace_service_spans_without_ledger_total"
 UNACCOUNTED: Final = "latencytrace_service_spans_unaccounted"
+ROOTLESS: Final = "latencytrace_service_spans_rootless"
 RECOVERED: Final = "latencytrace_service_recovered_total"
 
 
@@ -216,7 +217,9 @@ def _faults_of_conservation(metrics: Mapping[str, float], *, damaged: bool) -> l
     All of these metrics are required, of the process that answers last. Where spans are
     missing, what is left of their traces may stay open or be counted as dropped.
     """
-    zero = (UNACCOUNTED, RECOVERED) if damaged else (UNACCOUNTED, RECOVERED, OPEN_SPANS)
+    zero: tuple[str, ...] = (UNACCOUNTED, RECOVERED)
+    if not damaged:
+        zero += (OPEN_SPANS, ROOTLESS)
     there = (RECEIVED, ATTRIBUTED, OPEN_SPANS) if damaged else (RECEIVED, ATTRIBUTED)
     faults = [f"{name} is not there" for name in there if name not in metrics]
     faults += [
