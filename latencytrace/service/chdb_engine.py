@@ -16,6 +16,7 @@ import chdb
 from latencytrace.errors import PoisonedBlockError, StoreError, StoreInUseError
 from latencytrace.service import chdb_repair
 from latencytrace.service.chdb_damage import Damage
+from latencytrace.service.private_files import open_private, private_folder, write_private
 from latencytrace.service.sql import otlp_view
 from latencytrace.service.sql.tables import (
     DATABASE,
@@ -80,10 +81,12 @@ class Engine:
         """
         folder = folder.absolute()
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _refuse_others(folder)
+            if folder.is_dir():
+                _refuse_others(folder)  # before a folder of somebody's is tightened
+            private_folder(folder, may_be_link=True)
             engine = cls(folder, _locked(folder / "lock"))
-            engine.otlp_schema.write_text(otlp_view.PROTOBUF_SCHEMA)
+            write_private(engine.otlp_schema, otlp_view.PROTOBUF_SCHEMA.encode())
+            private_folder(engine._path)
         except FileExistsError as error:
             raise StoreError(f"{folder} is no folder: name one that is new or empty") from error
         except OSError as error:
@@ -342,7 +345,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "
 
 def _locked(path: Path) -> IO[str]:
     """The lock file of a folder, locked until it is closed or this process dies."""
-    lock = path.open("a+")
+    lock = os.fdopen(open_private(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

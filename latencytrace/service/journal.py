@@ -19,6 +19,7 @@ from struct import Struct
 from typing import Final
 
 from latencytrace.errors import StoreError
+from latencytrace.service.private_files import open_private, private_folder, read_private
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Journal:
         self._folder = folder
         self._taken_up: list[Segment] = []  # files of an earlier process that are damaged
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(folder)
             entries = sorted(folder.iterdir())
         except OSError as error:
             raise StoreError(f"the journal {folder} cannot be used: {error}") from error
@@ -95,8 +96,8 @@ class Journal:
         """The blocks that an earlier process acknowledged and did not commit."""
         for path in self._left:
             try:
-                content = _content(path.read_bytes())
-            except OSError as error:
+                content = _content(read_private(path))
+            except (OSError, StoreError) as error:
                 self._taken_up.append(Segment(path, 0, 1))
                 _log.error("%s cannot be read and stays where it is: %s", path, error)
                 continue
@@ -139,9 +140,8 @@ class Journal:
             StoreError: The disk is full, and the like.
         """
         path = self._folder / _PROBE
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            file = os.open(path, flags, 0o600)
+            file = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
                 _write(file, bytes(_PROBE_BYTES))
             finally:
@@ -180,14 +180,11 @@ class Journal:
         return self._segment
 
     def _new_file(self) -> tuple[Path, int]:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         while True:
             self._number += 1
             path = self._folder / f"{self._number:012}.spans"
-            try:
-                return path, os.open(path, flags, 0o600)
-            except FileExistsError:  # something strange has that name
-                continue
+            if not os.path.lexists(path):  # something strange may have that name
+                return path, open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
 def _is_segment(path: Path) -> bool:

@@ -18,6 +18,7 @@ from latencytrace.service.edge import Application
 
 GRACE_S: Final = 10  # from the signal to the end of the process, whatever is under way
 ANSWERS_S: Final = 4  # of it, for answers under way
+KEEP_ALIVE_S = 75  # senders post every 5 s: a connection that ends just then costs them a post
 _BACKLOG = 2048
 _LOOK_EVERY_S = 1.0
 _log = logging.getLogger(__name__)
@@ -119,6 +120,7 @@ class Servers:
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=ANSWERS_S,
+                timeout_keep_alive=KEEP_ALIVE_S,
             )
             for listener in listeners
         ]

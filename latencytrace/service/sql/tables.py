@@ -102,7 +102,7 @@ OWN_SPAN_COLUMNS = {
         f"{_WORD} DEFAULT ResourceAttributes['{semconv.SERVICE_VERSION}'] CODEC({{codec}})"
     ),
     "Host": f"{_WORD} DEFAULT {host_of('ResourceAttributes')} CODEC({{codec}})",
-    # How many attributes were left out as content (see `content`).
+    # How many attributes were left out as content (see `redaction`).
     "ContentRemoved": "UInt32 DEFAULT 0 CODEC({codec})",
 }
 
