@@ -124,8 +124,8 @@ class Pipeline:
             self.arrived(resumed)
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
         if self._counted_until_ns is not None:
-            uncounted = self._store.uncounted(self._counted_until_ns)
-            self._settling.add(uncounted, self._counted_until_ns)
+            for written_ns, request in self._store.uncounted(self._counted_until_ns):
+                self._settling.add([request], written_ns)
         self._committer.start()
         self._thread.start()
 

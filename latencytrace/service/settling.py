@@ -51,7 +51,7 @@ class Settling:
         self._until_ns: int | None = None
 
     def add(self, requests: Iterable[Request], written_ns: int) -> None:
-        """Hold requests that were written just now, under a moment later than any before."""
+        """Hold requests that were written under a moment no earlier than any before."""
         due_ns = self._now_ns() + self._settle_ns
         for request in requests:
             key = (request.trace_id, request.span_id)

@@ -104,8 +104,12 @@ class Store(Protocol):
         """
         ...
 
-    def uncounted(self, until_ns: int) -> Sequence[Request]:
-        """Requests that were written after a moment (see `write`) and not counted before."""
+    def last_written_ns(self) -> int:
+        """The latest moment that requests were written under; 0: none were."""
+        ...
+
+    def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
+        """Requests written after a moment and not counted before, with when, in this order."""
         ...
 
     def write(

@@ -53,6 +53,9 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     clock = SteadyClock(now_ns, time.monotonic_ns)
     opened = {name: open_sink(name, address) for name, address in sinks}
     memory = ObjectiveMemory.open(folder, clock())
+    if memory.counted_until_ns() is None:
+        # Nothing is known of what was counted: it begins with what is written from now on.
+        memory.keep({}, {}, {}, counted_until_ns=store.last_written_ns())
     evaluator = Evaluator(objectives, clock, memory)
     for alert in evaluator.alerts():
         evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))

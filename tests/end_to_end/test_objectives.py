@@ -1,11 +1,14 @@
 """Objectives watched by a service that runs: counted, evaluated, remembered, told."""
 
+import random
 import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 from uuid import uuid4
+
+import pytest
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from tests.end_to_end.running_prometheus import RunningAlertmanager
@@ -113,6 +116,32 @@ def test_an_alert_whose_objective_left_the_file_ends_everywhere(tmp_path: Path) 
     assert (began["status"], ended["status"]) == ("firing", "resolved")
     assert ended["fingerprint"] == began["fingerprint"]
     assert ended["end_reason"] == "the objective left the file"
+
+
+@pytest.mark.timeout(180)
+def test_kills_neither_lose_nor_double_what_objectives_count(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
+    flags = ("--objectives", str(promised))
+    chance = random.Random(14)  # noqa: S311 - the same moments every time
+    settling = {"LATENCYTRACE_SETTLE": "0.5"}
+    acknowledged = 0
+    for _ in range(7):
+        with RunningService(tmp_path / "data", *flags, env=settling) as service:
+            until_s = time.monotonic() + chance.uniform(1.5, 4.5)
+            while time.monotonic() < until_s:
+                slow = acknowledged % 3 == 0
+                acknowledged += service.post(otlp(*chat(300 if slow else 100))).is_success
+                time.sleep(0.02)
+            service.end(signal.SIGKILL)
+    with RunningService(tmp_path / "data", *flags, env=settling) as service:
+        until(lambda: standing(service)["requests"] == acknowledged, service.said)
+        # Nothing more comes: what was counted twice would show by now.
+        until(lambda: service.metric("latencytrace_service_spans_open") == 0, service.said)
+        time.sleep(3)
+        counted = standing(service)
+
+    assert counted["requests"] == acknowledged
+    assert counted["bad_requests"] == -(-acknowledged // 3)
 
 
 def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -> None:

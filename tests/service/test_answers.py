@@ -103,7 +103,11 @@ class KnownStore:
         """Not asked for here."""
         raise AssertionError(since_ns, until_ns)
 
-    def uncounted(self, until_ns: int) -> Sequence[Request]:
+    def last_written_ns(self) -> int:
+        """Not asked for here."""
+        raise AssertionError
+
+    def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
         """Not asked for here."""
         raise AssertionError(until_ns)
 

@@ -335,12 +335,14 @@ def test_after_a_kill_the_next_process_counts_what_was_not_counted(
     rig.step_after_s(1)  # and then it is killed
 
     after = Rig(rig.store, tmp_path / "after", counted_until_ns=counted_until_ns)
-    after.pipeline._settling.add(  # noqa: SLF001 - as `start` does, without its thread
-        rig.store.uncounted(counted_until_ns or 0), counted_until_ns or 0
-    )
+    for written_ns, request in rig.store.uncounted(counted_until_ns or 0):
+        after.pipeline._settling.add([request], written_ns)  # noqa: SLF001 - as `start` does
     after.step_after_s(SETTLE_S)
     after.pipeline.close()
+    until_ns = after.settled[-1].until_ns
 
     assert rig.counted() == [first.trace_id, second.trace_id]
     assert after.counted() == [third.trace_id]
+    assert until_ns is not None
+    assert rig.store.uncounted(until_ns) == []
     assert rig.store.breakdown(Cohort()).requests >= 3

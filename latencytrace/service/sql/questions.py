@@ -240,8 +240,9 @@ def request_question(columns: str, *, outermost: bool) -> str:
 def uncounted_question(columns: str) -> str:
     """The requests written after `{until:Int64}` that were not counted before."""
     return (
-        f"SELECT {columns} FROM {REQUESTS} FINAL "
-        "WHERE Written > fromUnixTimestamp64Nano({until:Int64}) AND NOT Moved AND NOT Counted"
+        f"SELECT {columns}, toUnixTimestamp64Nano(Written) AS WrittenNs FROM {REQUESTS} FINAL "
+        "WHERE Written > fromUnixTimestamp64Nano({until:Int64}) AND NOT Moved AND NOT Counted "
+        "ORDER BY Written, TraceId, SpanId"
     )
 
 

@@ -177,6 +177,13 @@ def requests_from(lines: bytes) -> Iterator[Request]:
         yield _request(cast(_Row, orjson.loads(line)))
 
 
+def written_from(lines: bytes) -> Iterator[tuple[int, Request]]:
+    """Likewise, each with the moment it was written under, from an answer with `WrittenNs`."""
+    for line in lines.splitlines():
+        row = orjson.loads(line)
+        yield row["WrittenNs"], _request(cast(_Row, row))
+
+
 def _request(row: _Row) -> Request:
     return Request(
         trace_id=row["TraceId"],

@@ -117,11 +117,15 @@ class ChdbStore:
         stretch = {"since": since_ns, "until": until_ns}
         return _firsts(self._assembler.query(questions.WITHOUT_LEDGER, _SPAN_LINES, stretch))
 
-    def uncounted(self, until_ns: int) -> Sequence[Request]:
+    def last_written_ns(self) -> int:
+        """See `Store.last_written_ns`."""
+        return self._written_ns
+
+    def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
         """See `Store.uncounted`."""
         question = questions.uncounted_question(request_rows.COLUMNS)
         lines = self._assembler.query(question, _LINES, {"until": until_ns})
-        return list(request_rows.requests_from(lines))
+        return list(request_rows.written_from(lines))
 
     def write(
         self,

@@ -278,5 +278,8 @@ def test_requests_written_since_a_moment_and_not_counted_before_are_found(
     second_ns = store.write(requests[1:], (), counted=[(trace(3), requests[2].span_id)])
 
     assert second_ns > first_ns
-    assert [one.trace_id for one in store.uncounted(first_ns)] == [trace(2)]
-    assert {one.trace_id for one in store.uncounted(0)} == {trace(1), trace(2)}
+    assert [(at_ns, one.trace_id) for at_ns, one in store.uncounted(first_ns)] == [
+        (second_ns, trace(2))
+    ]
+    assert [one.trace_id for _, one in store.uncounted(0)] == [trace(1), trace(2)]
+    assert store.last_written_ns() == second_ns
