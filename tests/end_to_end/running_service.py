@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -31,23 +32,34 @@ class RunningService:
         self.folder = folder
         grpc = () if "--otlp-grpc" in flags else ("--otlp-grpc", "127.0.0.1:0")
         listen = () if "--listen" in flags else ("--listen", "127.0.0.1:0")
-        self._log = (folder.parent / f"{folder.name}.log").open("w+b")
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "latencytrace", "serve", "--data", str(folder)),
-                *("--otlp-http", "127.0.0.1:0", *grpc, *listen, *flags),
-            ],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env=environment(**(env or {})),
-        )
-        self.client = httpx.Client(timeout=PATIENCE_S, trust_env=False)
-        if ready:
-            self.wait_until_ready()
+        with ExitStack() as opened:
+            log = (folder.parent / f"{folder.name}.log").open("w+b")
+            self._log = opened.enter_context(log)
+            self.client = opened.enter_context(httpx.Client(timeout=PATIENCE_S, trust_env=False))
+            self._process = opened.enter_context(
+                subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", "latencytrace", "serve", "--data", str(folder)),
+                        *("--otlp-http", "127.0.0.1:0", *grpc, *listen, *flags),
+                    ],
+                    stdout=self._log,
+                    stderr=subprocess.STDOUT,
+                    env=environment(**(env or {})),
+                )
+            )
+            opened.callback(self._process.kill)  # which is nothing to one that has ended
+            if ready:
+                self.wait_until_ready()
+            self._opened = opened.pop_all()
 
     def wait_until_ready(self) -> None:
         """Read its addresses off what it prints, and ask it."""
-        addresses = until(lambda: _ADDRESSES.search(self.said()), self.said)
+
+        def said_its_addresses() -> re.Match[str] | None:
+            assert self._process.poll() is None, f"it ended at once and said:\n{self.said()}"
+            return _ADDRESSES.search(self.said())
+
+        addresses = until(said_its_addresses, self.said)
         self.otlp, self.url = addresses.groups()
         self.otlp = self.otlp.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - asked on loopback
         self.url = self.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - likewise
@@ -120,11 +132,7 @@ class RunningService:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self.client.close()
-        self._log.close()
+        self._opened.close()
 
 
 T = TypeVar("T")
