@@ -1,4 +1,4 @@
-"""What holds for every test: our faults are raised again; no network but loopback."""
+"""What holds for every test: faults are raised again, no network, no file in the checkout."""
 
 import logging
 import signal
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from latencytrace.agent.guard import FaultCounter, raise_fault
+from tests.repository.tree import out_of_place, strangers
 
 # Machines that run tests are shared: how long an example takes, or its making, says nothing.
 settings.register_profile(
@@ -49,6 +50,18 @@ def no_gpus() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LATENCYTRACE_GPU", "0")
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def the_checkout_stays_clean() -> Iterator[None]:
+    """Fail if a test, or a program that it started, wrote a log or data into the checkout.
+
+    Files that lay there before do not count, nor do sources that somebody adds meanwhile.
+    """
+    before = strangers()
+    yield
+    written = out_of_place(strangers() - before)
+    assert written == [], f"written into the checkout while tests ran: {', '.join(written)}"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -24,9 +24,13 @@ def prometheus() -> str:
     return program("prometheus")
 
 
-def alertmanager() -> str:
-    """The server, as Debian calls it or as its makers do."""
-    return program("prometheus-alertmanager", "alertmanager")
+def alertmanager() -> Path:
+    """The server, as Debian calls it or as its makers do.
+
+    The one that `make test` unpacks must be started in the folder that holds its `bin`: there
+    lies the `share` with its templates. One that is installed may be started anywhere.
+    """
+    return Path(program("prometheus-alertmanager", "alertmanager")).resolve()
 
 
 def promtool(*arguments: str | Path, given: bytes = b"") -> str:

@@ -25,6 +25,7 @@ from latencytrace.cli import (
 from latencytrace.cli.help_text import help_text
 from latencytrace.cli.own_version import own_version
 from latencytrace.cli.terminal import complain
+from latencytrace.cli.typer_fault import typer_fault
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model.secrets import text_shown
 
@@ -61,6 +62,8 @@ _add(doctor.doctor, runs=True)
 def main() -> None:
     """Run the command line; our own errors are one line, not a traceback."""
     try:
+        if fault := typer_fault():
+            raise LatencytraceError(fault)  # noqa: TRY301 - told as any other
         app()
     except LatencytraceError as error:
         complain(text_shown(str(error)), in_lines=isinstance(error, _IN_LINES))

@@ -13,7 +13,7 @@ from latencytrace.agent.recording_provider import RecordingProvider
 from latencytrace.model import Stage, semconv
 from latencytrace.model.interval import Interval, unpack_intervals
 
-PATIENCE_S = 10.0
+PATIENCE_S = 40.0  # a busy machine starts a program late
 
 
 class Spans:

@@ -22,7 +22,7 @@ from latencytrace.model import Interval, Stage, semconv
 from latencytrace.model.interval import unpack_intervals
 from latencytrace.model.profile import UPLOAD_PATH
 
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0  # a busy machine
 
 Value = str | bool | int | float | bytes | None | tuple["Value", ...] | dict[str, "Value"]
 

@@ -158,17 +158,16 @@ def test_without_a_service_a_prometheus_may_ask_the_program_itself(
 ) -> None:
     more = {"LATENCYTRACE_GPU_PORT": "0", "OTEL_METRICS_EXPORTER": "none"}
 
-    program = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", SHOWS],
         env=environment(receiver, driver, FAKE_NVML_BUSY="61", **more),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    assert program.stdout is not None
-    address = program.stdout.readline().strip()
-    text = httpx.get(f"http://{address}/metrics", timeout=30, trust_env=False).text
-    program.communicate(timeout=30)
+    ) as program:  # it ends when nobody writes to it any more
+        assert program.stdout is not None
+        address = program.stdout.readline().strip()
+        text = httpx.get(f"http://{address}/metrics", timeout=30, trust_env=False).text
 
     assert "latencytrace_gpu_power_watts{" in text
     assert program.returncode == 0

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import operator
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +21,33 @@ Send = Callable[[dict[str, object]], Awaitable[None]]
 
 
 @dataclass(slots=True)
+class Told:
+    """What the server did for one request, monotonic: a busy machine delays it, too.
+
+    Each time is noted before what it is of is sent, so that no client can have it earlier.
+    """
+
+    arrived_ns: int
+    tokens_ns: list[int] = field(default_factory=list)
+    ended_ns: int = 0
+
+    @property
+    def first_token_ns(self) -> int:
+        """From its arrival."""
+        return self.tokens_ns[0] - self.arrived_ns
+
+    @property
+    def gaps_ns(self) -> list[int]:
+        """From each token to the next."""
+        return list(map(operator.sub, self.tokens_ns[1:], self.tokens_ns))
+
+    @property
+    def duration_ns(self) -> int:
+        """From its arrival to the end of its answer."""
+        return self.ended_ns - self.arrived_ns
+
+
+@dataclass(slots=True)
 class LoadServer:
     """Answers by path, and remembers what it was sent."""
 
@@ -26,6 +55,7 @@ class LoadServer:
     traceparents: list[str | None] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)  # of streams of tokens
     spans: list[Span] = field(default_factory=list)
     services: set[str] = field(default_factory=set)
     started: bool = False
@@ -59,27 +89,38 @@ class LoadServer:
             for scope in resource.scope_spans:
                 self.spans += scope.spans
 
+    def _tell(self) -> Told:
+        told = Told(time.monotonic_ns())
+        self.told.append(told)
+        return told
+
     async def openai(self, send: Send) -> None:
         """Role first, then tokens, then usage: as vLLM streams."""
+        told = self._tell()
         await _head(send, "text/event-stream; charset=utf-8")
         await _event(send, {"choices": [{"delta": {"role": "assistant", "content": ""}}]})
         await asyncio.sleep(FIRST_S)
         for token in range(TOKENS):
             if token:
                 await asyncio.sleep(GAP_S)
+            told.tokens_ns.append(time.monotonic_ns())
             await _event(send, {"choices": [{"delta": {"content": f"{token} "}}]})
         await asyncio.sleep(FIRST_S)
         await _event(send, {"choices": [], "usage": {"completion_tokens": TOKENS}})
+        told.ended_ns = time.monotonic_ns()
         await _body(send, b"data: [DONE]\n\n", more=False)
 
     async def chunks(self, send: Send) -> None:
         """A plain text stream."""
+        told = self._tell()
         await _head(send, "text/plain")
         await asyncio.sleep(FIRST_S)
         for token in range(TOKENS):
             if token:
                 await asyncio.sleep(GAP_S)
+            told.tokens_ns.append(time.monotonic_ns())
             await _body(send, b"word ", more=True)
+        told.ended_ns = time.monotonic_ns()
         await _body(send, b"", more=False)
 
     async def whole(self, send: Send) -> None:

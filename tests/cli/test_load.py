@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.cli.programs import COMMAND, NOWHERE, environment, latencytrace
 
 MS = 1_000_000
 FIRST_NS, GAP_NS = FIRST_S * 1e9, GAP_S * 1e9
-SLACK_NS = 80 * MS  # what a busy machine may add to a median
+SLACK_NS = 80 * MS  # what a busy machine may add to a median on the client's side
 
 
 @pytest.fixture
@@ -45,18 +46,19 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def test_the_times_of_an_openai_stream_are_those_of_its_tokens(server: LoadServer) -> None:
     rate = measured(
         *(f"{server.url}/openai", "--json-body", '{"prompt": "hi"}', "--no-trace"),
-        *("--rate", "10", "--requests", "12", "--warm-up", "0.5"),
+        *("--rate", "10", "--requests", "12", "--warm-up", "0"),
     )
 
-    tokens_ns = FIRST_NS + (TOKENS - 1) * GAP_NS
+    first_ns = median(told.first_token_ns for told in server.told)
+    per_token_ns = median(mean(told.gaps_ns) for told in server.told)
+    gap_ns = median(gap for told in server.told for gap in told.gaps_ns)
+    duration_ns = median(told.duration_ns for told in server.told)
     assert rate["shapes"] == {"openai": 12}
     assert rate["time_to_first_byte_ns"]["p50"] < FIRST_NS
-    assert FIRST_NS <= rate["time_to_first_token_ns"]["p50"] <= FIRST_NS + SLACK_NS
-    assert GAP_NS * 0.9 <= rate["time_per_output_token_ns"]["p50"] <= GAP_NS * 1.5
-    assert GAP_NS * 0.9 <= rate["inter_token_ns"]["p50"] <= GAP_NS * 1.5
-    assert (
-        tokens_ns + FIRST_NS <= rate["duration_ns"]["p50"] <= tokens_ns + FIRST_NS + 4 * SLACK_NS
-    )
+    assert first_ns <= rate["time_to_first_token_ns"]["p50"] <= first_ns + SLACK_NS
+    assert abs(rate["time_per_output_token_ns"]["p50"] - per_token_ns) <= GAP_NS / 2
+    assert abs(rate["inter_token_ns"]["p50"] - gap_ns) <= GAP_NS / 2
+    assert duration_ns <= rate["duration_ns"]["p50"] <= duration_ns + SLACK_NS
     assert rate["output_tokens"] == 12 * TOKENS
     assert rate["tokens_reported_by"] == {"usage": 12}
 
@@ -67,8 +69,9 @@ def test_the_chunks_of_a_plain_stream_are_its_tokens(server: LoadServer) -> None
     )
 
     assert rate["shapes"] == {"chunks": 8}
+    first_ns = median(told.first_token_ns for told in server.told)
     assert rate["output_tokens"] == 8 * TOKENS
-    assert FIRST_NS <= rate["time_to_first_token_ns"]["p50"] <= FIRST_NS + SLACK_NS
+    assert first_ns <= rate["time_to_first_token_ns"]["p50"] <= first_ns + SLACK_NS
 
 
 def test_an_answer_in_one_piece_has_no_first_token(server: LoadServer) -> None:

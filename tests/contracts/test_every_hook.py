@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -15,9 +17,12 @@ from latencytrace.agent.patching import AppliedHook, HookState
 from latencytrace.model import Stage
 from latencytrace.plugins import HOOKS, plugins
 from tests.agent.hooked import Spans
+from tests.contracts.hooks_held import WITH
 
 MISSING = object()
-OPTIONS = HookOptions(log_correlation=True, torch_copies=True)  # what must be asked for
+OPTIONS = HookOptions(  # what must be asked for
+    log_correlation=True, torch_copies=True, torch_modules=("torch.nn:Linear",)
+)
 
 
 def hook_of(plugin: importlib.metadata.EntryPoint) -> type[Hook]:
@@ -30,6 +35,14 @@ def hook_of(plugin: importlib.metadata.EntryPoint) -> type[Hook]:
 PLUGINS = list(plugins(HOOKS))
 HOOK_CLASSES = [pytest.param(hook_of(plugin), id=plugin.name) for plugin in PLUGINS]
 every_hook = pytest.mark.parametrize("hook", HOOK_CLASSES)
+
+
+def installed_of(hook: type[Hook]) -> Iterator[str]:
+    """The distributions that a hook asks for and finds, with their versions."""
+    for required in hook.requires:
+        name = required.partition(" ")[0]
+        with suppress(importlib.metadata.PackageNotFoundError):
+            yield f"{name} {importlib.metadata.version(name)}"
 
 
 def table(hook: type[Hook]) -> tuple[Patch | Replacement, ...]:
@@ -58,10 +71,15 @@ def applied(hook: type[Hook]) -> AppliedHook:
 
 
 @pytest.fixture
-def installed(hook: type[Hook]) -> type[Hook]:
-    """A hook whose library is there."""
+def installed(hook: type[Hook], record_property: Callable[[str, object], None]) -> type[Hook]:
+    """A hook whose library is there; the report says in which version."""
     if not objects(hook):
-        pytest.skip("its library is not installed")
+        pytest.skip("its library is not installed: `make test-every-hook` brings it")
+    probe = applied(hook)
+    probe.restore()
+    if "is older than" in str(probe.status.reason):  # in an environment of another library's
+        pytest.skip(f"its library is too old here: {probe.status.reason}")
+    record_property(WITH, ", ".join(installed_of(hook)) or "the standard library")
     return hook
 
 

@@ -4,10 +4,11 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 import yaml
@@ -16,6 +17,7 @@ from tests.end_to_end.running_service import PATIENCE_S, until
 from tests.prometheus_programs import alertmanager, prometheus
 
 _ADDRESS = re.compile(r'"Listening on" address=(127\.0\.0\.1:\d+)')
+T = TypeVar("T")
 
 
 class RunningServer:
@@ -25,33 +27,50 @@ class RunningServer:
         folder: Holds its files; made if it is not there.
         config: What its file says.
         command: How it is started, the file and the folder left out.
+        started_in: The folder that it is started in; None: wherever the tests run.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], *command: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        *command: str | Path,
+        started_in: Path | None = None,
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.config = folder / "config.yaml"
         self.config.write_text(yaml.safe_dump(dict(config)))
-        self._log = (folder / "log").open("w+b")
-        self._process = subprocess.Popen(
-            [*command, f"--config.file={self.config}", "--web.listen-address=127.0.0.1:0"],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
-        self.client = httpx.Client(timeout=PATIENCE_S, trust_env=False)
-        self.address = until(lambda: _ADDRESS.search(self.said()), self.said)[1]
-        self.url = f"http://{self.address}"
-        until(lambda: self.client.get(f"{self.url}/-/ready").is_success, self.said)
+        with ExitStack() as opened:
+            self._log = opened.enter_context((folder / "log").open("w+b"))
+            self.client = opened.enter_context(httpx.Client(timeout=PATIENCE_S, trust_env=False))
+            self._process = opened.enter_context(
+                subprocess.Popen(
+                    [*command, f"--config.file={self.config}", "--web.listen-address=127.0.0.1:0"],
+                    stdout=self._log,
+                    stderr=subprocess.STDOUT,
+                    cwd=started_in,
+                )
+            )
+            opened.callback(self._process.kill)
+            self.address = self._once(lambda: _ADDRESS.search(self.said()))[1]
+            self.url = f"http://{self.address}"
+            self._once(lambda: self.client.get(f"{self.url}/-/ready").is_success)
+            self._opened = opened.pop_all()
 
     def said(self) -> str:
         """What it printed so far."""
         return os.pread(self._log.fileno(), 1 << 20, 0).decode()
 
+    def _once(self, answer: Callable[[], T | None]) -> T:
+        def while_it_runs() -> T | None:
+            assert self._process.poll() is None, f"it ended at once and said:\n{self.said()}"
+            return answer()
+
+        return until(while_it_runs, self.said)
+
     def end(self) -> None:
         """End it at once."""
-        self._process.kill()
-        self._process.wait()
-        self.client.close()
-        self._log.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +122,8 @@ class RunningAlertmanager(RunningServer):
         super().__init__(
             folder,
             config,
-            alertmanager(),
+            (program := alertmanager()),
             f"--storage.path={folder / 'data'}",
             "--cluster.listen-address=",
+            started_in=program.parents[1],
         )

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -36,25 +37,36 @@ class RunningService:
         self.folder = folder
         grpc = () if "--otlp-grpc" in flags else ("--otlp-grpc", "127.0.0.1:0")
         listen = () if "--listen" in flags else ("--listen", "127.0.0.1:0")
-        self._log = (folder.parent / f"{folder.name}.log").open("w+b")
-        self.process = subprocess.Popen(
-            [
-                *(("sh", "-c", f'{first}; exec "$@"', "sh") if first else ()),  # say, `ulimit`
-                *(*command, "serve", "--data", str(folder)),
-                *("--otlp-http", "127.0.0.1:0", *grpc, *listen, *flags),
-            ],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            # Most tests look at metrics at once.
-            env=environment(**{"LATENCYTRACE_SETTLE": "0", **(env or {})}),
-        )
-        self.client = httpx.Client(timeout=PATIENCE_S, trust_env=False)
-        if ready:
-            self.wait_until_ready()
+        with ExitStack() as opened:
+            log = (folder.parent / f"{folder.name}.log").open("w+b")
+            self._log = opened.enter_context(log)
+            self.client = opened.enter_context(httpx.Client(timeout=PATIENCE_S, trust_env=False))
+            self.process = opened.enter_context(
+                subprocess.Popen(
+                    [
+                        *(("sh", "-c", f'{first}; exec "$@"', "sh") if first else ()),  # `ulimit`
+                        *(*command, "serve", "--data", str(folder)),
+                        *("--otlp-http", "127.0.0.1:0", *grpc, *listen, *flags),
+                    ],
+                    stdout=self._log,
+                    stderr=subprocess.STDOUT,
+                    # Most tests look at metrics at once.
+                    env=environment(**{"LATENCYTRACE_SETTLE": "0", **(env or {})}),
+                )
+            )
+            opened.callback(self.process.kill)  # which is nothing to one that has ended
+            if ready:
+                self.wait_until_ready()
+            self._opened = opened.pop_all()
 
     def wait_until_ready(self) -> None:
         """Read its addresses off what it prints, and ask it."""
-        addresses = until(lambda: _ADDRESSES.search(self.said()), self.said)
+
+        def said_its_addresses() -> re.Match[str] | None:
+            assert self.process.poll() is None, f"it ended at once and said:\n{self.said()}"
+            return _ADDRESSES.search(self.said())
+
+        addresses = until(said_its_addresses, self.said)
         self.otlp, self.url = addresses.groups()
         self.otlp = self.otlp.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - asked on loopback
         self.url = self.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - likewise
@@ -127,11 +139,7 @@ class RunningService:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.client.close()
-        self._log.close()
+        self._opened.close()
 
 
 T = TypeVar("T")

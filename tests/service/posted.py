@@ -10,6 +10,11 @@ from typing import Self
 LONGEST_S = 20
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a sender that left before its answer."""
+
+
 class Posted:
     """Answers every post with one status, and keeps its path, headers and document."""
 
@@ -38,7 +43,7 @@ class Posted:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self.host = f"127.0.0.1:{self._server.server_address[1]}"

@@ -16,6 +16,7 @@ class TimedLock:
 
     def __init__(self, recorder: Recorder, lock: Any) -> None:  # noqa: ANN401 - anyio's
         self._lock = lock
+        self.__doc__ = lock.__doc__  # it looks like the lock that it stands for
         patch = Patch(_SERVER, "lock.acquire", Stage.QUEUE, name="queue", within=True)
 
         async def acquire() -> None:

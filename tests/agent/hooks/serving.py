@@ -26,10 +26,18 @@ class _Server(uvicorn.Server):
         self.listens.set()
 
 
+SMALL_BYTES = 4096  # the kernel makes some more of it, but never grows it
+
+
 @contextmanager
 def serving(application: Any, **options: Any) -> Iterator[str]:  # noqa: ANN401 - any ASGI application
-    """The base address of an application under uvicorn."""
+    """The base address of an application under uvicorn.
+
+    Its connections have a small buffer for what they send, so that a client that reads nothing
+    is felt: the kernel's own grows to megabytes.
+    """
     with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BYTES)  # they inherit it
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(application, log_config=None, **options)
         server = _Server(config)
@@ -69,7 +77,7 @@ def raw_socket(url: str) -> socket.socket:
     host, _, port = url.removeprefix("http://").partition(":")
     client = socket.socket()
     client.settimeout(PATIENCE_S)
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BYTES)
     client.connect((host, int(port)))
     return client
 

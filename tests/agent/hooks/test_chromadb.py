@@ -77,12 +77,16 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     chroma = [sys.executable, "-c", "from chromadb.cli.cli import app; app()", "run"]
-    folder = str(tmp_path_factory.mktemp("chroma"))
-    command = [*chroma, "--host", "127.0.0.1", "--port", str(port), "--path", folder]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
-        wait_until(lambda: listens(port))
-        yield port
-        server.terminate()
+    folder = tmp_path_factory.mktemp("chroma")
+    command = [*chroma, "--host", "127.0.0.1", "--port", str(port), "--path", str(folder)]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, cwd=folder
+    ) as server:  # it logs there
+        try:
+            wait_until(lambda: listens(port))
+            yield port
+        finally:
+            server.terminate()
 
 
 @pytest.fixture
