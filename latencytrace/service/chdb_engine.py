@@ -1,6 +1,5 @@
 """The embedded engine: who owns its folder, its connections, and what its faults mean."""
 
-import fcntl
 import logging
 import os
 import queue
@@ -13,10 +12,11 @@ from typing import IO, Final, Protocol, Self, cast
 
 import chdb
 
-from latencytrace.errors import PoisonedBlockError, StoreError, StoreInUseError
+from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.service import chdb_repair
 from latencytrace.service.chdb_damage import Damage
-from latencytrace.service.private_files import open_private, private_folder, write_private
+from latencytrace.service.data_folder import locked, refuse_others
+from latencytrace.service.private_files import private_folder, write_private
 from latencytrace.service.sql import otlp_view
 from latencytrace.service.sql.tables import (
     DATABASE,
@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 READERS: Final = 2  # at once: more would starve the writer
 READ_SECONDS: Final = 30
+_SHORT_INSERTS: Final = 3  # that are tried again as they are
 _MENDS: Final = 8  # of parts that one question may find damaged
 
 # The engine's codes for input that is not of its format.
@@ -82,9 +83,9 @@ class Engine:
         folder = folder.absolute()
         try:
             if folder.is_dir():
-                _refuse_others(folder)  # before a folder of somebody's is tightened
+                refuse_others(folder)  # before a folder of somebody's is tightened
             private_folder(folder, may_be_link=True)
-            engine = cls(folder, _locked(folder / "lock"))
+            engine = cls(folder, locked(folder / "lock"))
             write_private(engine.otlp_schema, otlp_view.PROTOBUF_SCHEMA.encode())
             private_folder(engine._path)
         except FileExistsError as error:
@@ -177,17 +178,6 @@ class Engine:
             )
 
 
-def _refuse_others(folder: Path) -> None:
-    """Leave a folder alone that has things in it, and none of them ours."""
-    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-    others = sorted(names - {"lost+found"})
-    if others and not names & {"clickhouse", "lock"}:
-        raise StoreError(
-            f"{folder} is no data folder, it holds {others[0]!r} and the like: name one that is "
-            "new or empty"
-        )
-
-
 class Connection:
     """One connection; it does one thing at a time.
 
@@ -199,6 +189,7 @@ class Connection:
     def __init__(self, connection: "_ChdbConnection", damage: Damage | None = None) -> None:
         self._connection = connection
         self._damage = damage
+        self._short_inserts = 0  # one after the other
         self._free = threading.Lock()
 
     def query(
@@ -248,11 +239,18 @@ class Connection:
             raise _insert_error(error) from error
         finally:
             os.close(file)
-        if written != rows + target.rows_passing:
-            raise StoreError(
-                f"the store kept {written - target.rows_passing} of {rows} rows: they are "
-                "inserted again"
-            )
+        self._verify(written - target.rows_passing, rows)
+
+    def _verify(self, written: int, rows: int) -> None:
+        """Hold the rows that were written against those that were sent."""
+        if written == rows:
+            self._short_inserts = 0
+            return
+        self._short_inserts += 1
+        message = f"the store kept {written} of {rows} rows"
+        if self._short_inserts > _SHORT_INSERTS:  # or it would be asked for ever
+            raise PoisonedBlockError(message)
+        raise StoreError(f"{message}: they are inserted again")
 
     def _answer(
         self, sql: str, answer_format: str, parameters: Mapping[str, object] | None
@@ -341,25 +339,6 @@ def _escaped(text: str) -> str:
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
-
-
-def _locked(path: Path) -> IO[str]:
-    """The lock file of a folder, locked until it is closed or this process dies."""
-    lock = os.fdopen(open_private(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        owner = lock.read().strip() or "unknown"
-        lock.close()
-        raise StoreInUseError(
-            f"the data folder {path.parent} belongs to process {owner}: ask that service "
-            "(--url), stop it, or name another folder (--data)"
-        ) from None
-    lock.truncate(0)
-    lock.write(f"{os.getpid()}\n")
-    lock.flush()
-    return lock
 
 
 def _code_of(error: RuntimeError) -> int | None:

@@ -27,6 +27,7 @@ class MissingLedgers:
         self._store = store
         self._now_ns = now_ns
         self._time_of_day_ns = time_of_day_ns
+        self._open_then: set[str] = set()  # traces that were open when they were looked at
         self._checked_ns = time_of_day_ns()
         self._next_ns = now_ns()
 
@@ -39,8 +40,12 @@ class MissingLedgers:
         self.damaged_parts = self._store.damaged_parts()
         return self._store.unassembled()
 
-    def found(self) -> Sequence[str]:
+    def found(self, is_open: Callable[[str], bool]) -> Sequence[str]:
         """Traces without a ledger; none if that was asked lately.
+
+        Args:
+            is_open: Whether spans of a trace have come that are not divided yet; such a trace
+                is looked at again later.
 
         Raises:
             StoreError: The store fails; the same stretch is looked at later.
@@ -50,12 +55,16 @@ class MissingLedgers:
             return ()
         self._next_ns = now_ns + round(PACE_S * 1e9)
         until_ns = self._time_of_day_ns() - round(AFTER_S * 1e9)
-        found: list[str] = []
+        closed = {trace_id for trace_id in self._open_then if not is_open(trace_id)}
+        written = {trace_id for trace_id, _ in self._store.revisions(closed)} if closed else set()
+        found = closed - written
         if until_ns > self._checked_ns:
-            found += self._store.without_ledger(self._checked_ns, until_ns)
+            found.update(self._store.without_ledger(self._checked_ns, until_ns))
         damaged_parts = self._store.damaged_parts()
         if damaged_parts != self.damaged_parts:  # ledgers may have gone with a part
-            found += self._store.unassembled()
+            found.update(self._store.unassembled())
         self.damaged_parts = damaged_parts
         self._checked_ns = max(until_ns, self._checked_ns)
-        return found
+        open_now = {trace_id for trace_id in found if is_open(trace_id)}
+        self._open_then = (self._open_then - closed) | open_now
+        return sorted(found - open_now)

@@ -215,15 +215,14 @@ class Pipeline:
     def check(self) -> None:
         """Ask the store for arrivals without a ledger, and divide them; there should be none."""
         try:
-            found = self._missing.found()
+            found = self._missing.found(self.is_open)
         except StoreError as error:
             self._telemetry.store_errors.inc()
             _log.error("the store is asked later what has no ledger: %s", error)
             return
         with self._assembler_lock:
-            missing = {one for one in found if not self._assembler.is_open(one)}
-            self._assembler.left(missing)
-        self._recovering |= missing
+            self._assembler.left(found)
+        self._recovering.update(found)
 
     def keep_noted(self) -> None:
         """Copy the spans that are kept, unless that was done lately."""
