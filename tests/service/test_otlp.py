@@ -275,3 +275,41 @@ def test_a_refusal_is_a_status_in_the_senders_format() -> None:
 
     assert Status.FromString(binary.body) == Status(code=8, message="too much")
     assert orjson.loads(text.body) == {"code": 8, "message": "too much"}
+
+
+# Bodies with next to nothing in them
+
+
+def nested(tag: int, content: bytes) -> bytes:
+    """A field of protobuf that holds a message."""
+    size, length = len(content), b""
+    while size > 127:
+        size, length = size >> 7, length + bytes((size & 127 | 128,))
+    return bytes((tag,)) + length + bytes((size,)) + content
+
+
+RESOURCES, SCOPES, SPANS = 0x0A, 0x12, 0x12
+TOO_MANY = otlp.MOST_PARTS + 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x0a\x00" * TOO_MANY,
+        nested(RESOURCES, b"\x12\x00" * TOO_MANY),
+        nested(RESOURCES, nested(SCOPES, b"\x12\x00" * TOO_MANY)),
+        nested(RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x00" * TOO_MANY))),
+    ],
+    ids=["resources", "scopes", "spans", "attributes"],
+)
+def test_more_parts_than_any_batch_has_are_refused(body: bytes) -> None:
+    with pytest.raises(OtlpError, match="send smaller batches"):
+        otlp.check(body, None, None)
+
+
+def test_very_many_spans_without_ids_are_rejected_in_linear_time() -> None:
+    body = nested(RESOURCES, nested(SCOPES, b"\x12\x00" * 300_000)) + BODY
+
+    checked = otlp.check(body, None, None)
+
+    assert (checked.span_count, checked.rejected_spans) == (1, 300_000)
