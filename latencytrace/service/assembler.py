@@ -17,6 +17,7 @@ QUIET_NS = SECOND_NS  # after the last span of a trace whose root has arrived
 ROOTLESS_QUIET_NS = 30 * SECOND_NS  # after the last span of one whose root has not
 AGE_NS = 300 * SECOND_NS  # after its first span a trace is divided, and revised as more come
 LATE_NS = 600 * SECOND_NS  # a span that comes later than this is counted, and left
+STORED_NS = 6000 * SECOND_NS  # for so long arrivals are in the store, and a while longer
 MISSED_NS = 60 * SECOND_NS  # how long spans are looked for that the store does not show
 MAX_OPEN = 100_000
 MAX_CLOSED = 200_000  # traces remembered, to know what is late
@@ -47,6 +48,7 @@ class _Open:
     waiting: int = 0  # of the spans, those that are not stored yet
     late: int = 0  # of the spans, those that are only stored
     missed_ns: int | None = None  # when spans of it were first missed in the store
+    left: bool = False  # an earlier process stored spans of it and did not divide them
 
     @property
     def due_ns(self) -> int:
@@ -120,7 +122,7 @@ class Assembler:
         self._dividing: dict[str, _Open] = {}
         self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
         self._closed: OrderedDict[str, _Closed] = OrderedDict()
-        self._rootless: OrderedDict[str, int] = OrderedDict()  # spans of these
+        self._rootless: OrderedDict[str, _Closed] = OrderedDict()
 
     @property
     def open_count(self) -> int:
@@ -160,7 +162,7 @@ class Assembler:
         for trace_id, count in spans.items():
             trace = self._open[trace_id]  # whatever waits keeps it open
             trace.waiting -= count
-            if trace.late == trace.spans and not trace.waiting:
+            if trace.late == trace.spans and not (trace.waiting or trace.left):
                 del self._open[trace_id]
                 self.account.open -= trace.spans
                 self.account.without[Without.LATE] += trace.spans
@@ -182,7 +184,7 @@ class Assembler:
         now_ns = self._now_ns()
         for trace_id in trace_ids:
             if not self.is_open(trace_id):
-                self._opened(trace_id, now_ns, rooted=True)
+                self._opened(trace_id, now_ns, rooted=True).left = True
 
     def is_due(self) -> bool:
         """Whether a trace may be due."""
@@ -214,19 +216,31 @@ class Assembler:
             heappush(self._due, entry)
         return due
 
+    def short(self, shown: Counts) -> Counts:
+        """Of traces that were taken, those that show fewer spans than expected: by how many."""
+        short = {trace_id: self.expected(trace_id) - count for trace_id, count in shown.items()}
+        return {trace_id: by for trace_id, by in short.items() if by > 0}
+
     def expected(self, trace_id: str) -> int:
         """How many spans of a trace that was taken have been stored, as far as is remembered."""
-        closed = self._closed.get(trace_id)
-        before = self._rootless.get(trace_id, 0) + (closed.spans if closed else 0)
+        # Of those that came long ago the arrivals may be gone.
+        since_ns = self._now_ns() - STORED_NS
+        known = (self._closed.get(trace_id), self._rootless.get(trace_id))
+        before = sum(one.spans for one in known if one is not None and one.due_ns > since_ns)
         return before + self._dividing[trace_id].spans
+
+    def being_divided(self, trace_ids: Iterable[str]) -> list[str]:
+        """Those of the traces that were taken and not given back."""
+        return [trace_id for trace_id in trace_ids if trace_id in self._dividing]
 
     def attributed(self, trace_ids: Iterable[str]) -> None:
         """Give back traces that have their ledgers."""
         for trace_id in trace_ids:
-            rootless = self._rootless.pop(trace_id, 0)
-            self.account.rootless -= rootless
-            self.account.attributed += self._close(trace_id) + rootless
-            self._closed[trace_id].spans += rootless
+            self.account.attributed += self._close(trace_id)
+            if rootless := self._rootless.pop(trace_id, None):
+                self.account.rootless -= rootless.spans
+                self.account.attributed += rootless.spans
+                self._closed[trace_id].spans += rootless.spans
 
     def without(self, trace_ids: Iterable[str], reason: Without | None) -> None:
         """Give back traces that were divided and have no ledger: spans still make them due.
@@ -243,11 +257,12 @@ class Assembler:
                 self.account.without[reason] += spans
                 continue
             self.account.rootless += spans
-            self._rootless[trace_id] = self._rootless.get(trace_id, 0) + spans
+            known = self._rootless.setdefault(trace_id, _Closed(self._now_ns(), 0))
+            known.spans += spans
             while len(self._rootless) > self._max_closed:
                 _, forgotten = self._rootless.popitem(last=False)
-                self.account.rootless -= forgotten
-                self.account.without[Without.NO_REQUEST] += forgotten
+                self.account.rootless -= forgotten.spans
+                self.account.without[Without.NO_REQUEST] += forgotten.spans
 
     def again(self, trace_ids: Iterable[str]) -> None:
         """Open traces again that were taken and could not be divided for now."""
@@ -267,12 +282,19 @@ class Assembler:
             missed_ns = now_ns if trace.missed_ns is None else trace.missed_ns
             self._reopened(trace_id).missed_ns = missed_ns
             return True
-        if closed := self._closed.get(trace_id):
-            closed.spans -= max(count - trace.spans, 0)
-        count = min(count, trace.spans)
-        trace.spans -= count
-        self.account.open -= count
-        self.account.without[Without.LOST] += count
+        lost = min(count, trace.spans)
+        trace.spans -= lost
+        self.account.open -= lost
+        if closed := self._closed.get(trace_id):  # those were attributed, and are not sought again
+            gone = min(count - lost, closed.spans)
+            closed.spans -= gone
+            count -= gone
+        if rootless := self._rootless.get(trace_id):
+            gone = min(count - lost, rootless.spans)
+            rootless.spans -= gone
+            self.account.rootless -= gone
+            lost += gone
+        self.account.without[Without.LOST] += lost
         return False
 
     def close_all(self) -> list[str]:
@@ -310,6 +332,7 @@ class Assembler:
         trace.spans += taken.spans
         trace.late += taken.late
         trace.rooted = True
+        trace.left |= taken.left
         trace.missed_ns = taken.missed_ns
         return trace
 
@@ -333,7 +356,7 @@ class Assembler:
         trace.waiting -= count
         trace.spans -= count
         trace.late = min(trace.late, trace.spans)
-        if not trace.spans:
+        if not (trace.spans or trace.left):
             del self._open[trace_id]
 
     def _close(self, trace_id: str) -> int:

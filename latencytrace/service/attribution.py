@@ -21,7 +21,7 @@ PIECE_TRACES = 25  # are divided without a rest, some 5 ms
 
 # What a broken promise between our own functions raises. The analysis accepts any heap of
 # spans, so that each of these is a fault of ours: one trace must not stop the others for it.
-_FAULTS = (
+FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
     ValueError,
 )  # fmt: skip
@@ -99,7 +99,7 @@ class Attribution:
             self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
         try:
             traces = build_traces(spans)
-        except _FAULTS:
+        except FAULTS:
             self._set_aside(trace_id, found)
             return ()
         for span_id in known.keys() - {trace.root.span_id for trace in traces}:
@@ -109,13 +109,13 @@ class Attribution:
     def _divide(self, traces: Sequence[Trace], revisions: Revisions, found: Attributed) -> None:
         try:
             paths = self._critical_paths(traces)
-        except _FAULTS:
+        except FAULTS:
             _log.exception("a batch is divided trace by trace, please report this")
             paths = []
         for trace, path in zip_longest(traces, paths):
             try:
                 found.requests.append(request_of(trace, path or critical_path(trace), revisions))
-            except _FAULTS:
+            except FAULTS:
                 self._set_aside(trace.root.trace_id, found)
 
     def _set_aside(self, trace_id: str, found: Attributed) -> None:

@@ -19,6 +19,7 @@ from latencytrace.service.data_folder import locked, refuse_others
 from latencytrace.service.private_files import private_folder, write_private
 from latencytrace.service.sql import otlp_view
 from latencytrace.service.sql.tables import (
+    COUNT,
     DATABASE,
     TABLE_UUIDS,
     UUIDS,
@@ -27,6 +28,7 @@ from latencytrace.service.sql.tables import (
     missing_columns,
     table_definitions,
     taken_over,
+    written_anew,
 )
 from latencytrace.service.store import DamagedPart
 
@@ -44,6 +46,8 @@ _UNREADABLE = frozenset(
         27,  # CANNOT_PARSE_INPUT_ASSERTION_FAILED
         32,  # ATTEMPT_TO_READ_AFTER_EOF
         33,  # CANNOT_READ_ALL_DATA
+        36,  # BAD_ARGUMENTS: two values in the place of one
+        41,  # CANNOT_PARSE_DATETIME
         117,  # INCORRECT_DATA
         128,  # TOO_LARGE_ARRAY_SIZE
         131,  # TOO_LARGE_STRING_SIZE
@@ -136,6 +140,7 @@ class Engine:
             _log.warning("%s; its definitions were torn: made anew, the old in %s", error, aside)
         connection.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic", "Null")
         self._damage = Damage(connection)
+        connection = self.connect()  # one that sets aside what is damaged
         for table, definition in table_definitions():
             self._take_over(connection, table, definition)
             # A table whose definition is lost still has its data under its UUID.
@@ -164,7 +169,15 @@ class Engine:
             _log.warning("the table %s has an older layout and is written anew", table)
             lines = connection.query(f"DESCRIBE TABLE {table}", "TSV").decode().splitlines()
             columns = {line.split("\t")[0] for line in lines}
-            for statement in taken_over(table, definition, columns):
+            rows = connection.query(COUNT.format(table=table), "TSV")
+            for statement in written_anew(table, definition, columns):
+                connection.query(statement, "Null")
+            if connection.query(COUNT.format(table=copy_of(table)), "TSV") != rows:
+                raise StoreError(
+                    f"the table {table} could not be written anew: look after the disk's space, "
+                    "and start again; nothing is lost"
+                )
+            for statement in taken_over(table):
                 connection.query(statement, "Null")
 
     def _name_what_was_set_aside(self) -> None:
@@ -227,18 +240,14 @@ class Connection:
         """
         if not block:
             return
-        file = os.memfd_create("latencytrace", os.MFD_CLOEXEC)
         try:
-            view = memoryview(block)
-            while view:
-                view = view[os.write(file, view) :]
-            with self._free:
-                statement = target.insert_statement(f"/proc/self/fd/{file}")
+            with in_memory(block) as path, self._free:
+                statement = target.insert_statement(path)
                 written = self._connection.query(statement, "Null", params={}).rows_written()
         except RuntimeError as error:
             raise _insert_error(error) from error
-        finally:
-            os.close(file)
+        except OSError as error:
+            raise StoreError(f"a block could not be handed to the store: {error}") from error
         self._verify(written - target.rows_passing, rows)
 
     def _verify(self, written: int, rows: int) -> None:
@@ -274,6 +283,23 @@ class Connection:
         """End the connection once it is free."""
         with self._free:
             self._connection.close()
+
+
+@contextmanager
+def in_memory(block: bytes) -> Iterator[str]:
+    """The path of a file that holds a block, while the code inside runs.
+
+    Raises:
+        OSError: There is no memory for it, or no file can be opened any more.
+    """
+    file = os.memfd_create("latencytrace", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(block)
+        while view:
+            view = view[os.write(file, view) :]
+        yield f"/proc/self/fd/{file}"
+    finally:
+        os.close(file)
 
 
 class Readers:

@@ -141,6 +141,7 @@ class Committer:
         self._queue = CommitQueue()
         self._bytes = 0
         self._open = True
+        self._ended = False  # the thread does nothing more
         self._submitted = 0  # requests, in the order of their commits
         self._settled = 0  # of these; committed, or refused
         self._wanted = 0  # of these; somebody waits for them in `flush`
@@ -214,11 +215,13 @@ class Committer:
             StoreError: The store fails, and will be asked again.
         """
         with self._changed:
-            if not self._thread.is_alive():
+            if self._ended or not self._thread.is_alive():
                 return
             last = self._wanted = self._submitted
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._settled >= last or self._wanted < last)
+            self._changed.wait_for(
+                lambda: self._settled >= last or self._wanted < last or self._ended
+            )
             if self._settled < last and self._fault is not None:
                 raise self._fault
 
@@ -270,7 +273,13 @@ class Committer:
     def _run(self) -> None:
         try:
             while taken := self._next():
-                self._settle(taken, self._commit(taken))
+                done = False
+                try:
+                    self._settle(taken, self._commit(taken))
+                    done = True
+                finally:
+                    if not done:  # a fault of ours ends this thread, and nobody waits for it
+                        self._fail(taken, StoreError("the service has failed: see its log"))
         finally:
             self._abandon()
 
@@ -317,6 +326,7 @@ class Committer:
         """Leave nobody waiting for a thread that is gone."""
         with self._changed:
             self._open = False
+            self._ended = True
             while left := self._queue.take(self._now_ns()):
                 self._fail(left, StoreError("the service is shutting down: send them again"))
             self._wanted = 0

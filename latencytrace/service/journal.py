@@ -13,6 +13,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -153,7 +154,8 @@ class Journal:
     def turn(self) -> None:
         """Write what comes from now on into a file of its own."""
         if self._file is not None and self._segment is not None:
-            os.close(self._file)
+            with suppress(OSError):  # of a network's disk; the next block meets it, too
+                os.close(self._file)
             turned, self._file, self._segment = self._segment, None, None
             if turned.blocks <= 0:
                 _end(turned)

@@ -1,12 +1,21 @@
 """The service checks itself: arrivals that the store has, and no ledger of."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from latencytrace.service.store import DamagedPart, Store
 
 PACE_S: Final = 30.0  # between two looks
 AFTER_S: Final = 60.0  # so old are the arrivals that are looked at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Traces that are to be divided."""
+
+    without_ledger: Sequence[str] = ()  # though their root came long ago
+    lost_ledger: Sequence[str] = ()  # with a part of the store, or that more spans came for
 
 
 class MissingLedgers:
@@ -37,10 +46,10 @@ class MissingLedgers:
         Raises:
             StoreError: The store fails.
         """
-        self.damaged_parts = self._store.damaged_parts()
+        self.damaged_parts = tuple(self._store.damaged_parts())
         return self._store.unassembled()
 
-    def found(self, is_open: Callable[[str], bool]) -> Sequence[str]:
+    def found(self, is_open: Callable[[str], bool]) -> Found:
         """Traces without a ledger; none if that was asked lately.
 
         Args:
@@ -52,19 +61,21 @@ class MissingLedgers:
         """
         now_ns = self._now_ns()
         if now_ns < self._next_ns:
-            return ()
+            return Found()
         self._next_ns = now_ns + round(PACE_S * 1e9)
         until_ns = self._time_of_day_ns() - round(AFTER_S * 1e9)
-        closed = {trace_id for trace_id in self._open_then if not is_open(trace_id)}
-        written = {trace_id for trace_id, _ in self._store.revisions(closed)} if closed else set()
-        found = closed - written
+        looked_at = set(self._open_then)
         if until_ns > self._checked_ns:
-            found.update(self._store.without_ledger(self._checked_ns, until_ns))
-        damaged_parts = self._store.damaged_parts()
+            looked_at.update(self._store.without_ledger(self._checked_ns, until_ns))
+        open_now = {trace_id for trace_id in looked_at if is_open(trace_id)}
+        closed = looked_at - open_now
+        # Asked once more: some were divided between the question and now.
+        written = {trace_id for trace_id, _ in self._store.revisions(closed)} if closed else set()
+        damaged_parts = tuple(self._store.damaged_parts())
+        lost: set[str] = set()
         if damaged_parts != self.damaged_parts:  # ledgers may have gone with a part
-            found.update(self._store.unassembled())
+            lost.update(one for one in self._store.unassembled() if not is_open(one))
         self.damaged_parts = damaged_parts
         self._checked_ns = max(until_ns, self._checked_ns)
-        open_now = {trace_id for trace_id in found if is_open(trace_id)}
-        self._open_then = (self._open_then - closed) | open_now
-        return sorted(found - open_now)
+        self._open_then = open_now
+        return Found(without_ledger=sorted(closed - written - lost), lost_ledger=sorted(lost))

@@ -88,7 +88,7 @@ def check(
     plain = decompressed(body, content_encoding)
     if media_type(content_type) == JSON:
         return check_message(message_from_json(plain), capture_content=capture_content)
-    return check_message(_message(plain), plain, capture_content=capture_content)
+    return check_message(_message(plain), capture_content=capture_content)
 
 
 def media_type(content_type: str | None) -> str:
@@ -158,17 +158,13 @@ def _message(plain: bytes) -> ExportTraceServiceRequest:
 
 
 def check_message(
-    message: ExportTraceServiceRequest,
-    plain: bytes | None = None,
-    *,
-    capture_content: bool = False,
+    message: ExportTraceServiceRequest, *, capture_content: bool = False
 ) -> CheckedRequest:
     """Check a request that is decoded already.
 
     Args:
         message: Loses the spans whose ids are no ids, and its content.
-        plain: What it was decoded from.
-        capture_content: Keep the content, and `plain` as it is.
+        capture_content: Keep the content.
 
     Raises:
         OtlpError: It has more parts than any batch of spans.
@@ -176,7 +172,6 @@ def check_message(
     _refuse_too_many(message)
     if not capture_content:
         redact(message)
-        plain = None
     counts: Counter[bytes] = Counter()
     rooted: set[bytes] = set()
     span_count = rejected = 0
@@ -194,7 +189,8 @@ def check_message(
             if span.parent_span_id in _NO_PARENT or span.kind == _SERVER:
                 rooted.add(trace_id)
     return CheckedRequest(
-        block=message.SerializeToString() if rejected or plain is None else plain,
+        # Never as it came: what the engine reads is what was looked at here.
+        block=message.SerializeToString(),
         span_count=span_count,
         rejected_spans=rejected,
         reason=_REASON if rejected else None,

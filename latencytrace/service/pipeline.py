@@ -22,12 +22,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import assert_never
 
-from latencytrace.errors import OverloadedError, StoreError
+from latencytrace.errors import OverloadedError, PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
-from latencytrace.service.assembler import Assembler
-from latencytrace.service.attribution import Attribution
+from latencytrace.service.assembler import Assembler, Without
+from latencytrace.service.attribution import FAULTS, Attribution
 from latencytrace.service.clock import now_ns as time_of_day_ns
 from latencytrace.service.committer import Committer, Outcome
 from latencytrace.service.journal import Journal
@@ -48,6 +47,13 @@ SLOWEST_PACE_S = 5.0
 PATIENCE_S = 1.0  # of who asks, while others divide
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 REST = 30  # times the duration of work: so much of the time it lets the machine alone
+
+
+_ENDS = {
+    Outcome.STORED: Assembler.stored,
+    Outcome.REFUSED: Assembler.refused,
+    Outcome.FAILED: Assembler.withdrawn,
+}
 
 
 class Pipeline:
@@ -94,7 +100,8 @@ class Pipeline:
         self._settling = Settling(now_ns, round(settle_s * 1e9))
         self._counted_until_ns = counted_until_ns
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
-        self._recovering: set[str] = set()
+        self._recovering: set[str] = set()  # traces that had no ledger
+        self._counted_before: set[str] = set()  # traces whose ledgers were lost
         self._assembler = Assembler(now_ns)
         self._assembler_lock = threading.Lock()
         self._dividing = threading.Lock()
@@ -139,10 +146,7 @@ class Pipeline:
         return None
 
     def submit(self, checked: CheckedRequest) -> Future[None]:
-        """Keep the spans of a request.
-
-        Returns:
-            See `Committer.submit`.
+        """Keep the spans of a request; see `Committer.submit`.
 
         Raises:
             OverloadedError: Too much waits to be stored, or to be divided.
@@ -221,8 +225,9 @@ class Pipeline:
             _log.error("the store is asked later what has no ledger: %s", error)
             return
         with self._assembler_lock:
-            self._assembler.left(found)
-        self._recovering.update(found)
+            self._assembler.left((*found.without_ledger, *found.lost_ledger))
+        self._recovering.update(found.without_ledger)
+        self._counted_before.update(found.lost_ledger)
 
     def keep_noted(self) -> None:
         """Copy the spans that are kept, unless that was done lately."""
@@ -277,15 +282,7 @@ class Pipeline:
         """Take what became of requests that were submitted."""
         with self._assembler_lock:
             for checked in requests:
-                match outcome:
-                    case Outcome.STORED:
-                        self._assembler.stored(checked.span_counts)
-                    case Outcome.REFUSED:
-                        self._assembler.refused(checked.span_counts)
-                    case Outcome.FAILED:
-                        self._assembler.withdrawn(checked.span_counts)
-                    case _:
-                        assert_never(outcome)
+                _ENDS[outcome](self._assembler, checked.span_counts)
 
     def _custody(self) -> Custody:
         with self._assembler_lock:
@@ -299,14 +296,16 @@ class Pipeline:
         )
 
     def _divide(self, taken: Sequence[str]) -> bool:
-        """Read the spans of traces back, divide their requests, and keep the ledgers.
+        """Divide traces, later if the store fails; whether it took them.
 
-        Returns:
-            Whether the store took them; if not, they are divided again later.
+        What stops a batch is looked for by halves, and costs its own trace alone.
         """
         left = set(taken)  # to be given back to the assembler
+        halves: tuple[Sequence[str], ...] = ()
         try:
             left -= self._divide_read(taken)
+        except (PoisonedBlockError, *FAULTS):
+            halves, left = self._halves(taken), set()
         except StoreError as error:
             self._telemetry.store_errors.inc()
             _log.error("%d traces are divided later: %s", len(left), error)
@@ -315,7 +314,20 @@ class Pipeline:
             with self._assembler_lock:
                 self._assembler.again(left)
         self._rests.rest()
-        return True
+        were_taken = [self._divide(half) for half in halves]
+        return all(were_taken)
+
+    def _halves(self, taken: Sequence[str]) -> tuple[Sequence[str], ...]:
+        """Part a batch that cannot be divided; a trace alone is set aside."""
+        with self._assembler_lock:
+            left = self._assembler.being_divided(taken)  # others are open again
+            if len(left) == 1:
+                self._assembler.without(left, Without.FAULT)
+        if len(left) > 1:
+            return left[: len(left) // 2], left[len(left) // 2 :]
+        self._telemetry.faulty.inc(len(left))
+        _log.exception("%s is set aside, please report this", left)
+        return ()
 
     def _divide_read(self, taken: Sequence[str]) -> set[str]:
         """Divide traces; those that are done with, or open again."""
@@ -346,28 +358,21 @@ class Pipeline:
             for trace_id in set(trace_ids) - with_request:
                 self._assembler.without([trace_id], found.reasons.get(trace_id))
         self._telemetry.recovered.inc(len(self._recovering & with_request))
-        self._recovering -= set(trace_ids)
+        self._recovering.difference_update(trace_ids)
+        self._counted_before.difference_update(trace_ids)
         return set(taken)
 
     def _reopened(self, taken: Iterable[str], arrived: Mapping[str, Sequence[Span]]) -> set[str]:
         """Open traces again of which the store does not show all spans that it took."""
+        shown = {trace_id: len(arrived.get(trace_id, ())) for trace_id in taken}
         with self._assembler_lock:
-            short = {
-                trace_id: expected
-                for trace_id in taken
-                if (expected := self._assembler.expected(trace_id))
-                > len(arrived.get(trace_id, ()))
-            }
+            short = self._assembler.short(shown)
         if not short:
             return set()
-        # What came twice is one span by now, and two arrivals.
-        counts = self._store.arrived_counts(short)
-        reopened = set()
+        counts = self._store.arrived_counts(short)  # what came twice is one span, two arrivals
         with self._assembler_lock:
-            for trace_id, expected in short.items():
-                missed = expected - counts.get(trace_id, 0)
-                if missed > 0 and self._assembler.missed(trace_id, missed):
-                    reopened.add(trace_id)
+            short = self._assembler.short({one: counts.get(one, 0) for one in short})
+            reopened = {one for one, by in short.items() if self._assembler.missed(one, by)}
         if reopened:
             _log.error("of %d traces the store does not show all spans yet", len(reopened))
         return reopened
@@ -382,13 +387,15 @@ class Pipeline:
     ) -> None:
         """Keep ledgers, and hold them until they have settled."""
         known = [*(request for request in requests if request.revision > 1), *resent]
+        # What was lost with a part of the store was counted, unless it still waits for that.
+        known += [one for one in requests if one.trace_id in self._counted_before]
         counted = self._settling.counted(known)
         age_ns = self._now_ns() - read_ns
         written = [*requests, *resent]
-        written_ns = self._store.write(written, kept, withdrawn, age_ns, counted)
+        done = self._store.write(written, kept, withdrawn, age_ns, counted)
         self._settling.withdraw(withdrawn)
         uncounted = [one for one in written if (one.trace_id, one.span_id) not in counted]
-        self._settling.add(uncounted, written_ns)
-        self._telemetry.withdrawn.inc(len(withdrawn))
+        self._settling.add(uncounted, done.at_ns)
+        self._telemetry.withdrawn.inc(done.withdrawn)
         revised = [one for one in requests if (one.trace_id, one.span_id) in counted]
         self._telemetry.revised.inc(len(revised))

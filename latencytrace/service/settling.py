@@ -48,6 +48,7 @@ class Settling:
         self._max_pending = max_pending
         # In the order in which they were written, and so are due.
         self._pending: OrderedDict[Key, _Pending] = OrderedDict()
+        self._withdrawn: OrderedDict[Key, None] = OrderedDict()  # before they were counted
         self._until_ns: int | None = None
 
     def add(self, requests: Iterable[Request], written_ns: int) -> None:
@@ -57,17 +58,21 @@ class Settling:
             key = (request.trace_id, request.span_id)
             self._pending[key] = _Pending(request, written_ns, due_ns)
             self._pending.move_to_end(key)
+            self._withdrawn.pop(key, None)
         self._until_ns = written_ns
 
     def withdraw(self, keys: Iterable[Key]) -> None:
         """Let go of requests that turned out to be none."""
         for key in keys:
-            self._pending.pop(key, None)
+            if self._pending.pop(key, None) is not None:
+                self._withdrawn[key] = None
+        while len(self._withdrawn) > self._max_pending:
+            self._withdrawn.popitem(last=False)
 
     def counted(self, known: Iterable[Request]) -> set[Key]:
         """Those of the requests that were written before which are counted by now."""
         keys = ((request.trace_id, request.span_id) for request in known)
-        return {key for key in keys if key not in self._pending}
+        return {key for key in keys if key not in self._pending and key not in self._withdrawn}
 
     def settled(self) -> Settled:
         """Let go of the requests that are due; of those written at one moment all are."""

@@ -39,6 +39,14 @@ class DamagedPart:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was written."""
+
+    at_ns: int  # the moment it is written under
+    withdrawn: int  # requests that stood before
+
+
 class Store(Protocol):
     """Keeps `span_arrivals`, `requests` and `spans` (DESIGN parts 2 and 7).
 
@@ -119,7 +127,7 @@ class Store(Protocol):
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
-    ) -> int:
+    ) -> Written:
         """Keep requests, and note traces whose arrived spans are to be copied to `spans`.
 
         The traces first: a crash between the two leaves them unassembled. They outlive this

@@ -76,7 +76,9 @@ def spans() -> list[Span]:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     folder = tmp_path_factory.mktemp("names")
-    with RunningService(folder / "data") as running:
+    # Else most of such names would be taken out on arrival.
+    kept = {"LATENCYTRACE_CAPTURE_CONTENT": "1"}
+    with RunningService(folder / "data", env=kept) as running:
         sent = message(spans())
         for resource in sent.resource_spans:
             for pair in resource.resource.attributes:

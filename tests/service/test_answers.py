@@ -36,7 +36,14 @@ from latencytrace.service.documents import (
     ServicesDocument,
 )
 from latencytrace.service.json_answer import JsonAnswer
-from latencytrace.service.store import NONE_WITHDRAWN, DamagedPart, Order, Revisions, TableFormat
+from latencytrace.service.store import (
+    NONE_WITHDRAWN,
+    DamagedPart,
+    Order,
+    Revisions,
+    TableFormat,
+    Written,
+)
 from tests.otlp_messages import SPAN, START_NS, TRACE, one_span
 from tests.service.made_requests import made_request
 
@@ -95,7 +102,7 @@ class KnownStore:
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
-    ) -> int:
+    ) -> Written:
         """Not asked for here."""
         raise AssertionError(requests, keep_spans_of, withdrawn, age_ns, counted)
 

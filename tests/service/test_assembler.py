@@ -11,6 +11,7 @@ from latencytrace.service.assembler import (
     LATE_NS,
     MISSED_NS,
     SECOND_NS,
+    STORED_NS,
     Assembler,
     Without,
 )
@@ -314,6 +315,27 @@ def test_spans_whose_root_never_comes_are_counted_once_they_are_forgotten() -> N
 
     assert rig.assembler.account.rootless == 1
     assert rig.assembler.account.without == {Without.NO_REQUEST: 1}
+
+
+def test_spans_whose_arrivals_may_be_gone_are_not_expected(rig: Rig) -> None:
+    rig.arrive("a")
+    rig.clock.move_s(30)
+    rig.assembler.without(rig.assembler.due(ALL), None)
+    rig.clock.now_ns += STORED_NS
+    rig.arrive_rooted("a")
+    rig.clock.move_s(1)
+
+    assert [rig.assembler.expected(one) for one in rig.assembler.due(ALL)] == [1]
+
+
+def test_a_trace_that_an_earlier_process_left_stays_though_more_of_it_is_refused(
+    rig: Rig,
+) -> None:
+    rig.assembler.left(["a"])
+    rig.assembler.arrived({"a": 2}, frozenset())
+    rig.assembler.withdrawn({"a": 2})
+
+    assert rig.due_after_s(1) == ["a"]
 
 
 # Nothing goes by unaccounted

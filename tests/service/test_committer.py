@@ -342,6 +342,23 @@ def test_a_journal_that_cannot_be_written_refuses_its_sender(resting: Rig, tmp_p
         resting.committer.submit(checked("second"))
 
 
+def test_a_fault_of_ours_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)  # it is told, and expected
+
+    def fault(*_: object) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr(BlockStore, "insert_otlp", fault)
+    rig.committer.start()
+    with pytest.raises(StoreError, match="has failed"):
+        rig.committer.submit(checked("one")).result(timeout=10)
+
+    rig.committer.flush()
+    rig.committer.close()
+    assert not rig.committer.is_running
+
+
 # Poison
 
 

@@ -15,7 +15,7 @@ from latencytrace.service import attribution, kernels, otlp, pipeline
 from latencytrace.service.committer import Outcome
 from latencytrace.service.journal import Journal
 from latencytrace.service.pipeline import Pipeline
-from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions
+from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb import ChdbStore
 from latencytrace.service.telemetry import Telemetry
 from tests.agent.receiving import wait_until
@@ -50,7 +50,7 @@ class FlakyStore(ChdbStore):
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
-    ) -> int:
+    ) -> Written:
         """Keep them, or fail."""
         if self.full:
             raise StoreError("the disk is full")
@@ -370,6 +370,30 @@ def test_a_trace_that_cannot_be_divided_stops_no_other(
     assert rig.store.request(bad, None) is None
     assert ledger(rig.store, trace_id)
     assert rig.counted("latencytrace_service_faulty_traces_total") == 1
+    assert bad in caplog.text
+
+
+def test_a_ledger_that_the_store_cannot_read_stops_no_other(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spans = [root(uuid4().hex) for _ in range(9)]
+    bad = spans[4].trace_id
+    made = vars(attribution)["request_of"]
+
+    def unreadable(trace: Trace, *more: object) -> Request:
+        request: Request = made(trace, *more)
+        return replace(request, start_ns=-50) if trace.root.trace_id == bad else request
+
+    monkeypatch.setattr(attribution, "request_of", unreadable)
+    rig.send(*spans)
+    rig.after_s(1)
+    rig.after_s(1)
+
+    written = {span.trace_id for span in spans if rig.store.request(span.trace_id, None)}
+    assert written == {span.trace_id for span in spans} - {bad}
+    assert rig.counted("latencytrace_service_faulty_traces_total") == 1
+    assert rig.counted("latencytrace_service_spans_unaccounted") == 0
+    assert rig.counted("latencytrace_service_spans_open") == 0
     assert bad in caplog.text
 
 

@@ -66,6 +66,15 @@ def test_a_request_is_counted_once_it_does_not_wait_any_more(rig: Rig) -> None:
     assert {trace_id for trace_id, _ in rig.settling.counted([of("a")])} == {"a"}
 
 
+def test_a_request_that_was_withdrawn_before_it_was_counted_may_still_be_counted(
+    rig: Rig,
+) -> None:
+    rig.settling.add([of("a")], 1)
+    rig.settling.withdraw([("a", of("a").span_id)])
+
+    assert rig.settling.counted([of("a", revision=3)]) == set()
+
+
 def test_it_says_up_to_which_writing_all_are_counted(rig: Rig) -> None:
     rig.settling.add([of("a"), of("b")], 1)
     rig.clock.move_s(5)

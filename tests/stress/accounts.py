@@ -300,6 +300,9 @@ def _faults_of_sending(workload: Workload, record: Record) -> list[str]:
         status: count for status, count in record.answers.items() if status not in {200, 429, 503}
     }
     faults = [f"{count} posts were answered with {status}" for status, count in refused.items()]
+    unsent = len(workload.posts) - len(record.acknowledged | record.given_up)
+    if unsent:
+        faults.append(f"{unsent} of {len(workload.posts)} posts were never sent to their end")
     if record.rejected_spans:
         faults.append(f"{record.rejected_spans} of {workload.span_count} spans were rejected")
     return faults

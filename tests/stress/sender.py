@@ -148,4 +148,8 @@ class Sender:
 
 def _is_closed(connection: http.client.HTTPConnection) -> bool:
     """Whether the receiver has closed a connection that was idle: it would take no post."""
-    return connection.sock is not None and bool(select.select([connection.sock], [], [], 0)[0])
+    if connection.sock is None:
+        return False
+    poll = select.poll()  # `select` takes no file beyond the thousandth
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))

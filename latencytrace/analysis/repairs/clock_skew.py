@@ -58,7 +58,7 @@ def aligned(
     ]
     if not crossings:
         return dict(spans), []
-    shifts = _shifts(spans.values(), crossings)
+    shifts = _after_1970(_shifts(spans.values(), crossings), spans.values())
     repairs = [
         Repair(
             kind=RepairKind.CLOCK_SKEW,
@@ -70,6 +70,12 @@ def aligned(
         if shifts[_clock(parent)] != shifts[_clock(child)]
     ]
     return {id_: _moved(span, shifts[_clock(span)]) for id_, span in spans.items()}, repairs
+
+
+def _after_1970(shifts: Mapping[_Clock, int], spans: Iterable[Span]) -> dict[_Clock, int]:
+    """The same shifts, all later by one length where a span would begin before the epoch."""
+    early_ns = min(0, *(span.start_ns + shifts[_clock(span)] for span in spans))
+    return {clock: shift_ns - early_ns for clock, shift_ns in shifts.items()}
 
 
 def _clock(span: Span) -> _Clock:

@@ -31,8 +31,9 @@ KEPT_COUNTS: Final = (
     f"SELECT TraceId, uniqExact(SpanId) FROM {SPANS} "
     "WHERE TraceId IN {trace_ids:Array(String)} GROUP BY TraceId"
 )
-STARTS: Final = (  # where revised requests stand, to be voided if they moved
-    "SELECT TraceId, SpanId, reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) "
+STANDING: Final = (  # where requests stand, to be voided if they moved, and how they count
+    "SELECT TraceId, SpanId, reinterpretAsUInt64(toUnixTimestamp64Nano(Start)), "
+    "toUnixTimestamp64Nano(if(CountedAs = 0, Written, CountedAs)) "
     f"FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
 )
 UNASSEMBLED: Final = (  # no request was written since their last span arrived
@@ -241,7 +242,10 @@ def uncounted_question(columns: str) -> str:
     """The requests written after `{until:Int64}` that were not counted before."""
     return (
         f"SELECT {columns}, toUnixTimestamp64Nano(Written) AS WrittenNs FROM {REQUESTS} FINAL "
-        "WHERE Written > fromUnixTimestamp64Nano({until:Int64}) AND NOT Moved AND NOT Counted "
+        "WHERE Written > fromUnixTimestamp64Nano({until:Int64}) AND NOT Moved "
+        # A millisecond after 1970: of one that was counted nobody knows when.
+        "AND (CountedAs = 0 "
+        "OR CountedAs > fromUnixTimestamp64Nano(greatest({until:Int64}, 1000000))) "
         "ORDER BY Written, TraceId, SpanId"
     )
 

@@ -1,6 +1,6 @@
 """Requests written to and read back from the table `requests`."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TypedDict, cast
@@ -37,7 +37,7 @@ TARGET = Target(
 
 # Renamed, so that a question can still name the column itself.
 COLUMNS = (
-    "* EXCEPT (Start, Written, Moved, Counted), "
+    "* EXCEPT (Start, Written, Moved, CountedAs), "
     "reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) AS StartNs"
 )
 
@@ -79,21 +79,22 @@ _Row = TypedDict(
 
 
 def rows_of(
-    requests: Sequence[Request], read_ns: int, counted: Collection[tuple[str, str]]
+    requests: Sequence[Request], read_ns: int, counted_as_ns: Mapping[tuple[str, str], int]
 ) -> bytes:
     """Requests as lines of JSON; columns left out are empty or 0.
 
     Args:
         requests: Any.
         read_ns: Wall time when their spans were read; what arrived since is not in them.
-        counted: Those that were counted under an earlier revision.
+        counted_as_ns: Of those that were counted under an earlier revision, when that was
+            written.
     """
     written = {"Written": _time_text(read_ns)}
     return b"\n".join(
         orjson.dumps(
             _row(request)
             | written
-            | {"Counted": int((request.trace_id, request.span_id) in counted)}
+            | {"CountedAs": _time_text(counted_as_ns.get((request.trace_id, request.span_id), 0))}
         )
         for request in requests
     )

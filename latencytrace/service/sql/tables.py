@@ -24,6 +24,7 @@ DETACHED_PARTS = (
     "SELECT table, name, reason, path FROM system.detached_parts "
     f"WHERE database = '{DATABASE}' ORDER BY table, name"
 )
+COUNT = "SELECT count() FROM {table}"
 ACTIVE_PARTS = (
     "SELECT count() FROM system.parts WHERE active AND name = '{name}' "
     "AND database || '.' || table = '{table}'"
@@ -113,7 +114,8 @@ REQUEST_COLUMNS = {
     "SpanId": "String CODEC(ZSTD(1))",
     "Revision": "UInt32",
     "Moved": "UInt8 DEFAULT 0",  # 1: a later revision starts elsewhere, this row is void
-    "Counted": "UInt8 DEFAULT 0",  # 1: metrics counted it under an earlier revision
+    # When the revision was written under which metrics counted it; 0: they count this one.
+    "CountedAs": "DateTime64(3) DEFAULT 0",
     "Written": "DateTime64(3) DEFAULT now64(3)",
     "Outermost": "Bool",
     "Health": "Bool",
@@ -202,22 +204,29 @@ def copy_of(table: str) -> str:
     return f"{table}_anew"
 
 
-def taken_over(table: str, definition: str, columns: Collection[str]) -> Iterator[str]:
-    """Statements that write the rows of a table of an older layout into a new one.
+def written_anew(table: str, definition: str, columns: Collection[str]) -> Iterator[str]:
+    """Statements that copy the rows of a table of an older layout into a new one.
 
     Args:
         table: Its name.
         definition: Of the new one.
-        columns: Of the old one; those of both are taken over.
+        columns: Of the old one; those of both are copied.
     """
     known = REQUEST_COLUMNS if table == REQUESTS else SPAN_COLUMNS
     names = ", ".join(f"`{name}`" for name in known if name in columns)
     copy = copy_of(table)
     yield f"DROP TABLE IF EXISTS {copy} SYNC"
     yield f"CREATE TABLE {copy} UUID '{UUIDS[table]}' {definition}"
-    yield f"INSERT INTO {copy} ({names}) SELECT {names} FROM {table}"
+    yield (
+        f"INSERT INTO {copy} ({names}) SELECT {names} FROM {table} "
+        "SETTINGS max_partitions_per_insert_block = 0"
+    )
+
+
+def taken_over(table: str) -> Iterator[str]:
+    """Statements that put the copy in the place of the table."""
     yield f"DROP TABLE {table} SYNC"
-    yield f"RENAME TABLE {copy} TO {table}"
+    yield f"RENAME TABLE {copy_of(table)} TO {table}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

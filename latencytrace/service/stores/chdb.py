@@ -31,6 +31,7 @@ from latencytrace.service.store import (
     Order,
     Revisions,
     TableFormat,
+    Written,
 )
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however 
 LINKED_WITHIN_NS = 600 * 10**9  # before a step began, its members may have begun
 _SIGN = 1 << 63
 _MS = 1_000_000
+_Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
 
 class ChdbStore:
@@ -134,7 +136,7 @@ class ChdbStore:
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
-    ) -> int:
+    ) -> Written:
         """See `Store.write`."""
         # Written in milliseconds, and never twice in one.
         read_ns = max(now_ns() - age_ns, self._written_ns + _MS) // _MS * _MS
@@ -145,13 +147,18 @@ class ChdbStore:
                 self._to_keep.add(keep_spans_of)
             if len(self._to_keep.ids) >= MOST_TO_KEEP:
                 self.keep_noted()
-        void = self._void([request for request in requests if request.revision > 1], withdrawn)
+        revised = {(one.trace_id, one.span_id): one for one in requests if one.revision > 1}
+        standing = self._standing({*revised, *withdrawn, *counted})
+        void = _void(standing, revised, withdrawn)
         if requests or void:
-            rows = request_rows.rows_of(requests, read_ns, counted)
-            lines = rows + b"\n" + request_rows.void_rows(void, read_ns)
+            # One whose row is lost counts as from the beginning of time.
+            counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
+            rows = request_rows.rows_of(requests, read_ns, counted_as_ns)
+            # The void rows first: where one has the key of a row of today, the later one stands.
+            lines = request_rows.void_rows(void, read_ns) + b"\n" + rows
             self._assembler.insert(request_rows.TARGET, lines, len(requests) + len(void))
         self._written_ns = read_ns
-        return read_ns
+        return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
 
     def keep_noted(self) -> None:
         """See `Store.keep_noted`."""
@@ -270,28 +277,36 @@ class ChdbStore:
         lines = self._assembler.query(question, _SPAN_LINES, {"trace_ids": trace_ids})
         return dict(cast(list[tuple[str, int]], _rows(lines)))
 
-    def _void(
-        self, revised: Sequence[Request], withdrawn: Revisions
-    ) -> list[tuple[str, str, int, int]]:
-        """Where requests stand that are withdrawn, or that start at another time by now."""
-        now = {(request.trace_id, request.span_id): request for request in revised}
-        trace_ids = {trace_id for trace_id, _ in (*now, *withdrawn)}
+    def _standing(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], _Place]:
+        """Where requests stand that were written before."""
+        trace_ids = {trace_id for trace_id, _ in keys}
         if not trace_ids:
-            return []
-        rows = cast(
-            list[tuple[str, str, int]],
-            _rows(self._assembler.query(questions.STARTS, _SPAN_LINES, {"trace_ids": trace_ids})),
-        )
-        moved = [
-            (trace_id, span_id, start_ns, request.revision)
-            for trace_id, span_id, start_ns in rows
-            if (request := now.get((trace_id, span_id))) and request.start_ns != start_ns
-        ]
-        return moved + [
-            (trace_id, span_id, start_ns, withdrawn[trace_id, span_id] + 1)
-            for trace_id, span_id, start_ns in rows
-            if (trace_id, span_id) in withdrawn
-        ]
+            return {}
+        lines = self._assembler.query(questions.STANDING, _SPAN_LINES, {"trace_ids": trace_ids})
+        return {
+            (trace_id, span_id): (start_ns, counted_ns)
+            for trace_id, span_id, start_ns, counted_ns in cast(
+                list[tuple[str, str, int, int]], _rows(lines)
+            )
+        }
+
+
+def _void(
+    standing: Mapping[tuple[str, str], _Place],
+    revised: Mapping[tuple[str, str], Request],
+    withdrawn: Revisions,
+) -> list[tuple[str, str, int, int]]:
+    """The rows of requests that are withdrawn, or that start at another time by now."""
+    moved = [
+        (*key, standing[key][0], request.revision)
+        for key, request in revised.items()
+        if key in standing and request.start_ns != standing[key][0]
+    ]
+    return moved + [
+        (*key, standing[key][0], revision + 1)
+        for key, revision in withdrawn.items()
+        if key in standing
+    ]
 
 
 def _span_count(block: bytes) -> int:

@@ -1,10 +1,13 @@
 """What the embedded store does when the disk is full, or holds what was never written."""
 
 import logging
+import os
+import resource
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -205,6 +208,62 @@ def test_a_folder_with_a_damaged_part_opens_and_names_it(
     assert damaged[0].name in caplog.text
 
 
+# Requests that move, are withdrawn, or were counted
+
+
+@pytest.mark.parametrize("by_ns", [8_000_000, 3_600 * 10**9], ids=["a little", "an hour"])
+def test_a_request_whose_start_moves_is_read_where_it_is_now(store: ChdbStore, by_ns: int) -> None:
+    first = made_request(trace_id=trace(1))
+    moved = replace(first, start_ns=first.start_ns + by_ns, revision=2)
+    back = replace(first, revision=3)
+    store.write([first], ())
+    store.write([moved], ())
+    there = store.request(trace(1), None)
+    store.write([back], ())
+    told(store, f"OPTIMIZE TABLE {REQUESTS} FINAL")
+
+    assert there == moved
+    assert store.request(trace(1), None) == back
+    assert store.count(EVERYTHING) == 1
+
+
+def test_what_is_withdrawn_is_withdrawn_once(store: ChdbStore) -> None:
+    store.write([made_request(trace_id=trace(1))], ())
+    key = (trace(1), made_request().span_id)
+
+    first = store.write([], (), {key: 1})
+    again = store.write([], (), store.revisions([trace(1)]))
+
+    assert (first.withdrawn, again.withdrawn) == (1, 0)
+    assert store.count(EVERYTHING) == 0
+
+
+def test_a_request_that_was_counted_but_whose_count_was_not_kept_is_counted_again(
+    store: ChdbStore,
+) -> None:
+    first = made_request(trace_id=trace(1))
+    key = (first.trace_id, first.span_id)
+    before = store.write([made_request(trace_id=trace(9))], ()).at_ns
+    counted_ns = store.write([first], ()).at_ns
+    store.write([replace(first, revision=2)], (), counted=[key])
+    store.write([replace(first, revision=3)], (), counted=[key])
+
+    def uncounted(until_ns: int) -> list[int]:
+        found = store.uncounted(until_ns)
+        return [one.revision for _, one in found if one.trace_id == trace(1)]
+
+    assert uncounted(before) == [3]
+    assert uncounted(counted_ns) == []
+
+
+def test_a_request_whose_row_was_lost_is_not_counted_again(store: ChdbStore) -> None:
+    before = store.last_written_ns()
+    request = made_request(trace_id=trace(1))
+    store.write([request], (), counted=[(request.trace_id, request.span_id)])
+
+    assert store.uncounted(before) == []
+
+
 # What came from other days
 
 
@@ -274,8 +333,8 @@ def test_requests_written_since_a_moment_and_not_counted_before_are_found(
     store: ChdbStore,
 ) -> None:
     requests = [made_request(trace_id=trace(number)) for number in (1, 2, 3)]
-    first_ns = store.write(requests[:1], ())
-    second_ns = store.write(requests[1:], (), counted=[(trace(3), requests[2].span_id)])
+    first_ns = store.write(requests[:1], ()).at_ns
+    second_ns = store.write(requests[1:], (), counted=[(trace(3), requests[2].span_id)]).at_ns
 
     assert second_ns > first_ns
     assert [(at_ns, one.trace_id) for at_ns, one in store.uncounted(first_ns)] == [
@@ -283,3 +342,42 @@ def test_requests_written_since_a_moment_and_not_counted_before_are_found(
     ]
     assert [one.trace_id for _, one in store.uncounted(0)] == [trace(1), trace(2)]
     assert store.last_written_ns() == second_ns
+
+
+def test_rows_of_many_days_of_an_older_layout_are_taken_over(tmp_path: Path) -> None:
+    filled(tmp_path)
+    store = ChdbStore.open(tmp_path / "data")
+    older = f"{REQUESTS}_older"
+    told(store, f"CREATE TABLE {older} AS {REQUESTS} PARTITION BY tuple()")
+    told(
+        store,
+        f"INSERT INTO {older} (TraceId, SpanId, Outermost, Start, Written) "  # noqa: S608 - our own names
+        "SELECT toString(number), '1', 1, 0, toDateTime64('2025-01-01 00:00:00', 3) "
+        "+ INTERVAL number DAY FROM numbers(150)",
+    )
+    told(store, f"DROP TABLE {REQUESTS} SYNC")
+    told(store, f"RENAME TABLE {older} TO {REQUESTS}")
+    store.close()
+
+    store = ChdbStore.open(tmp_path / "data")
+    count = store.count(EVERYTHING)
+    store.close()
+
+    assert count == 150
+
+
+def test_a_shortage_of_files_is_an_error_and_passes(store: ChdbStore) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = os.open(os.devnull, os.O_RDONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 1, limits[1]))
+    os.close(opened)
+    taken = os.open(os.devnull, os.O_RDONLY)
+    try:
+        with pytest.raises(StoreError, match="handed to the store"):
+            store.insert_otlp(block(1))
+    finally:
+        os.close(taken)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    store.insert_otlp(block(1))
+
+    assert store.arrived_counts([trace(1)]) == {trace(1): 1}
