@@ -314,8 +314,7 @@ class Pipeline:
             with self._assembler_lock:
                 self._assembler.again(left)
         self._rests.rest()
-        were_taken = [self._divide(half) for half in halves]
-        return all(were_taken)
+        return sum(self._divide(half) for half in halves) == len(halves)
 
     def _halves(self, taken: Sequence[str]) -> tuple[Sequence[str], ...]:
         """Part a batch that cannot be divided; a trace alone is set aside."""
