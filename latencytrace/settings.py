@@ -240,7 +240,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         metrics_endpoint=environ.get("LATENCYTRACE_METRICS_ENDPOINT", "").strip() or None,
         metrics_protocol=of_signal(environ, "METRICS", "PROTOCOL"),
         profile_on_alert=flag(environ, "LATENCYTRACE_PROFILE_ON_ALERT"),
-        settle_s=number(environ, "LATENCYTRACE_SETTLE", 10.0),
+        settle_s=number(environ, "LATENCYTRACE_SETTLE", 10.0, least=0, most=3600),
     )
 
 
