@@ -2,45 +2,67 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
+from random import Random
 
 from hypothesis import given
+from hypothesis import strategies as st
 
+from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
-from latencytrace.model import Segment, Span, Stage, Trace, semconv
+from latencytrace.model import Interval, Segment, Span, Stage, Trace, semconv
 from latencytrace.model.ledger import ledger_of
-from tests.strategies import traces
+from tests.strategies import heaps, traces
 from tests.trees import request, span, stretches
 
 STAGES = list(Stage)
 
 
-def holder_at(trace: Trace, time_ns: int) -> tuple[str, Stage]:
-    """The rule, taken literally, at one instant."""
-    held = trace.root
+def holder_at(trace: Trace, span: Span, time_ns: int) -> tuple[str, Stage]:
+    """The three sentences of the rule, word for word, at one instant."""
+    packed = [
+        interval
+        for interval in trace.intervals.get(span.span_id, ())
+        if interval.start_ns <= time_ns < interval.end_ns
+    ]
+    if packed:
+        return span.span_id, min(packed, key=interval_rank).stage
+    children = [
+        child for child in trace.children.get(span.span_id, ()) if child.start_ns < child.end_ns
+    ]
+    outliving = [child for child in children if goes_on(trace, child, span)]
+    awaited = [child for child in children if child not in outliving]
+    at_ns = span.end_ns
     while True:
-        packed = [
-            interval
-            for interval in trace.intervals.get(held.span_id, ())
-            if interval.start_ns <= time_ns < interval.end_ns
-        ]
-        if packed:
-            winner = min(
-                packed,
-                key=lambda interval: (
-                    -interval.end_ns,
-                    -interval.start_ns,
-                    STAGES.index(interval.stage),
-                ),
-            )
-            return held.span_id, winner.stage
-        running = [
-            child
-            for child in trace.children.get(held.span_id, ())
-            if child.start_ns <= time_ns < child.end_ns
-        ]
-        if not running:
-            return held.span_id, trace.stages[held.span_id]
-        held = min(running, key=lambda child: (-child.end_ns, -child.start_ns, child.span_id))
+        ended = [child for child in awaited if child.end_ns <= at_ns]
+        taken = min(ended, key=rank, default=None)
+        if taken is None or taken.end_ns <= time_ns:
+            break  # the instant lies in the gap before `at`
+        if taken.start_ns <= time_ns:
+            return holder_at(trace, taken, time_ns)
+        at_ns = taken.start_ns
+    for beside in (awaited, outliving):
+        running = [child for child in beside if child.start_ns <= time_ns < child.end_ns]
+        if running:
+            return holder_at(trace, min(running, key=rank), time_ns)
+    return span.span_id, trace.stages[span.span_id]
+
+
+def rank(child: Span) -> tuple[int, int, str]:
+    return (-child.end_ns, -child.start_ns, child.span_id)
+
+
+def interval_rank(interval: Interval) -> tuple[int, int, int]:
+    return (-interval.end_ns, -interval.start_ns, STAGES.index(interval.stage))
+
+
+def goes_on(trace: Trace, child: Span, parent: Span) -> bool:
+    """Whether it ended after its parent, both as sent, by one host's clock or one instance's."""
+    child, parent = trace.unclipped[child.span_id], trace.unclipped[parent.span_id]
+    if child.host or parent.host:
+        one_clock = child.host == parent.host
+    else:
+        one_clock = (child.service, child.instance) == (parent.service, parent.instance)
+    return one_clock and child.end_ns > parent.end_ns
 
 
 def instants(segments: tuple[Segment, ...]) -> Iterator[tuple[str, Stage]]:
@@ -54,7 +76,30 @@ def test_each_instant_is_charged_as_the_rule_says_point_by_point(trace: Trace) -
     path = critical_path(trace)
 
     times_ns = range(trace.root.start_ns, trace.root.end_ns)
-    assert list(instants(path)) == [holder_at(trace, time_ns) for time_ns in times_ns]
+    assert list(instants(path)) == [holder_at(trace, trace.root, time_ns) for time_ns in times_ns]
+
+
+@given(heaps())
+def test_each_instant_of_a_mended_heap_is_charged_as_the_rule_says(heap: list[Span]) -> None:
+    built = build_traces(heap)
+
+    charged = [list(instants(critical_path(trace))) for trace in built]
+
+    assert charged == [
+        [
+            holder_at(trace, trace.root, time_ns)
+            for time_ns in range(trace.root.start_ns, trace.root.end_ns)
+        ]
+        for trace in built
+    ]
+
+
+@given(heaps(), st.randoms(use_true_random=False))
+def test_the_order_of_arrival_never_matters(heap: list[Span], random: Random) -> None:
+    paths = [critical_path(trace) for trace in build_traces(heap)]
+    random.shuffle(heap)
+
+    assert [critical_path(trace) for trace in build_traces(heap)] == paths
 
 
 @given(traces())
