@@ -45,13 +45,10 @@ def critical_paths(columns: SpanColumns, kernels: Kernels) -> list[tuple[Segment
 
 def segments(columns: SpanColumns, kernels: Kernels) -> _Column:
     """The paths as rows of trace, start, end, stage and span, in order of trace and time."""
-    intervals = np.column_stack((
-        np.repeat(np.arange(len(columns.start_ns)), np.diff(columns.intervals)),
-        columns.interval_start_ns, columns.interval_end_ns, columns.interval_stage,
-    ))  # fmt: skip
-    # By span, then by start; the others break no tie that matters.
-    winners = kernels.win(intervals[np.lexsort((intervals[:, _FROM], intervals[:, _ROW]))])
-    won = np.searchsorted(winners[:, _ROW], np.arange(len(columns.start_ns) + 1))
+    winners, won = kernels.win(
+        columns.intervals, columns.interval_start_ns, columns.interval_end_ns,
+        columns.interval_stage,
+    )  # fmt: skip
     parts, tracks = kernels.descend(
         columns.first, columns.start_ns, columns.end_ns, columns.stage, columns.children,
         columns.outlives, winners, won,
@@ -88,45 +85,49 @@ _DIVIDE, _LOOK_UP = -1, -2
 _FEW = 32  # children, up to which sorting by insertion is fastest
 
 
-def win(intervals: _Column) -> _Column:
-    """What the intervals packed on spans get.
-
-    Args:
-        intervals: (m, 4), in order of span and start.
+def win(
+    intervals: _Column,
+    interval_start_ns: _Column,
+    interval_end_ns: _Column,
+    interval_stage: _Column,
+) -> tuple[_Column, _Column]:
+    """What each of the intervals packed on a span gets.
 
     Returns:
-        Those that win (at most 2 m, 4), in order of span and time.
+        Winners (at most 2 m, 4), in order of span and time; where each span's begin (n + 1,).
     """
-    winners = np.empty((2 * len(intervals), 4), np.int64)
-    won = following = 0
-    while following < len(intervals):
-        row = intervals[following, _ROW]
-        at_ns = intervals[following, _FROM]
-        running = [(-intervals[following, _TO], -at_ns, intervals[following, _STAGE], following)]
-        following += 1
-        while running:
-            while (
-                following < len(intervals)
-                and intervals[following, _ROW] == row
-                and intervals[following, _FROM] <= at_ns
-            ):
-                rank = (
-                    -intervals[following, _TO], -intervals[following, _FROM],
-                    intervals[following, _STAGE], following,
-                )  # fmt: skip
-                heappush(running, rank)
-                following += 1
-            one = running[0][3]
-            until_ns = intervals[one, _TO]
-            if until_ns <= at_ns:
-                heappop(running)
-                continue
-            if following < len(intervals) and intervals[following, _ROW] == row:
-                until_ns = min(until_ns, intervals[following, _FROM])
-            winners[won] = (row, at_ns, until_ns, intervals[one, _STAGE])
-            won += 1
-            at_ns = until_ns
-    return winners[:won]
+    winners = np.empty((2 * len(interval_start_ns), 4), np.int64)
+    won = np.empty(len(intervals), np.int64)
+    made = 0
+    for row in range(len(intervals) - 1):
+        won[row] = made
+        following, last = intervals[row], intervals[row + 1]
+        while following < last:
+            at_ns = interval_start_ns[following]
+            running = [(-interval_end_ns[following], -at_ns, interval_stage[following], following)]
+            following += 1
+            while running:
+                while following < last and interval_start_ns[following] <= at_ns:
+                    rank = (
+                        -interval_end_ns[following], -interval_start_ns[following],
+                        interval_stage[following], following,
+                    )  # fmt: skip
+                    heappush(running, rank)
+                    following += 1
+                until_ns = -running[0][0]
+                if until_ns <= at_ns:
+                    heappop(running)
+                    continue
+                if following < last:
+                    until_ns = min(until_ns, interval_start_ns[following])
+                winners[made, _ROW] = row
+                winners[made, _FROM] = at_ns
+                winners[made, _TO] = until_ns
+                winners[made, _STAGE] = running[0][2]
+                made += 1
+                at_ns = until_ns
+    won[-1] = made
+    return winners[:made], won
 
 
 def descend(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and one loop without calls
@@ -168,20 +169,29 @@ def descend(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and on
         while done < made:
             tracks[done, 0] = tree
             tracks[done, 1] = part
-            pending[0] = (wanted[done, 0], wanted[done, 1], wanted[done, 2], _DIVIDE)
+            pending[0, 0] = wanted[done, 0]
+            pending[0, 1] = wanted[done, 1]
+            pending[0, 2] = wanted[done, 2]
+            pending[0, 3] = _DIVIDE
             done += 1
             waiting = 1
             while waiting:
                 waiting -= 1
                 row, low_ns, high_ns, kind = pending[waiting]
                 if kind != _DIVIDE:
-                    parts[part] = (row, low_ns, high_ns, kind)
+                    parts[part, 0] = row
+                    parts[part, 1] = low_ns
+                    parts[part, 2] = high_ns
+                    parts[part, 3] = kind
                     part += 1
                     continue
                 below, last = children[row]
                 winner = won[row + 1] - 1
                 if below == last and winner < won[row]:
-                    parts[part] = (row, low_ns, high_ns, stage[row])
+                    parts[part, 0] = row
+                    parts[part, 1] = low_ns
+                    parts[part, 2] = high_ns
+                    parts[part, 3] = stage[row]
                     part += 1
                     continue
 
@@ -242,7 +252,9 @@ def descend(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and on
                         child = beside[besides - 1]
                         begin_ns = max(start_ns[child], gap_ns)
                         if begin_ns < at_ns:
-                            walked[steps] = (child, begin_ns, at_ns)
+                            walked[steps, 0] = child
+                            walked[steps, 1] = begin_ns
+                            walked[steps, 2] = at_ns
                             steps += 1
                             at_ns = begin_ns
                         if begin_ns > gap_ns:
@@ -251,17 +263,23 @@ def descend(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and on
                         child = after[afters - 1]
                         begin_ns = max(start_ns[child], gap_ns)
                         if begin_ns < at_ns:
-                            walked[steps] = (child, begin_ns, at_ns)
+                            walked[steps, 0] = child
+                            walked[steps, 1] = begin_ns
+                            walked[steps, 2] = at_ns
                             steps += 1
                             at_ns = begin_ns
                         if begin_ns > gap_ns:
                             afters -= 1
                     if gap_ns < at_ns:
-                        walked[steps] = (-1, gap_ns, at_ns)
+                        walked[steps, 0] = -1
+                        walked[steps, 1] = gap_ns
+                        walked[steps, 2] = at_ns
                         steps += 1
                         at_ns = gap_ns
                     if taken >= 0:
-                        walked[steps] = (taken, start_ns[taken], at_ns)
+                        walked[steps, 0] = taken
+                        walked[steps, 1] = start_ns[taken]
+                        walked[steps, 2] = at_ns
                         steps += 1
                         at_ns = start_ns[taken]
 
@@ -280,14 +298,23 @@ def descend(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and on
                             until_ns = winners[winner, _TO]
                             if until_ns >= to_ns:
                                 until_ns = max(winners[winner, _FROM], from_ns)
-                                pending[waiting] = (row, until_ns, to_ns, winners[winner, _STAGE])
+                                pending[waiting, 0] = row
+                                pending[waiting, 1] = until_ns
+                                pending[waiting, 2] = to_ns
+                                pending[waiting, 3] = winners[winner, _STAGE]
                                 waiting += 1
                                 to_ns = until_ns
                                 continue
                         if child < 0:
-                            pending[waiting] = (row, until_ns, to_ns, stage[row])
+                            pending[waiting, 0] = row
+                            pending[waiting, 1] = until_ns
+                            pending[waiting, 2] = to_ns
+                            pending[waiting, 3] = stage[row]
                         else:
-                            pending[waiting] = (child, until_ns, to_ns, _DIVIDE)
+                            pending[waiting, 0] = child
+                            pending[waiting, 1] = until_ns
+                            pending[waiting, 2] = to_ns
+                            pending[waiting, 3] = _DIVIDE
                             times[child] += 1
                         waiting += 1
                         to_ns = until_ns
@@ -355,7 +382,11 @@ def gather(parts: _Column, tracks: _Column) -> _Column:  # noqa: C901 - a loop w
             ):
                 segments[made - 1, 2] = to_ns
             else:
-                segments[made] = (tree, from_ns, to_ns, stage, row)
+                segments[made, 0] = tree
+                segments[made, 1] = from_ns
+                segments[made, 2] = to_ns
+                segments[made, 3] = stage
+                segments[made, 4] = row
                 made += 1
     return segments[:made]
 

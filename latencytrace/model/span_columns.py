@@ -35,7 +35,7 @@ class SpanColumns:
     children: Rows  # (n, 2): where each span's children begin and end
     outlives: NDArray[np.bool_]  # (n,): it went on after its parent (see `Trace.outlives`)
     intervals: Rows  # (n + 1,): where each span's intervals begin; the last element is m
-    interval_start_ns: Times  # (m,)
+    interval_start_ns: Times  # (m,), those of a span in order of start
     interval_end_ns: Times  # (m,)
     interval_stage: Numbers  # (m,)
     spans: Sequence[Span]  # (n,)
@@ -67,7 +67,7 @@ class SpanColumns:
                 spans += below
                 outlives += [trace.outlives(child, parent) for child in below]
                 stages.append(_NUMBERS[trace.stages[span_id]])
-                intervals += trace.intervals.get(span_id, ())
+                intervals += sorted(trace.intervals.get(span_id, ()), key=_start)
                 ends.append(len(intervals))
                 at += 1
             first.append(at)
@@ -88,3 +88,7 @@ class SpanColumns:
 
 def _order(span: Span) -> tuple[int, str]:
     return (span.start_ns, span.span_id)
+
+
+def _start(interval: Interval) -> int:
+    return interval.start_ns
