@@ -8,10 +8,9 @@ Three shards are searched at once. Tokens leave one by one, and the caller takes
 pace. The clocks of the three hosts differ.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Protocol
 
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.model import (
@@ -82,18 +81,21 @@ class SimulatedRequest:
         return made
 
 
-class Aside(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Aside:
     """What else the system does for each request (see `tests.ways`)."""
 
-    def before(self, request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
-        """Take another step before the engine; returns when it is done."""
+    # Takes another step before the engine, notes what it truly cost, and returns when it is done.
+    before: Callable[[SimulatedRequest, Span, int, Random], int] | None = None
+    # Adds what ran beside the answer and held nothing up.
+    beside: Callable[[SimulatedRequest, Span, Random], None] | None = None
 
-    def beside(self, request: SimulatedRequest, server: Span, random: Random) -> None:
-        """Do something that nobody waits for."""
+
+_NOTHING = Aside()
 
 
 def simulate(
-    seed: int, requests: int, skew_ns: dict[str, int], aside: Aside | None = None
+    seed: int, requests: int, skew_ns: dict[str, int], aside: Aside = _NOTHING
 ) -> list[SimulatedRequest]:
     """Serve requests.
 
@@ -124,7 +126,7 @@ def simulate(
     _engine(made)
     for request in made:
         _after_the_engine(request, random)
-        if aside is not None:
+        if aside.beside is not None:
             aside.beside(request, _named(request, "POST /generate"), random)
         request.spans = [_as_told(span, skew_ns.get(span.host or "", 0)) for span in request.spans]
         random.shuffle(request.spans)
@@ -143,7 +145,7 @@ def _between(random: Random, low_us: int, high_us: int) -> int:
     return random.randint(low_us * US, high_us * US)
 
 
-def _before_the_engine(request: SimulatedRequest, random: Random, aside: Aside | None) -> None:
+def _before_the_engine(request: SimulatedRequest, random: Random, aside: Aside) -> None:
     """Gateway, network, queue for a thread, tokenizer, parallel retrieval."""
     at_ns = request.arrived_ns
     root = request.span(EDGE, "POST /chat", at_ns, at_ns, None, kind=SpanKind.SERVER)
@@ -166,7 +168,7 @@ def _before_the_engine(request: SimulatedRequest, random: Random, aside: Aside |
         request.spend(stage, until_ns - at_ns)
         at_ns = until_ns
     request.ready_ns = _retrieval(request, server, at_ns, random)
-    if aside is not None:
+    if aside.before is not None:
         request.ready_ns = aside.before(request, server, request.ready_ns, random)
 
 

@@ -1,15 +1,11 @@
-"""Ways in which the simulated system works on several things at once, each with its truth.
-
-`before` inserts a step between the retrieval and the engine, and notes what it truly cost.
-`beside` adds, once the answer is out, what ran beside it and held nothing up.
-"""
+"""Ways in which the simulated system works on several things at once, each with its truth."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
-from tests.simulator import GPU, MS, US, VECTORS, SimulatedRequest
+from tests.simulator import GPU, MS, US, VECTORS, Aside, SimulatedRequest
 
 
 @dataclass(frozen=True)
@@ -33,96 +29,70 @@ class Attempt:
         return passed_ns - worked_ns, worked_ns
 
 
-class Way:
-    """Nothing but what the system does anyway."""
-
-    def before(self, request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
-        """Take another step before the engine; returns when it is done."""
-        del request, server, random
-        return at_ns
-
-    def beside(self, request: SimulatedRequest, server: Span, random: Random) -> None:
-        """Do something that nobody waits for."""
-
-
-class LogBesideTheAnswer(Way):
+def log(request: SimulatedRequest, server: Span, random: Random) -> None:
     """A log is written from before the generation until after the answer."""
-
-    def beside(self, request: SimulatedRequest, server: Span, random: Random) -> None:
-        until_ns = server.end_ns + random.randint(1, 50) * MS
-        request.span(GPU, "log", request.ready_ns, until_ns, server, stage=Stage.DATABASE)
+    until_ns = server.end_ns + random.randint(1, 50) * MS
+    request.span(GPU, "log", request.ready_ns, until_ns, server, stage=Stage.DATABASE)
 
 
-class LeaseBesideEverything(Way):
+def lease(request: SimulatedRequest, server: Span, random: Random) -> None:
     """A lease is renewed all along, given back 50 µs before the server's last step is over."""
-
-    def beside(self, request: SimulatedRequest, server: Span, random: Random) -> None:
-        del random
-        last_ns = max(span.end_ns for span in request.spans if span.parent_id == server.span_id)
-        until_ns = min(server.end_ns, last_ns) - 50 * US
-        request.span(GPU, "lease", server.start_ns, until_ns, server, stage=Stage.DATABASE)
+    del random
+    last_ns = max(span.end_ns for span in request.spans if span.parent_id == server.span_id)
+    until_ns = min(server.end_ns, last_ns) - 50 * US
+    request.span(GPU, "lease", server.start_ns, until_ns, server, stage=Stage.DATABASE)
 
 
-class UnawaitedPrefetch(Way):
+def prefetch(request: SimulatedRequest, server: Span, random: Random) -> None:
     """Passages are fetched for the next question, from the retrieval on into the generation."""
-
-    def beside(self, request: SimulatedRequest, server: Span, random: Random) -> None:
-        until_ns = random.randint(request.ready_ns + 1, request.token_ns[-1])
-        begin_ns = began_ns(request)
-        request.span(GPU, "prefetch", begin_ns, until_ns, server, stage=Stage.CACHE)
+    until_ns = random.randint(request.ready_ns + 1, request.token_ns[-1])
+    begin_ns = began_ns(request)
+    request.span(GPU, "prefetch", begin_ns, until_ns, server, stage=Stage.CACHE)
 
 
-class ModerationBesideSearch(Way):
+def moderation(request: SimulatedRequest, server: Span, random: Random) -> None:
     """The prompt is judged beside search and prefill; a verdict before the first token is free."""
-
-    def beside(self, request: SimulatedRequest, server: Span, random: Random) -> None:
-        until_ns = random.randint(request.ready_ns + 1, request.token_ns[0])
-        begin_ns = began_ns(request)
-        request.span(GPU, "moderate", begin_ns, until_ns, server, stage=Stage.GUARDRAIL)
+    until_ns = random.randint(request.ready_ns + 1, request.token_ns[0])
+    begin_ns = began_ns(request)
+    request.span(GPU, "moderate", begin_ns, until_ns, server, stage=Stage.GUARDRAIL)
 
 
-class Hedge(Way):
+def hedge(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
     """A search that has not answered after 10 ms is sent again; the loser runs on."""
-
-    def before(self, request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
-        first = attempt(at_ns, random)
-        second = attempt(at_ns + 10 * MS, random)
-        if first.answered_ns <= second.sent_ns:
-            second = first
-        done_ns = min(first.answered_ns, second.answered_ns)
-        alone_ns = done_ns if done_ns == first.answered_ns else second.sent_ns
-        spend(request, *first.until(alone_ns))
-        if alone_ns < done_ns:
-            spend(request, *second.until(done_ns))
-        for one in {first, second}:
-            call(request, server, one)
-        return rerank(request, server, done_ns, random)
+    first = attempt(at_ns, random)
+    second = attempt(at_ns + 10 * MS, random)
+    if first.answered_ns <= second.sent_ns:
+        second = first
+    done_ns = min(first.answered_ns, second.answered_ns)
+    alone_ns = done_ns if done_ns == first.answered_ns else second.sent_ns
+    spend(request, *first.until(alone_ns))
+    if alone_ns < done_ns:
+        spend(request, *second.until(done_ns))
+    for one in dict.fromkeys((first, second)):
+        call(request, server, one)
+    return rerank(request, server, done_ns, random)
 
 
-class FirstOfThree(Way):
+def first_of_three(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
     """Three indexes are asked; the first answer is ranked while the losers run on."""
-
-    def before(self, request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
-        attempts = [attempt(at_ns, random) for _ in range(3)]
-        winner = min(attempts, key=lambda one: one.answered_ns)
-        spend(request, *winner.until(winner.answered_ns))
-        for one in attempts:
-            call(request, server, one)
-        return rerank(request, server, winner.answered_ns, random)
+    attempts = [attempt(at_ns, random) for _ in range(3)]
+    winner = min(attempts, key=lambda one: one.answered_ns)
+    spend(request, *winner.until(winner.answered_ns))
+    for one in attempts:
+        call(request, server, one)
+    return rerank(request, server, winner.answered_ns, random)
 
 
-class OverlappingStreams(Way):
+def streams(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
     """Passages are ranked as they stream in: from the first on, all waits for the ranking."""
-
-    def before(self, request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
-        first_ns = at_ns + random.randint(1, 10) * MS
-        last_ns = first_ns + random.randint(1, 20) * MS
-        done_ns = last_ns + random.randint(1, 10) * MS
-        request.span(GPU, "passages", at_ns, last_ns, server, stage=Stage.RETRIEVE)
-        request.span(GPU, "ranking", first_ns, done_ns, server, stage=Stage.RERANK)
-        request.spend(Stage.RETRIEVE, first_ns - at_ns)
-        request.spend(Stage.RERANK, done_ns - first_ns)
-        return done_ns
+    first_ns = at_ns + random.randint(1, 10) * MS
+    last_ns = first_ns + random.randint(1, 20) * MS
+    done_ns = last_ns + random.randint(1, 10) * MS
+    request.span(GPU, "passages", at_ns, last_ns, server, stage=Stage.RETRIEVE)
+    request.span(GPU, "ranking", first_ns, done_ns, server, stage=Stage.RERANK)
+    request.spend(Stage.RETRIEVE, first_ns - at_ns)
+    request.spend(Stage.RERANK, done_ns - first_ns)
+    return done_ns
 
 
 def began_ns(request: SimulatedRequest) -> int:
@@ -164,15 +134,15 @@ def spend(request: SimulatedRequest, network_ns: int, work_ns: int) -> None:
     request.spend(Stage.RETRIEVE, work_ns)
 
 
-WAYS: tuple[Way, ...] = (
-    LogBesideTheAnswer(),
-    LeaseBesideEverything(),
-    UnawaitedPrefetch(),
-    ModerationBesideSearch(),
-    Hedge(),
-    FirstOfThree(),
-    OverlappingStreams(),
-)
+WAYS = {
+    "a log from before the generation until after the answer": Aside(beside=log),
+    "a lease beside everything, given back 50 µs before the last step ends": Aside(beside=lease),
+    "an unawaited prefetch that ends inside the generation": Aside(beside=prefetch),
+    "moderation beside search and prefill": Aside(beside=moderation),
+    "a hedged search whose loser runs on": Aside(before=hedge),
+    "the first of three whose losers run on, then reranking": Aside(before=first_of_three),
+    "overlapping streams": Aside(before=streams),
+}
 
 
 def wrong_ratios(served: Iterable[tuple[SimulatedRequest, dict[Stage, int]]]) -> list[float]:

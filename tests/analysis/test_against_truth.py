@@ -6,8 +6,8 @@ import pytest
 
 from latencytrace.analysis.requests import requests_of
 from latencytrace.model import RepairKind, Request, Stage
-from tests.simulator import EDGE, GPU, MS, VECTORS, SimulatedRequest, simulate
-from tests.ways import WAYS, Way, wrong_ratios
+from tests.simulator import EDGE, GPU, MS, VECTORS, Aside, SimulatedRequest, simulate
+from tests.ways import WAYS, wrong_ratios
 
 REQUESTS = 200
 SKEWS_NS = {
@@ -58,11 +58,11 @@ def test_clocks_taken_at_their_word_are_far_from_the_truth() -> None:
 
 
 @pytest.mark.parametrize("skew_ns", SKEWS_NS.values(), ids=SKEWS_NS)
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: type(way).__name__)
+@pytest.mark.parametrize("aside", WAYS.values(), ids=WAYS)
 def test_whatever_runs_beside_at_most_a_hundredth_is_in_a_wrong_stage(
-    way: Way, skew_ns: dict[str, int]
+    aside: Aside, skew_ns: dict[str, int]
 ) -> None:
-    served = simulate(1, REQUESTS, skew_ns, way)
+    served = simulate(1, REQUESTS, skew_ns, aside)
 
     wrong = wrong_ratios((simulated, dict(outermost(simulated).ledger)) for simulated in served)
 

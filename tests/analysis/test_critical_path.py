@@ -1,8 +1,11 @@
 """Each instant of a request is charged to the span that held it up."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from random import Random
+from time import thread_time_ns
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +18,7 @@ from tests.strategies import heaps, traces
 from tests.trees import request, span, stretches
 
 STAGES = list(Stage)
+DOCS = Path(__file__).parents[2] / "docs" / "pages" / "ledger.md"
 
 
 def holder_at(trace: Trace, span: Span, time_ns: int) -> tuple[str, Stage]:
@@ -124,6 +128,47 @@ def test_neighbouring_segments_differ_in_span_or_stage(trace: Trace) -> None:
     )
 
 
+class Plain(NamedTuple):
+    """A span, as the rule in the docs names its parts."""
+
+    span_id: str
+    start: int
+    end: int
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.booleans()), max_size=8),
+)
+def test_the_rule_printed_in_the_docs_is_the_one_that_is_used(
+    times: list[tuple[int, int, bool]],
+) -> None:
+    printed: dict[str, Callable[..., Iterator[tuple[int, int, Plain]]]] = {}
+    exec(DOCS.read_text().split("```python\n")[1].split("```")[0], printed)  # noqa: S102 - our own
+    children = {
+        Plain(str(number), min(one, other), 30 if late else max(one, other)): late
+        for number, (one, other, late) in enumerate(times)
+        if one != other
+    }
+    spans = [
+        span(child.span_id, child.start, child.end + (5 if late else 0))
+        for child, late in children.items()
+    ]
+
+    held = printed["walk"](
+        Plain("root", 0, 30),
+        [child for child, late in children.items() if not late],
+        [child for child, late in children.items() if late],
+    )
+
+    assert [
+        (time_ns, name)
+        for name, start_ns, end_ns in stretches(critical_path(request(*spans, end_ns=30)))
+        for time_ns in range(start_ns, end_ns)
+    ] == sorted(
+        (time_ns, child.span_id) for start, end, child in held for time_ns in range(start, end)
+    )
+
+
 def test_a_request_alone_is_all_its_own_time() -> None:
     path = critical_path(request())
 
@@ -155,13 +200,13 @@ def test_back_to_back_children_leave_nothing_to_their_parent() -> None:
     assert stretches(path) == [("tokenize", 0, 40), ("decode", 40, 100)]
 
 
-def test_of_parallel_children_the_one_that_finishes_last_is_charged() -> None:
+def test_of_parallel_children_the_one_that_ends_last_is_charged() -> None:
     path = critical_path(request(span("slow", 10, 90), span("fast", 10, 30)))
 
     assert stretches(path) == [("root", 0, 10), ("slow", 10, 90), ("root", 90, 100)]
 
 
-def test_an_overlapping_child_is_charged_until_a_later_ending_one_starts() -> None:
+def test_an_overlapping_child_fills_the_gap_before_a_later_one_starts() -> None:
     path = critical_path(request(span("prefill", 0, 50), span("decode", 30, 100)))
 
     assert stretches(path) == [("prefill", 0, 30), ("decode", 30, 100)]
@@ -252,12 +297,39 @@ def test_the_intervals_of_a_span_win_over_those_below_it() -> None:
     ]
 
 
-def test_a_chain_deeper_than_the_interpreter_can_recurse_is_walked() -> None:
-    chain: list[Span] = [
-        span(str(depth), depth, 20_000 - depth, parent=str(depth - 1) if depth else "root")
-        for depth in range(5_000)
+def chain(levels: int, end_ns: int) -> list[Span]:
+    """Each span within the one before it, a nanosecond shorter at both ends."""
+    return [
+        span(str(depth), depth, end_ns - depth, parent=str(depth - 1) if depth else "root")
+        for depth in range(levels)
     ]
 
-    path = critical_path(request(*chain, end_ns=20_000))
 
-    assert len(path) == 2 * 5_000 - 1
+def test_a_chain_deeper_than_the_interpreter_can_recurse_is_walked() -> None:
+    path = critical_path(request(*chain(10_000, 40_000), end_ns=40_000))
+
+    assert len(path) == 2 * 10_000 - 1
+
+
+def test_a_deep_chain_that_fills_thousands_of_gaps_is_gone_down_once() -> None:
+    steps = [span(f"step {at}", at, at + 2) for at in range(30_000, 130_000, 4)]
+    trace = request(
+        *chain(25_000, 160_000), *steps, span("last", 159_999, 160_001), end_ns=160_001
+    )
+    before_ns = thread_time_ns()
+
+    path = critical_path(trace)
+
+    assert len(path) > 2 * len(steps)
+    assert thread_time_ns() - before_ns < 15e9  # 1 s of an idle core; once a gap: an hour
+
+
+def test_fifty_thousand_children_beside_each_other_are_divided_in_seconds() -> None:
+    children = [span(str(one), one, one + one * one * 7_919 % 900 + 1) for one in range(50_000)]
+    trace = request(*children, end_ns=60_000)
+    before_ns = thread_time_ns()
+
+    path = critical_path(trace)
+
+    assert path[-1].end_ns == 60_000
+    assert thread_time_ns() - before_ns < 15e9  # half a second of an idle core
