@@ -8,7 +8,7 @@ Three shards are searched at once. Tokens leave one by one, and the caller takes
 pace. The clocks of the three hosts differ.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -81,13 +81,29 @@ class SimulatedRequest:
         return made
 
 
-def simulate(seed: int, requests: int, skew_ns: dict[str, int]) -> list[SimulatedRequest]:
+@dataclass(frozen=True, kw_only=True)
+class Aside:
+    """What else the system does for each request (see `tests.ways`)."""
+
+    # Takes another step before the engine, notes what it truly cost, and returns when it is done.
+    before: Callable[[SimulatedRequest, Span, int, Random], int] | None = None
+    # Adds what ran beside the answer and held nothing up.
+    beside: Callable[[SimulatedRequest, Span, Random], None] | None = None
+
+
+_NOTHING = Aside()
+
+
+def simulate(
+    seed: int, requests: int, skew_ns: dict[str, int], aside: Aside = _NOTHING
+) -> list[SimulatedRequest]:
     """Serve requests.
 
     Args:
         seed: Of all that is random.
         requests: How many.
         skew_ns: How far ahead each host's clock is; absent: not at all.
+        aside: What else it does.
 
     Returns:
         The requests, their spans out of order, as told by the clocks of their hosts.
@@ -106,10 +122,12 @@ def simulate(seed: int, requests: int, skew_ns: dict[str, int]) -> list[Simulate
             )
         )
     for request in made:
-        _before_the_engine(request, random)
+        _before_the_engine(request, random, aside)
     _engine(made)
     for request in made:
         _after_the_engine(request, random)
+        if aside.beside is not None:
+            aside.beside(request, _named(request, "POST /generate"), random)
         request.spans = [_as_told(span, skew_ns.get(span.host or "", 0)) for span in request.spans]
         random.shuffle(request.spans)
     return made
@@ -119,11 +137,15 @@ def _as_told(span: Span, skew_ns: int) -> Span:
     return replace(span, start_ns=span.start_ns + skew_ns, end_ns=span.end_ns + skew_ns)
 
 
+def _named(request: SimulatedRequest, name: str) -> Span:
+    return next(span for span in request.spans if span.name == name)
+
+
 def _between(random: Random, low_us: int, high_us: int) -> int:
     return random.randint(low_us * US, high_us * US)
 
 
-def _before_the_engine(request: SimulatedRequest, random: Random) -> None:
+def _before_the_engine(request: SimulatedRequest, random: Random, aside: Aside) -> None:
     """Gateway, network, queue for a thread, tokenizer, parallel retrieval."""
     at_ns = request.arrived_ns
     root = request.span(EDGE, "POST /chat", at_ns, at_ns, None, kind=SpanKind.SERVER)
@@ -146,6 +168,8 @@ def _before_the_engine(request: SimulatedRequest, random: Random) -> None:
         request.spend(stage, until_ns - at_ns)
         at_ns = until_ns
     request.ready_ns = _retrieval(request, server, at_ns, random)
+    if aside.before is not None:
+        request.ready_ns = aside.before(request, server, request.ready_ns, random)
 
 
 def _retrieval(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
@@ -198,8 +222,7 @@ def _engine(requests: Sequence[SimulatedRequest]) -> None:
 def _after_the_engine(request: SimulatedRequest, random: Random) -> None:
     """Tokens leave as they are made, unless the caller is slow; then the answer travels back."""
     root, call, server = (
-        next(span for span in request.spans if span.name == name)
-        for name in ("POST /chat", "POST", "POST /generate")
+        _named(request, name) for name in ("POST /chat", "POST", "POST /generate")
     )
     first_ns, last_ns = request.token_ns[0], request.token_ns[-1]
     sends = _sends(request.token_ns, random)

@@ -3,6 +3,8 @@
 Times are few and small on purpose, so that spans touch, tie and contain each other often.
 """
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from latencytrace.model import (
@@ -96,18 +98,27 @@ def heaps() -> st.SearchStrategy[list[Span]]:
 
 @st.composite
 def traces(draw: st.DrawFn) -> Trace:
-    """A well-formed trace: every child lies within its parent; children in any order."""
+    """A well-formed trace: every child lies within its parent; children in any order.
+
+    Of those that end with their parent some were clipped: they went on after it.
+    """
     root = _well_formed(draw, 0, None)
     tree = [root]
     for number in range(1, draw(st.integers(1, 9))):
         tree.append(_well_formed(draw, number, draw(st.sampled_from(tree))))
     shuffled = draw(st.permutations(tree))
     spans = {span.span_id: span for span in tree}
+    unclipped = {
+        span.span_id: replace(span, end_ns=span.end_ns + draw(st.integers(0, 2)))
+        if span.parent_id and span.end_ns == spans[span.parent_id].end_ns
+        else span
+        for span in tree
+    }
     return Trace(
         root=root,
         outermost=True,
         spans=spans,
-        unclipped=spans,
+        unclipped=unclipped,
         children={
             parent.span_id: tuple(span for span in shuffled if span.parent_id == parent.span_id)
             for parent in tree
@@ -127,6 +138,7 @@ def _well_formed(draw: st.DrawFn, number: int, parent: Span | None) -> Span:
         span_id=f"{number:016x}",
         parent_id=parent.span_id if parent else None,
         name=f"span {number}",
+        host=draw(st.sampled_from(["here", "here", "there"])),
         start_ns=start_ns if parent else first_ns,
         end_ns=end_ns if parent else last_ns,
     )

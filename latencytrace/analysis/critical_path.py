@@ -1,43 +1,43 @@
 """Which span, and which stage, each instant of a request belongs to."""
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from latencytrace.model import Segment, Span, Stage, Trace
+from latencytrace.model import Interval, Segment, Span, Stage, Trace
 
 _STAGE_ORDER = {stage: place for place, stage in enumerate(Stage)}
 
 
-class _Stretch(NamedTuple):
-    """A stretch of time that is charged to one stage of one span."""
+_OWN, _DIVIDE = -1, 0
+
+
+class _Part(NamedTuple):
+    """A part of a span's time, its own or a child's."""
 
     start_ns: int
     end_ns: int
-    stage: Stage
     span: Span
+    stage: Stage
+    track: int = _OWN  # else the child's, to be divided; above 0: where its stretches will be
 
-    def between(self, start_ns: int, end_ns: int) -> "_Stretch":
-        """The same stage and span at another time: three times as fast as `_replace`."""
-        return _Stretch(start_ns, end_ns, self.stage, self.span)
-
-
-class _Claim(NamedTuple):
-    """An interval packed on a span, cut to the time that this span is charged for."""
-
-    start_ns: int
-    rank: tuple[int, int, int, int]  # of the claims that run, the smallest holds the instant
-    stretch: _Stretch
+    def between(self, start_ns: int, end_ns: int) -> "_Part":
+        """The same at another time: three times as fast as `_replace`."""
+        return _Part(start_ns, end_ns, self.span, self.stage, self.track)
 
 
 def critical_path(trace: Trace) -> tuple[Segment, ...]:
     """Charge each nanosecond of a request to the span that held it up.
 
-    At each instant that a span holds, the time belongs to the child that was
-    running and finishes last, recursively; to the span itself only while none of
-    its children runs. Ties go to the later end, then the later start, then the
-    smaller span id. The intervals packed on a span win over the span and all that
-    lies below it; where intervals of one span overlap, the later end, the later
+    Within a span, go back from its end `at`: take the child that ended last among those
+    that ended by `at`, and go into it; what lies between its end and `at` is a gap; go on
+    from its start. A gap belongs to the child that runs on beside it and ends last, over
+    the time it runs; then to a child that outlives its parent, for nobody can have waited
+    for it; to the span itself only where none of its children runs. Ties go to the later
+    start, then the smaller span id. The intervals packed on a span win over the span and
+    all that lies below it; where intervals of one span overlap, the later end, the later
     start and the order of stages decide.
 
     Args:
@@ -50,151 +50,203 @@ def critical_path(trace: Trace) -> tuple[Segment, ...]:
 
     Source: Zhang et al., "CRISP: Critical Path Analysis of Large-Scale
     Microservice Architectures", USENIX ATC 2022, and Jaeger's critical path.
-    Unlike both we also follow a child that was still running when a later one
-    started (its time is not its parent's), and, unlike Jaeger, one that ends
-    exactly when its sibling starts.
+    Unlike both we fill the gaps: what runs on beside one is followed, for its time
+    is not its parent's; unlike Jaeger, a child that ends exactly when its sibling
+    starts is followed.
     """
     origin_ns = trace.root.start_ns
-    stretches, claims = _descent(trace)
-    if claims:
-        stretches = _overlaid(stretches, list(_won(claims)))
     return tuple(
         Segment(
-            start_ns=stretch.start_ns - origin_ns,
-            end_ns=stretch.end_ns - origin_ns,
-            stage=stretch.stage,
-            span_id=stretch.span.span_id,
-            name=stretch.span.name,
+            start_ns=start_ns - origin_ns,
+            end_ns=end_ns - origin_ns,
+            stage=stage,
+            span_id=span.span_id,
+            name=span.name,
         )
-        for stretch in _joined(stretches)
+        for start_ns, end_ns, span, stage, _ in _joined(_stretches(trace))
     )
 
 
-def _descent(trace: Trace) -> tuple[list[_Stretch], list[_Claim]]:
-    """The path as if there were no intervals, and the claims of the intervals on it.
-
-    A span holds one stretch at most, and holds it from its very start: what outranks it
-    ends no earlier, so what has lost an instant never gets a later one.
-    """
-    stretches: list[_Stretch] = []
-    claims: list[_Claim] = []
-    root = trace.root
-    pending: list[tuple[int, _Stretch]] = [
-        (0, _Stretch(root.start_ns, root.end_ns, trace.stages[root.span_id], root))
-    ]
-    while pending:
-        depth, held = pending.pop()
-        children = trace.children.get(held.span.span_id, ()) if depth >= 0 else ()
-        if depth >= 0:
-            claims.extend(_claims(trace, held, depth))
-        if not children:
-            stretches.append(held)
-            continue
-        divided = [
-            (-1, _Stretch(start_ns, end_ns, held.stage, held.span))
-            if child is None
-            else (depth + 1, _Stretch(start_ns, end_ns, trace.stages[child.span_id], child))
-            for start_ns, end_ns, child in _divided(children, held.start_ns, held.end_ns)
-        ]
-        pending.extend(reversed(divided))
-    return stretches, claims
+def _walk(
+    span: Span, awaited: Sequence[Span], outliving: Sequence[Span]
+) -> Iterator[tuple[int, int, Span]]:
+    """The rule: which child, or the span itself, holds each part of a span, back from its end."""
+    running = [_in_turn(awaited), _in_turn(outliving)]
+    at_ns = span.end_ns
+    for child in _last_ended_first(awaited):
+        if child.end_ns <= at_ns:
+            yield from _gap(child.end_ns, at_ns, running, span)
+            yield child.start_ns, child.end_ns, child
+            at_ns = child.start_ns
+    yield from _gap(span.start_ns, at_ns, running, span)
 
 
-def _divided(
-    children: Iterable[Span], start_ns: int, end_ns: int
-) -> Iterator[tuple[int, int, Span | None]]:
-    """Cut `[start_ns, end_ns)` into stretches by the child that holds them; None: none runs."""
-    holders = list(_holders(children, end_ns))
-    takeovers_ns = [*(holder.start_ns for holder in holders), end_ns][1:]
-    at_ns = start_ns
-    for holder, takeover_ns in zip(holders, takeovers_ns, strict=True):
-        if holder.start_ns > at_ns:
-            yield at_ns, holder.start_ns, None
-        at_ns = min(holder.end_ns, takeover_ns)
-        if at_ns > holder.start_ns:
-            yield holder.start_ns, at_ns, holder
-    if end_ns > at_ns:
-        yield at_ns, end_ns, None
+def _gap(
+    start_ns: int, at_ns: int, running: Iterable[list[Span]], span: Span
+) -> Iterator[tuple[int, int, Span]]:
+    for beside in running:
+        while beside and start_ns < at_ns and start_ns < beside[-1].end_ns:
+            begin_ns = max(beside[-1].start_ns, start_ns)
+            if begin_ns < at_ns:
+                yield begin_ns, at_ns, beside[-1]
+                at_ns = begin_ns
+            if begin_ns > start_ns:
+                beside.pop()  # it does not reach back into an earlier gap
+    if start_ns < at_ns:
+        yield start_ns, at_ns, span
 
 
-def _holders(children: Iterable[Span], end_ns: int) -> Iterator[Span]:
-    """The children that take over from each other, or from nobody, before `end_ns`."""
-    holder: Span | None = None
+def _last_ended_first(children: Iterable[Span]) -> list[Span]:
+    by_id = sorted(children, key=lambda child: child.span_id)
+    return sorted(by_id, key=lambda child: (-child.end_ns, -child.start_ns))
+
+
+def _in_turn(children: Iterable[Span]) -> list[Span]:
+    """In order of start, the children that end later than all before them."""
+    found: list[Span] = []
     for child in sorted(children, key=lambda child: (child.start_ns, child.span_id)):
-        if child.start_ns >= min(child.end_ns, end_ns):
+        if not found or (child.end_ns, child.start_ns) > (found[-1].end_ns, found[-1].start_ns):
+            found.append(child)
+    return found
+
+
+def _stretches(trace: Trace) -> list[_Part]:
+    """The path in order of time: each span is divided once, however many parts of it count.
+
+    A span of which parts lie apart has a track of its own, from the first of them to the
+    last. So no deep tree is gone down again for each of many gaps that it fills.
+    """
+    root = trace.root
+    wanted = [_Part(root.start_ns, root.end_ns, root, trace.stages[root.span_id], _DIVIDE)]
+    tracks: list[list[_Part]] = []
+    while len(tracks) < len(wanted):
+        tracks.append(_track(trace, wanted[len(tracks)], wanted))
+    for number in reversed(range(len(tracks))):
+        whole: list[_Part] = []
+        for part in tracks[number]:
+            whole += _between(tracks[part.track], part) if part.track > 0 else (part,)
+        for part in tracks[number]:
+            if part.track > 0:
+                tracks[part.track] = []  # nobody else wants it
+        tracks[number] = whole
+    return tracks[0]
+
+
+def _track(trace: Trace, whole: _Part, wanted: list[_Part]) -> list[_Part]:
+    """Divide a span as far as can be; add to `wanted` the spans of which parts lie apart."""
+    track = []
+    pending = [whole]
+    while pending:
+        held = pending.pop()
+        if held.track != _DIVIDE:
+            track.append(held)
             continue
-        if holder is None or _outranks(child, holder):
-            holder = child
-            yield child
+        parts = _divided(trace, held)
+        times = Counter(part.span.span_id for part in parts if part.track == _DIVIDE)
+        places: dict[str, int] = {}
+        for part in reversed(parts):
+            span_id = part.span.span_id
+            if part.track != _DIVIDE or times[span_id] == 1:
+                pending.append(part)
+                continue
+            if span_id not in places:
+                places[span_id] = len(wanted)
+                wanted.append(part)
+            place = places[span_id]
+            wanted[place] = part.between(part.start_ns, wanted[place].end_ns)
+            pending.append(_Part(part.start_ns, part.end_ns, part.span, part.stage, place))
+    return track
 
 
-def _outranks(later: Span, earlier: Span) -> bool:
-    """Whether a span wins over one before it: that of a smaller id, if it started as late."""
-    return (later.end_ns, later.start_ns) > (earlier.end_ns, earlier.start_ns)
+def _divided(trace: Trace, held: _Part) -> list[_Part]:
+    """What is wanted of a span, divided, in order of time."""
+    span = held.span
+    own = trace.stages[span.span_id]
+    children: tuple[list[Span], list[Span]] = ([], [])
+    for child in trace.children.get(span.span_id, ()):
+        if child.start_ns < child.end_ns:  # what took no time holds nothing up
+            children[trace.outlives(child, span)].append(child)
+    intervals = trace.intervals.get(span.span_id, ())
+    if not any(children) and not intervals:
+        return [_Part(held.start_ns, held.end_ns, span, own)]
+    parts = [
+        _Part(start_ns, end_ns, span, own)
+        if holder is span
+        else _Part(start_ns, end_ns, holder, trace.stages[holder.span_id], _DIVIDE)
+        for start_ns, end_ns, holder in _walk(span, *children)
+    ]
+    parts.reverse()
+    if intervals:
+        parts = _overlaid(parts, list(_won(intervals, span)))
+    if (span.start_ns, span.end_ns) == (held.start_ns, held.end_ns):
+        return parts
+    return _between(parts, held)
 
 
-def _claims(trace: Trace, held: _Stretch, depth: int) -> Iterator[_Claim]:
-    for interval in trace.intervals.get(held.span.span_id, ()):
-        end_ns = min(interval.end_ns, held.end_ns)
-        if interval.start_ns < end_ns:
-            yield _Claim(
-                interval.start_ns,
-                (depth, -interval.end_ns, -interval.start_ns, _STAGE_ORDER[interval.stage]),
-                _Stretch(interval.start_ns, end_ns, interval.stage, held.span),
-            )
+def _between(parts: Sequence[_Part], window: _Part) -> list[_Part]:
+    """What of parts, in order of time, lies within the time of another."""
+    first = bisect_right(parts, window.start_ns, key=_start_ns) - 1
+    within = list(parts[first : bisect_left(parts, window.end_ns, key=_start_ns)])
+    if within:
+        within[0] = within[0].between(window.start_ns, within[0].end_ns)
+        within[-1] = within[-1].between(within[-1].start_ns, window.end_ns)
+    return within
 
 
-def _won(claims: list[_Claim]) -> Iterator[_Stretch]:
-    """What the intervals get, in order of time: those of the span nearest the root win."""
-    claims.sort(key=lambda claim: claim.start_ns)
-    running: list[tuple[tuple[int, int, int, int], int, _Stretch]] = []
-    following, at_ns = 0, 0
-    while following < len(claims) or running:
+def _start_ns(part: _Part) -> int:
+    return part.start_ns
+
+
+def _won(intervals: Iterable[Interval], span: Span) -> Iterator[_Part]:
+    """What each of the intervals packed on a span gets, in order of time."""
+    waiting = sorted(intervals, key=lambda interval: -interval.start_ns)
+    running: list[tuple[int, int, int, int, Interval]] = []
+    at_ns = 0
+    while waiting or running:
         if not running:
-            at_ns = claims[following].start_ns
-        while following < len(claims) and claims[following].start_ns <= at_ns:
-            heappush(running, (claims[following].rank, following, claims[following].stretch))
-            following += 1
-        stretch = running[0][2]
-        if stretch.end_ns <= at_ns:
+            at_ns = waiting[-1].start_ns
+        while waiting and waiting[-1].start_ns <= at_ns:
+            one = waiting.pop()
+            place = _STAGE_ORDER[one.stage]
+            heappush(running, (-one.end_ns, -one.start_ns, place, len(waiting), one))
+        winner = running[0][-1]
+        until_ns = min(winner.end_ns, waiting[-1].start_ns if waiting else winner.end_ns)
+        if until_ns <= at_ns:
             heappop(running)
             continue
-        until_ns = stretch.end_ns
-        if following < len(claims):
-            until_ns = min(until_ns, claims[following].start_ns)
-        yield stretch.between(at_ns, until_ns)
+        yield _Part(at_ns, until_ns, span, winner.stage)
         at_ns = until_ns
 
 
-def _overlaid(below: Sequence[_Stretch], above: Sequence[_Stretch]) -> list[_Stretch]:
-    """The stretches below, but for the time that those above cover."""
+def _overlaid(below: Iterable[_Part], above: Sequence[_Part]) -> list[_Part]:
+    """The parts below, but for the time that those above cover."""
     overlaid = []
     following = 0
-    for stretch in below:
-        at_ns = stretch.start_ns
-        while following < len(above) and above[following].start_ns < stretch.end_ns:
+    for part in below:
+        at_ns = part.start_ns
+        while following < len(above) and above[following].start_ns < part.end_ns:
             winner = above[following]
             if winner.start_ns > at_ns:
-                overlaid.append(stretch.between(at_ns, winner.start_ns))
-            until_ns = min(winner.end_ns, stretch.end_ns)
+                overlaid.append(part.between(at_ns, winner.start_ns))
+            until_ns = min(winner.end_ns, part.end_ns)
             overlaid.append(winner.between(max(winner.start_ns, at_ns), until_ns))
             at_ns = until_ns
-            if winner.end_ns > stretch.end_ns:
-                break  # it goes on into the next stretch
+            if winner.end_ns > part.end_ns:
+                break  # it goes on into the next part
             following += 1
-        if at_ns < stretch.end_ns:
-            overlaid.append(stretch.between(at_ns, stretch.end_ns))
+        if at_ns < part.end_ns:
+            overlaid.append(part.between(at_ns, part.end_ns))
     return overlaid
 
 
-def _joined(stretches: Iterable[_Stretch]) -> list[_Stretch]:
-    joined: list[_Stretch] = []
-    for stretch in stretches:
-        if stretch.start_ns == stretch.end_ns:
+def _joined(parts: Iterable[_Part]) -> list[_Part]:
+    joined: list[_Part] = []
+    for part in parts:
+        if part.start_ns == part.end_ns:
             continue  # a request that took no time
         last = joined[-1] if joined else None
-        if last is not None and last.span is stretch.span and last.stage is stretch.stage:
-            joined[-1] = stretch.between(last.start_ns, stretch.end_ns)
+        if last is not None and last.span is part.span and last.stage is part.stage:
+            joined[-1] = last.between(last.start_ns, part.end_ns)
         else:
-            joined.append(stretch)
+            joined.append(part)
     return joined

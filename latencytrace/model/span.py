@@ -70,3 +70,8 @@ class Span:
     events: tuple[Event, ...] = ()
     links: tuple[Link, ...] = ()
     content_removed: int = 0  # attributes that the service left out as content
+
+    @property
+    def clock(self) -> tuple[str, str]:
+        """Which clock told its times: the host's, or, of no known host, the instance's."""
+        return (self.host, "") if self.host else (self.service, self.instance or "")

@@ -33,8 +33,9 @@ class SpanColumns:
     end_ns: Times  # (n,)
     stage: Numbers  # (n,)
     children: Rows  # (n, 2): where each span's children begin and end
+    outlives: NDArray[np.bool_]  # (n,): it went on after its parent (see `Trace.outlives`)
     intervals: Rows  # (n + 1,): where each span's intervals begin; the last element is m
-    interval_start_ns: Times  # (m,)
+    interval_start_ns: Times  # (m,), those of a span in order of start
     interval_end_ns: Times  # (m,)
     interval_stage: Numbers  # (m,)
     spans: Sequence[Span]  # (n,)
@@ -50,18 +51,23 @@ class SpanColumns:
         spans: list[Span] = []
         stages: list[int] = []
         children: list[tuple[int, int]] = []
+        outlives: list[bool] = []
         ends: list[int] = [0]
         intervals: list[Interval] = []
         for trace in traces:
             at = len(spans)
             spans.append(trace.root)
+            outlives.append(False)
             while at < len(spans):
-                span_id = spans[at].span_id
-                below = trace.children.get(span_id, ())
+                parent = spans[at]
+                span_id = parent.span_id
+                below: Sequence[Span] = trace.children.get(span_id, ())
                 children.append((len(spans), len(spans) + len(below)))
-                spans += sorted(below, key=_order) if len(below) > 1 else below
+                below = sorted(below, key=_order) if len(below) > 1 else below
+                spans += below
+                outlives += [trace.outlives(child, parent) for child in below]
                 stages.append(_NUMBERS[trace.stages[span_id]])
-                intervals += trace.intervals.get(span_id, ())
+                intervals += sorted(trace.intervals.get(span_id, ()), key=_start)
                 ends.append(len(intervals))
                 at += 1
             first.append(at)
@@ -71,6 +77,7 @@ class SpanColumns:
             end_ns=np.array([span.end_ns for span in spans], np.int64),
             stage=np.array(stages, np.int64),
             children=np.array(children, np.int64).reshape(-1, 2),
+            outlives=np.array(outlives, np.bool_),
             intervals=np.array(ends, np.int64),
             interval_start_ns=np.array([one.start_ns for one in intervals], np.int64),
             interval_end_ns=np.array([one.end_ns for one in intervals], np.int64),
@@ -81,3 +88,7 @@ class SpanColumns:
 
 def _order(span: Span) -> tuple[int, str]:
     return (span.start_ns, span.span_id)
+
+
+def _start(interval: Interval) -> int:
+    return interval.start_ns

@@ -47,3 +47,14 @@ class Trace:
     stages: Mapping[str, Stage]  # by span id; framework spans are UNATTRIBUTED
     intervals: Mapping[str, tuple[Interval, ...]]  # by span id, within their span
     repairs: tuple[Repair, ...] = ()
+
+    def outlives(self, child: Span, parent: Span) -> bool:
+        """Whether a child went on when its parent had ended, by the clock that both tell.
+
+        Nobody can have waited for it there. Across clocks nothing is said: what sticks
+        out may be a clock that is off.
+        """
+        if child.end_ns < parent.end_ns:
+            return False  # nothing was clipped
+        child, parent = self.unclipped[child.span_id], self.unclipped[parent.span_id]
+        return child.end_ns > parent.end_ns and child.clock == parent.clock

@@ -6,7 +6,8 @@ import pytest
 
 from latencytrace.analysis.requests import requests_of
 from latencytrace.model import RepairKind, Request, Stage
-from tests.simulator import EDGE, GPU, MS, VECTORS, SimulatedRequest, simulate
+from tests.simulator import EDGE, GPU, MS, VECTORS, Aside, SimulatedRequest, simulate
+from tests.ways import WAYS, wrong_ratios
 
 REQUESTS = 200
 SKEWS_NS = {
@@ -54,6 +55,18 @@ def test_clocks_taken_at_their_word_are_far_from_the_truth() -> None:
     errors = p99_error_ratios(served)
 
     assert max(errors.values()) > 0.05
+
+
+@pytest.mark.parametrize("skew_ns", SKEWS_NS.values(), ids=SKEWS_NS)
+@pytest.mark.parametrize("aside", WAYS.values(), ids=WAYS)
+def test_whatever_runs_beside_at_most_a_hundredth_is_in_a_wrong_stage(
+    aside: Aside, skew_ns: dict[str, int]
+) -> None:
+    served = simulate(1, REQUESTS, skew_ns, aside)
+
+    wrong = wrong_ratios((simulated, dict(outermost(simulated).ledger)) for simulated in served)
+
+    assert wrong[len(wrong) * 95 // 100] <= 0.01
 
 
 def test_each_moved_clock_is_told() -> None:

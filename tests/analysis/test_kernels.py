@@ -51,3 +51,25 @@ def test_a_request_that_took_no_time_has_no_segments() -> None:
     empty = request(span("search", 0, 0, stage=Stage.RETRIEVE), end_ns=0)
 
     assert critical_paths(SpanColumns.of([empty]), PLAIN) == [()]
+
+
+def test_a_deep_chain_that_fills_many_gaps_gives_the_same(compiled: Kernels) -> None:
+    deep = [
+        span(str(depth), depth, 20_000 - depth, parent=str(depth - 1) if depth else "root")
+        for depth in range(3_000)
+    ]
+    steps = [span(f"step {at}", at, at + 2) for at in range(5_000, 15_000, 4)]
+    trace = request(*deep, *steps, span("last", 19_999, 20_001), end_ns=20_001)
+
+    found = critical_paths(SpanColumns.of([trace]), compiled)
+
+    assert found == [critical_path(trace)]
+
+
+def test_many_children_of_one_span_give_the_same(compiled: Kernels) -> None:
+    children = [span(str(one), one, one + one * one * 7_919 % 90 + 1) for one in range(3_000)]
+    trace = request(*children, end_ns=4_000)
+
+    found = critical_paths(SpanColumns.of([trace]), compiled)
+
+    assert found == [critical_path(trace)]

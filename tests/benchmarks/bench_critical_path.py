@@ -14,11 +14,10 @@ from collections.abc import Callable
 from random import Random
 
 import numba
-import numpy as np
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
-from latencytrace.analysis.kernels import PLAIN, Kernels, critical_paths
+from latencytrace.analysis.kernels import PLAIN, Kernels, critical_paths, segments
 from latencytrace.model import Span, SpanKind, Stage, Trace, semconv
 from latencytrace.model.span_columns import SpanColumns
 
@@ -85,19 +84,10 @@ def measure(shape: str, spans_each: int) -> dict[str, object]:
     if critical_paths(columns, compiled) != [critical_path(one) for one in traces]:
         raise SystemExit("the two paths differ")
 
-    def kernels() -> object:
-        found, claims = compiled.descend(
-            columns.first, columns.start_ns, columns.end_ns, columns.stage, columns.children,
-            columns.intervals, columns.interval_start_ns, columns.interval_end_ns,
-            columns.interval_stage,
-        )  # fmt: skip
-        order = np.lexsort((claims[:, 1], claims[:, 0]))
-        return compiled.overlay(found, compiled.win(claims[order]))
-
     steps: dict[str, Callable[[], object]] = {
         "plain": lambda: [critical_path(one) for one in traces],
         "array, from objects to objects": lambda: critical_paths(SpanColumns.of(traces), compiled),
-        "array, on columns": kernels,
+        "array, on columns": lambda: segments(columns, compiled),
     }
     found = times_us(steps, spans)
     return {

@@ -54,7 +54,7 @@ def aligned(
         if span.parent_id is not None
         and span.parent_id in spans
         and span.span_id not in cut
-        and _clock(span) != _clock(spans[span.parent_id])
+        and span.clock != spans[span.parent_id].clock
     ]
     if not crossings:
         return dict(spans), []
@@ -64,26 +64,22 @@ def aligned(
             kind=RepairKind.CLOCK_SKEW,
             span_id=child.span_id,
             detail=f"the clock of {child.service} is {_off(shifts, parent, child)} that of "
-            f"{parent.service}; its spans are moved by {shifts[_clock(child)]} ns",
+            f"{parent.service}; its spans are moved by {shifts[child.clock]} ns",
         )
         for parent, child in crossings
-        if shifts[_clock(parent)] != shifts[_clock(child)]
+        if shifts[parent.clock] != shifts[child.clock]
     ]
-    return {id_: _moved(span, shifts[_clock(span)]) for id_, span in spans.items()}, repairs
+    return {id_: _moved(span, shifts[span.clock]) for id_, span in spans.items()}, repairs
 
 
 def _after_1970(shifts: Mapping[_Clock, int], spans: Iterable[Span]) -> dict[_Clock, int]:
     """The same shifts, all later by one length where a span would begin before the epoch."""
-    early_ns = min(0, *(span.start_ns + shifts[_clock(span)] for span in spans))
+    early_ns = min(0, *(span.start_ns + shifts[span.clock] for span in spans))
     return {clock: shift_ns - early_ns for clock, shift_ns in shifts.items()}
 
 
-def _clock(span: Span) -> _Clock:
-    return (span.host, "") if span.host else (span.service, span.instance or "")
-
-
 def _off(shifts: Mapping[_Clock, int], parent: Span, child: Span) -> str:
-    ahead_ns = shifts[_clock(parent)] - shifts[_clock(child)]
+    ahead_ns = shifts[parent.clock] - shifts[child.clock]
     return f"{abs(ahead_ns)} ns {'ahead of' if ahead_ns > 0 else 'behind'}"
 
 
@@ -127,7 +123,7 @@ def _windows(crossings: Iterable[tuple[Span, Span]]) -> _Windows:
         low_ns, high_ns = parent.start_ns - child.start_ns, parent.end_ns - child.end_ns
         if low_ns > high_ns or parent.kind in _MESSAGES or child.kind in _MESSAGES:
             high_ns = _NEVER_NS
-        caller, called = _clock(parent), _clock(child)
+        caller, called = parent.clock, child.clock
         windows[called][caller].append(_Window(low_ns, high_ns))
         windows[caller][called].append(_Window(-high_ns, -low_ns))
     return windows
@@ -138,7 +134,7 @@ def _outermost(spans: Iterable[Span]) -> Iterator[_Clock]:
     heads: dict[_Clock, tuple[bool, int, str]] = {}
     for span in spans:
         rank = (span.parent_id is not None, span.start_ns, span.span_id)
-        clock = _clock(span)
+        clock = span.clock
         heads[clock] = min(heads.get(clock, rank), rank)
     yield from sorted(heads, key=lambda clock: heads[clock])
 

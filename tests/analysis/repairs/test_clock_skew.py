@@ -57,6 +57,20 @@ def test_a_clock_that_is_off_is_moved_to_the_middle_of_what_fits() -> None:
     assert "3990 ns ahead of" in repairs[0].detail
 
 
+def test_no_span_is_moved_before_the_epoch() -> None:
+    spans = [
+        on("a", "call", 10, 110, None),
+        on("b", "serve", 5_010, 5_090, "call"),
+        on("b", "warm up", 4_000, 4_010, "serve"),
+    ]
+
+    found = starts(spans)
+
+    assert min(found.values()) == 0
+    assert found["serve"] - found["call"] == 10
+    assert found["serve"] - found["warm up"] == 1_010
+
+
 def test_all_pairs_of_two_clocks_are_asked() -> None:
     loose = [on("a", "first", 0, 1_000, None), on("b", "serve first", 10_000, 10_010, "first")]
     tight = [on("a", "second", 2_000, 2_100, "first"), on("b", "reply", 11_800, 11_898, "second")]

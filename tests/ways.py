@@ -1,0 +1,155 @@
+"""Ways in which the simulated system works on several things at once, each with its truth."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+
+from latencytrace.model import Span, SpanKind, Stage, semconv
+from tests.simulator import GPU, MS, US, VECTORS, Aside, SimulatedRequest
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A call of a search on another host, from when it was sent."""
+
+    sent_ns: int
+    there_ns: int
+    work_ns: int
+    back_ns: int
+
+    @property
+    def answered_ns(self) -> int:
+        """When its answer came."""
+        return self.sent_ns + self.there_ns + self.work_ns + self.back_ns
+
+    def until(self, at_ns: int) -> tuple[int, int]:
+        """Time on the network and at work, up to an instant."""
+        passed_ns = at_ns - self.sent_ns
+        worked_ns = min(max(passed_ns - self.there_ns, 0), self.work_ns)
+        return passed_ns - worked_ns, worked_ns
+
+
+def log(request: SimulatedRequest, server: Span, random: Random) -> None:
+    """A log is written from before the generation until after the answer."""
+    until_ns = server.end_ns + random.randint(1, 50) * MS
+    request.span(GPU, "log", request.ready_ns, until_ns, server, stage=Stage.DATABASE)
+
+
+def lease(request: SimulatedRequest, server: Span, random: Random) -> None:
+    """A lease is renewed all along, given back 50 µs before the server's last step is over."""
+    del random
+    last_ns = max(span.end_ns for span in request.spans if span.parent_id == server.span_id)
+    until_ns = min(server.end_ns, last_ns) - 50 * US
+    request.span(GPU, "lease", server.start_ns, until_ns, server, stage=Stage.DATABASE)
+
+
+def prefetch(request: SimulatedRequest, server: Span, random: Random) -> None:
+    """Passages are fetched for the next question, from the retrieval on into the generation."""
+    until_ns = random.randint(request.ready_ns + 1, request.token_ns[-1])
+    begin_ns = began_ns(request)
+    request.span(GPU, "prefetch", begin_ns, until_ns, server, stage=Stage.CACHE)
+
+
+def moderation(request: SimulatedRequest, server: Span, random: Random) -> None:
+    """The prompt is judged beside search and prefill; a verdict before the first token is free."""
+    until_ns = random.randint(request.ready_ns + 1, request.token_ns[0])
+    begin_ns = began_ns(request)
+    request.span(GPU, "moderate", begin_ns, until_ns, server, stage=Stage.GUARDRAIL)
+
+
+def hedge(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
+    """A search that has not answered after 10 ms is sent again; the loser runs on."""
+    first = attempt(at_ns, random)
+    second = attempt(at_ns + 10 * MS, random)
+    if first.answered_ns <= second.sent_ns:
+        second = first
+    done_ns = min(first.answered_ns, second.answered_ns)
+    alone_ns = done_ns if done_ns == first.answered_ns else second.sent_ns
+    spend(request, *first.until(alone_ns))
+    if alone_ns < done_ns:
+        spend(request, *second.until(done_ns))
+    for one in dict.fromkeys((first, second)):
+        call(request, server, one)
+    return rerank(request, server, done_ns, random)
+
+
+def first_of_three(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
+    """Three indexes are asked; the first answer is ranked while the losers run on."""
+    attempts = [attempt(at_ns, random) for _ in range(3)]
+    winner = min(attempts, key=lambda one: one.answered_ns)
+    spend(request, *winner.until(winner.answered_ns))
+    for one in attempts:
+        call(request, server, one)
+    return rerank(request, server, winner.answered_ns, random)
+
+
+def streams(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
+    """Passages are ranked as they stream in: from the first on, all waits for the ranking."""
+    first_ns = at_ns + random.randint(1, 10) * MS
+    last_ns = first_ns + random.randint(1, 20) * MS
+    done_ns = last_ns + random.randint(1, 10) * MS
+    request.span(GPU, "passages", at_ns, last_ns, server, stage=Stage.RETRIEVE)
+    request.span(GPU, "ranking", first_ns, done_ns, server, stage=Stage.RERANK)
+    request.spend(Stage.RETRIEVE, first_ns - at_ns)
+    request.spend(Stage.RERANK, done_ns - first_ns)
+    return done_ns
+
+
+def began_ns(request: SimulatedRequest) -> int:
+    """When the retrieval began."""
+    return min(span.start_ns for span in request.spans if span.name.startswith("search"))
+
+
+def attempt(sent_ns: int, random: Random) -> Attempt:
+    """A search, mostly fast."""
+    slow = random.random() < 0.3
+    work_ns = random.randint(20 * MS, 80 * MS) if slow else random.randint(1 * MS, 9 * MS)
+    there_ns, back_ns = (random.randint(50 * US, 1_500 * US) for _ in range(2))
+    return Attempt(sent_ns, there_ns, work_ns, back_ns)
+
+
+def call(request: SimulatedRequest, server: Span, one: Attempt) -> None:
+    """Record an attempt: the call here, and the search there."""
+    client = request.span(
+        GPU, "ask", one.sent_ns, one.answered_ns, server,
+        kind=SpanKind.CLIENT, attributes={semconv.RPC_SYSTEM_NAME: "grpc"},
+    )  # fmt: skip
+    begin_ns = one.sent_ns + one.there_ns
+    end_ns = begin_ns + one.work_ns
+    served = request.span(VECTORS, "Search", begin_ns, end_ns, client, kind=SpanKind.SERVER)
+    request.span(VECTORS, "index", begin_ns, end_ns, served, stage=Stage.RETRIEVE)
+
+
+def rerank(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
+    """Rank what was found; returns when that is done."""
+    done_ns = at_ns + random.randint(2, 20) * MS
+    request.span(GPU, "rerank", at_ns, done_ns, server, stage=Stage.RERANK)
+    request.spend(Stage.RERANK, done_ns - at_ns)
+    return done_ns
+
+
+def spend(request: SimulatedRequest, network_ns: int, work_ns: int) -> None:
+    """Note the truth of an attempt."""
+    request.spend(Stage.NETWORK, network_ns)
+    request.spend(Stage.RETRIEVE, work_ns)
+
+
+WAYS = {
+    "a log from before the generation until after the answer": Aside(beside=log),
+    "a lease beside everything, given back 50 µs before the last step ends": Aside(beside=lease),
+    "an unawaited prefetch that ends inside the generation": Aside(beside=prefetch),
+    "moderation beside search and prefill": Aside(beside=moderation),
+    "a hedged search whose loser runs on": Aside(before=hedge),
+    "the first of three whose losers run on, then reranking": Aside(before=first_of_three),
+    "overlapping streams": Aside(before=streams),
+}
+
+
+def wrong_ratios(served: Iterable[tuple[SimulatedRequest, dict[Stage, int]]]) -> list[float]:
+    """The share of each request's time that its ledger has in a wrong stage, in order."""
+    return sorted(
+        sum(abs(ledger.get(stage, 0) - request.truth.get(stage, 0)) for stage in Stage)
+        / 2
+        / sum(request.truth.values())
+        for request, ledger in served
+    )
