@@ -98,10 +98,10 @@ class Rig:
         return [one.trace_id for settled in self.settled for one in settled.requests]
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HidingStore]:
-    """One for all tests: each sends traces of its own."""
-    opened = HidingStore.open(tmp_path_factory.mktemp("store"))
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[HidingStore]:
+    """One for each test, for the service looks at all that is in it."""
+    opened = HidingStore.open(tmp_path / "store")
     yield opened
     opened.close()
 
@@ -110,7 +110,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HidingStore]:
 def rig(store: HidingStore, tmp_path: Path) -> Iterator[Rig]:
     store.may_insert.set()
     store.inserting.clear()
-    made = Rig(store, tmp_path)
+    made = Rig(store, tmp_path / "journal")
     yield made
     store.may_insert.set()
     store.hidden = frozenset()
