@@ -2,10 +2,11 @@
 
 import logging
 import os
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -106,6 +107,9 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         run_service(settings, ready, insecure=insecure, stopping=_end_in_time)
 
 
+KERNELS_GRACE_S: Final = 0.5  # after the service's own
+
+
 def _end_in_time() -> None:
     """Have this process end within its grace, even where a thread is deep in its work.
 
@@ -125,6 +129,9 @@ def _end_in_time() -> None:
     timer = threading.Timer(GRACE_S, end)
     timer.daemon = True
     timer.start()
+    # The kernel's own, for a thread that keeps the interpreter keeps it from the timer, too.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, GRACE_S + KERNELS_GRACE_S)
 
 
 def _unless_usual(flag: str, address: Address, usual: str) -> str:

@@ -80,6 +80,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, metrics: Receiver) -> Iter
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LATENCYTRACE_METRICS_ENDPOINT", metrics.endpoint)
         patched.setenv("OTEL_METRIC_EXPORT_INTERVAL", "500")
+        patched.setenv("LATENCYTRACE_SETTLE", "0")  # or a restart would part the counts
         told = service_program(folder=folder, url=url, endpoint=endpoint, log=path / "log")
     with told as program:
         running = Service(program, url, endpoint, folder)
