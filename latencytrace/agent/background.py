@@ -32,7 +32,7 @@ def join(thread: threading.Thread | None, timeout_s: float) -> None:
 
 
 def are_held() -> bool:
-    """Whether threads wait for a fork."""
+    """Tell whether threads wait for a fork."""
     return _held is not None
 
 

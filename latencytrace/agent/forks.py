@@ -16,7 +16,7 @@ _pid = os.getpid()  # of the process that everything is made for
 
 
 class WholeImports:
-    """What a background thread imports inside of it is imported whole before a fork."""
+    """Have what a background thread imports inside of it imported whole before a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -152,7 +152,7 @@ class HttpSender:
         return Answer(response.status, reason, float(after) if seconds else None)
 
     def _told(self, error: Exception) -> str:
-        """What happened, without what nobody may read."""
+        """Say what happened, without what nobody may read."""
         return self._secrets.hidden_in(str(error)) or type(error).__name__
 
     def _open(self) -> http.client.HTTPConnection:

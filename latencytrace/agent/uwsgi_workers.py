@@ -29,7 +29,7 @@ _OWN_PROCESS: Final = Path("/proc/self/exe")
 
 
 def is_uwsgi() -> bool:
-    """Whether uWSGI runs this interpreter, or is about to."""
+    """Tell whether uWSGI runs this interpreter, or is about to."""
     if _module() is not None:
         return True
     if not sys.orig_argv:  # within another program
@@ -121,7 +121,7 @@ def _has_threads(uwsgi: Any) -> bool:  # noqa: ANN401 - a module without types
 
 
 def _has_begun(uwsgi: Any) -> bool:  # noqa: ANN401 - a module without types
-    """Whether this process works already: the application is loaded before the fork, or after."""
+    """Tell whether this process works already: an application may be loaded before the fork."""
     master = uwsgi.masterpid()
     return bool(uwsgi.worker_id() or (master and master != os.getpid()))
 

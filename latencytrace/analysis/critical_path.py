@@ -159,7 +159,7 @@ def _track(trace: Trace, whole: _Part, wanted: list[_Part]) -> list[_Part]:
 
 
 def _divided(trace: Trace, held: _Part) -> list[_Part]:
-    """What is wanted of a span, divided, in order of time."""
+    """Divide what is wanted of a span, in order of time."""
     span = held.span
     own = trace.stages[span.span_id]
     children: tuple[list[Span], list[Span]] = ([], [])
