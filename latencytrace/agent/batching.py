@@ -21,10 +21,10 @@ from opentelemetry.trace import (
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import edge_faults, guarded
+from latencytrace.agent.named_stage import named_stage
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.tracer import RecordingTracer, started_here
-from latencytrace.agent.user_stage import named_stage
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage

@@ -3,8 +3,9 @@
 The tracer behind it is ours, or the program's own where it has one; a hook cannot tell.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Token
+from typing import Protocol
 
 from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
@@ -32,7 +33,6 @@ from latencytrace.agent.device_timers import DeviceTimers, no_events
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.late_spans import LateSpans
-from latencytrace.agent.profile_capture import Capture
 from latencytrace.agent.recorded_span import RecordedSpan, recorded_in
 from latencytrace.agent.runtime_gaps import OpenRequests
 from latencytrace.agent.server_timing import ServerTiming, ServerTimings
@@ -42,6 +42,13 @@ from latencytrace.model.stage import Stage
 
 _INTERVALS = create_key("latencytrace.intervals")
 _SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
+
+
+class StepListener(Protocol):
+    """Is told of each step of a model: a profile under way, which counts them."""
+
+    def step(self, trace_ids: Iterable[int], /) -> None:
+        """Take note that a step of these traces begins."""
 
 
 class Recorder:
@@ -54,13 +61,13 @@ class Recorder:
 
     __slots__ = (
         "batches",
-        "capture",
         "devices",
         "has_stepped",
         "late",
         "on_fault",
         "open_requests",
         "server_timings",
+        "steps",
         "tracer",
     )
 
@@ -68,7 +75,7 @@ class Recorder:
         self.tracer = tracer
         self.on_fault = on_fault
         self.batches = BatchCounts()
-        self.capture: Capture | None = None  # a profile under way
+        self.steps: StepListener | None = None  # a profile under way
         self.devices = DeviceTimers(no_events)
         self.has_stepped = False
         self.late = LateSpans()
@@ -97,10 +104,10 @@ class Recorder:
     def step(self, *spans: Span) -> None:
         """A step of a model begins: a pass, a token or a batch, of these spans or the current."""
         self.has_stepped = True
-        if self.capture is not None:
+        if self.steps is not None:
             of = spans or (get_current_span(),)
             contexts = (span.get_span_context() for span in of)
-            self.capture.step([one.trace_id for one in contexts if one.is_valid])
+            self.steps.step([one.trace_id for one in contexts if one.is_valid])
 
     def start(  # noqa: PLR0913 - what a span may have
         self,
