@@ -11,17 +11,15 @@ from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.wrapping import Call, timed
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
-from latencytrace.model.stage import Stage
+from latencytrace.model.stage import Stage, stage_named
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_NAMED = {stage.value: stage for stage in Stage if stage is not Stage.UNATTRIBUTED}
-
 
 def named_stage(name: str) -> tuple[Stage, dict[str, AttributeValue]]:
     """The stage that a name means, and what keeps a name of the user's own."""
-    stage = _NAMED.get(name, Stage.APPLICATION)
+    stage = stage_named(name) or Stage.APPLICATION
     return stage, {semconv.STAGE_NAME: name} if stage is Stage.APPLICATION else {}
 
 

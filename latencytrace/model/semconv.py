@@ -19,7 +19,9 @@ HTTP_ROUTE = "http.route"
 HTTP_METHOD_OLD = "http.method"
 HTTP_STATUS_CODE_OLD = "http.status_code"
 HTTP_TARGET_OLD = "http.target"  # path and query
+HTTP_URL_OLD = "http.url"
 URL_PATH = "url.path"
+URL_FULL = "url.full"
 URL_SCHEME = "url.scheme"
 HTTP_SCHEME_OLD = "http.scheme"
 HTTP_FLAVOR_OLD = "http.flavor"  # such as `1.1`
@@ -27,6 +29,7 @@ SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 NETWORK_PROTOCOL_VERSION = "network.protocol.version"
 ERROR_TYPE = "error.type"
+ASGI_EVENT_TYPE = "asgi.event.type"  # of contrib's spans of messages
 OTHER = "_OTHER"  # a value that the conventions do not know
 METRIC_OVERFLOW = "otel.metric.overflow"  # true: of what is beyond the most attributes
 
