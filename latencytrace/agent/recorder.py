@@ -62,6 +62,7 @@ class Recorder:
         "open_requests",
         "server_timings",
         "tracer",
+        "waiting",
     )
 
     def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
@@ -74,6 +75,7 @@ class Recorder:
         self.late = LateSpans()
         self.open_requests = OpenRequests(on_fault)
         self.server_timings: ServerTimings | None = None  # None: nobody asked for them
+        self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
 
     def ended_for(
         self, export: Callable[[RecordedSpan], None], *, answers: bool
@@ -140,6 +142,7 @@ class Recorder:
     def reset_after_fork(self) -> None:
         """In a forked child: keep nothing of the parent's."""
         self.batches = BatchCounts()
+        self.waiting = set()
         self.devices.forget()
         self.late.forget()
         self.open_requests.reset_after_fork()

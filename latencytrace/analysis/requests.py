@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.circumstances import circumstances
 from latencytrace.analysis.cohort_attributes import cohort_attributes
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.engine_steps import without_steps
@@ -74,6 +75,7 @@ def request_of(
     tokens = token_latency(trace)
     attributes, attributes_left_out = cohort_attributes(trace)
     status = _status(root)
+    met = circumstances(trace)
     segments = with_runtime(trace, without_steps(trace, segments))
     return Request(
         trace_id=root.trace_id,
@@ -95,6 +97,10 @@ def request_of(
         output_tokens=tokens.output_tokens,
         finish_reason=tokens.finish_reason,
         batch_size=tokens.batch_size,
+        queue_depth=met.queue_depth,
+        concurrency=met.concurrency,
+        preemptions=met.preemptions,
+        cold_start=met.cold_start,
         health=is_health(root),
         ledger=ledger_of(segments),
         segments=segments,

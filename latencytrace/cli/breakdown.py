@@ -156,6 +156,7 @@ def _left_out(document: BreakdownDocument) -> Sequence[str]:
         f"{count(number, 'request')} {which}"
         for number, which in (
             (left_out["health"], "for health or metrics"),
+            (left_out["startup"], "that a process loaded with before it served (--route load)"),
             (left_out["reduced_detail"], "traced in less detail"),
             (left_out["unsure"], "of which not all attributes are kept"),
         )
