@@ -609,6 +609,23 @@ def test_no_request_is_unknown_rather_than_zero(store: Store) -> None:
     )
 
 
+def test_an_instance_that_served_is_known(store: Store) -> None:
+    loads = replace(one_request("starting", service="known"), instance="b", startup=True)
+    store.write([replace(one_request("served", service="known"), instance="a"), loads], [])
+    store.write([replace(one_request("nameless", service="known"), instance=None)], [])
+
+    assert {one for one in store.instances() if one[0] == "known"} == {("known", "a")}
+
+
+def test_a_route_that_turned_out_to_be_a_start_is_none(store: Store) -> None:
+    request = one_request("import", service="turned", route="GET")
+    store.write([request], [])
+    assert list(store.routes("turned")) == ["GET"]
+    store.write([replace(request, revision=2, route="load", startup=True)], [])
+
+    assert list(store.routes("turned")) == []
+
+
 def test_what_processes_load_before_they_serve_is_counted_apart(store: Store) -> None:
     load = one_request("loads", service="starts", route="load")
     load = replace(load, startup=True)

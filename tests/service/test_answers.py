@@ -130,6 +130,10 @@ class KnownStore:
         """The services of the spans."""
         return sorted({request.service for request in self._requests})
 
+    def instances(self) -> list[tuple[str, str]]:
+        """None: nobody divides."""
+        return []
+
     def routes(self, service: str | None) -> Sequence[str]:
         """The routes of a service."""
         return sorted({one.route for one in self._requests if one.service == service})

@@ -17,7 +17,14 @@ SERVICES: Final = (
 ROUTES: Final = (
     f"SELECT DISTINCT Route FROM {REQUESTS} "
     "WHERE NOT Moved AND NOT Health AND NOT Startup AND ({service:Nullable(String)} IS NULL "
-    "OR ServiceName = {service:Nullable(String)}) ORDER BY Route"
+    "OR ServiceName = {service:Nullable(String)}) "
+    # Revisions from before it was known that their process only began: `FINAL` would cost more.
+    f"AND (TraceId, SpanId) NOT IN (SELECT TraceId, SpanId FROM {REQUESTS} WHERE Startup) "
+    "ORDER BY Route"
+)
+INSTANCES: Final = (
+    f"SELECT DISTINCT ServiceName, ServiceInstance FROM {REQUESTS} "
+    "WHERE Written >= now() - INTERVAL 7 DAY AND ServiceInstance IS NOT NULL AND NOT Startup"
 )
 ARRIVED_COUNTS: Final = (
     f"SELECT TraceId, count() FROM {ARRIVALS} "
