@@ -36,6 +36,7 @@ from latencytrace.agent.profile_capture import Capture
 from latencytrace.agent.recorded_span import RecordedSpan, recorded_in
 from latencytrace.agent.runtime_gaps import OpenRequests
 from latencytrace.agent.server_timing import ServerTiming, ServerTimings
+from latencytrace.agent.starting import Starting
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
@@ -61,6 +62,7 @@ class Recorder:
         "on_fault",
         "open_requests",
         "server_timings",
+        "starting",
         "tracer",
         "waiting",
     )
@@ -75,6 +77,7 @@ class Recorder:
         self.late = LateSpans()
         self.open_requests = OpenRequests(on_fault)
         self.server_timings: ServerTimings | None = None  # None: nobody asked for them
+        self.starting = Starting()
         self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
 
     def ended_for(
@@ -127,6 +130,8 @@ class Recorder:
         noted: dict[str, AttributeValue] = dict(attributes) if attributes else {}
         if stage is not None:
             noted[semconv.STAGE] = stage.value
+        if self.starting.under_way and kind is not SpanKind.SERVER and _is_root(context):
+            noted[semconv.STARTUP] = True
         began_ns = monotonic_ns() if started_ns is None else started_ns
         span = self.tracer.start_span(
             name,
@@ -142,6 +147,7 @@ class Recorder:
     def reset_after_fork(self) -> None:
         """In a forked child: keep nothing of the parent's."""
         self.batches = BatchCounts()
+        self.starting = Starting()
         self.waiting = set()
         self.devices.forget()
         self.late.forget()
@@ -181,6 +187,10 @@ class Recorder:
         """Where interleaved work is noted, inside a stream; None outside."""
         intervals = context_value(_INTERVALS)
         return intervals if isinstance(intervals, IntervalRecorder) else None
+
+
+def _is_root(context: Context | None) -> bool:
+    return not get_current_span(context).get_span_context().is_valid
 
 
 class Timing:

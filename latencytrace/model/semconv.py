@@ -135,6 +135,7 @@ BATCH_TOKENS = "latencytrace.batch.tokens"  # of one member, or of a whole batch
 CONCURRENCY = "latencytrace.concurrency"  # requests under way in its process, itself included
 QUEUE_DEPTH = "latencytrace.queue.depth"  # how many waited before it when it joined
 PREEMPTIONS = "latencytrace.preemptions"  # how often it had to make room and wait again
+STARTUP = "latencytrace.startup"  # true: its process did it before it could serve anyone
 SHARED = "latencytrace.shared"  # true: one span that serves many requests; on links: to one
 NETWORK_PHASES = "latencytrace.network.phases"  # of an exchange; packed as intervals are
 CONTENT_REMOVED = "<removed>"  # stands in the place of a value that is content

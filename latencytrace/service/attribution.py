@@ -10,7 +10,7 @@ from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.is_request import is_shared
 from latencytrace.analysis.requests import request_of
 from latencytrace.analysis.startup import as_load, may_be_startup
-from latencytrace.model import Request, Span, Stage, Trace
+from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.assembler import Without
 from latencytrace.service.kernels import CriticalPaths
 from latencytrace.service.process_starts import Process, ProcessStarts
@@ -138,7 +138,8 @@ class Attribution:
         root = trace.root
         if not may_be_startup(root):
             return False
-        if trace.stages[root.span_id] is Stage.LOAD:
+        told = root.attributes.get(semconv.STARTUP) is True
+        if told or trace.stages[root.span_id] is Stage.LOAD:
             return True
         return self._starts is not None and self._starts.is_start(root)
 

@@ -98,6 +98,14 @@ def test_a_root_of_stage_load_is_the_load_of_its_process(attribution: Attributio
     assert routes(divided(attribution, loads)) == [("load", True)]
 
 
+def test_what_the_agent_saw_before_a_server_could_serve_is_load_at_once(
+    attribution: Attribution,
+) -> None:
+    told = replace(DOWNLOAD, attributes={**DOWNLOAD.attributes, semconv.STARTUP: True})
+
+    assert routes(divided(attribution, told)) == [("load", True)]
+
+
 def test_what_is_remembered_is_bounded() -> None:
     starts = ProcessStarts(most=2)
     roots: Sequence[Span] = [span(number, SpanKind.CLIENT, 0) for number in range(MAX_PENDING + 9)]
