@@ -53,6 +53,6 @@ def test_a_download_at_import_becomes_the_load_of_its_process(service: RunningSe
     assert service.ask("/services") == {"services": [{"service": "rag", "routes": ["POST /chat"]}]}
     assert 'route="GET"' not in service.get("/metrics").text
     drawn = latencytrace("breakdown", "--url", service.url).stdout
-    assert "1 request that a process loaded with before it served" in drawn
+    assert "Left out: 1 load of processes before they served (--route load)." in drawn
     asked = cast(dict[str, Any], service.ask("/breakdown?route=load"))
     assert [row["stage"] for row in asked["stages"]] == ["load"]
