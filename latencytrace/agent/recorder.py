@@ -36,6 +36,7 @@ from latencytrace.agent.late_spans import LateSpans
 from latencytrace.agent.recorded_span import RecordedSpan, recorded_in
 from latencytrace.agent.runtime_gaps import OpenRequests
 from latencytrace.agent.server_timing import ServerTiming, ServerTimings
+from latencytrace.agent.starting import Starting
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
@@ -67,8 +68,10 @@ class Recorder:
         "on_fault",
         "open_requests",
         "server_timings",
+        "starting",
         "steps",
         "tracer",
+        "waiting",
     )
 
     def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
@@ -81,6 +84,8 @@ class Recorder:
         self.late = LateSpans()
         self.open_requests = OpenRequests(on_fault)
         self.server_timings: ServerTimings | None = None  # None: nobody asked for them
+        self.starting = Starting()
+        self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
 
     def ended_for(
         self, export: Callable[[RecordedSpan], None], *, answers: bool
@@ -132,6 +137,8 @@ class Recorder:
         noted: dict[str, AttributeValue] = dict(attributes) if attributes else {}
         if stage is not None:
             noted[semconv.STAGE] = stage.value
+        if self.starting.under_way and kind is not SpanKind.SERVER and _is_root(context):
+            noted[semconv.STARTUP] = True
         began_ns = monotonic_ns() if started_ns is None else started_ns
         span = self.tracer.start_span(
             name,
@@ -147,6 +154,8 @@ class Recorder:
     def reset_after_fork(self) -> None:
         """In a forked child: keep nothing of the parent's."""
         self.batches = BatchCounts()
+        self.starting = Starting()
+        self.waiting = set()
         self.devices.forget()
         self.late.forget()
         self.open_requests.reset_after_fork()
@@ -185,6 +194,10 @@ class Recorder:
         """Where interleaved work is noted, inside a stream; None outside."""
         intervals = context_value(_INTERVALS)
         return intervals if isinstance(intervals, IntervalRecorder) else None
+
+
+def _is_root(context: Context | None) -> bool:
+    return not get_current_span(context).get_span_context().is_valid
 
 
 class Timing:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from latencytrace.analysis.asgi_messages import is_send
 from latencytrace.model import Stage, StageTimes, Trace
 
 _Extent = tuple[int, int]  # start and end in ns
@@ -23,6 +24,8 @@ def stage_times(trace: Trace) -> dict[Stage, StageTimes]:
     exclusive_ns: dict[Stage, int] = defaultdict(int)
     for span_id, span in trace.spans.items():
         stage = trace.stages[span_id]
+        if span is not trace.root and is_send(span, stage, trace.children):
+            continue  # an interval of the span above stands for it
         extents[stage].append((span.start_ns, span.end_ns))
         inner = [(child.start_ns, child.end_ns) for child in trace.children.get(span_id, ())]
         for interval in trace.intervals.get(span_id, ()):

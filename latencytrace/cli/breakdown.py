@@ -153,11 +153,12 @@ def _sum(document: BreakdownDocument) -> str:
 def _left_out(document: BreakdownDocument) -> Sequence[str]:
     left_out = document["left_out"]
     named = [
-        f"{count(number, 'request')} {which}"
-        for number, which in (
-            (left_out["health"], "for health or metrics"),
-            (left_out["reduced_detail"], "traced in less detail"),
-            (left_out["unsure"], "of which not all attributes are kept"),
+        f"{count(number, what)} {which}"
+        for number, what, which in (
+            (left_out["health"], "request", "for health or metrics"),
+            (left_out["startup"], "load", "of processes before they served (--route load)"),
+            (left_out["reduced_detail"], "request", "traced in less detail"),
+            (left_out["unsure"], "request", "of which not all attributes are kept"),
         )
         if number
     ]

@@ -43,5 +43,6 @@ class Breakdown:
     stages: tuple[StageBreakdown, ...]  # in the order of `Stage`; absent ones left out
     health_left_out: int
     reduced_detail_left_out: int
+    startup_left_out: int = 0  # what processes loaded before they served
     unsure_left_out: int = 0  # for not all of their attributes are kept
     max_concurrency: int | None  # the most requests of the cohort under way at once

@@ -49,6 +49,11 @@ class Request:
     output_tokens: int | None = None
     finish_reason: str | None = None
     batch_size: int | None = None
+    queue_depth: int | None = None  # the most that waited before it in one of its queues
+    concurrency: int | None = None  # requests under way in its process when it began
+    preemptions: int | None = None  # how often an engine made it wait again
+    cold_start: bool | None = None  # whether something was loaded for it
+    startup: bool = False  # no request: the process loaded, before it served any
     health: bool = False  # a health, readiness or metrics route: left out of breakdowns
     ledger: Ledger  # sums to `duration_ns`
     segments: tuple[Segment, ...]  # partition [0, duration_ns) in order
@@ -57,3 +62,8 @@ class Request:
     attributes_left_out: int = 0
     # Known while it is divided, and not kept.
     metric_attributes: MetricAttributes = field(default=MetricAttributes(), compare=False)
+
+    @property
+    def counts(self) -> bool:
+        """Whether breakdowns, metrics and objectives count it."""
+        return not (self.health or self.startup)

@@ -212,6 +212,7 @@ def breakdown_document(found: Breakdown) -> Document:
         ],
         "left_out": {
             "health": found.health_left_out,
+            "startup": found.startup_left_out,
             "reduced_detail": found.reduced_detail_left_out,
             "unsure": found.unsure_left_out,
         },
@@ -239,11 +240,11 @@ def request_document(found: Request) -> Document:
         "output_tokens": found.output_tokens,
         "finish_reason": found.finish_reason,
         "batch_size": found.batch_size,
-        "queue_depth": None,
-        "concurrency": None,
+        "queue_depth": found.queue_depth,
+        "concurrency": found.concurrency,
         "retries": _retries(found),
-        "preemptions": None,
-        "cold_start": Stage.LOAD in found.ledger,
+        "preemptions": found.preemptions,
+        "cold_start": found.cold_start,
         "ledger": {stage.value: length_ns for stage, length_ns in found.ledger.items()},
         "segments": [
             {

@@ -32,6 +32,7 @@ class LeftOutDocument(TypedDict):
     """Requests that a breakdown does not count."""
 
     health: int
+    startup: int  # what processes loaded before they served
     reduced_detail: int
     unsure: int  # asked for by an attribute, of requests that not all attributes are kept of
 
@@ -186,7 +187,7 @@ class _RequestFields(TypedDict):
     concurrency: int | None
     retries: int
     preemptions: int | None
-    cold_start: bool
+    cold_start: bool | None
     ledger: dict[Stage, int]
     segments: list[SegmentDocument]
     repairs: list[RepairDocument]

@@ -48,7 +48,6 @@ PATIENCE_S = 1.0  # of who asks, while others divide
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 REST = 30  # times the duration of work: so much of the time it lets the machine alone
 
-
 _ENDS = {
     Outcome.STORED: Assembler.stored,
     Outcome.REFUSED: Assembler.refused,
@@ -106,7 +105,7 @@ class Pipeline:
         self._assembler_lock = threading.Lock()
         self._dividing = threading.Lock()
         self._rests = Rests(REST, now_ns)
-        self._attribution = Attribution(telemetry, self._rests.rest)
+        self._attribution = Attribution(telemetry, self._rests.rest, store.instances)
         self._looked_ns = 0  # when it was last looked at what is due
         self._kept_ns: int | None = None  # when spans were last copied
         self._stopping = threading.Event()
@@ -354,6 +353,7 @@ class Pipeline:
         self._write(requests, resent, kept, found.withdrawn, read_ns)
         with self._assembler_lock:
             self._assembler.attributed(with_request)
+            self._assembler.left(found.starts)
             for trace_id in set(trace_ids) - with_request:
                 self._assembler.without([trace_id], found.reasons.get(trace_id))
         self._telemetry.recovered.inc(len(self._recovering & with_request))

@@ -42,7 +42,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
             }
             for stage, mean_ns in stages_ns.items()
         ],
-        left_out={"health": 3, "reduced_detail": 0, "unsure": 0},
+        left_out={"health": 3, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=2,
     )
 
@@ -56,7 +56,7 @@ def no_requests() -> BreakdownDocument:
         time_per_output_token_ns=None,
         output_tokens_per_second=None,
         stages=[],
-        left_out={"health": 0, "reduced_detail": 0, "unsure": 0},
+        left_out={"health": 0, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=None,
     )
 
@@ -115,7 +115,7 @@ def request_document() -> RequestDocument:
         concurrency=None,
         retries=0,
         preemptions=None,
-        cold_start=False,
+        cold_start=None,
         ledger={
             Stage.UNATTRIBUTED: 10 * MS,
             Stage.EMBED: 20 * MS,

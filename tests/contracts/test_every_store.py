@@ -313,6 +313,10 @@ def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
         output_tokens=4,
         finish_reason="stop",
         batch_size=5,
+        queue_depth=3,
+        concurrency=7,
+        preemptions=0,
+        cold_start=False,
         repairs=(
             Repair(kind=RepairKind.ORPHAN, span_id="2" * 16, detail="its parent never came"),
         ),
@@ -603,6 +607,34 @@ def test_no_request_is_unknown_rather_than_zero(store: Store) -> None:
         reduced_detail_left_out=0,
         max_concurrency=None,
     )
+
+
+def test_an_instance_that_served_is_known(store: Store) -> None:
+    loads = replace(one_request("starting", service="known"), instance="b", startup=True)
+    store.write([replace(one_request("served", service="known"), instance="a"), loads], [])
+    store.write([replace(one_request("nameless", service="known"), instance=None)], [])
+
+    assert {one for one in store.instances() if one[0] == "known"} == {("known", "a")}
+
+
+def test_a_route_that_turned_out_to_be_a_start_is_none(store: Store) -> None:
+    request = one_request("import", service="turned", route="GET")
+    store.write([request], [])
+    assert list(store.routes("turned")) == ["GET"]
+    store.write([replace(request, revision=2, route="load", startup=True)], [])
+
+    assert list(store.routes("turned")) == []
+
+
+def test_what_processes_load_before_they_serve_is_counted_apart(store: Store) -> None:
+    load = one_request("loads", service="starts", route="load")
+    load = replace(load, startup=True)
+    breakdown = breakdown_of(store, one_request("served", service="starts"), load)
+
+    asked = store.breakdown(Cohort(service="starts", route="load"))
+    assert (breakdown.requests, breakdown.startup_left_out, breakdown.health_left_out) == (1, 1, 0)
+    assert (asked.requests, asked.startup_left_out) == (1, 0)
+    assert "load" not in store.routes("starts")
 
 
 def test_health_routes_are_counted_apart_unless_asked_for(store: Store) -> None:

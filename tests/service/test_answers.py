@@ -130,6 +130,10 @@ class KnownStore:
         """The services of the spans."""
         return sorted({request.service for request in self._requests})
 
+    def instances(self) -> list[tuple[str, str]]:
+        """None: nobody divides."""
+        return []
+
     def routes(self, service: str | None) -> Sequence[str]:
         """The routes of a service."""
         return sorted({one.route for one in self._requests if one.service == service})
@@ -234,6 +238,7 @@ BREAKDOWN = Breakdown(
         ),
     ),
     health_left_out=3,
+    startup_left_out=2,
     reduced_detail_left_out=0,
     max_concurrency=1,
 )
@@ -293,7 +298,12 @@ def test_durations_of_a_breakdown_are_whole_nanoseconds() -> None:
             "p50_ns": 9, "p95_ns": 9, "p99_ns": 9, "requests": 2,
         }
     ]  # fmt: skip
-    assert found["left_out"] == {"health": 3, "reduced_detail": 0, "unsure": 0}
+    assert found["left_out"] == {
+        "health": 3,
+        "startup": 2,
+        "reduced_detail": 0,
+        "unsure": 0,
+    }
 
 
 def test_a_breakdown_of_nothing_is_unknown_rather_than_zero() -> None:
@@ -347,9 +357,8 @@ def test_an_inner_request_comes_with_its_own_spans() -> None:
 def test_what_is_unknown_is_null() -> None:
     found = one(ROOT)
 
-    assert [found[key] for key in ("model", "batch_size", "queue_depth", "preemptions")] == [
-        None
-    ] * 4
+    unknown = ("model", "batch_size", "queue_depth", "concurrency", "preemptions", "cold_start")
+    assert [found[key] for key in unknown] == [None] * len(unknown)
 
 
 def test_a_streams_gaps_and_stalls_are_told_from_its_spans() -> None:
@@ -378,11 +387,12 @@ def test_without_token_times_gaps_and_stalls_are_unknown() -> None:
     assert (found["inter_token_ns"], found["stalls"]) == (None, None)
 
 
-def test_a_request_that_waited_for_loading_was_a_cold_start() -> None:
-    loading = answers.request_document(made_request(stages={Stage.LOAD: 5, Stage.DECODE: 5}))
+def test_what_a_request_met_is_in_its_document() -> None:
+    met: dict[str, object] = {"queue_depth": 3, "concurrency": 7}
+    met |= {"preemptions": 0, "cold_start": False}
+    found = answers.request_document(made_request(100, None, **met))
 
-    assert loading["cold_start"] is True
-    assert one(ROOT)["cold_start"] is False
+    assert {key: found[key] for key in met} == met
 
 
 def test_failed_attempts_are_counted() -> None:

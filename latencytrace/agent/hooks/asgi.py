@@ -246,6 +246,19 @@ def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
     return None
 
 
+def _until_started(send: Send, started: Callable[[], None] | None) -> Send:
+    """Hear when an application has started up; None: it does not start."""
+    if started is None:
+        return send
+
+    async def hearing_send(message: Message) -> None:
+        if message.get("type") in {"lifespan.startup.complete", "lifespan.startup.failed"}:
+            started()
+        await send(message)
+
+    return hearing_send
+
+
 def time_application(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an application's `__call__`."""
 
@@ -255,9 +268,12 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:
         request = _begun(recorder, self, scope)
         if request is None:
             connection = _taken_up(recorder, scope)
+            started = recorder.starting.begin() if scope["type"] == "lifespan" else None
             try:
-                await original(self, scope, receive, send)
+                await original(self, scope, receive, _until_started(send, started))
             finally:
+                if started is not None:
+                    started()
                 if connection is not None:
                     leave(connection)
             return
@@ -292,7 +308,8 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what uvicorn loads, unless a framework that times itself is in it."""
 
     def load(self: Any) -> None:  # noqa: ANN401 - uvicorn's Config
-        original(self)
+        with recorder.starting:
+            original(self)
         with guarded("wrapping uvicorn's application", recorder.on_fault):
             if not any(hasattr(layer, "middleware_stack") for layer in _layers(self.loaded_app)):
                 self.loaded_app = _TimedApplication(self.loaded_app, recorder)

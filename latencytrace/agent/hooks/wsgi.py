@@ -288,7 +288,8 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what a worker of gunicorn loads, unless the worker speaks ASGI."""
 
     def load_wsgi(self: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
-        original(self)
+        with recorder.starting:
+            original(self)
         with guarded("wrapping gunicorn's application", recorder.on_fault):
             worker = {base.__module__ for base in type(self).__mro__}
             if not worker.isdisjoint(_WSGI_WORKERS) and not hasattr(self.wsgi, "wsgi_app"):

@@ -27,6 +27,10 @@ _COLUMNS: Final = {
     "output_tokens": "OutputTokens",
     "finish_reason": "FinishReason",
     "batch_size": "BatchSize",
+    "queue_depth": "QueueDepth",
+    "concurrency": "Concurrency",
+    "preemptions": "Preemptions",
+    "cold_start": "ColdStart",
     "revision": "toInt32(Revision)",
 } | {f"{stage}_ns": f"toInt64({stage_column(stage)})" for stage in Stage}
 

@@ -16,8 +16,15 @@ SERVICES: Final = (
 )
 ROUTES: Final = (
     f"SELECT DISTINCT Route FROM {REQUESTS} "
-    "WHERE NOT Moved AND NOT Health AND ({service:Nullable(String)} IS NULL "
-    "OR ServiceName = {service:Nullable(String)}) ORDER BY Route"
+    "WHERE NOT Moved AND NOT Health AND NOT Startup AND ({service:Nullable(String)} IS NULL "
+    "OR ServiceName = {service:Nullable(String)}) "
+    # Revisions from before it was known that their process only began: `FINAL` would cost more.
+    f"AND (TraceId, SpanId) NOT IN (SELECT TraceId, SpanId FROM {REQUESTS} WHERE Startup) "
+    "ORDER BY Route"
+)
+INSTANCES: Final = (
+    f"SELECT DISTINCT ServiceName, ServiceInstance FROM {REQUESTS} "
+    "WHERE Written >= now() - INTERVAL 7 DAY AND ServiceInstance IS NOT NULL AND NOT Startup"
 )
 ARRIVED_COUNTS: Final = (
     f"SELECT TraceId, count() FROM {ARRIVALS} "
@@ -121,8 +128,8 @@ def has_attributes(cohort: Cohort) -> str:
 
 
 def counted(cohort: Cohort) -> str:
-    """Which requests of a cohort count: health routes only if they were asked for."""
-    return "NOT Health" if cohort.route is None else "true"
+    """Which requests of a cohort count: probes and starts only if their route was asked for."""
+    return "NOT Health AND NOT Startup" if cohort.route is None else "true"
 
 
 def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
@@ -135,6 +142,7 @@ def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
     selected = [
         f"countIf({which}) AS requests",
         f"countIf({sure}) AS all_requests",
+        f"countIf(Startup AND NOT ({counted(cohort)}) AND {sure}) AS startup",
         f"countIf({counted(cohort)} AND NOT ({sure})) AS unsure",
         f"sumIf(toFloat64(DurationNs), {which}) AS duration",
         f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {which}) AS tokens_per_second",
@@ -177,7 +185,8 @@ def breakdown_from(line: bytes) -> Breakdown:
         time_per_output_token_ns=_quantiles(row, "TimePerOutputTokenNs"),
         output_tokens_per_second=cast(float | None, row["tokens_per_second"]),
         stages=stages,
-        health_left_out=cast(int, row["all_requests"]) - requests,
+        health_left_out=cast(int, row["all_requests"]) - requests - cast(int, row["startup"]),
+        startup_left_out=cast(int, row["startup"]),
         reduced_detail_left_out=0,
         unsure_left_out=cast(int, row["unsure"]),
         max_concurrency=cast(int, row["concurrency"]) if requests else None,

@@ -119,6 +119,7 @@ REQUEST_COLUMNS = {
     "Written": "DateTime64(3) DEFAULT now64(3)",
     "Outermost": "Bool",
     "Health": "Bool",
+    "Startup": "Bool DEFAULT false",
     "ServiceName": _WORD,
     "ServiceInstance": _UNKNOWN_WORD,
     "ServiceVersion": _UNKNOWN_WORD,
@@ -134,6 +135,10 @@ REQUEST_COLUMNS = {
     "OutputTokens": "Nullable(Int64) CODEC(ZSTD(1))",
     "FinishReason": _UNKNOWN_WORD,
     "BatchSize": "Nullable(Int64) CODEC(ZSTD(1))",
+    "QueueDepth": "Nullable(Int64) CODEC(ZSTD(1))",
+    "Concurrency": "Nullable(Int64) CODEC(ZSTD(1))",
+    "Preemptions": "Nullable(Int64) CODEC(ZSTD(1))",
+    "ColdStart": "Nullable(Bool) CODEC(ZSTD(1))",
     # Segments partition the request, so that each starts where the one before it ends.
     "Segments.EndNs": "Array(UInt64) CODEC(ZSTD(1))",
     "Segments.Stage": f"Array({_WORD}) CODEC(ZSTD(1))",

@@ -171,6 +171,11 @@ class ChdbStore:
         """See `Store.services`."""
         return _firsts(self._readers.query(questions.SERVICES, _SPAN_LINES))
 
+    def instances(self) -> Sequence[tuple[str, str]]:
+        """See `Store.instances`."""
+        rows = _rows(self._readers.query(questions.INSTANCES, _SPAN_LINES))
+        return [(cast(str, service), cast(str, instance)) for service, instance in rows]
+
     def routes(self, service: str | None) -> Sequence[str]:
         """See `Store.routes`."""
         return _firsts(self._readers.query(questions.ROUTES, _SPAN_LINES, {"service": service}))
