@@ -13,6 +13,7 @@ from latencytrace.cli import gpu_stages, options, reading
 from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.no_request import period, why_none
 from latencytrace.cli.pictures import bar, in_order, stage_style, table
+from latencytrace.cli.runtime_parts import of_the_runtime, runtime_parts
 from latencytrace.cli.shared_steps import shared_steps
 from latencytrace.cli.terminal import say_document, screen, show
 from latencytrace.cli.token_gaps import between_tokens
@@ -154,7 +155,8 @@ def ledger(request: RequestDocument) -> list[RenderableType]:
             "Please report it.",
             "bold red",
         )
-    return [drawn, *_network(request["network"]), verdict]
+    runtime = of_the_runtime(runtime_parts(request["segments"]))
+    return [drawn, *_network(request["network"]), *runtime, verdict]
 
 
 def _network(phases: Mapping[str, int]) -> list[Text]:
@@ -188,8 +190,20 @@ def _heading(request: RequestDocument) -> list[RenderableType]:
         ),
         *([f"model {request['model']}"] if request["model"] else []),
     ]
-    title = f"{request['route']} · {request['service']} · {request['status']}"
-    return [Text(title, "bold"), Text(" · ".join(facts)), Text(request["trace_id"], "dim")]
+    title = Text(f"{request['route']} · {request['service']} · {request['status']}", "bold")
+    title.append(_failure(request), "bold red")
+    return [title, Text(" · ".join(facts)), Text(request["trace_id"], "dim")]
+
+
+def _failure(request: RequestDocument) -> str:
+    """The exception that failed it, and where it was raised; an older service says neither."""
+    error_type = request.get("error_type")
+    if error_type is None:
+        return ""
+    names = {span["span_id"]: span["name"] for span in request["spans"]}
+    raised_in = request.get("error_span_id") or ""
+    where = f" in {names[raised_in]}" if raised_in in names else ""
+    return f": {error_type}{where if raised_in != request['span_id'] else ''}"
 
 
 def _repairs(request: RequestDocument) -> list[RenderableType]:

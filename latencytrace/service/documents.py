@@ -100,6 +100,7 @@ class SpanDocument(TypedDict):
     start_ns: int
     end_ns: int
     status: str
+    error_type: str | None  # of its exception, or what its `error.type` says; never a message
     attributes: dict[str, object]
     links: list[LinkDocument]
     device: DeviceDocument | None  # what it had a GPU do
@@ -199,6 +200,8 @@ class ListedRequestDocument(_RequestFields):
 class RequestDocument(_RequestFields):
     """A request with its spans: its ledger sums to `duration_ns`."""
 
+    error_type: str | None  # of the exception that failed it
+    error_span_id: str | None  # of the span that it was raised in
     spans: list[SpanDocument]
     spans_kept: bool
     shared_steps: list[RequestStepDocument]

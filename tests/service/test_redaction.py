@@ -13,6 +13,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.analysis.requests import requests_of
 from latencytrace.model import Attributes, AttributeValue, Event, Link, Request, Span, semconv
+from latencytrace.model.interval import pack_named
+from latencytrace.model.runtime_gap import RuntimeGap
 from latencytrace.service import otlp, plain_text
 from latencytrace.service.content_keys import ADDRESSES, CONTENT, KNOWN, STRICT, WORDS
 from latencytrace.service.otlp_json import message_from_json
@@ -65,9 +67,10 @@ def becomes(key: str, value: AttributeValue) -> AttributeValue:
         {semconv.GEN_AI_RESPONSE_FINISH_REASONS: ("stop",)},
         {semconv.GEN_AI_RESPONSE_FINISH_REASONS: '["stop"]'},
         dict.fromkeys(PACKED, "respond:1200+340,50+30;gc:400+25x3,-1"),
+        {semconv.RUNTIME_GAPS: pack_named({gap: [(1, 2), (5, 9)] for gap in RuntimeGap}, 0)},
         {semconv.RUST_PACE: "13.95ms", semconv.RUST_TOKENIZATION_TIME: "900µs"},
     ],
-    ids=["words", "integers", "fractions", "counts", "array", "list", "packed", "times"],
+    ids=["words", "integers", "fractions", "counts", "array", "list", "packed", "gaps", "times"],
 )
 def test_nothing_that_the_analysis_reads_is_content(sent: Attributes) -> None:
     assert kept(sent) == sent
