@@ -211,6 +211,15 @@ def breakdown_document(found: Breakdown) -> Document:
                 "p95_ns": round(row.p95_ns),
                 "p99_ns": round(row.p99_ns),
                 "requests": row.requests,
+                "parts": [
+                    {
+                        "name": part.name,
+                        "mean_ns": round(part.mean_ns),
+                        "share_ratio": part.share_ratio,
+                        "requests": part.requests,
+                    }
+                    for part in row.parts
+                ],
             }
             for row in found.stages
         ],

@@ -16,6 +16,15 @@ class QuantilesDocument(TypedDict):
     p999: int
 
 
+class StagePartDocument(TypedDict):
+    """A named part of a stage, such as event-loop lag."""
+
+    name: str
+    mean_ns: int
+    share_ratio: float
+    requests: int
+
+
 class StageDocument(TypedDict):
     """One row of a breakdown; quantiles over the `requests` that have the stage."""
 
@@ -26,6 +35,7 @@ class StageDocument(TypedDict):
     p95_ns: int
     p99_ns: int
     requests: int
+    parts: list[StagePartDocument]  # of `runtime`, the longest first; others have none
 
 
 class LeftOutDocument(TypedDict):

@@ -39,6 +39,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
                 "p95_ns": mean_ns,
                 "p99_ns": mean_ns,
                 "requests": 4,
+                "parts": [],
             }
             for stage, mean_ns in stages_ns.items()
         ],

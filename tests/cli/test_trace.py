@@ -48,7 +48,7 @@ def test_a_ledger_that_does_not_balance_is_said_so() -> None:
     request = request_document()
     request["ledger"][Stage.DECODE] -= 1
 
-    assert "this ledger does not balance" in str(ledger(request)[-1])
+    assert "this ledger does not balance" in str(ledger(request, 100)[-1])
 
 
 def test_gaps_between_tokens_and_stalls_are_told() -> None:

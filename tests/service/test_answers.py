@@ -25,6 +25,7 @@ from latencytrace.model import (
     SpanKind,
     Stage,
     StageBreakdown,
+    StagePart,
     StatusCode,
     TokenRange,
     semconv,
@@ -232,6 +233,7 @@ BREAKDOWN = Breakdown(
             p95_ns=9,
             p99_ns=9,
             requests=2,
+            parts=(StagePart(name="event-loop lag", mean_ns=3.9, share_ratio=0.3, requests=1),),
         ),
     ),
     health_left_out=3,
@@ -292,6 +294,9 @@ def test_durations_of_a_breakdown_are_whole_nanoseconds() -> None:
         {
             "stage": "decode", "mean_ns": 10, "share_ratio": 0.75,
             "p50_ns": 9, "p95_ns": 9, "p99_ns": 9, "requests": 2,
+            "parts": [
+                {"name": "event-loop lag", "mean_ns": 4, "share_ratio": 0.3, "requests": 1}
+            ],
         }
     ]  # fmt: skip
     assert found["left_out"] == {"health": 3, "reduced_detail": 0, "unsure": 0}
