@@ -13,7 +13,7 @@ from latencytrace.cli.pictures import stacked_bar
 from latencytrace.cli.terminal import say_document, screen, show
 from latencytrace.cli.units import count, duration, share, shares
 from latencytrace.model import Stage
-from latencytrace.service.documents import BreakdownDocument
+from latencytrace.service.documents import BreakdownDocument, StageDocument
 
 BAR_SHORTEST, BAR_LONGEST = 4, 48
 WIDEST = 120  # cells of the bar of all stages
@@ -143,17 +143,25 @@ def _stages(document: BreakdownDocument, width: int) -> RenderableType:
             *(duration(value) for value in (row["p50_ns"], row["p95_ns"], row["p99_ns"])),
             f"{row['requests']:,}",
         )
-        for part in row.get("parts", ()):  # an older service knows of none
-            drawn.add_row(
-                f"· {part['name']}",
-                stage_bar(part["share_ratio"] / longest, row["stage"]),
-                duration(part["mean_ns"]),
-                share(part["share_ratio"]),
-                *("", "", ""),
-                f"{part['requests']:,}",
-                style="dim",
-            )
+        _add_parts(drawn, row, longest, printed)
     return drawn.drawn(width)
+
+
+def _add_parts(drawn: FittedTable, row: StageDocument, longest: float, printed: str) -> None:
+    """Rows of what its process did; an older service knows of none."""
+    parts = row.get("parts", [])
+    rest_ns = max(0, row["mean_ns"] - sum(part["mean_ns"] for part in parts))
+    printed_shares = shares([*(part["mean_ns"] for part in parts), rest_ns], printed)
+    for part, part_printed in zip(parts, printed_shares, strict=False):
+        drawn.add_row(
+            f"· {part['name']}",
+            stage_bar(part["share_ratio"] / longest, row["stage"]),
+            duration(part["mean_ns"]),
+            part_printed,
+            *("", "", ""),
+            f"{part['requests']:,}",
+            style="dim",
+        )
 
 
 def _sum(document: BreakdownDocument) -> str:

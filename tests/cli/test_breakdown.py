@@ -118,6 +118,20 @@ def test_what_the_process_did_has_a_row_each_below_its_stage() -> None:
     assert "The rows add up to the mean duration, 100 ms" in lines[8]
 
 
+def test_a_stage_of_one_part_prints_the_same_share_of_both() -> None:
+    decode, runtime = waiting()["stages"]
+    runtime["mean_ns"] = MS // 4  # 0.25 %, which rounds to 0.2 or, as the column adds up, 0.3
+    runtime["parts"] = [
+        {"name": "gc", "mean_ns": MS // 4, "share_ratio": 0.0025, "requests": 1},
+    ]
+    decode["mean_ns"] = 100 * MS - MS // 4
+    document: BreakdownDocument = {**waiting(), "stages": [runtime, decode]}
+
+    lines = drawn(document).splitlines()[5:7]
+
+    assert ["0.3 %" in line for line in lines] == [True, True]
+
+
 def test_an_older_service_that_knows_no_parts_is_read_all_the_same() -> None:
     document = waiting()
     for row in document["stages"]:
