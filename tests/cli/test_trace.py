@@ -8,7 +8,7 @@ from latencytrace.model import ShareBasis, Stage
 from latencytrace.service.documents import RequestDocument, RequestStepDocument
 from tests.cli.documents import MS, request_document, span
 
-PLAIN = Console(width=88, color_system=None)
+PLAIN = Console(width=87, color_system=None)
 
 
 def drawn(request: RequestDocument) -> str:
@@ -22,11 +22,11 @@ def test_the_waterfall_of_a_known_request_is_exactly_this() -> None:
     lines = drawn(request_document()).splitlines()
 
     assert lines[5:10] == [
-        "span                   stage         held up        took  0 ───────── 50.0 ms ─── 100 ms",
-        "POST /chat             unattributed  10.0 ms   of 100 ms  ██░░░░░░░░░░░░░░░░░░░░░░░░░░██",
+        "span                   stage         held up        took  0 ──────── 50.0 ms ─── 100 ms",
+        "POST /chat             unattributed  10.0 ms   of 100 ms  █░░░░░░░░░░░░░░░░░░░░░░░░░░░█",
         "├─ encode              embed         20.0 ms  of 20.0 ms   ███████",
-        "└─ generate            decode        60.0 ms  of 70.0 ms         ██████████░█████████░░",
-        "      · detokenize x2  detokenize    10.0 ms  of 10.0 ms                  ██         ██",
+        "└─ generate            decode        60.0 ms  of 70.0 ms         █████████░█████████░░",
+        "      · detokenize x2  detokenize    10.0 ms  of 10.0 ms                 ███        ██",
     ]
 
 
