@@ -160,7 +160,7 @@ def request(
     )
     document |= between_tokens(tree, found.segments)
     document["network"] = network_phases(tree, found.segments) if tree else {}
-    times = stage_times(tree) if tree else {}
+    times = stage_times(tree, found.segments) if tree else {}
     document["busy"] = {stage.value: of_stage.busy_ns for stage, of_stage in times.items()}
     document["exclusive"] = {
         stage.value: of_stage.exclusive_ns for stage, of_stage in times.items()

@@ -12,7 +12,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.analysis.requests import requests_of
-from latencytrace.model import Attributes, AttributeValue, Event, Link, Request, Span, semconv
+from latencytrace.model import (
+    Attributes,
+    AttributeValue,
+    Event,
+    Link,
+    Request,
+    Span,
+    Stage,
+    semconv,
+)
 from latencytrace.model.interval import pack_named
 from latencytrace.model.runtime_gap import RuntimeGap
 from latencytrace.service import otlp, plain_text
@@ -431,6 +440,14 @@ def test_no_text_that_is_kept_has_a_user_or_a_secret(
 
     assert not re.search(r"//[^/?#\s]*@", told)
     assert not plain_text.holds_secret(told)
+
+
+def test_what_a_process_told_of_itself_reaches_the_ledger() -> None:
+    told = {semconv.RUNTIME_GAPS: pack_named({RuntimeGap.EVENT_LOOP_LAG: [(0, 10)]}, 0)}
+
+    (ledger,) = _ledgers(redacted(message([one_span(attributes=told)])))
+
+    assert ledger["ledger"] == {Stage.RUNTIME: 10, Stage.UNATTRIBUTED: 990}
 
 
 @pytest.mark.parametrize("fixture", sorted(path.stem for path in FIXTURES.glob("*.json")))
