@@ -9,17 +9,15 @@ class RuntimeGap(StrEnum):
     GARBAGE_COLLECTION = "garbage_collection"
     EVENT_LOOP_LAG = "event_loop_lag"
     THREAD_POOL_WAIT = "thread_pool_wait"
-    CPU_THROTTLING = "cpu_throttling"
 
 
 _TITLES = {
     RuntimeGap.GARBAGE_COLLECTION: "garbage collection",
     RuntimeGap.EVENT_LOOP_LAG: "event-loop lag",
     RuntimeGap.THREAD_POOL_WAIT: "thread-pool wait",
-    RuntimeGap.CPU_THROTTLING: "CPU throttling",
 }
 
 
 def title_of_gap(name: str) -> str:
-    """The name of its segments: `event-loop lag`; one that we do not know stays as it is."""
-    return _TITLES[RuntimeGap(name)] if name in _TITLES else name
+    """The name of its segments: `event-loop lag`; of one that we do not know, its own words."""
+    return _TITLES[RuntimeGap(name)] if name in _TITLES else name.replace("_", " ")

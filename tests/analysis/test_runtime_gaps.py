@@ -55,8 +55,8 @@ def test_a_gap_of_one_process_fills_nothing_of_another() -> None:
     assert ("served", Stage.UNATTRIBUTED, 30, 70) in stretches(found)
 
 
-def test_a_gap_that_a_newer_agent_tells_keeps_its_name() -> None:
-    assert ("page_fault", Stage.RUNTIME, 0, 40) in stretches(path("page_fault:0+40", DECODE))
+def test_a_gap_that_a_newer_agent_tells_has_a_name_too() -> None:
+    assert ("page fault", Stage.RUNTIME, 0, 40) in stretches(path("page_fault:0+40", DECODE))
 
 
 def test_each_gap_has_words_of_its_own() -> None:
