@@ -18,6 +18,7 @@ from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.interval_recorder import IntervalRecorder, merged_neighbours
 from latencytrace.model import semconv
 from latencytrace.model.interval import pack_named
+from latencytrace.model.runtime_gap import RuntimeGap
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
@@ -28,7 +29,8 @@ _RESUMED_WITHIN_PART = 10  # of the hold: of a busy machine's long ones that may
 _HELD = 64  # gaps of a kind, before neighbours are merged
 _GAPS = create_key("latencytrace.runtime_gaps")
 
-GARBAGE, LOOP, POOL = "garbage collection", "event loop", "thread pool"
+GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
+POOL = RuntimeGap.THREAD_POOL_WAIT.value
 
 
 class RuntimeGaps:

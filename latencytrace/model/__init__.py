@@ -13,7 +13,7 @@ from latencytrace.model.alert import (
     GuiltyStage,
     Standing,
 )
-from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown
+from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown, StagePart
 from latencytrace.model.cohort import Cohort, TokenRange
 from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
 from latencytrace.model.ledger import Ledger, Segment, StageTimes
@@ -65,6 +65,7 @@ __all__ = [
     "SpanKind",
     "Stage",
     "StageBreakdown",
+    "StagePart",
     "StageTimes",
     "Standing",
     "StatusCode",

@@ -18,6 +18,16 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StagePart:
+    """A named part of a stage's critical-path time over a cohort, such as event-loop lag."""
+
+    name: str
+    mean_ns: float  # over all requests of the cohort
+    share_ratio: float  # of the cohort's whole duration
+    requests: int  # that have it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageBreakdown:
     """One stage's critical-path time over a cohort."""
 
@@ -28,6 +38,7 @@ class StageBreakdown:
     p95_ns: float
     p99_ns: float
     requests: int
+    parts: tuple[StagePart, ...] = ()  # of `runtime`, the longest first; others have none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

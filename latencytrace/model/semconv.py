@@ -14,6 +14,7 @@ K8S_NODE_NAME = "k8s.node.name"
 
 # HTTP
 HTTP_REQUEST_METHOD = "http.request.method"
+HTTP_REQUEST_RESEND_COUNT = "http.request.resend_count"
 HTTP_RESPONSE_STATUS_CODE = "http.response.status_code"
 HTTP_ROUTE = "http.route"
 HTTP_METHOD_OLD = "http.method"

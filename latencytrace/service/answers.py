@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.device_work import device_work
+from latencytrace.analysis.error_types import error_type, failed_by
 from latencytrace.analysis.is_request import is_shared
 from latencytrace.analysis.network_phases import network_phases
 from latencytrace.analysis.stage_times import stage_times
@@ -150,13 +151,16 @@ def request(
         else []
     )
     document["spans_kept"] = tree is not None
+    failure = failed_by(tree) if tree else None
+    document["error_type"] = failure[1] if failure else None
+    document["error_span_id"] = failure[0].span_id if failure else None
     document["profiles"] = []  # only a service that runs knows of them
     document["shared_steps"], document["shared_steps_left_out"] = (
         steps_of_request(store, tree, found) if tree else ([], 0)
     )
     document |= between_tokens(tree, found.segments)
     document["network"] = network_phases(tree, found.segments) if tree else {}
-    times = stage_times(tree) if tree else {}
+    times = stage_times(tree, found.segments) if tree else {}
     document["busy"] = {stage.value: of_stage.busy_ns for stage, of_stage in times.items()}
     document["exclusive"] = {
         stage.value: of_stage.exclusive_ns for stage, of_stage in times.items()
@@ -207,6 +211,15 @@ def breakdown_document(found: Breakdown) -> Document:
                 "p95_ns": round(row.p95_ns),
                 "p99_ns": round(row.p99_ns),
                 "requests": row.requests,
+                "parts": [
+                    {
+                        "name": part.name,
+                        "mean_ns": round(part.mean_ns),
+                        "share_ratio": part.share_ratio,
+                        "requests": part.requests,
+                    }
+                    for part in row.parts
+                ],
             }
             for row in found.stages
         ],
@@ -280,6 +293,7 @@ def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:
         "start_ns": span.start_ns - request_start_ns,
         "end_ns": span.end_ns - request_start_ns,
         "status": "error" if span.status is StatusCode.ERROR else "ok",
+        "error_type": error_type(span),
         "attributes": {key: _plain(value) for key, value in span.attributes.items()},
         "links": [_link(link) for link in span.links],
         "device": _device(span, request_start_ns),

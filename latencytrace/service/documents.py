@@ -16,6 +16,15 @@ class QuantilesDocument(TypedDict):
     p999: int
 
 
+class StagePartDocument(TypedDict):
+    """A named part of a stage, such as event-loop lag."""
+
+    name: str
+    mean_ns: int
+    share_ratio: float
+    requests: int
+
+
 class StageDocument(TypedDict):
     """One row of a breakdown; quantiles over the `requests` that have the stage."""
 
@@ -26,6 +35,7 @@ class StageDocument(TypedDict):
     p95_ns: int
     p99_ns: int
     requests: int
+    parts: list[StagePartDocument]  # of `runtime`, the longest first; others have none
 
 
 class LeftOutDocument(TypedDict):
@@ -101,6 +111,7 @@ class SpanDocument(TypedDict):
     start_ns: int
     end_ns: int
     status: str
+    error_type: str | None  # of its exception, or what its `error.type` says; never a message
     attributes: dict[str, object]
     links: list[LinkDocument]
     device: DeviceDocument | None  # what it had a GPU do
@@ -200,6 +211,8 @@ class ListedRequestDocument(_RequestFields):
 class RequestDocument(_RequestFields):
     """A request with its spans: its ledger sums to `duration_ns`."""
 
+    error_type: str | None  # of the exception that failed it
+    error_span_id: str | None  # of the span that it was raised in
     spans: list[SpanDocument]
     spans_kept: bool
     shared_steps: list[RequestStepDocument]

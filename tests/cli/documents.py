@@ -39,6 +39,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
                 "p95_ns": mean_ns,
                 "p99_ns": mean_ns,
                 "requests": 4,
+                "parts": [],
             }
             for stage, mean_ns in stages_ns.items()
         ],
@@ -84,6 +85,7 @@ def span(  # noqa: PLR0913, PLR0917 - a table of spans reads best without names
         start_ns=start_ms * MS,
         end_ns=end_ms * MS,
         status="ok",
+        error_type=None,
         attributes={},
         links=[],
         device=None,
@@ -136,6 +138,8 @@ def request_document() -> RequestDocument:
             span("bb", "aa", "encode", "embed", 5, 25),
             span("cc", "aa", "generate", "decode", 25, 95),
         ],
+        error_type=None,
+        error_span_id=None,
         profiles=[],
         spans_kept=True,
         shared_steps=[],

@@ -32,6 +32,7 @@ from latencytrace.model import (
     Span,
     SpanKind,
     Stage,
+    StagePart,
     StatusCode,
     TokenRange,
 )
@@ -582,6 +583,49 @@ def test_means_add_up_and_quantiles_are_over_those_that_have_the_stage(store: St
     assert breakdown.duration_ns.mean == decode.mean_ns + runtime.mean_ns == 200
     assert (decode.p50_ns, decode.share_ratio, decode.requests) == (150, 0.75, 2)
     assert (runtime.mean_ns, runtime.p50_ns, runtime.requests) == (50, 100, 1)
+
+
+def waited(name: str, *parts: tuple[str, int], health: bool = False) -> Request:
+    """A request that its process kept waiting, for 100 ns in all."""
+    request = one_request(name, service="waits", ledger={Stage.RUNTIME: 100}, health=health)
+    ends = itertools.accumulate(length_ns for _, length_ns in parts)
+    segments = [
+        replace(request.segments[0], name=part, start_ns=end_ns - length_ns, end_ns=end_ns)
+        for (part, length_ns), end_ns in zip(parts, ends, strict=True)
+    ]
+    return replace(request, segments=tuple(segments))
+
+
+def test_what_the_process_did_is_known_by_name(store: Store) -> None:
+    breakdown = breakdown_of(
+        store,
+        waited(
+            "a named wait 1",
+            ("event-loop lag", 30),
+            ("thread-pool wait", 40),
+            ("event-loop lag", 30),
+        ),
+        waited("a named wait 2", ("event-loop lag", 100)),
+        waited("a named wait 3", ("garbage collection", 100), health=True),
+        one_request("a named wait 4", service="waits", ledger={Stage.DECODE: 200}),
+    )
+
+    decode, runtime = breakdown.stages
+    assert decode.parts == ()
+    assert runtime.parts == (
+        StagePart(name="event-loop lag", mean_ns=160 / 3, share_ratio=0.4, requests=2),
+        StagePart(name="thread-pool wait", mean_ns=40 / 3, share_ratio=0.1, requests=1),
+    )
+    assert sum(part.mean_ns for part in runtime.parts) == pytest.approx(runtime.mean_ns)
+
+
+def test_only_the_longest_parts_are_told(store: Store) -> None:
+    parts = [(f"part {number}", 100 - number) for number in range(20)]
+
+    breakdown = breakdown_of(store, replace(waited("many", *parts), service="many"))
+
+    (runtime,) = breakdown.stages
+    assert [part.name for part in runtime.parts] == [name for name, _ in parts[:8]]
 
 
 def test_only_stages_that_explain_count_as_attributed(store: Store) -> None:

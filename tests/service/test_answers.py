@@ -14,6 +14,7 @@ from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import (
     Breakdown,
     Cohort,
+    Event,
     Link,
     Quantiles,
     Repair,
@@ -24,6 +25,7 @@ from latencytrace.model import (
     SpanKind,
     Stage,
     StageBreakdown,
+    StagePart,
     StatusCode,
     TokenRange,
     semconv,
@@ -235,6 +237,7 @@ BREAKDOWN = Breakdown(
             p95_ns=9,
             p99_ns=9,
             requests=2,
+            parts=(StagePart(name="event-loop lag", mean_ns=3.9, share_ratio=0.3, requests=1),),
         ),
     ),
     health_left_out=3,
@@ -296,6 +299,9 @@ def test_durations_of_a_breakdown_are_whole_nanoseconds() -> None:
         {
             "stage": "decode", "mean_ns": 10, "share_ratio": 0.75,
             "p50_ns": 9, "p95_ns": 9, "p99_ns": 9, "requests": 2,
+            "parts": [
+                {"name": "event-loop lag", "mean_ns": 4, "share_ratio": 0.3, "requests": 1}
+            ],
         }
     ]  # fmt: skip
     assert found["left_out"] == {
@@ -323,17 +329,38 @@ def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
         {
             "span_id": SPAN, "parent_id": None, "name": "POST /chat", "stage": "unattributed",
             "service": "rag", "instance": "rag-1",
-            "start_ns": 0, "end_ns": 1000, "status": "ok", "attributes": {},
+            "start_ns": 0, "end_ns": 1000, "status": "ok", "error_type": None, "attributes": {},
             "links": [], "device": None,
         },
         {
             "span_id": CHILD, "parent_id": SPAN, "name": "search", "stage": "retrieve",
             "service": "rag", "instance": "rag-1",
-            "start_ns": 100, "end_ns": 700, "status": "error",
+            "start_ns": 100, "end_ns": 700, "status": "error", "error_type": None,
             "attributes": {semconv.STAGE: "retrieve", "top_k": 5, "blob": "00ff", "nan": "nan"},
             "links": [{"trace_id": UNKNOWN, "span_id": CHILD, "attributes": {}}], "device": None,
         },
     ]  # fmt: skip
+
+
+def test_a_failed_request_names_the_type_of_its_exception_and_where_it_was_raised() -> None:
+    raised = Event(time_ns=SEARCH.end_ns, name=semconv.EXCEPTION_EVENT, attributes={
+        semconv.EXCEPTION_TYPE: "qdrant.Timeout", semconv.EXCEPTION_MESSAGE: "a prompt",
+    })  # fmt: skip
+    told = {semconv.ERROR_TYPE: "500"}
+
+    found = one(
+        replace(ROOT, status=StatusCode.ERROR, attributes=told), replace(SEARCH, events=(raised,))
+    )
+
+    assert (found["error_type"], found["error_span_id"]) == ("qdrant.Timeout", CHILD)
+    assert [span["error_type"] for span in found["spans"]] == ["500", "qdrant.Timeout"]  # type: ignore[attr-defined] # a list
+    assert "a prompt" not in str(found)
+
+
+def test_a_request_that_succeeds_has_no_exception() -> None:
+    found = one(ROOT, SEARCH)
+
+    assert (found["error_type"], found["error_span_id"]) == (None, None)
 
 
 def test_segments_partition_the_request_though_its_spans_are_not_kept() -> None:

@@ -1,11 +1,20 @@
 """The questions about requests: their SQL, bound parameters and how answers are read."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, cast
 
 import orjson
 
-from latencytrace.model import Breakdown, Cohort, Quantiles, Stage, StageBreakdown, semconv
+from latencytrace.model import (
+    Breakdown,
+    Cohort,
+    Quantiles,
+    Stage,
+    StageBreakdown,
+    StagePart,
+    semconv,
+)
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -67,6 +76,7 @@ LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUEST
 
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
+MOST_PARTS = 8  # of `runtime`, whose names senders tell
 
 
 def where(cohort: Cohort, *, unsure: bool = False) -> tuple[str, Parameters]:
@@ -164,6 +174,39 @@ def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
             f"quantilesExactInclusiveIf({stage_levels})({column}, {has}) AS {column}Quantiles",
         ]
     return f"SELECT {', '.join(selected)} FROM {REQUESTS} FINAL WHERE {condition}", parameters
+
+
+def runtime_question(cohort: Cohort) -> tuple[str, Parameters]:
+    """The longest parts of a cohort's `runtime`: a narrow question beside the breakdown's."""
+    condition, parameters = where(cohort)
+    return (
+        (
+            "SELECT name, sum(toFloat64(ns)) AS total_ns, count() AS requests "
+            f"FROM {REQUESTS} FINAL ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
+            f"WHERE {condition} AND {counted(cohort)} "
+            f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
+        ),
+        parameters,
+    )
+
+
+def with_runtime_parts(found: Breakdown, lines: bytes) -> Breakdown:
+    """A breakdown of at least one request with the answer to that question."""
+    duration_ns = 0.0 if found.duration_ns is None else found.duration_ns.mean * found.requests
+    parts = tuple(
+        StagePart(
+            name=row["name"],
+            mean_ns=row["total_ns"] / found.requests,
+            share_ratio=row["total_ns"] / duration_ns,
+            requests=row["requests"],
+        )
+        for row in map(orjson.loads, lines.splitlines())
+    )
+    stages = (
+        replace(stage, parts=parts) if stage.stage is Stage.RUNTIME else stage
+        for stage in found.stages
+    )
+    return replace(found, stages=tuple(stages))
 
 
 def breakdown_from(line: bytes) -> Breakdown:

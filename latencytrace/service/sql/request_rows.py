@@ -1,5 +1,6 @@
 """Requests written to and read back from the table `requests`."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -168,6 +169,12 @@ def _row(request: Request) -> dict[str, object]:
         row["Repairs.Kind"] = [repair.kind for repair in repairs]
         row["Repairs.SpanId"] = [repair.span_id for repair in repairs]
         row["Repairs.Detail"] = [repair.detail for repair in repairs]
+    if Stage.RUNTIME in request.ledger:
+        parts = Counter[str]()
+        for segment in segments:
+            if segment.stage is Stage.RUNTIME:
+                parts[segment.name] += segment.end_ns - segment.start_ns
+        row["Runtime.Name"], row["Runtime.Ns"] = list(parts), list(parts.values())
     for stage, length_ns in request.ledger.items():
         row[stage_column(stage)] = length_ns
     return row

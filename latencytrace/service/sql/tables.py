@@ -144,6 +144,9 @@ REQUEST_COLUMNS = {
     "Segments.Stage": f"Array({_WORD}) CODEC(ZSTD(1))",
     "Segments.SpanId": "Array(String) CODEC(ZSTD(1))",
     "Segments.Name": f"Array({_WORD}) CODEC(ZSTD(1))",
+    # What its stage `runtime` was: each name once, and how long it held the request up.
+    "Runtime.Name": f"Array({_WORD}) CODEC(ZSTD(1))",
+    "Runtime.Ns": "Array(UInt64) CODEC(ZSTD(1))",
     "Repairs.Kind": f"Array({_WORD}) CODEC(ZSTD(1))",
     "Repairs.SpanId": "Array(String) CODEC(ZSTD(1))",
     "Repairs.Detail": "Array(String) CODEC(ZSTD(1))",
