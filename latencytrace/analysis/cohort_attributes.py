@@ -10,7 +10,8 @@ MOST_ATTRIBUTES = 32
 LEFT_OUT = frozenset(
     {
         semconv.INTERVALS, semconv.TOKEN_TIMES, semconv.RUNTIME_GAPS, semconv.STAGE,
-        semconv.QUEUED_NS,
+        semconv.QUEUED_NS, semconv.STREAMED_TOKENS, semconv.STREAMED_EVENTS,
+        semconv.STREAMED_CHOICES, semconv.STREAMED_FIRST_BODY,
         semconv.HTTP_ROUTE, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD,
         semconv.URL_PATH, semconv.HTTP_TARGET_OLD, "http.url", "url.full", "url.query",
         "client.port", "net.peer.port", "network.peer.port", "thread.id",
