@@ -15,9 +15,9 @@ _EVENTS: Final = frozenset({b"text/event-stream"})
 _LINES: Final = frozenset(
     {b"application/x-ndjson", b"application/jsonl", b"application/stream+json"}
 )
-_BETWEEN_EVENTS: Final = re.compile(rb"(?:\r?\n){2,}|\r\r")
-_BETWEEN_LINES: Final = re.compile(rb"\r?\n")
-_LOOKED_AT: Final = 8  # events with output of each choice, until the number of choices is known
+_BETWEEN_EVENTS: Final = b"\n\n"  # once line breaks are alike
+_BETWEEN_LINES: Final = b"\n"
+_LOOKED_AT: Final = 4  # events with output of each choice, until the number of choices is known
 _MOST_CHOICES: Final = 128
 
 # The keys that have output in the APIs of OpenAI, Anthropic, Google, Cohere, Ollama and TGI.
@@ -37,7 +37,7 @@ _FRAME: Final = re.compile(
     rb'"(?:choices|usage|error|candidates)"\s*:|"done"\s*:\s*true'
     rb'|"(?:type|event)"\s*:\s*"(?:ping|heartbeat|error|response\.|message_|content_block_)'
 )
-_DATA: Final = re.compile(rb"(?:^|[\r\n])data:(?! ?(?:[\r\n]|\[DONE\]|$))")
+_DATA: Final = re.compile(rb"(?:^|\n)data:(?! ?(?:\n|\[DONE\]|$))")
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{[^\[]*?"index"\s*:\s*(\d{1,4})\b')
 _TOTAL: Final = re.compile(rb'"(?:completion_tokens|output_tokens|eval_count)"\s*:\s*(\d{1,9})\b')
 _HIDDEN: Final = re.compile(rb'"reasoning_tokens"\s*:\s*(\d{1,9})\b')
@@ -61,7 +61,7 @@ class AnswerEvents:
 
     def __init__(self, content_type: bytes = b"") -> None:
         mime = content_type.partition(b";")[0].strip().lower()
-        self._between: re.Pattern[bytes] | None = None  # None: any bytes are output
+        self._between: bytes | None = None  # None: any bytes are output
         if mime in _EVENTS:
             self._between = _BETWEEN_EVENTS
         elif mime in _LINES:
@@ -93,12 +93,15 @@ class AnswerEvents:
             found = body.count(self.key) - body.count(self.key + b'"')
             if found > 0:
                 key_at = body.find(self.key)
-                if between.search(body, 0, key_at) is None:  # it is in the first event
+                first = between not in body[:key_at] and b"\r\n\r\n" not in body[:key_at]
+                if first:  # else its place in the event is another one
                     self.key_at, self.begins = key_at, key_at + len(self.key)
                 return found
         found = opaque = 0
-        for event in between.split(body):
-            kind = self._event(event, lines=between is _BETWEEN_LINES)
+        if b"\r" in body:
+            body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        for event in body.split(between):
+            kind = self._event(event, lines=between == _BETWEEN_LINES)
             if kind > 0:
                 found += 1
             elif kind:

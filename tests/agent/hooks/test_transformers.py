@@ -251,22 +251,19 @@ def test_a_prefill_ends_when_the_streamer_gets_the_first_token(
 
 
 def test_the_streamer_that_a_model_gets_is_an_instance_of_its_class(
-    agent: TracedProgram, tiny_chat: TinyChat
+    agent: TracedProgram, tiny_chat: TinyChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handed_over: list[object] = []
 
-    def own_loop(
-        _model: object, input_ids: torch.Tensor, streamer: object, **_: object
-    ) -> torch.Tensor:
-        handed_over.append(streamer)
+    def own_loop(_model: object, input_ids: torch.Tensor, **options: object) -> torch.Tensor:
+        handed_over.append(options["streamer"])
         return input_ids
 
-    tiny_chat.model.generate(
-        tiny_chat.prompt(8), max_new_tokens=3, streamer=LookingStreamer(), custom_generate=own_loop
-    )
+    monkeypatch.setattr(LlamaForCausalLM, "_sample", own_loop)
+    tiny_chat.model.generate(tiny_chat.prompt(8), max_new_tokens=3, streamer=LookingStreamer())
 
     assert isinstance(handed_over[0], LookingStreamer)
-    assert handed_over[0].counted
+    assert handed_over[0].counted == [0]
 
 
 def test_however_long_the_stream_its_intervals_are_few_and_its_spans_too(
