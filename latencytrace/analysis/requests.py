@@ -91,6 +91,8 @@ def request_of(
         duration_ns=root.end_ns - root.start_ns,
         revision=revisions.get((root.trace_id, root.span_id), 0) + 1,
         time_to_first_token_ns=tokens.time_to_first_token_ns,
+        time_to_first_token_of=tokens.time_to_first_token_of,
+        model_time_to_first_token_ns=tokens.model_time_to_first_token_ns,
         time_per_output_token_ns=tokens.time_per_output_token_ns,
         input_tokens=tokens.input_tokens,
         cached_input_tokens=tokens.cached_input_tokens,

@@ -114,6 +114,9 @@ def _numbers(document: BreakdownDocument) -> list[RenderableType]:
     lines = [" · ".join(facts)]
     if first is not None:
         facts = [f"first token p50 {duration(first['p50'])} p99 {duration(first['p99'])}"]
+        models = document["first_tokens_of_model"]
+        if models:
+            facts[0] += f" ({models:,} of them the model's, not the caller's)"
         if each is not None:
             facts.append(f"per token p50 {duration(each['p50'])} p99 {duration(each['p99'])}")
         if document["output_tokens_per_second"] is not None:

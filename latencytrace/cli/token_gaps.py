@@ -5,7 +5,7 @@ from rich.text import Text
 
 from latencytrace.cli.runtime_parts import runtime_parts
 from latencytrace.cli.units import count, duration
-from latencytrace.model import Stage
+from latencytrace.model import FirstTokenOf, Stage
 from latencytrace.service.documents import RequestDocument, StallDocument
 
 MOST_STALLS = 10
@@ -16,6 +16,20 @@ MEANINGS = {
     "preemption": "preemption: the engine set it aside",
     "unknown": "unknown: nothing that was traced explains it",
 }
+
+
+def first_token(request: RequestDocument) -> list[str]:
+    """The time to the first token, and whose it is; nothing where it is unknown."""
+    first_ns, models_ns = (
+        request["time_to_first_token_ns"],
+        request["model_time_to_first_token_ns"],
+    )
+    if first_ns is None:
+        return []
+    told = f"first token {duration(first_ns)}"
+    if request["time_to_first_token_of"] == FirstTokenOf.MODEL:
+        return [f"{told} (the model's, not the caller's)"]
+    return [told if models_ns is None else f"{told} (the model's {duration(models_ns)})"]
 
 
 def between_tokens(request: RequestDocument) -> list[RenderableType]:

@@ -17,7 +17,7 @@ from latencytrace.cli.pictures import in_order
 from latencytrace.cli.runtime_parts import of_the_runtime, runtime_parts
 from latencytrace.cli.shared_steps import shared_steps
 from latencytrace.cli.terminal import say_document, screen, show
-from latencytrace.cli.token_gaps import between_tokens
+from latencytrace.cli.token_gaps import between_tokens, first_token
 from latencytrace.cli.units import count, duration, exact, shares
 from latencytrace.cli.waterfall import waterfall
 from latencytrace.errors import LatencytraceError
@@ -177,17 +177,12 @@ def _network(phases: Mapping[str, int]) -> list[Text]:
 
 def _heading(request: RequestDocument) -> list[RenderableType]:
     started = datetime.fromtimestamp(int(request["start"]) / 1e9, tz=UTC).astimezone()
+    each_ns = request["time_per_output_token_ns"]
     facts = [
         f"{started:%Y-%m-%d %H:%M:%S}",
         f"took {duration(request['duration_ns'])}",
-        *(
-            f"{name} {duration(value)}"
-            for name, value in (
-                ("first token", request["time_to_first_token_ns"]),
-                ("per token", request["time_per_output_token_ns"]),
-            )
-            if value is not None
-        ),
+        *first_token(request),
+        *([f"per token {duration(each_ns)}"] if each_ns is not None else []),
         *(
             count(number, noun)
             for number, noun in (

@@ -18,7 +18,7 @@ from latencytrace.model.cohort import Cohort, TokenRange
 from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
 from latencytrace.model.ledger import Ledger, Segment, StageTimes
 from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
-from latencytrace.model.request import MetricAttributes, Request, RequestStatus
+from latencytrace.model.request import FirstTokenOf, MetricAttributes, Request, RequestStatus
 from latencytrace.model.shared_step import ShareBasis, SharedStep, StepMember
 from latencytrace.model.span import (
     Attributes,
@@ -45,6 +45,7 @@ __all__ = [
     "Distinction",
     "Event",
     "Evidence",
+    "FirstTokenOf",
     "GuiltyStage",
     "Interval",
     "Ledger",

@@ -49,6 +49,7 @@ class Breakdown:
     attributed_ratio: float | None  # None: no requests
     duration_ns: Quantiles | None
     time_to_first_token_ns: Quantiles | None
+    first_tokens_of_model: int = 0  # of them counted to the model's, for nothing was streamed
     time_per_output_token_ns: Quantiles | None
     output_tokens_per_second: float | None  # of one request while it decodes, mean
     stages: tuple[StageBreakdown, ...]  # in the order of `Stage`; absent ones left out

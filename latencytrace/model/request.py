@@ -17,6 +17,13 @@ class RequestStatus(StrEnum):
     REJECTED = "rejected"
 
 
+class FirstTokenOf(StrEnum):
+    """Whose first token a request's time to first token is counted to."""
+
+    CALLER = "caller"  # it left for the caller
+    MODEL = "model"  # a model made it: the answer was not streamed, or nobody saw it leave
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricAttributes:
     """What metrics of OpenTelemetry's conventions say of a request, by the conventions' keys."""
@@ -43,6 +50,8 @@ class Request:
     duration_ns: int
     revision: int  # 1 for the first; a late span writes the next
     time_to_first_token_ns: int | None = None
+    time_to_first_token_of: FirstTokenOf | None = None
+    model_time_to_first_token_ns: int | None = None  # what the model itself says
     time_per_output_token_ns: int | None = None
     input_tokens: int | None = None
     cached_input_tokens: int | None = None

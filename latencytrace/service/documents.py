@@ -2,7 +2,7 @@
 
 from typing_extensions import TypedDict
 
-from latencytrace.model import RequestStatus, ShareBasis, Stage
+from latencytrace.model import FirstTokenOf, RequestStatus, ShareBasis, Stage
 
 
 class QuantilesDocument(TypedDict):
@@ -54,6 +54,7 @@ class BreakdownDocument(TypedDict):
     attributed_ratio: float | None
     duration_ns: QuantilesDocument | None
     time_to_first_token_ns: QuantilesDocument | None
+    first_tokens_of_model: int
     time_per_output_token_ns: QuantilesDocument | None
     output_tokens_per_second: float | None
     max_concurrency: int | None
@@ -188,6 +189,8 @@ class _RequestFields(TypedDict):
     duration_ns: int
     revision: int
     time_to_first_token_ns: int | None
+    time_to_first_token_of: FirstTokenOf | None
+    model_time_to_first_token_ns: int | None
     time_per_output_token_ns: int | None
     input_tokens: int | None
     cached_input_tokens: int | None

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from latencytrace.model import RequestStatus, Stage
+from latencytrace.model import FirstTokenOf, RequestStatus, Stage
 from latencytrace.service.documents import (
     BreakdownDocument,
     QuantilesDocument,
@@ -28,6 +28,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
         attributed_ratio=0.95,
         duration_ns=quantiles(whole_ns),
         time_to_first_token_ns=quantiles(20 * MS),
+        first_tokens_of_model=0,
         time_per_output_token_ns=quantiles(3 * MS),
         output_tokens_per_second=333.0,
         stages=[
@@ -54,6 +55,7 @@ def no_requests() -> BreakdownDocument:
         attributed_ratio=None,
         duration_ns=None,
         time_to_first_token_ns=None,
+        first_tokens_of_model=0,
         time_per_output_token_ns=None,
         output_tokens_per_second=None,
         stages=[],
@@ -107,6 +109,8 @@ def request_document() -> RequestDocument:
         duration_ns=100 * MS,
         revision=1,
         time_to_first_token_ns=30 * MS,
+        time_to_first_token_of=FirstTokenOf.CALLER,
+        model_time_to_first_token_ns=None,
         time_per_output_token_ns=7 * MS,
         input_tokens=400,
         cached_input_tokens=None,

@@ -57,6 +57,13 @@ The rows add up to the mean duration, 100 ms: nothing is hidden.
     )
 
 
+def test_first_tokens_that_no_caller_got_are_told_apart() -> None:
+    document = breakdown_document(decode=100 * MS)
+    document["first_tokens_of_model"] = 3
+
+    assert "p99 20.0 ms (3 of them the model's, not the caller's) ·" in drawn(document)
+
+
 def test_rows_that_do_not_add_up_are_said_so() -> None:
     document = breakdown_document(decode=100 * MS)
     document["stages"][0]["mean_ns"] -= 2 * MS

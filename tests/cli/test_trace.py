@@ -4,7 +4,7 @@ from rich.console import Console
 
 from latencytrace.cli.trace import ledger, picture
 from latencytrace.cli.waterfall_rows import rows
-from latencytrace.model import ShareBasis, Stage
+from latencytrace.model import FirstTokenOf, ShareBasis, Stage
 from latencytrace.service.documents import RequestDocument, RequestStepDocument
 from tests.cli.documents import MS, request_document, span
 
@@ -49,6 +49,21 @@ def test_a_ledger_that_does_not_balance_is_said_so() -> None:
     request["ledger"][Stage.DECODE] -= 1
 
     assert "this ledger does not balance" in str(ledger(request, 100)[-1])
+
+
+def test_the_models_own_first_token_stands_beside_the_callers() -> None:
+    request = request_document()
+    request["model_time_to_first_token_ns"] = 25 * MS
+
+    assert "first token 30.0 ms (the model's 25.0 ms) ·" in drawn(request)
+
+
+def test_a_first_token_that_the_caller_never_saw_says_so() -> None:
+    request = request_document()
+    request["time_to_first_token_of"] = FirstTokenOf.MODEL
+    request["model_time_to_first_token_ns"] = 30 * MS
+
+    assert "first token 30.0 ms (the model's, not the caller's)" in drawn(request)
 
 
 def test_gaps_between_tokens_and_stalls_are_told() -> None:

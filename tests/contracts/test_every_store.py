@@ -23,6 +23,7 @@ from latencytrace.model import (
     Breakdown,
     Cohort,
     Event,
+    FirstTokenOf,
     Link,
     Repair,
     RepairKind,
@@ -308,6 +309,8 @@ def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
         version="",
         status=RequestStatus.CANCELLED,
         time_to_first_token_ns=1,
+        time_to_first_token_of=FirstTokenOf.CALLER,
+        model_time_to_first_token_ns=-1,
         time_per_output_token_ns=2**63 - 1,
         input_tokens=-1,  # whatever a sender says
         cached_input_tokens=3,
@@ -636,6 +639,17 @@ def test_only_stages_that_explain_count_as_attributed(store: Store) -> None:
 
     assert breakdown.attributed_ratio == pytest.approx(0.6)
     assert sum(stage.share_ratio for stage in breakdown.stages) == pytest.approx(1)
+
+
+def test_first_tokens_that_no_caller_got_are_counted_apart(store: Store) -> None:
+    streamed, whole = (
+        replace(
+            one_request(of, service="mixed"), time_to_first_token_ns=1, time_to_first_token_of=of
+        )
+        for of in FirstTokenOf
+    )
+
+    assert breakdown_of(store, streamed, whole).first_tokens_of_model == 1
 
 
 def test_no_request_is_unknown_rather_than_zero(store: Store) -> None:

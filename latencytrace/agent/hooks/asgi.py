@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span, set_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
@@ -103,6 +103,7 @@ class RequestTiming:
             with guarded("timing a receive", self._recorder.on_fault):
                 if message["type"] == "http.disconnect":
                     if not self._answered:
+                        self._answer.left()
                         self._timing.note({semconv.CANCELLED: True})
                 elif self._body_wanted:
                     self._body_wanted = bool(message.get("more_body", False))
@@ -113,9 +114,10 @@ class RequestTiming:
 
     def sent(self, send: Send) -> Send:
         """Time the sends, and end the span with the last one."""
+        answer, intervals, on_fault = self._answer, self._intervals, self._recorder.on_fault
 
         async def timed_send(message: Message) -> None:
-            known, started_ns = self._answer.known, monotonic_ns()
+            known, started_ns = answer.known, monotonic_ns()
             if self._stages is not None and message["type"] == "http.response.start":
                 with guarded("adding Server-Timing", self._recorder.on_fault):
                     timing = (b"server-timing", self._stages.value(started_ns).encode())
@@ -126,26 +128,31 @@ class RequestTiming:
                 with guarded("timing a send that failed", self._recorder.on_fault):
                     self._intervals.add(Stage.RESPOND, started_ns)
                 raise
-            with guarded("timing a send", self._recorder.on_fault):
+            try:
                 sent_ns = monotonic_ns()
-                self._intervals.add(Stage.RESPOND, started_ns, sent_ns)
-                self._sent(message, known, sent_ns)
+                intervals.add(Stage.RESPOND, started_ns, sent_ns)
+                if message["type"] == "http.response.body" and message.get("more_body"):
+                    answer.chunk_sent(message.get("body", b""), known, sent_ns)
+                else:
+                    self._sent(message, known, sent_ns)
+            except FAULTS as fault:
+                on_fault("timing a send", fault)
 
         return timed_send
 
     def _sent(self, message: Message, known: int, sent_ns: int) -> None:
         if message["type"] == "http.response.start":
             self._body_wanted = False
+            self._answer.begun(message.get("headers", ()))
             self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: message["status"]})
             if message["status"] >= _FIRST_SERVER_ERROR:
                 self._timing.note({semconv.ERROR_TYPE: str(message["status"])})
                 self._timing.span.set_status(StatusCode.ERROR)
         elif message["type"] == "http.response.body":
-            if message.get("more_body"):
-                self._answer.chunk_sent(known, sent_ns)
-            else:
-                self._answered = True
-                self.end()
+            if self._answer.streams:  # else this is all of the answer
+                self._answer.chunk_sent(message.get("body", b""), known, sent_ns)
+            self._answered = True
+            self.end()
 
     def fail(self, error: BaseException) -> None:
         """Note what the application raised."""

@@ -21,6 +21,8 @@ _COLUMNS: Final = {
     "start": "Start",
     "duration_ns": "toInt64(DurationNs)",  # unsigned numbers are foreign to many readers
     "time_to_first_token_ns": "TimeToFirstTokenNs",
+    "time_to_first_token_of": "TimeToFirstTokenOf",
+    "model_time_to_first_token_ns": "ModelTimeToFirstTokenNs",
     "time_per_output_token_ns": "TimePerOutputTokenNs",
     "input_tokens": "InputTokens",
     "cached_input_tokens": "CachedInputTokens",

@@ -155,6 +155,7 @@ def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
         f"countIf(Startup AND NOT ({counted(cohort)}) AND {sure}) AS startup",
         f"countIf({counted(cohort)} AND NOT ({sure})) AS unsure",
         f"sumIf(toFloat64(DurationNs), {which}) AS duration",
+        f"countIf({which} AND TimeToFirstTokenOf = 'model') AS first_tokens_of_model",
         f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {which}) AS tokens_per_second",
         (
             "maxIntersectionsIf(toUnixTimestamp64Nano(Start), "
@@ -225,6 +226,7 @@ def breakdown_from(line: bytes) -> Breakdown:
         attributed_ratio=attributed if requests else None,
         duration_ns=_quantiles(row, "DurationNs"),
         time_to_first_token_ns=_quantiles(row, "TimeToFirstTokenNs"),
+        first_tokens_of_model=cast(int, row["first_tokens_of_model"]),
         time_per_output_token_ns=_quantiles(row, "TimePerOutputTokenNs"),
         output_tokens_per_second=cast(float | None, row["tokens_per_second"]),
         stages=stages,

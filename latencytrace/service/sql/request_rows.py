@@ -9,6 +9,7 @@ from typing import TypedDict, cast
 import orjson
 
 from latencytrace.model import (
+    FirstTokenOf,
     Repair,
     RepairKind,
     Request,
@@ -60,6 +61,8 @@ _Row = TypedDict(
         "StartNs": int,
         "DurationNs": int,
         "TimeToFirstTokenNs": int | None,
+        "TimeToFirstTokenOf": str | None,
+        "ModelTimeToFirstTokenNs": int | None,
         "TimePerOutputTokenNs": int | None,
         "InputTokens": int | None,
         "CachedInputTokens": int | None,
@@ -147,6 +150,8 @@ def _row(request: Request) -> dict[str, object]:
         "Start": _time_text(request.start_ns),
         "DurationNs": request.duration_ns,
         "TimeToFirstTokenNs": request.time_to_first_token_ns,
+        "TimeToFirstTokenOf": request.time_to_first_token_of,
+        "ModelTimeToFirstTokenNs": request.model_time_to_first_token_ns,
         "TimePerOutputTokenNs": request.time_per_output_token_ns,
         "InputTokens": request.input_tokens,
         "CachedInputTokens": request.cached_input_tokens,
@@ -203,6 +208,7 @@ def written_from(lines: bytes) -> Iterator[tuple[int, Request]]:
 
 
 def _request(row: _Row) -> Request:
+    first_of = row["TimeToFirstTokenOf"]
     return Request(
         trace_id=row["TraceId"],
         span_id=row["SpanId"],
@@ -217,6 +223,8 @@ def _request(row: _Row) -> Request:
         duration_ns=row["DurationNs"],
         revision=row["Revision"],
         time_to_first_token_ns=row["TimeToFirstTokenNs"],
+        time_to_first_token_of=FirstTokenOf(first_of) if first_of else None,
+        model_time_to_first_token_ns=row["ModelTimeToFirstTokenNs"],
         time_per_output_token_ns=row["TimePerOutputTokenNs"],
         input_tokens=row["InputTokens"],
         cached_input_tokens=row["CachedInputTokens"],

@@ -129,6 +129,8 @@ REQUEST_COLUMNS = {
     "Start": "DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))",
     "DurationNs": "UInt64 CODEC(ZSTD(1))",
     "TimeToFirstTokenNs": "Nullable(Int64) CODEC(ZSTD(1))",
+    "TimeToFirstTokenOf": _UNKNOWN_WORD,
+    "ModelTimeToFirstTokenNs": "Nullable(Int64) CODEC(ZSTD(1))",
     "TimePerOutputTokenNs": "Nullable(Int64) CODEC(ZSTD(1))",
     "InputTokens": "Nullable(Int64) CODEC(ZSTD(1))",
     "CachedInputTokens": "Nullable(Int64) CODEC(ZSTD(1))",
