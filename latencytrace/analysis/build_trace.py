@@ -24,6 +24,7 @@ from latencytrace.analysis.repairs.intervals import (
 from latencytrace.analysis.repairs.negative import without_negative
 from latencytrace.analysis.repairs.orphans import adopt_orphans
 from latencytrace.analysis.repairs.outliving import outliving
+from latencytrace.analysis.retries import as_retries, failed_attempts, have_failed_calls
 from latencytrace.analysis.stage_of import stage_of
 from latencytrace.analysis.told_times import told_times
 from latencytrace.model import Repair, Span, Stage, Trace
@@ -44,6 +45,7 @@ class _Forest:
     stages: Mapping[str, Stage]
     intervals: Mapping[str, Intervals]  # as they were sent
     repairs: Mapping[str, list[Repair]]  # by span id
+    calls_failed: bool  # whether any did
 
 
 def build_traces(spans: Iterable[Span]) -> tuple[Trace, ...]:
@@ -93,6 +95,7 @@ def _forest(heap: Iterable[Span]) -> _Forest:
         stages=with_purposes(spans, stages),
         intervals=intervals,
         repairs=repairs,
+        calls_failed=have_failed_calls(spans.values()),
     )
 
 
@@ -170,6 +173,17 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         pending.extend(below)
     stages = {span_id: forest.stages[span_id] for span_id in spans}
     told, unlikely = told_times(spans, unclipped, children, stages, intervals)
+    next_of = failed_attempts(spans, root) if forest.calls_failed else {}
+    if next_of:
+        retried = as_retries(next_of, spans, children, stages)
+        spans |= retried.spans
+        stages |= retried.stages
+        children |= {
+            parent_id: tuple(spans[child.span_id] for child in children[parent_id])
+            for parent_id in {span.parent_id for span in retried.spans.values()}
+            if parent_id is not None
+        }
+        told = {one: found for one, found in told.items() if one not in retried.stages}
     return Trace(
         root=root,
         outermost=outermost,
@@ -179,6 +193,7 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         stages=stages,
         intervals=told,
         repairs=_listed((*repairs, *unlikely), root),
+        retried=next_of,
     )
 
 

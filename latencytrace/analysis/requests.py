@@ -8,6 +8,7 @@ from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.engine_steps import without_steps
 from latencytrace.analysis.known_engines import title_of
 from latencytrace.analysis.metric_attributes import metric_attributes
+from latencytrace.analysis.retries import with_waits
 from latencytrace.analysis.runtime_gaps import with_runtime
 from latencytrace.analysis.token_latency import token_latency
 from latencytrace.model import (
@@ -83,7 +84,7 @@ def request_of(
     tokens = token_latency(trace)
     attributes, attributes_left_out = cohort_attributes(trace)
     status = _status(root)
-    segments = with_runtime(trace, without_steps(trace, segments))
+    segments = with_runtime(trace, with_waits(trace, without_steps(trace, segments)))
     return Request(
         trace_id=root.trace_id,
         span_id=root.span_id,

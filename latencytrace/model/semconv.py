@@ -14,17 +14,21 @@ K8S_NODE_NAME = "k8s.node.name"
 
 # HTTP
 HTTP_REQUEST_METHOD = "http.request.method"
+HTTP_REQUEST_RESEND_COUNT = "http.request.resend_count"
 HTTP_RESPONSE_STATUS_CODE = "http.response.status_code"
 HTTP_ROUTE = "http.route"
 HTTP_METHOD_OLD = "http.method"
 HTTP_STATUS_CODE_OLD = "http.status_code"
 HTTP_TARGET_OLD = "http.target"  # path and query
+HTTP_URL_OLD = "http.url"
+URL_FULL = "url.full"
 URL_PATH = "url.path"
 URL_SCHEME = "url.scheme"
 HTTP_SCHEME_OLD = "http.scheme"
 HTTP_FLAVOR_OLD = "http.flavor"  # such as `1.1`
 SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
+NET_PEER_NAME_OLD = "net.peer.name"
 NETWORK_PROTOCOL_VERSION = "network.protocol.version"
 ERROR_TYPE = "error.type"
 OTHER = "_OTHER"  # a value that the conventions do not know
@@ -33,6 +37,7 @@ METRIC_OVERFLOW = "otel.metric.overflow"  # true: of what is beyond the most att
 # Remote procedure calls
 RPC_SYSTEM_NAME = "rpc.system.name"
 RPC_SYSTEM_OLD = "rpc.system"
+RPC_SERVICE_OLD = "rpc.service"
 RPC_METHOD = "rpc.method"  # `package.Service/Method`
 RPC_GRPC_STATUS_CODE_OLD = "rpc.grpc.status_code"  # a number
 RPC_RESPONSE_STATUS_CODE = "rpc.response.status_code"  # a name, such as `NOT_FOUND`
