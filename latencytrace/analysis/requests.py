@@ -53,20 +53,25 @@ _FIRST_SERVER_ERROR = 500
 
 
 def requests_of(
-    spans: Iterable[Span], revisions: Mapping[tuple[str, str], int]
+    spans: Iterable[Span],
+    revisions: Mapping[tuple[str, str], int],
+    *,
+    rootless: bool = False,
 ) -> tuple[Request, ...]:
     """Divide every request of one trace into stages.
 
     Args:
         spans: Any heap of spans of one trace id, in any order.
         revisions: The highest revision written so far, by trace id and request span id.
+        rootless: The root, if it is not among the spans, will not come any more.
 
     Returns:
         The outermost requests first, then the inner ones, each in order of start. The
         ledger of each sums to exactly its duration.
     """
     return tuple(
-        request_of(trace, critical_path(trace), revisions) for trace in build_traces(spans)
+        request_of(trace, critical_path(trace), revisions)
+        for trace in build_traces(spans, rootless=rootless)
     )
 
 

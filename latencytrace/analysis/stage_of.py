@@ -187,6 +187,11 @@ def _call(span: Span) -> Stage | None:
     return None
 
 
+def _producer(span: Span) -> Stage | None:
+    """What it takes to hand a message over, and to wait for the answer, is the queue's."""
+    return Stage.QUEUE if span.kind is SpanKind.PRODUCER and span.parent_id is not None else None
+
+
 def _framework(span: Span) -> Stage | None:
     is_framework = span.parent_id is None or span.scope.startswith(_FRAMEWORK_SCOPES)
     return Stage.UNATTRIBUTED if is_framework else None
@@ -201,5 +206,6 @@ _RULES: tuple[Callable[[Span], Stage | None], ...] = (
     _chromadb,
     _asgi_message,
     _call,
+    _producer,
     _framework,
 )
