@@ -48,7 +48,12 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
         sender = spans.get(senders.get(span.span_id) or "")
         if sender is None or not _is_message(span, sender):
             continue
+        linked = span.parent_id is None
+        if span.end_ns <= sender.end_ns and not linked:
+            continue  # it lies in the very span that sent it, which waited for it
         awaiting = _awaiting(span, work_ends.get(span.span_id, span.end_ns), senders, spans)
+        if awaiting is None and span.kind is not SpanKind.CONSUMER:
+            continue
         if awaiting is None:
             unawaited.add(span.span_id)
         below = sender if awaiting is None else awaiting
