@@ -48,11 +48,15 @@ class Attribution:
     Args:
         telemetry: Counts what stops it.
         rest: Called between two pieces.
+        is_old: Whether the root of a trace will not come any more.
     """
 
-    def __init__(self, telemetry: Telemetry, rest: Callable[[], None]) -> None:
+    def __init__(
+        self, telemetry: Telemetry, rest: Callable[[], None], is_old: Callable[[str], bool]
+    ) -> None:
         self._telemetry = telemetry
         self._rest = rest
+        self._is_old = is_old
         self._critical_paths = CriticalPaths()
 
     def attributed(
@@ -98,7 +102,8 @@ class Attribution:
         if not known:  # later revisions would count their spans again
             self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
         try:
-            traces = build_traces(spans)
+            # What was a request without its root stays one until that comes.
+            traces = build_traces(spans, rootless=bool(known) or self._is_old(trace_id))
         except FAULTS:
             self._set_aside(trace_id, found)
             return ()

@@ -106,7 +106,7 @@ class Pipeline:
         self._assembler_lock = threading.Lock()
         self._dividing = threading.Lock()
         self._rests = Rests(REST, now_ns)
-        self._attribution = Attribution(telemetry, self._rests.rest)
+        self._attribution = Attribution(telemetry, self._rests.rest, self._assembler.is_old)
         self._looked_ns = 0  # when it was last looked at what is due
         self._kept_ns: int | None = None  # when spans were last copied
         self._stopping = threading.Event()
