@@ -8,6 +8,7 @@ from itertools import groupby
 from latencytrace.analysis.engine_steps import with_steps
 from latencytrace.analysis.is_request import is_request
 from latencytrace.analysis.known_engines import engine_of, have_engines
+from latencytrace.analysis.messages import delivered
 from latencytrace.analysis.proxy_queue import with_proxy_queue
 from latencytrace.analysis.purposes import with_purposes
 from latencytrace.analysis.repairs.callbacks import hung_inside
@@ -21,11 +22,10 @@ from latencytrace.analysis.repairs.intervals import (
     clipped_intervals,
     read_intervals,
 )
-from latencytrace.analysis.repairs.messages import delivered
 from latencytrace.analysis.repairs.negative import without_negative
 from latencytrace.analysis.repairs.orphans import adopt_orphans
 from latencytrace.analysis.repairs.outliving import outliving
-from latencytrace.analysis.retries import as_retries, failed_attempts, have_failed_calls
+from latencytrace.analysis.retries import have_failed_calls, with_retries
 from latencytrace.analysis.stage_of import stage_of
 from latencytrace.analysis.told_times import told_times
 from latencytrace.model import Repair, Span, Stage, Trace
@@ -66,6 +66,8 @@ def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trac
     """
     forest = _forest(spans, rootless=rootless)
     traces = [_tree(forest, root, outermost=root.parent_id is None) for root in _requests(forest)]
+    if forest.calls_failed:
+        traces = list(map(with_retries, traces))
     return tuple(
         sorted(
             traces,
@@ -161,14 +163,12 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
     def within(span: Span, parent: Span | None) -> Span:
         sent = unclipped[span.span_id] = span
         repairs.extend(forest.repairs.get(span.span_id, ()))
-        if parent is not None:
+        if parent is not None and (span.span_id in forest.unawaited or parent.span_id in beyond):
+            beyond.add(span.span_id)
+            span = _emptied(span, parent)
+        elif parent is not None:
             span, repair = clipped(span, parent)
-            if span.span_id in forest.unawaited:
-                span = replace(span, end_ns=span.start_ns)
-            if span.span_id in forest.unawaited or parent.span_id in beyond:
-                beyond.add(span.span_id)
-            elif repair is not None:
-                repairs.append(repair)
+            repairs.extend(() if repair is None else (repair,))
         if span.span_id in forest.intervals:
             span, packed = clipped_intervals(sent, span, forest.intervals[span.span_id])
             if packed:
@@ -188,17 +188,6 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         pending.extend(below)
     stages = {span_id: forest.stages[span_id] for span_id in spans}
     told, unlikely = told_times(spans, unclipped, children, stages, intervals)
-    next_of = failed_attempts(spans, root) if forest.calls_failed else {}
-    if next_of:
-        retried = as_retries(next_of, spans, children, stages)
-        spans |= retried.spans
-        stages |= retried.stages
-        children |= {
-            parent_id: tuple(spans[child.span_id] for child in children[parent_id])
-            for parent_id in {span.parent_id for span in retried.spans.values()}
-            if parent_id is not None
-        }
-        told = {one: found for one, found in told.items() if one not in retried.stages}
     return Trace(
         root=root,
         outermost=outermost,
@@ -208,8 +197,13 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         stages=stages,
         intervals=told,
         repairs=_listed((*repairs, *unlikely), root),
-        retried=next_of,
     )
+
+
+def _emptied(span: Span, parent: Span) -> Span:
+    """What took none of its parent's time."""
+    at_ns = min(max(span.start_ns, parent.start_ns), parent.end_ns)
+    return replace(span, start_ns=at_ns, end_ns=at_ns)
 
 
 def _listed(repairs: Iterable[Repair], root: Span) -> tuple[Repair, ...]:

@@ -2,8 +2,8 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 
 from latencytrace.model import AttributeValue, Segment, Span, SpanKind, Stage, StatusCode, Trace
@@ -37,7 +37,7 @@ _WORK = frozenset(  # what a span may have done itself between two calls
 )  # fmt: skip
 
 _Call = tuple[AttributeValue, ...]
-_Wait = tuple[int, int, Span]  # start, end, and the attempt before it
+_Wait = tuple[int, int, Span]  # start, end from the request's start; the attempt before it
 
 
 def failed_attempts(spans: Mapping[str, Span], root: Span) -> dict[str, str]:
@@ -54,26 +54,41 @@ def failed_attempts(spans: Mapping[str, Span], root: Span) -> dict[str, str]:
     """
     parents = {span.parent_id for span in spans.values() if _is_failed_call(span)}
     parents.discard(root.parent_id)
-    calls: dict[_Call, list[Span]] = defaultdict(list)
-    resent: dict[_Call, list[Span]] = defaultdict(list)
-    for span in spans.values():
-        if span.kind is SpanKind.CLIENT and span.parent_id in parents:
-            process = (span.parent_id, span.service, span.instance)
-            resent[process].append(span)
-            target = tuple(span.attributes.get(key) for key in _TARGETS)
-            if any(part is not None for part in target):
-                methods = (span.attributes.get(key) for key in _METHODS)
-                calls[(*process, span.scope, span.name, *target, *methods)].append(span)
     found: dict[str, str] = {}
-    for together in resent.values():
+    for together in _alike(spans.values(), parents, _process).values():
         found |= _counted(together)
     told = set(found.values())
-    for alike in calls.values():
-        for one, following in pairwise(sorted(alike, key=_order)):
-            if one.span_id not in found and following.span_id not in told:
-                if _is_worth_another(one) and one.end_ns <= following.start_ns:
-                    found[one.span_id] = following.span_id
+    for together in _alike(spans.values(), parents, _target).values():
+        for one, following in pairwise(sorted(together, key=_order)):
+            known = one.span_id in found or following.span_id in told
+            if not known and _is_worth_another(one) and one.end_ns <= following.start_ns:
+                found[one.span_id] = following.span_id
     return found
+
+
+def _alike(
+    spans: Iterable[Span], parents: Container[str | None], call_of: Callable[[Span], _Call | None]
+) -> Mapping[_Call, list[Span]]:
+    calls: dict[_Call, list[Span]] = defaultdict(list)
+    for span in spans:
+        if span.kind is SpanKind.CLIENT and span.parent_id in parents:
+            call = call_of(span)
+            if call is not None:
+                calls[call].append(span)
+    return calls
+
+
+def _process(span: Span) -> _Call:
+    return (span.parent_id, span.service, span.instance)
+
+
+def _target(span: Span) -> _Call | None:
+    """What a span calls, and for whom; None: it does not say."""
+    target = [span.attributes.get(key) for key in _TARGETS]
+    if all(part is None for part in target):
+        return None
+    methods = [span.attributes.get(key) for key in _METHODS]
+    return (*_process(span), span.scope, span.name, *target, *methods)
 
 
 def have_failed_calls(spans: Iterable[Span]) -> bool:
@@ -104,46 +119,55 @@ def _counted(calls: Iterable[Span]) -> Iterator[tuple[str, str]]:
             waiting.append(call)
 
 
-@dataclass(slots=True)
-class Retried:
-    """What failed attempts change in the tree of a request."""
+def with_retries(trace: Trace) -> Trace:
+    """A trace in which failed attempts, and all below them, are of stage `retry`.
 
-    spans: dict[str, Span]  # the attempts, each as long as it held the next one up
-    stages: dict[str, Stage]  # of them, and of all below them
-
-
-def as_retries(
-    next_of: Mapping[str, str],
-    spans: Mapping[str, Span],
-    children: Mapping[str, Sequence[Span]],
-    stages: Mapping[str, Stage],
-) -> Retried:
-    """Let failed attempts last until the next one, or until other work begins in between.
-
-    Args:
-        next_of: The next attempt of each that failed (see `failed_attempts`).
-        spans: Of one request, by span id, all clipped.
-        children: By parent's span id, those of each in order of start.
-        stages: By span id.
+    Each lasts until the next one, or until other work begins in between.
     """
-    retried = Retried({}, {})
+    next_of = failed_attempts(trace.spans, trace.root)
+    if not next_of:
+        return trace
+    spans, stages = dict(trace.spans), dict(trace.stages)
     for attempt_id, next_id in next_of.items():
-        attempt = spans[attempt_id]
-        until_ns = spans[next_id].start_ns
-        if stages[attempt.parent_id or ""] in _WORK:
-            until_ns = attempt.end_ns
-        siblings = children[attempt.parent_id or ""]
-        first = bisect_left(siblings, attempt.end_ns, key=_start_ns)
-        for sibling in islice(siblings, first, None):
-            if sibling.start_ns >= until_ns:
-                break
-            waits = stages[sibling.span_id] is Stage.RETRY
-            if sibling.start_ns < sibling.end_ns and not waits and sibling is not attempt:
-                until_ns = sibling.start_ns
-        retried.spans[attempt_id] = replace(attempt, end_ns=until_ns)
-        for span_id in _with_all_below(attempt_id, children, retried.stages):
-            retried.stages[span_id] = Stage.RETRY
-    return retried
+        attempt = trace.spans[attempt_id]
+        if not _worked_between(trace, attempt):
+            until_ns = _other_work_ns(trace, attempt, trace.spans[next_id].start_ns)
+            spans[attempt_id] = replace(attempt, end_ns=until_ns)
+    below: dict[str, Stage] = {}
+    for attempt_id in next_of:
+        for span_id in _with_all_below(attempt_id, trace.children, below):
+            below[span_id] = Stage.RETRY
+    longer = {
+        parent_id: tuple(spans[child.span_id] for child in trace.children[parent_id])
+        for parent_id in {spans[attempt_id].parent_id for attempt_id in next_of}
+        if parent_id is not None
+    }
+    return replace(
+        trace,
+        spans=spans,
+        children={**trace.children, **longer},
+        stages=stages | below,
+        intervals={one: packed for one, packed in trace.intervals.items() if one not in below},
+        retried=next_of,
+    )
+
+
+def _worked_between(trace: Trace, attempt: Span) -> bool:
+    """Whether the span that made an attempt may have worked itself until the next one."""
+    return trace.stages[attempt.parent_id or ""] in _WORK
+
+
+def _other_work_ns(trace: Trace, attempt: Span, until_ns: int) -> int:
+    """When other work began after a failed attempt, at the latest when the next one did."""
+    siblings = trace.children[attempt.parent_id or ""]
+    first = bisect_left(siblings, attempt.end_ns, key=_start_ns)
+    for sibling in islice(siblings, first, None):
+        if sibling.start_ns >= until_ns:
+            break
+        is_pause = trace.stages[sibling.span_id] is Stage.RETRY
+        if sibling.start_ns < sibling.end_ns and not is_pause:
+            return sibling.start_ns
+    return until_ns
 
 
 def _start_ns(span: Span) -> int:
@@ -174,36 +198,43 @@ def with_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]
     """
     if not trace.retried:
         return tuple(segments)
-    attempts: dict[str, Span] = {}
+    attempts: dict[str, Span] = {}  # by the ids of all that lies below them, too
     for attempt_id in reversed([one for one in trace.spans if one in trace.retried]):
         for span_id in _with_all_below(attempt_id, trace.children, attempts):
             attempts[span_id] = trace.spans[attempt_id]
-    waits: dict[str, list[_Wait]] = defaultdict(list)
-    for attempt_id, next_id in trace.retried.items():
-        attempt = trace.spans[attempt_id]
-        if trace.stages[attempt.parent_id or ""] in _WORK:
-            continue
-        wait = (attempt.end_ns, trace.spans[next_id].start_ns, attempt)
-        waits[attempt.parent_id or ""].append(wait)
-    for of_parent in waits.values():
-        of_parent.sort(key=lambda wait: (wait[0], wait[1], wait[2].span_id))
+    waits = _waits(trace)
     charged: list[Segment] = []
     for segment in segments:
-        if (attempt := attempts.get(segment.span_id)) is not None:
+        attempt = attempts.get(segment.span_id)
+        if attempt is not None:
             _join(charged, replace(segment, span_id=attempt.span_id, name=attempt.name))
         elif segment.stage is trace.stages[segment.span_id]:
-            for part in _waited(segment, waits.get(segment.span_id, ()), trace.root.start_ns):
+            for part in _waited(segment, waits.get(segment.span_id, ())):
                 _join(charged, part)
         else:
             charged.append(segment)
     return tuple(charged)
 
 
-def _waited(segment: Segment, waits: Iterable[_Wait], origin_ns: int) -> Iterator[Segment]:
+def _waits(trace: Trace) -> Mapping[str, Sequence[_Wait]]:
+    """The times between attempts that those before them do not fill, by their parent's id."""
+    waits: dict[str, list[_Wait]] = defaultdict(list)
+    for attempt_id, next_id in trace.retried.items():
+        attempt = trace.spans[attempt_id]
+        if not _worked_between(trace, attempt):
+            start_ns = attempt.end_ns - trace.root.start_ns
+            end_ns = trace.spans[next_id].start_ns - trace.root.start_ns
+            waits[attempt.parent_id or ""].append((start_ns, end_ns, attempt))
+    for of_parent in waits.values():
+        of_parent.sort(key=lambda wait: (wait[0], wait[1], wait[2].span_id))
+    return waits
+
+
+def _waited(segment: Segment, waits: Iterable[_Wait]) -> Iterator[Segment]:
     """What of a span's own time was a wait for the next attempt, and what not."""
     at_ns = segment.start_ns
     for start_ns, end_ns, attempt in waits:
-        since_ns, until_ns = max(start_ns - origin_ns, at_ns), min(end_ns - origin_ns, segment.end_ns)
+        since_ns, until_ns = max(start_ns, at_ns), min(end_ns, segment.end_ns)
         if since_ns >= until_ns:
             continue
         if at_ns < since_ns:

@@ -152,7 +152,12 @@ class _Group(NamedTuple):
 
     def ran_in(self, span: Span) -> bool:
         """Whether all of them began in the time of a span, and half of them ended in it."""
-        if not span.start_ns <= self.orphans[0].start_ns <= self.orphans[-1].start_ns < span.end_ns:
+        if (
+            not span.start_ns
+            <= self.orphans[0].start_ns
+            <= self.orphans[-1].start_ns
+            < span.end_ns
+        ):
             return False
         if span.kind is SpanKind.CLIENT and span.status is StatusCode.ERROR:
             return True  # it may have given up
@@ -166,8 +171,7 @@ def _groups(orphans: Iterable[Span]) -> list[_Group]:
     for orphan in orphans:
         alike[is_entry(orphan), orphan.parent_id, _process(orphan)].append(orphan)
     groups = [
-        _Group(called, sorted(together, key=_order))
-        for (called, _, _), together in alike.items()
+        _Group(called, sorted(together, key=_order)) for (called, _, _), together in alike.items()
     ]
     return sorted(groups, key=lambda group: _order(group.orphans[0]))
 
@@ -181,6 +185,7 @@ class _Adoption:
         self._children = children
         self._of_process: dict[_Process, list[Span]] = defaultdict(list)
         self._calls: list[Span] = []
+        self._messages: list[Span] = []
         self._answered: dict[str, _Process] = {}  # calls, by whom
         self._clocks: set[tuple[str, str]] = set()
         self._in_order: dict[tuple[str, bool], list[Span]] = {}  # requests, until one joins
@@ -197,8 +202,9 @@ class _Adoption:
         """Each of the orphans with the span that it is to hang below."""
         known = group.orphans[0].clock in self._clocks
         place = self._around(group)
-        if not (known or place or group.called):
-            place = self._only_call(group)
+        self._looks += len(self._messages) + len(self._calls)
+        if not (place or group.called or self._looks > MAX_LOOKS):
+            place = self._last_message(group) or (None if known else self._only_call(group))
         self.apart |= not known
         for orphan in group.orphans:
             yield orphan, place or self._request_of(orphan, called=group.called)
@@ -214,6 +220,8 @@ class _Adoption:
             self._of_process[_process(span)].append(span)
             if span.kind is SpanKind.CLIENT:
                 self._calls.append(span)
+            elif span.kind is SpanKind.PRODUCER:
+                self._messages.append(span)
             if parent is not None and parent.service != span.service:
                 self._answered[parent.span_id] = _process(span)
 
@@ -239,6 +247,17 @@ class _Adoption:
                 around.append(span)
         return max(around, key=lambda span: self._rank(span, group), default=None)
 
+    def _last_message(self, group: _Group) -> Span | None:
+        """The last message sent before orphans that nobody else has taken."""
+        sent = [
+            message
+            for message in self._messages
+            if message.end_ns <= group.orphans[0].start_ns
+            and message.service != group.process[0]
+            and self._answered.get(message.span_id, group.process) == group.process
+        ]
+        return max(sent, key=lambda message: (message.end_ns, message.span_id), default=None)
+
     def _only_call(self, group: _Group) -> Span | None:
         """The one call that orphans can be the answer of, whatever their clock says."""
         enough = [
@@ -252,10 +271,11 @@ class _Adoption:
         return named[0] if len(named) == 1 else None
 
     def _may_call(self, span: Span, group: _Group) -> bool:
-        """Whether nobody else has answered it, if it is a call."""
-        if span.kind is SpanKind.PRODUCER and not group.called:
-            return False
-        return self._answered.get(span.span_id, group.process) == group.process
+        """Whether a span can have caused orphans: nobody else has answered it, if it is a call."""
+        if span.kind is SpanKind.PRODUCER:
+            return group.called
+        is_call = span.kind is SpanKind.CLIENT
+        return not is_call or self._answered.get(span.span_id, group.process) == group.process
 
     def _rank(self, span: Span, group: _Group) -> tuple[bool, bool, int, int, str]:
         """Called by name; no single piece of work that ran beside; the later start."""

@@ -45,30 +45,25 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
     unawaited: set[str] = set()
     delivered_before: dict[tuple[str, str, str], int] = {}
     for span in sorted(spans.values(), key=_order):
-        sender = spans.get(senders.get(span.span_id) or "")
+        span_id = span.span_id
+        sender = spans.get(senders.get(span_id) or "")
         if sender is None or not _is_message(span, sender):
             continue
-        linked = span.parent_id is None
-        if span.end_ns <= sender.end_ns and not linked:
-            continue  # it lies in the very span that sent it, which waited for it
-        awaiting = _awaiting(span, work_ends.get(span.span_id, span.end_ns), senders, spans)
-        if awaiting is None and span.kind is not SpanKind.CONSUMER:
-            continue
+        awaiting = _awaiting(span, work_ends.get(span_id, span.end_ns), senders, spans)
         if awaiting is None:
-            unawaited.add(span.span_id)
-        below = sender if awaiting is None else awaiting
-        hung[span.span_id] = replace(span, parent_id=below.span_id)
+            if span.kind is not SpanKind.CONSUMER:
+                continue
+            unawaited.add(span_id)
+        hung[span_id] = replace(span, parent_id=(awaiting or sender).span_id)
         if sender.kind is SpanKind.PRODUCER:
             delivery = (sender.span_id, span.service, span.name)
             sent_ns = max(sender.end_ns, delivered_before.get(delivery, 0))
             delivered_before[delivery] = max(sent_ns, span.end_ns)
             if sent_ns < span.start_ns:
                 queue = Interval(stage=Stage.QUEUE, start_ns=sent_ns, end_ns=span.start_ns)
-                queued[span.span_id] = (queue, *queued.get(span.span_id, ()))
-                hung[span.span_id] = begun_earlier(hung[span.span_id], queued[span.span_id])
-    return Delivered(
-        spans=parents_first(hung), intervals=queued, unawaited=frozenset(unawaited)
-    )
+                queued[span_id] = (queue, *queued.get(span_id, ()))
+                hung[span_id] = begun_earlier(hung[span_id], queued[span_id])
+    return Delivered(spans=parents_first(hung), intervals=queued, unawaited=frozenset(unawaited))
 
 
 def _senders(spans: Mapping[str, Span]) -> dict[str, str | None]:
@@ -107,7 +102,9 @@ def _order(span: Span) -> tuple[int, int, str]:
 
 
 def _is_message(span: Span, sender: Span) -> bool:
-    """Whether a message started a span, so that its sender need not have waited for it."""
+    """Whether a message started a span, and its sender did not hold it within its own time."""
+    if span.end_ns <= sender.end_ns and span.parent_id is not None:
+        return False
     return span.kind is SpanKind.CONSUMER or (
         sender.kind is SpanKind.PRODUCER and span.start_ns >= sender.end_ns
     )
@@ -129,6 +126,9 @@ def _awaiting(
     most_ns = span.start_ns + round((span.end_ns - span.start_ns) * _MOST_OF_IT)
     done_ns = min(work_end_ns, span.end_ns)
     for span_id in _above(senders[span.span_id], senders):
-        if spans[span_id].end_ns >= min(done_ns, most_ns) and spans[span_id].end_ns > span.start_ns:
+        if (
+            spans[span_id].end_ns >= min(done_ns, most_ns)
+            and spans[span_id].end_ns > span.start_ns
+        ):
             return spans[span_id]
     return None
