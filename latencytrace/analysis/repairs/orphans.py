@@ -14,7 +14,10 @@ MAX_LOOKS = 200_000  # at spans around orphans, in one trace; beyond, they go be
 
 MAX_REQUESTS = 1_000  # side by side, that an orphan may be a part of
 
+_MOST_OF_IT = 0.9
+
 _Process = tuple[str, str | None]
+_SERVED: _Process = ("", "by a server span")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +153,12 @@ class _Group(NamedTuple):
         """From the first start to the last end."""
         return max(orphan.end_ns for orphan in self.orphans) - self.orphans[0].start_ns
 
+    def beside_ns(self, span: Span) -> int:
+        """How much of that time a span ran."""
+        start_ns = self.orphans[0].start_ns
+        end_ns = start_ns + self.took_ns
+        return max(0, min(end_ns, span.end_ns) - max(start_ns, span.start_ns))
+
     def ran_in(self, span: Span) -> bool:
         """Whether all of them began in the time of a span, and half of them ended in it."""
         if (
@@ -202,10 +211,12 @@ class _Adoption:
         """Each of the orphans with the span that it is to hang below."""
         known = group.orphans[0].clock in self._clocks
         place = self._around(group)
+        self.apart |= not known
         self._looks += len(self._messages) + len(self._calls)
         if not (place or group.called or self._looks > MAX_LOOKS):
-            place = self._last_message(group) or (None if known else self._only_call(group))
-        self.apart |= not known
+            place = self._likely_call(group, known=known)
+            self.apart |= place is not None
+            place = place or self._last_message(group)
         for orphan in group.orphans:
             yield orphan, place or self._request_of(orphan, called=group.called)
 
@@ -223,7 +234,8 @@ class _Adoption:
             elif span.kind is SpanKind.PRODUCER:
                 self._messages.append(span)
             if parent is not None and parent.service != span.service:
-                self._answered[parent.span_id] = _process(span)
+                answered_by = _SERVED if is_entry(span) else _process(span)
+                self._answered[parent.span_id] = answered_by
 
     def _around(self, group: _Group) -> Span | None:
         """The innermost span that plausibly caused orphans."""
@@ -258,17 +270,25 @@ class _Adoption:
         ]
         return max(sent, key=lambda message: (message.end_ns, message.span_id), default=None)
 
-    def _only_call(self, group: _Group) -> Span | None:
-        """The one call that orphans can be the answer of, whatever their clock says."""
+    def _likely_call(self, group: _Group, *, known: bool) -> Span | None:
+        """The call that orphans answer though it does not lie around them, for clocks differ.
+
+        Where their clock is known, so that it is about right, the one that ran beside the most
+        of them; else the only one that there is.
+        """
         enough = [
             call
             for call in self._calls
-            if call.service != group.process[0]
+            if call.clock != group.orphans[0].clock
+            and call.service != group.process[0]
             and call.end_ns - call.start_ns >= group.took_ns
             and self._may_call(call, group)
+            and not (known and group.beside_ns(call) < _MOST_OF_IT * group.took_ns)
         ]
-        named = [call for call in enough if _names(call, group)] or enough
-        return named[0] if len(named) == 1 else None
+        likely = [call for call in enough if _names(call, group)] or enough
+        if len(likely) > 1 and not known:
+            return None
+        return max(likely, key=lambda call: (group.beside_ns(call), call.span_id), default=None)
 
     def _may_call(self, span: Span, group: _Group) -> bool:
         """Whether a span can have caused orphans: nobody else has answered it, if it is a call."""
