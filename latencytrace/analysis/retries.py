@@ -9,6 +9,8 @@ from itertools import islice, pairwise
 from latencytrace.model import AttributeValue, Segment, Span, SpanKind, Stage, StatusCode, Trace
 from latencytrace.model import semconv as keys
 
+MAX_SIDE_BY_SIDE = 64  # failed attempts of one span that wait to be made again
+
 _FIRST_CLIENT_ERROR = 400
 _FIRST_SERVER_ERROR = 500
 _WORTH_ANOTHER = frozenset({408, 409, 425, 429})  # what clients make again, of HTTP's 4xx
@@ -102,21 +104,15 @@ def _is_failed_call(span: Span) -> bool:
 
 def _counted(calls: Iterable[Span]) -> Iterator[tuple[str, str]]:
     """Pairs of a failed attempt and the next one, as the client counted them."""
-    waiting: list[Span] = []  # failed, and not made again yet
+    waiting: dict[int, list[Span]] = defaultdict(list)  # failed and not made again yet, by count
     for call in sorted(calls, key=_order):
         count = _resends(call)
-        if count:
-            before = [
-                one
-                for one in waiting
-                if one.end_ns <= call.start_ns and _resends(one) == count - 1
-            ]
-            if before:
-                last = max(before, key=lambda one: (one.start_ns, one.span_id))
-                waiting.remove(last)
-                yield last.span_id, call.span_id
+        failed = waiting[count - 1]
+        ended = [place for place, one in enumerate(failed) if one.end_ns <= call.start_ns]
+        if count and ended:
+            yield failed.pop(ended[-1]).span_id, call.span_id
         if _failed(call):
-            waiting.append(call)
+            waiting[count] = [*waiting[count][1 - MAX_SIDE_BY_SIDE :], call]
 
 
 def with_retries(trace: Trace) -> Trace:
@@ -209,15 +205,18 @@ def with_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]
         if attempt is not None:
             _join(charged, replace(segment, span_id=attempt.span_id, name=attempt.name))
         elif segment.stage is trace.stages[segment.span_id]:
-            for part in _waited(segment, waits.get(segment.span_id, ())):
+            for part in _waited(segment, waits.get(segment.span_id, [])):
                 _join(charged, part)
         else:
             charged.append(segment)
     return tuple(charged)
 
 
-def _waits(trace: Trace) -> Mapping[str, Sequence[_Wait]]:
-    """The times between attempts that those before them do not fill, by their parent's id."""
+def _waits(trace: Trace) -> Mapping[str, list[_Wait]]:
+    """The times between attempts that those before them do not fill, by their parent's id.
+
+    Of each parent the earliest last, without overlap.
+    """
     waits: dict[str, list[_Wait]] = defaultdict(list)
     for attempt_id, next_id in trace.retried.items():
         attempt = trace.spans[attempt_id]
@@ -225,28 +224,44 @@ def _waits(trace: Trace) -> Mapping[str, Sequence[_Wait]]:
             start_ns = attempt.end_ns - trace.root.start_ns
             end_ns = trace.spans[next_id].start_ns - trace.root.start_ns
             waits[attempt.parent_id or ""].append((start_ns, end_ns, attempt))
-    for of_parent in waits.values():
-        of_parent.sort(key=lambda wait: (wait[0], wait[1], wait[2].span_id))
-    return waits
+    return {parent_id: _apart(of_parent) for parent_id, of_parent in waits.items()}
 
 
-def _waited(segment: Segment, waits: Iterable[_Wait]) -> Iterator[Segment]:
-    """What of a span's own time was a wait for the next attempt, and what not."""
+def _apart(waits: Iterable[_Wait]) -> list[_Wait]:
+    apart: list[_Wait] = []
+    before_ns = 0
+    for start_ns, end_ns, attempt in sorted(waits, key=lambda wait: (*wait[:2], wait[2].span_id)):
+        if max(start_ns, before_ns) < end_ns:
+            apart.append((max(start_ns, before_ns), end_ns, attempt))
+            before_ns = end_ns
+    return apart[::-1]
+
+
+def _waited(segment: Segment, waits: list[_Wait]) -> Iterator[Segment]:
+    """What of a span's own time was a wait for the next attempt, and what not.
+
+    Args:
+        segment: Of the span; they come in order of time.
+        waits: The earliest last; those that are over are taken out.
+    """
     at_ns = segment.start_ns
-    for start_ns, end_ns, attempt in waits:
+    while waits and waits[-1][0] < segment.end_ns:
+        start_ns, end_ns, attempt = waits[-1]
         since_ns, until_ns = max(start_ns, at_ns), min(end_ns, segment.end_ns)
-        if since_ns >= until_ns:
-            continue
-        if at_ns < since_ns:
-            yield replace(segment, start_ns=at_ns, end_ns=since_ns)
-        yield Segment(
-            start_ns=since_ns,
-            end_ns=until_ns,
-            stage=Stage.RETRY,
-            span_id=attempt.span_id,
-            name=attempt.name,
-        )
-        at_ns = until_ns
+        if since_ns < until_ns:
+            if at_ns < since_ns:
+                yield replace(segment, start_ns=at_ns, end_ns=since_ns)
+            yield Segment(
+                start_ns=since_ns,
+                end_ns=until_ns,
+                stage=Stage.RETRY,
+                span_id=attempt.span_id,
+                name=attempt.name,
+            )
+            at_ns = until_ns
+        if end_ns > segment.end_ns:
+            break
+        waits.pop()
     if at_ns < segment.end_ns:
         yield replace(segment, start_ns=at_ns)
 

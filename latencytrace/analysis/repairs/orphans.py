@@ -227,7 +227,8 @@ class _Adoption:
             parent = None if span.parent_id is None else self.adopted[span.parent_id]
             if parent is None or is_request(span, parent):
                 self.requests.append(span)
-                self._in_order.clear()
+                if self._looks <= MAX_LOOKS:
+                    self._in_order.clear()
             self._of_process[_process(span)].append(span)
             if span.kind is SpanKind.CLIENT:
                 self._calls.append(span)
