@@ -16,6 +16,7 @@ from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.model import (
     AttributeValue,
     Interval,
+    Link,
     Span,
     SpanKind,
     Stage,
@@ -60,6 +61,7 @@ class SimulatedRequest:
         stage: Stage | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: dict[str, AttributeValue] | None = None,
+        links: tuple[Link, ...] = (),
     ) -> Span:
         """Record a span, in true time."""
         noted = dict(attributes or {})
@@ -76,6 +78,7 @@ class SimulatedRequest:
             start_ns=start_ns,
             end_ns=end_ns,
             attributes=noted,
+            links=links,
         )
         self.spans.append(made)
         return made

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from latencytrace.model import (
     AttributeValue,
     Interval,
+    Link,
     Span,
     SpanKind,
     Stage,
@@ -56,6 +57,8 @@ def attributes(draw: st.DrawFn, start_ns: int) -> dict[str, AttributeValue]:
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS: st.one_of(st.integers(-1, 9), st.just("many")),
         semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: st.floats(),
         semconv.HTTP_REQUEST_METHOD: st.just("GET"),
+        semconv.SERVER_ADDRESS: st.just("vectors"),
+        semconv.HTTP_REQUEST_RESEND_COUNT: st.integers(-1, 2),
     }
     for key, values in strategies.items():
         if draw(st.integers(0, 3)) == 0:
@@ -78,6 +81,10 @@ def spans(draw: st.DrawFn) -> Span:
         end_ns=draw(st.integers(max(start_ns - 3, 0), LAST_NS)),
         status=draw(st.sampled_from(StatusCode)),
         attributes=draw(attributes(start_ns)),
+        links=tuple(
+            Link(trace_id=TRACE_ID, span_id=span_id)
+            for span_id in draw(st.lists(_SPAN_IDS, max_size=1))
+        ),
     )
 
 

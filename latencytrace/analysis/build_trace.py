@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from latencytrace.analysis.asgi_messages import with_messages
 from latencytrace.analysis.engine_steps import with_steps
 from latencytrace.analysis.is_request import is_request
 from latencytrace.analysis.known_engines import engine_of, have_engines
+from latencytrace.analysis.messages import delivered
 from latencytrace.analysis.proxy_queue import with_proxy_queue
 from latencytrace.analysis.purposes import with_purposes
 from latencytrace.analysis.repairs.callbacks import hung_inside
@@ -25,6 +26,7 @@ from latencytrace.analysis.repairs.intervals import (
 from latencytrace.analysis.repairs.negative import without_negative
 from latencytrace.analysis.repairs.orphans import adopt_orphans
 from latencytrace.analysis.repairs.outliving import outliving
+from latencytrace.analysis.retries import have_failed_calls, with_retries
 from latencytrace.analysis.stage_of import stage_of
 from latencytrace.analysis.told_times import told_times
 from latencytrace.model import Repair, Span, Stage, Trace
@@ -45,13 +47,16 @@ class _Forest:
     stages: Mapping[str, Stage]
     intervals: Mapping[str, Intervals]  # as they were sent
     repairs: Mapping[str, list[Repair]]  # by span id
+    calls_failed: bool  # whether any did
+    unawaited: frozenset[str]  # consumers' spans that nobody waited for
 
 
-def build_traces(spans: Iterable[Span]) -> tuple[Trace, ...]:
+def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trace, ...]:
     """Build a tree for each request of one trace id.
 
     Args:
         spans: Any heap of spans of one trace id, in any order.
+        rootless: The root, if it is not among them, will not come any more.
 
     Returns:
         One `Trace` a request (see `is_request`), the outermost ones first, in order of
@@ -60,8 +65,10 @@ def build_traces(spans: Iterable[Span]) -> tuple[Trace, ...]:
         inside more than `MAX_NESTED_REQUESTS` others, and those beyond
         `MAX_NESTED_SPANS`, the outer ones first, are left to those.
     """
-    forest = _forest(spans)
+    forest = _forest(spans, rootless=rootless)
     traces = [_tree(forest, root, outermost=root.parent_id is None) for root in _requests(forest)]
+    if forest.calls_failed:
+        traces = list(map(with_retries, traces))
     return tuple(
         sorted(
             traces,
@@ -70,18 +77,24 @@ def build_traces(spans: Iterable[Span]) -> tuple[Trace, ...]:
     )
 
 
-def _forest(heap: Iterable[Span]) -> _Forest:
+def _forest(heap: Iterable[Span], *, rootless: bool) -> _Forest:
     """Mend what can be mended without clipping, in the order in which it must be."""
     spans, duplicates = without_duplicates(heap)
     spans, negative = without_negative(_as_they_ran(spans))
     cut, cycles = cut_cycles(spans)
     spans, skewed = aligned(spans, cut)
+    adopted = adopt_orphans(spans, cut, rootless=rootless)
+    spans = adopted.spans
+    if adopted.apart:
+        spans, more = aligned(spans, ())
+        skewed += more
     spans, intervals, unreadable = read_intervals(spans)
     spans, intervals = with_proxy_queue(spans, intervals)
-    spans, orphans = adopt_orphans(spans, cut)
     spans = handed_over(outliving(hung_inside(spans)))
+    messages = delivered(spans, intervals)
+    spans, intervals = messages.spans, messages.intervals
     repairs = defaultdict(list)
-    for repair in (*duplicates, *negative, *unreadable, *cycles, *skewed, *orphans):
+    for repair in (*duplicates, *negative, *unreadable, *cycles, *skewed, *adopted.repairs):
         repairs[repair.span_id].append(repair)
     children = defaultdict(list)
     for span in spans.values():
@@ -94,6 +107,8 @@ def _forest(heap: Iterable[Span]) -> _Forest:
         stages=with_purposes(spans, stages),
         intervals=intervals,
         repairs=repairs,
+        calls_failed=have_failed_calls(spans.values()),
+        unawaited=messages.unawaited,
     )
 
 
@@ -114,7 +129,7 @@ def _requests(forest: _Forest) -> Iterator[Span]:
     for span_id, span in forest.spans.items():
         parent = None if span.parent_id is None else forest.spans[span.parent_id]
         around[span_id] = 0 if parent is None else around[parent.span_id]
-        if is_request(span, parent):
+        if is_request(span, parent) or span_id in forest.unawaited:
             if around[span_id] <= MAX_NESTED_REQUESTS:
                 found.append((around[span_id], span.start_ns, span_id))
             around[span_id] += 1
@@ -144,14 +159,17 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
     children: dict[str, tuple[Span, ...]] = {}
     intervals: dict[str, Intervals] = {}
     repairs: list[Repair] = []
+    beyond: set[str] = set()  # what nobody waited for
 
     def within(span: Span, parent: Span | None) -> Span:
         sent = unclipped[span.span_id] = span
         repairs.extend(forest.repairs.get(span.span_id, ()))
-        if parent is not None:
+        if parent is not None and (span.span_id in forest.unawaited or parent.span_id in beyond):
+            beyond.add(span.span_id)
+            span = _emptied(span, parent)
+        elif parent is not None:
             span, repair = clipped(span, parent)
-            if repair is not None:
-                repairs.append(repair)
+            repairs.extend(() if repair is None else (repair,))
         if span.span_id in forest.intervals:
             span, packed = clipped_intervals(sent, span, forest.intervals[span.span_id])
             if packed:
@@ -182,6 +200,12 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         intervals=told,
         repairs=_listed((*repairs, *unlikely), root),
     )
+
+
+def _emptied(span: Span, parent: Span) -> Span:
+    """What took none of its parent's time."""
+    at_ns = min(max(span.start_ns, parent.start_ns), parent.end_ns)
+    return replace(span, start_ns=at_ns, end_ns=at_ns)
 
 
 def _listed(repairs: Iterable[Repair], root: Span) -> tuple[Repair, ...]:

@@ -36,12 +36,13 @@ def with_proxy_queue(
         began_ns = span.start_ns - queued_ns
         queue = Interval(stage=Stage.QUEUE, start_ns=began_ns, end_ns=span.start_ns)
         more[span_id] = (queue, *intervals.get(span_id, ()))
-        longer[span_id] = carrying(_from(span, began_ns), more[span_id])
+        longer[span_id] = begun_earlier(span, more[span_id])
     return longer, more
 
 
-def _from(span: Span, began_ns: int) -> Span:
-    """The span, begun earlier; what counts from its start is moved along."""
+def begun_earlier(span: Span, intervals: Intervals) -> Span:
+    """The span, begun with the first of its intervals; what counts from its start moves along."""
+    began_ns = intervals[0].start_ns
     attributes = {key: value for key, value in span.attributes.items() if key != semconv.QUEUED_NS}
     first = attributes.get(semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK)
     if isinstance(first, int | float):
@@ -50,4 +51,4 @@ def _from(span: Span, began_ns: int) -> Span:
     first_body = attributes.get(semconv.STREAMED_FIRST_BODY)
     if isinstance(first_body, int):
         attributes[semconv.STREAMED_FIRST_BODY] = first_body + span.start_ns - began_ns
-    return replace(span, start_ns=began_ns, attributes=attributes)
+    return carrying(replace(span, start_ns=began_ns, attributes=attributes), intervals)

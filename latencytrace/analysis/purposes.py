@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from latencytrace.analysis.is_request import is_request
 from latencytrace.model import Span, SpanKind, Stage
 
 
@@ -36,11 +35,11 @@ def with_purposes(spans: Mapping[str, Span], stages: Mapping[str, Stage]) -> dic
 
 
 def _answered(spans: Mapping[str, Span]) -> frozenset[str]:
-    """The spans with a request of another service somewhere below them."""
+    """The spans with a span of another service somewhere below them."""
     answered = set()
     for span in reversed(list(spans.values())):
         if span.parent_id is not None and (
-            span.span_id in answered or is_request(span, spans[span.parent_id])
+            span.span_id in answered or span.service != spans[span.parent_id].service
         ):
             answered.add(span.parent_id)
     return frozenset(answered)

@@ -8,6 +8,7 @@ from latencytrace.analysis.cohort_attributes import cohort_attributes
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.engine_steps import without_steps
 from latencytrace.analysis.metric_attributes import metric_attributes
+from latencytrace.analysis.retries import with_waits
 from latencytrace.analysis.routes import is_health, route_of
 from latencytrace.analysis.runtime_gaps import with_runtime
 from latencytrace.analysis.token_latency import token_latency
@@ -44,20 +45,25 @@ _FIRST_SERVER_ERROR = 500
 
 
 def requests_of(
-    spans: Iterable[Span], revisions: Mapping[tuple[str, str], int]
+    spans: Iterable[Span],
+    revisions: Mapping[tuple[str, str], int],
+    *,
+    rootless: bool = False,
 ) -> tuple[Request, ...]:
     """Divide every request of one trace into stages.
 
     Args:
         spans: Any heap of spans of one trace id, in any order.
         revisions: The highest revision written so far, by trace id and request span id.
+        rootless: The root, if it is not among the spans, will not come any more.
 
     Returns:
         The outermost requests first, then the inner ones, each in order of start. The
         ledger of each sums to exactly its duration.
     """
     return tuple(
-        request_of(trace, critical_path(trace), revisions) for trace in build_traces(spans)
+        request_of(trace, critical_path(trace), revisions)
+        for trace in build_traces(spans, rootless=rootless)
     )
 
 
@@ -76,7 +82,7 @@ def request_of(
     attributes, attributes_left_out = cohort_attributes(trace)
     status = _status(root)
     met = circumstances(trace)
-    segments = with_runtime(trace, without_steps(trace, segments))
+    segments = with_runtime(trace, with_waits(trace, without_steps(trace, segments)))
     return Request(
         trace_id=root.trace_id,
         span_id=root.span_id,

@@ -180,6 +180,11 @@ def _by_name(span: Span) -> Stage | None:
     return stage if stage is not None and stage.explains else None
 
 
+def _producer(span: Span) -> Stage | None:
+    """What it takes to hand a message over, and to wait for the answer, is the queue's."""
+    return Stage.QUEUE if span.kind is SpanKind.PRODUCER and span.parent_id is not None else None
+
+
 def _framework(span: Span) -> Stage | None:
     is_framework = span.parent_id is None or span.scope.startswith(_FRAMEWORK_SCOPES)
     return Stage.UNATTRIBUTED if is_framework else None
@@ -195,5 +200,6 @@ _RULES: tuple[Callable[[Span], Stage | None], ...] = (
     message_stage,
     _call,
     _by_name,
+    _producer,
     _framework,
 )

@@ -140,10 +140,13 @@ def _bar(row: Row, whole_ns: int, width: int) -> str:
 
 
 def _cells(stretches: Sequence[Stretch], whole_ns: int, width: int) -> list[float]:
-    """How much of each cell the stretches cover; at least a trace of each shows."""
+    """How much of each cell the stretches cover; at least a trace of each shows.
+
+    What lies outside of the request is seen at its edge.
+    """
     covered = [0.0] * width
     for start_ns, end_ns in stretches:
-        start = min(width - 1e-9, width * start_ns / max(1, whole_ns))
+        start = min(width - 1e-9, max(0.0, width * start_ns / max(1, whole_ns)))
         end = max(start + 1e-9, width * end_ns / max(1, whole_ns))
         for cell in range(int(start), min(width, int(end) + 1)):
             covered[cell] += max(0.0, min(end, cell + 1) - max(start, cell))

@@ -28,6 +28,7 @@ HTTP_SCHEME_OLD = "http.scheme"
 HTTP_FLAVOR_OLD = "http.flavor"  # such as `1.1`
 SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
+NET_PEER_NAME_OLD = "net.peer.name"
 NETWORK_PROTOCOL_VERSION = "network.protocol.version"
 ERROR_TYPE = "error.type"
 ASGI_EVENT_TYPE = "asgi.event.type"  # of contrib's spans of messages
@@ -37,6 +38,7 @@ METRIC_OVERFLOW = "otel.metric.overflow"  # true: of what is beyond the most att
 # Remote procedure calls
 RPC_SYSTEM_NAME = "rpc.system.name"
 RPC_SYSTEM_OLD = "rpc.system"
+RPC_SERVICE_OLD = "rpc.service"
 RPC_METHOD = "rpc.method"  # `package.Service/Method`
 RPC_GRPC_STATUS_CODE_OLD = "rpc.grpc.status_code"  # a number
 RPC_RESPONSE_STATUS_CODE = "rpc.response.status_code"  # a name, such as `NOT_FOUND`

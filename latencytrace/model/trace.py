@@ -1,7 +1,7 @@
 """A request's spans as a well-formed tree."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from latencytrace.model.interval import Interval
@@ -13,7 +13,8 @@ class RepairKind(StrEnum):
     """What was wrong with a trace before it was mended."""
 
     DUPLICATE = "duplicate"  # the same span id came twice with different content
-    ORPHAN = "orphan"  # its parent never arrived; hung below the request
+    ORPHAN = "orphan"  # its parent never arrived; hung where it most plausibly ran
+    ROOTLESS = "rootless"  # the request that it was a part of never arrived; one of its own
     CYCLE = "cycle"  # it was its own ancestor; the loop was cut
     CLOCK_SKEW = "clock_skew"  # its host's clock was off; all spans of that clock were moved
     NEGATIVE = "negative"  # it ended before it started; made empty at its start
@@ -47,6 +48,7 @@ class Trace:
     stages: Mapping[str, Stage]  # by span id; framework spans are UNATTRIBUTED
     intervals: Mapping[str, tuple[Interval, ...]]  # by span id, within their span
     repairs: tuple[Repair, ...] = ()
+    retried: Mapping[str, str] = field(default_factory=dict)  # failed attempts: the next one
 
     def outlives(self, child: Span, parent: Span) -> bool:
         """Whether a child went on when its parent had ended, by the clock that both tell.

@@ -136,9 +136,8 @@ def request(
     spans = store.kept_spans(trace_id)
     if found is None:
         raise NotFoundError(_why_not_found(trace_id, span_id, spans, is_open))
-    tree = next(
-        (trace for trace in build_traces(spans) if trace.root.span_id == found.span_id), None
-    )
+    trees = build_traces(spans, rootless=True)
+    tree = next((trace for trace in trees if trace.root.span_id == found.span_id), None)
     document = request_document(found)
     document["spans"] = (
         [

@@ -66,6 +66,7 @@ class _Closed:
 
     due_ns: int  # for the first time
     spans: int  # that were divided
+    old_ns: int | None = None  # when a rootless one has been quiet for so long that it is old
 
 
 @dataclass(slots=True)
@@ -123,6 +124,7 @@ class Assembler:
         self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
         self._closed: OrderedDict[str, _Closed] = OrderedDict()
         self._rootless: OrderedDict[str, _Closed] = OrderedDict()
+        self._growing_old: list[tuple[int, str]] = []  # a heap, of the rootless ones
 
     @property
     def open_count(self) -> int:
@@ -137,6 +139,11 @@ class Assembler:
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have come that are not divided yet."""
         return trace_id in self._open or trace_id in self._dividing
+
+    def is_old(self, trace_id: str) -> bool:
+        """Whether a trace has been quiet for so long that its root will not come any more."""
+        known = self._rootless.get(trace_id)
+        return known is not None and known.old_ns is not None and known.old_ns <= self._now_ns()
 
     def arrived(self, spans: Counts, rooted: frozenset[str]) -> None:
         """Note that spans arrived and wait to be stored, of `rooted` a root among them."""
@@ -189,7 +196,9 @@ class Assembler:
     def is_due(self) -> bool:
         """Whether a trace may be due."""
         now_ns = self._now_ns()
-        return len(self._open) > self._max_open or bool(self._due and self._due[0][0] <= now_ns)
+        return len(self._open) > self._max_open or any(
+            heap and heap[0][0] <= now_ns for heap in (self._due, self._growing_old)
+        )
 
     def due(self, limit: int) -> list[str]:
         """Take up to `limit` traces that are due, the oldest first where too many are open.
@@ -200,6 +209,7 @@ class Assembler:
         """
         now_ns = self._now_ns()
         due = self._evicted(limit)
+        due += self._grown_old(now_ns, limit - len(due))
         waiting: list[tuple[int, str]] = []
         while self._due and self._due[0][0] <= now_ns and len(due) < limit:
             entry = heappop(self._due)
@@ -259,6 +269,9 @@ class Assembler:
             self.account.rootless += spans
             known = self._rootless.setdefault(trace_id, _Closed(self._now_ns(), 0))
             known.spans += spans
+            if not self.is_old(trace_id):
+                known.old_ns = self._now_ns() + ROOTLESS_QUIET_NS
+                heappush(self._growing_old, (known.old_ns, trace_id))
             while len(self._rootless) > self._max_closed:
                 _, forgotten = self._rootless.popitem(last=False)
                 self.account.rootless -= forgotten.spans
@@ -311,6 +324,8 @@ class Assembler:
         trace = _Open(now_ns, now_ns, rooted or trace_id in self._closed)
         self._open[trace_id] = trace
         heappush(self._due, (trace.due_ns, trace_id))
+        if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
+            known.old_ns = None  # it is quiet no more
         return trace
 
     def _taken(self, trace_id: str) -> str:
@@ -348,6 +363,17 @@ class Assembler:
                     break
             self.counts.evicted += len(evicted)
         return [self._taken(trace_id) for trace_id in evicted]
+
+    def _grown_old(self, now_ns: int, limit: int) -> list[str]:
+        """Rootless traces that have just grown old: they are divided once more."""
+        taken: list[str] = []
+        while self._growing_old and self._growing_old[0][0] <= now_ns and len(taken) < limit:
+            old_ns, trace_id = heappop(self._growing_old)
+            known = self._rootless.get(trace_id)
+            if known and known.old_ns == old_ns and not self.is_open(trace_id):
+                self._opened(trace_id, now_ns, rooted=True)
+                taken.append(self._taken(trace_id))
+        return taken
 
     def _removed(self, trace_id: str, count: int) -> None:
         """Take spans out of their trace that are never stored."""

@@ -51,6 +51,7 @@ class Attribution:
     Args:
         telemetry: Counts what stops it.
         rest: Called between two pieces.
+        is_old: Whether the root of a trace will not come any more.
         known: Tells which processes have served, before the first trace is divided.
     """
 
@@ -58,10 +59,12 @@ class Attribution:
         self,
         telemetry: Telemetry,
         rest: Callable[[], None],
+        is_old: Callable[[str], bool],
         known: Callable[[], Iterable[Process]] = tuple,
     ) -> None:
         self._telemetry = telemetry
         self._rest = rest
+        self._is_old = is_old
         self._critical_paths = CriticalPaths()
         self._known = known
         self._starts: ProcessStarts | None = None
@@ -112,7 +115,8 @@ class Attribution:
         if not known:  # later revisions would count their spans again
             self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
         try:
-            traces = build_traces(spans)
+            # What was a request without its root stays one until that comes.
+            traces = build_traces(spans, rootless=bool(known) or self._is_old(trace_id))
         except FAULTS:
             self._set_aside(trace_id, found)
             return ()

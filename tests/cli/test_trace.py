@@ -1,5 +1,6 @@
 """The picture of one request."""
 
+import pytest
 from rich.console import Console
 
 from latencytrace.cli.trace import ledger, picture
@@ -28,6 +29,26 @@ def test_the_waterfall_of_a_known_request_is_exactly_this() -> None:
         "└─ generate            decode        60.0 ms  of 70.0 ms         █████████░█████████░░",
         "      · detokenize x2  detokenize    10.0 ms  of 10.0 ms                 ███        ██",
     ]
+
+
+@pytest.mark.parametrize(
+    ("start_ms", "end_ms", "bar"),
+    [
+        pytest.param(-1_000, -900, "░", id="long before"),
+        pytest.param(-1_000, 50, "░" * 15, id="from long before into it"),
+        pytest.param(900, 1_000, " " * 28 + "░", id="long after"),
+    ],
+)
+def test_what_lies_outside_of_its_request_is_drawn_at_the_edge(
+    start_ms: int, end_ms: int, bar: str
+) -> None:
+    request = request_document()
+    request["spans"].append(span("e" * 16, "a" * 16, "early", "cache", start_ms, end_ms))
+
+    lines = drawn(request).splitlines()
+    (line,) = [line for line in lines if "early" in line]
+
+    assert line[lines[5].index("0 ─") :] == bar
 
 
 def test_every_segment_of_the_critical_path_is_on_one_row() -> None:

@@ -136,6 +136,47 @@ def test_a_trace_that_held_no_request_yet_is_never_late(rig: Rig) -> None:
     assert rig.due_after_s(1) == ["a"]
 
 
+def divided_without_request(rig: Rig, *, after_s: float) -> list[str]:
+    rig.clock.move_s(after_s)
+    due = rig.assembler.due(ALL)
+    old = [trace_id for trace_id in due if rig.assembler.is_old(trace_id)]
+    rig.assembler.without(due, None)
+    return old
+
+
+def test_a_trace_without_request_is_divided_once_more_when_it_is_old(rig: Rig) -> None:
+    rig.arrive_rooted("a")  # a server span, say
+    early = divided_without_request(rig, after_s=1)
+    still = divided_without_request(rig, after_s=29.9)
+    old = divided_without_request(rig, after_s=0.1)
+    rig.clock.move_s(1000)
+
+    assert (early, still, old) == ([], [], ["a"])
+    assert rig.assembler.due(ALL) == []
+
+
+def test_a_span_that_comes_keeps_a_trace_without_request_young(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    divided_without_request(rig, after_s=1)
+    rig.clock.move_s(29.5)
+    rig.arrive_rooted("a")
+    young = divided_without_request(rig, after_s=1)
+    still = divided_without_request(rig, after_s=29)
+    old = divided_without_request(rig, after_s=1)
+
+    assert (young, still, old) == ([], [], ["a"])
+
+
+def test_a_trace_that_has_grown_old_stays_so(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    divided_without_request(rig, after_s=1)
+    divided_without_request(rig, after_s=30)
+    rig.arrive("a")
+
+    assert divided_without_request(rig, after_s=1) == []
+    assert divided_without_request(rig, after_s=29) == ["a"]
+
+
 def test_a_trace_that_could_not_be_divided_is_due_again(rig: Rig) -> None:
     rig.arrive("a")
     rig.clock.move_s(30)

@@ -3,12 +3,13 @@
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from latencytrace.model import Attributes, Cohort, Span, SpanKind, Stage, semconv
+from latencytrace.model import Attributes, Cohort, RepairKind, Span, SpanKind, Stage, semconv
 from latencytrace.service import otlp
 from latencytrace.service.assembler import MISSED_NS
 from latencytrace.service.journal import Journal
@@ -237,6 +238,65 @@ def test_spans_without_a_request_are_counted_by_reason(rig: Rig, trace_id: str) 
 
     assert rig.metric("spans_rootless") == 1
     assert rig.metric("spans_without_ledger_total", reason="shared_step") == 1
+
+
+def half_of_a_trace(trace_id: str) -> tuple[Span, Span, Span]:
+    """A gateway's own span and its call, and the server span of the worker that it called."""
+    above = replace(root(trace_id), service="gateway", instance="gateway-1")
+    call = replace(child(above, "b" * 16, 10, 90), service="gateway", kind=SpanKind.CLIENT)
+    served = replace(child(call, "c" * 16, 0, 70), kind=SpanKind.SERVER, attributes={})
+    return above, replace(call, attributes={}), served
+
+
+def test_a_server_span_whose_callers_root_never_comes_is_a_request_once_the_trace_is_old(
+    rig: Rig, trace_id: str
+) -> None:
+    _, call, served = half_of_a_trace(trace_id)
+    rig.send(call, served)
+    rig.stored()
+    rig.step_after_s(1)
+    early, early_rootless = rig.store.request(trace_id, None), rig.metric("spans_rootless")
+    rig.step_after_s(30)
+    found = rig.store.request(trace_id, None)
+
+    assert (early, early_rootless) == (None, 2)
+    assert found is not None
+    assert (found.span_id, found.duration_ns) == ("c" * 16, 70 * MS)
+    assert [repair.kind for repair in found.repairs] == [RepairKind.ROOTLESS]
+    assert rig.metric("spans_rootless") == 0
+    assert rig.metric("spans_attributed_total") == 2
+
+
+def test_a_root_that_comes_after_all_takes_its_server_span_back(rig: Rig, trace_id: str) -> None:
+    above, call, served = half_of_a_trace(trace_id)
+    rig.send(call, served)
+    rig.stored()
+    rig.step_after_s(1)
+    rig.step_after_s(30)
+    rig.send(above)
+    rig.stored()
+    rig.step_after_s(1)
+    outer, inner = rig.store.request(trace_id, None), rig.store.request(trace_id, "c" * 16)
+
+    assert outer is not None
+    assert inner is not None
+    assert (outer.span_id, inner.outermost, inner.revision) == ("a" * 16, False, 2)
+    assert inner.repairs == ()
+    assert rig.metric("spans_attributed_total") == 3
+
+
+def test_a_late_span_leaves_a_request_without_its_root_a_request(rig: Rig, trace_id: str) -> None:
+    _, call, served = half_of_a_trace(trace_id)
+    rig.send(call, served)
+    rig.stored()
+    rig.step_after_s(1)
+    rig.step_after_s(30)
+    rig.send(child(served, "d" * 16, 0, 60))
+    rig.stored()
+    rig.step_after_s(1)
+
+    assert decode_ms(rig.store, trace_id) == 60
+    assert rig.metric("spans_attributed_total") == 3
 
 
 def test_spans_that_their_sender_must_send_again_are_in_no_account(rig: Rig) -> None:

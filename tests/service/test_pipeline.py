@@ -356,11 +356,11 @@ def test_a_trace_that_cannot_be_divided_stops_no_other(
     bad = uuid4().hex
     original = getattr(attribution, step)
 
-    def faulty(what: Trace | Sequence[Span], *more: object) -> object:
+    def faulty(what: Trace | Sequence[Span], *more: object, **named: object) -> object:
         one = what.root if isinstance(what, Trace) else what[0]
         if one.trace_id == bad:
             raise ValueError("a promise was broken")
-        return original(what, *more)
+        return original(what, *more, **named)
 
     monkeypatch.setattr(attribution, step, faulty)
     monkeypatch.setattr(kernels, "critical_path", vars(attribution)["critical_path"])

@@ -1,0 +1,134 @@
+"""Hangs the work that a message started below what awaited it, and tells how long it queued."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from latencytrace.analysis.is_request import is_shared
+from latencytrace.analysis.parents_first import parents_first
+from latencytrace.analysis.proxy_queue import begun_earlier
+from latencytrace.analysis.repairs.intervals import Intervals
+from latencytrace.model import Interval, Span, SpanKind, Stage
+
+MAX_DEPTH = 64  # how far up we look for who awaited it
+MESSAGES = frozenset({SpanKind.PRODUCER, SpanKind.CONSUMER})
+
+_MOST_OF_IT = 0.9  # of a consumer: what it does once its answer has left is not awaited
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """A forest in which each message's work has its place."""
+
+    spans: dict[str, Span]  # by span id, each parent before its children
+    intervals: dict[str, Intervals]
+    unawaited: frozenset[str]  # consumers that nobody waited for: requests of their own
+
+
+def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> Delivered:
+    """Find for each consumer's span who awaited it.
+
+    A consumer outlives its producer by nature. It goes below the nearest span above the
+    producer that still ran when its work was done; from the end of the producer to its start
+    it waited in the queue. That is how messages are traced, so it is no repair to tell of.
+    A consumer without parent that links to a span of the same trace counts as started by that.
+
+    Args:
+        spans: By span id, each parent before its children.
+        intervals: Those packed on them, by span id, absolute.
+    """
+    if not any(span.kind in MESSAGES for span in spans.values()):
+        return Delivered(spans=dict(spans), intervals=dict(intervals), unawaited=frozenset())
+    senders = _senders(spans)
+    work_ends = _work_ends(spans.values())
+    hung, queued = dict(spans), dict(intervals)
+    unawaited: set[str] = set()
+    delivered_before: dict[tuple[str, str, str], int] = {}
+    for span in sorted(spans.values(), key=_order):
+        span_id = span.span_id
+        sender = spans.get(senders.get(span_id) or "")
+        if sender is None or not _is_message(span, sender):
+            continue
+        awaiting = _awaiting(span, work_ends.get(span_id, span.end_ns), senders, spans)
+        if awaiting is None:
+            if span.kind is not SpanKind.CONSUMER:
+                continue
+            unawaited.add(span_id)
+        hung[span_id] = replace(span, parent_id=(awaiting or sender).span_id)
+        if sender.kind is SpanKind.PRODUCER:
+            delivery = (sender.span_id, span.service, span.name)
+            sent_ns = max(sender.end_ns, delivered_before.get(delivery, 0))
+            delivered_before[delivery] = max(sent_ns, span.end_ns)
+            if sent_ns < span.start_ns:
+                queue = Interval(stage=Stage.QUEUE, start_ns=sent_ns, end_ns=span.start_ns)
+                queued[span_id] = (queue, *queued.get(span_id, ()))
+                hung[span_id] = begun_earlier(hung[span_id], queued[span_id])
+    return Delivered(spans=parents_first(hung), intervals=queued, unawaited=frozenset(unawaited))
+
+
+def _senders(spans: Mapping[str, Span]) -> dict[str, str | None]:
+    """Of each span its parent, or the span that it is linked to instead."""
+    senders = {span_id: span.parent_id for span_id, span in spans.items()}
+    for span in sorted(spans.values(), key=_order):
+        if span.parent_id is None and span.kind is SpanKind.CONSUMER and not is_shared(span):
+            linked = [
+                spans[link.span_id]
+                for link in span.links
+                if link.trace_id == span.trace_id and link.span_id in spans
+            ]
+            for sender in sorted(linked, key=_rank):
+                above = list(_above(sender.span_id, senders))
+                if span.span_id not in above and len(above) <= MAX_DEPTH:
+                    senders[span.span_id] = sender.span_id
+                    break
+    return senders
+
+
+def _above(span_id: str | None, senders: Mapping[str, str | None]) -> Iterator[str]:
+    """A span and those above it, one more than `MAX_DEPTH` at most."""
+    for _ in range(MAX_DEPTH + 1):
+        if span_id is None:
+            return
+        yield span_id
+        span_id = senders[span_id]
+
+
+def _rank(sender: Span) -> tuple[bool, int, str]:
+    return (sender.kind is not SpanKind.PRODUCER, -sender.start_ns, sender.span_id)
+
+
+def _order(span: Span) -> tuple[int, int, str]:
+    return (span.start_ns, span.end_ns, span.span_id)
+
+
+def _is_message(span: Span, sender: Span) -> bool:
+    """Whether a message started a span, and its sender did not hold it within its own time."""
+    if span.end_ns <= sender.end_ns and span.parent_id is not None:
+        return False
+    return span.kind is SpanKind.CONSUMER or (
+        sender.kind is SpanKind.PRODUCER and span.start_ns >= sender.end_ns
+    )
+
+
+def _work_ends(spans: Iterable[Span]) -> dict[str, int]:
+    """When the last child of each span ended."""
+    ends: dict[str, int] = defaultdict(int)
+    for span in spans:
+        if span.parent_id is not None:
+            ends[span.parent_id] = max(ends[span.parent_id], span.end_ns)
+    return ends
+
+
+def _awaiting(
+    span: Span, work_end_ns: int, senders: Mapping[str, str | None], spans: Mapping[str, Span]
+) -> Span | None:
+    """The nearest span above that ran until the work was done, or for the most of it."""
+    most_ns = span.start_ns + round((span.end_ns - span.start_ns) * _MOST_OF_IT)
+    done_ns = min(work_end_ns, span.end_ns)
+    for span_id in _above(senders[span.span_id], senders):
+        if (
+            spans[span_id].end_ns >= min(done_ns, most_ns)
+            and spans[span_id].end_ns > span.start_ns
+        ):
+            return spans[span_id]
+    return None
