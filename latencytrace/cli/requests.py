@@ -12,11 +12,11 @@ from latencytrace.cli import options, reading
 from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.fitted_table import FittedTable
 from latencytrace.cli.no_request import why_none
-from latencytrace.cli.pictures import legend, stacked_bar
+from latencytrace.cli.pictures import FAILED, legend, stacked_bar
 from latencytrace.cli.runtime_parts import runtime_parts
 from latencytrace.cli.terminal import say_document, screen, show
 from latencytrace.cli.units import UNKNOWN, count, duration, share
-from latencytrace.model import Stage
+from latencytrace.model import RequestStatus, Stage
 from latencytrace.service.documents import ListedRequestDocument
 
 BAR_SHORTEST, BAR_LONGEST = 8, 24
@@ -75,7 +75,7 @@ def picture(
             *((partial(stacked_bar, request["ledger"]),) if coloured else ()),
             _largest(request, wide=console.width >= WIDE),
             request["route"],
-            request["status"],
+            Text(request["status"], "" if request["status"] == RequestStatus.OK else FAILED),
             *(_TOLD[heading](request) for heading in _known(found)),
             request["trace_id"] if console.width >= WIDE else request["trace_id"][:SHORT_ID],
         )

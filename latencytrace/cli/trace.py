@@ -13,7 +13,7 @@ from latencytrace.cli import gpu_stages, options, reading
 from latencytrace.cli.filters import Filters, with_filters
 from latencytrace.cli.fitted_table import FittedTable, stage_bar
 from latencytrace.cli.no_request import period, why_none
-from latencytrace.cli.pictures import in_order
+from latencytrace.cli.pictures import FAILED, in_order
 from latencytrace.cli.runtime_parts import of_the_runtime, runtime_parts
 from latencytrace.cli.shared_steps import shared_steps
 from latencytrace.cli.terminal import say_document, screen, show
@@ -194,7 +194,7 @@ def _heading(request: RequestDocument) -> list[RenderableType]:
         *([f"model {request['model']}"] if request["model"] else []),
     ]
     title = Text(f"{request['route']} · {request['service']} · {request['status']}", "bold")
-    title.append(_failure(request), "bold red")
+    title.append(_failure(request), f"bold {FAILED}")
     return [title, Text(" · ".join(facts)), Text(request["trace_id"], "dim")]
 
 

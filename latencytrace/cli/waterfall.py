@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from latencytrace.cli.pictures import BLOCK, stage_style, table
+from latencytrace.cli.pictures import BLOCK, FAILED, stage_style, table
 from latencytrace.cli.units import count, duration
 from latencytrace.cli.waterfall_rows import LEVEL, Row, Stretch, chosen, rows
 from latencytrace.model.escaped import escaped
@@ -22,7 +22,6 @@ NAME_CUT = 6  # cells that a name keeps beside its notes
 STAGE_LONGEST = 14
 GAP = 2  # cells between columns
 MOST_ROWS = 300
-NOTE_STYLE = "red"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +110,7 @@ def _name(row: Row, width: int) -> Text:
     notes = _cut("".join(f" {escaped(note)}" for note in row.notes), most)
     name = _cut(name, room - cell_len(notes))
     text = Text(tree + name)
-    text.append(notes, NOTE_STYLE if row.failed else "bold")
+    text.append(notes, FAILED if row.failed else "bold")
     return text
 
 
