@@ -26,10 +26,11 @@ class IndexNotLoadedError(RuntimeError):
 
 
 @app.get("/hidden/{milliseconds}")
-def hidden(milliseconds: int) -> str:
-    """Wait where no hook can see it."""
+def hidden(milliseconds: int) -> int:
+    """Wait where no hook can see it; how long it took in nanoseconds."""
+    began_ns = time.perf_counter_ns()
     time.sleep(milliseconds / 1000)
-    return "waited"
+    return time.perf_counter_ns() - began_ns
 
 
 @app.get("/queued/{milliseconds}")

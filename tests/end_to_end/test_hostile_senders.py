@@ -23,7 +23,7 @@ from tests.otlp_messages import one_span, otlp
 GZIPPED = {"content-type": PROTOBUF, "content-encoding": "gzip"}
 MANY_MEMBERS = gzip.compress(b"", 1) * 950_000  # 19 MB
 EMPTY_PARTS = gzip.compress(b"\x0a\x00" * 12_000_000)  # 24 MB, and long to look through
-FEWER_PARTS = gzip.compress(b"\x0a\x00" * 1_000_000)
+FEWER_PARTS = gzip.compress(b"\x0a\x00" * 100_000)
 FEW_FILES = 600  # so that 136 connections are too many
 
 

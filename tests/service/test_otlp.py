@@ -359,13 +359,29 @@ def test_every_message_within_is_counted(counts: list[int], most: int) -> None:
         scope = message.resource_spans.add().scope_spans.add()
         parts += 2 + 4 * spans
         for _ in range(spans):
-            span = scope.spans.add(name="a name that is longer than its tag")
-            span.attributes.add(key="k").value.array_value.values.add()
+            span = scope.spans.add()
+            span.attributes.add().value.array_value.values.add()
             parts += 1
 
     found = has_more_parts(message.SerializeToString(), ExportTraceServiceRequest, most)
 
     assert found == (parts > most)
+
+
+@pytest.mark.parametrize("body", [bytes(64_000_000), b"\n" * 64_000_000, b"\x08\x00" * 32_000_000])
+def test_a_body_without_messages_is_soon_known_to_be_one(body: bytes) -> None:
+    looked: list[int] = []
+
+    class Counted(bytes):
+        """Bytes that know how many of them were looked at one by one."""
+
+        def __getitem__(self, at: int) -> int:  # type: ignore[override] # never a slice
+            looked.append(at)
+            return super().__getitem__(at)
+
+    has_more_parts(Counted(body), ExportTraceServiceRequest, 1_000)
+
+    assert len(looked) < 10_000
 
 
 def test_very_many_spans_without_ids_are_rejected_in_linear_time() -> None:
