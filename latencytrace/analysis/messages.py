@@ -91,9 +91,9 @@ def with_queues(trace: Trace, queued: Mapping[str, Interval]) -> Trace:
     """
     spans, intervals = dict(trace.spans), dict(trace.intervals)
     awaited: dict[str, int] = {}
-    for span_id, queue in queued.items():
-        span = trace.spans.get(span_id)
-        if span is None or span is trace.root or span.start_ns == span.end_ns:
+    for span_id in sorted(queued.keys() & trace.spans.keys()):
+        span, queue = trace.spans[span_id], queued[span_id]
+        if span is trace.root or span.start_ns == span.end_ns:
             continue
         awaited[span_id] = queue.start_ns
         shorter = replace(span, start_ns=_undisturbed_ns(trace, span, queue))
