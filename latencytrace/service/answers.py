@@ -23,8 +23,10 @@ from latencytrace.model import (
     Quantiles,
     Request,
     Span,
+    SpanKind,
     Stage,
     StatusCode,
+    Trace,
 )
 from latencytrace.service.cohort_words import attributes_of, period_ns, status_of, token_range
 from latencytrace.service.steps import steps_of_request
@@ -150,6 +152,7 @@ def request(
     )
     document["spans_kept"] = tree is not None
     document["profiles"] = []  # only a service that runs knows of them
+    document["started_by"] = _started_by(tree) if tree else []
     document["shared_steps"], document["shared_steps_left_out"] = (
         steps_of_request(store, tree, found) if tree else ([], 0)
     )
@@ -161,6 +164,17 @@ def request(
         stage.value: of_stage.exclusive_ns for stage, of_stage in times.items()
     }
     return document
+
+
+def _started_by(tree: Trace) -> list[Document]:
+    """Where a consumer's message came from, if that is in other traces: it links to it."""
+    if tree.root.kind is not SpanKind.CONSUMER:
+        return []
+    return [
+        {"trace_id": link.trace_id, "span_id": link.span_id}
+        for link in tree.root.links
+        if link.trace_id != tree.root.trace_id
+    ]
 
 
 def _why_not_found(

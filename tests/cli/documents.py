@@ -137,6 +137,7 @@ def request_document() -> RequestDocument:
             span("cc", "aa", "generate", "decode", 25, 95),
         ],
         profiles=[],
+        started_by=[],
         spans_kept=True,
         shared_steps=[],
         shared_steps_left_out=0,

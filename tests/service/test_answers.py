@@ -326,6 +326,14 @@ def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
     ]  # fmt: skip
 
 
+def test_a_consumer_says_which_span_of_another_trace_started_it() -> None:
+    links = (Link(trace_id=UNKNOWN, span_id=CHILD), Link(trace_id=ROOT.trace_id, span_id=CHILD))
+    consumer = replace(ROOT, kind=SpanKind.CONSUMER, links=links)
+
+    assert one(consumer)["started_by"] == [{"trace_id": UNKNOWN, "span_id": CHILD}]
+    assert one(replace(ROOT, links=links))["started_by"] == []
+
+
 def test_segments_partition_the_request_though_its_spans_are_not_kept() -> None:
     found = one(ROOT, SEARCH, kept=False)
 
