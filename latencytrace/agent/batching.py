@@ -21,10 +21,10 @@ from opentelemetry.trace import (
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import edge_faults, guarded
+from latencytrace.agent.named_stage import named_stage
 from latencytrace.agent.recorded_span import RecordedSpan
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.tracer import RecordingTracer, started_here
-from latencytrace.agent.user_stage import named_stage
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
@@ -49,7 +49,7 @@ class Ticket:
         tokens: How much work it brings, if known.
     """
 
-    __slots__ = ("_live", "_recorder", "served", "since_ns", "span", "tokens")
+    __slots__ = ("_live", "_recorder", "depth", "served", "since_ns", "span", "tokens")
 
     def __init__(
         self, recorder: Recorder | None, span: Span, since_ns: int, tokens: int | None
@@ -59,6 +59,7 @@ class Ticket:
         self.since_ns = since_ns
         self.tokens = tokens
         self.served = 0  # by so many batches
+        self.depth: int | None = None  # how many waited before it in its process
         self._live = span.is_recording()
 
     @property
@@ -74,6 +75,7 @@ class Ticket:
 
     def __reduce__(self) -> tuple[Callable[..., "Ticket"], tuple[object, ...]]:
         context = self.span.get_span_context()
+        self.leave_queue()
         self._recorder = None  # whoever unpickles it goes on with it
         sampled = bool(self.sampled)
         at_ns = self.since_ns + ANCHOR_NS
@@ -84,6 +86,7 @@ class Ticket:
         if recorder is None or self.served or is_finalizing():
             return
         with guarded("letting go of a ticket", recorder.on_fault):
+            self.leave_queue()
             recorder.batches.unused += 1
             # Perhaps in the middle of a garbage collection, where a processor or provider
             # of the program's may hold a lock: only our own way takes none.
@@ -96,12 +99,26 @@ class Ticket:
                     waited.note({semconv.CANCELLED: True})
                     waited.end(until_ns)
 
+    def join_queue(self, recorder: Recorder) -> None:
+        """Count it among those that wait, and those before it."""
+        waiting = recorder.waiting
+        self.depth = len(waiting)
+        waiting.add(id(self))
+
+    def leave_queue(self) -> None:
+        """Count it no more: a batch serves it, or nobody here does."""
+        if self._recorder is not None:
+            self._recorder.waiting.discard(id(self))
+
     def wait(self, recorder: Recorder, until_ns: int) -> Timing | None:
         """Start the span of its wait, in its own trace; None: it did not wait."""
         if until_ns <= self.since_ns:
             return None
+        told: dict[str, AttributeValue] = {}
+        if self.depth is not None and not self.served:
+            told[semconv.QUEUE_DEPTH] = self.depth
         return recorder.start(
-            "queue", Stage.QUEUE, context=self.context(), started_ns=self.since_ns
+            "queue", Stage.QUEUE, told, context=self.context(), started_ns=self.since_ns
         )
 
     def context(self) -> Context:
@@ -130,7 +147,10 @@ def new_ticket(recorder: Recorder | None, tokens: object) -> Ticket:
             span = get_current_span()
         if isinstance(tokens, Integral):  # no tensor: reading one may wait for the device
             counted = max(int(tokens), 0)
-    return Ticket(recorder, span, monotonic_ns(), counted)
+    ticket = Ticket(recorder, span, monotonic_ns(), counted)
+    if recorder is not None:
+        ticket.join_queue(recorder)
+    return ticket
 
 
 class Batch:
@@ -255,6 +275,8 @@ class Batch:
             unsampled = next(member.span for member in members if member.sampled is False)
             self._context = set_span_in_context(unsampled, Context())
             return
+        for member in members:
+            member.leave_queue()
         recorder.step(*(member.span for member in members))
         self._members = members
         self._step = recorder.start(

@@ -25,7 +25,8 @@ class IntervalRecorder:
 
     def add(self, stage: Stage, start_ns: int, end_ns: int | None = None) -> None:
         """Note work of a stage, from a monotonic time until another, or until now."""
-        self._open.discard(stage)
+        if self._open:
+            self._open.discard(stage)
         intervals = self._stages.get(stage)
         if intervals is None:
             intervals = self._stages[stage] = []

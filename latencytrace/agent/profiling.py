@@ -127,7 +127,7 @@ class Profiling:
         """In a forked child: the parent's profile is not ours, but torch records here, too."""
         capture, self._capture = self._capture, None
         self._order, self._thread = None, None
-        self._recorder.capture = None
+        self._recorder.steps = None
         if capture is not None:
             capture.end_after_fork()
 
@@ -156,7 +156,7 @@ class Profiling:
                 about = {"refused": str(refusal)}
             except OSError as error:
                 about = {"refused": f"it could not be written: {error}"}
-        self._recorder.capture = self._capture = None
+        self._recorder.steps = self._capture = None
         self._phase = "sending"
         with guarded("sending a profile", self._on_fault):
             self._send(order, about, packed)
@@ -212,7 +212,7 @@ class Profiling:
                 if not self._is_on:
                     raise Refused(_ENDED)
                 profiler.prepare()
-            self._recorder.capture = capture
+            self._recorder.steps = capture
             if not capture.begun.wait(ARMED_S):
                 capture.give_up()
                 raise Refused(_NO_STEP)
@@ -223,7 +223,7 @@ class Profiling:
         except ProfilerInUseError:
             raise Refused(_IN_USE) from None
         finally:
-            self._recorder.capture = None
+            self._recorder.steps = None
             if capture.phase is not CapturePhase.CAPTURED:
                 capture.give_up()
         if capture.phase is not CapturePhase.CAPTURED:

@@ -3,8 +3,9 @@
 The tracer behind it is ours, or the program's own where it has one; a hook cannot tell.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Token
+from typing import Protocol
 
 from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
@@ -32,16 +33,23 @@ from latencytrace.agent.device_timers import DeviceTimers, no_events
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.late_spans import LateSpans
-from latencytrace.agent.profile_capture import Capture
 from latencytrace.agent.recorded_span import RecordedSpan, recorded_in
 from latencytrace.agent.runtime_gaps import OpenRequests
 from latencytrace.agent.server_timing import ServerTiming, ServerTimings
+from latencytrace.agent.starting import Starting
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
 _INTERVALS = create_key("latencytrace.intervals")
 _SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
+
+
+class StepListener(Protocol):
+    """Is told of each step of a model: a profile under way, which counts them."""
+
+    def step(self, trace_ids: Iterable[int], /) -> None:
+        """Take note that a step of these traces begins."""
 
 
 class Recorder:
@@ -54,26 +62,30 @@ class Recorder:
 
     __slots__ = (
         "batches",
-        "capture",
         "devices",
         "has_stepped",
         "late",
         "on_fault",
         "open_requests",
         "server_timings",
+        "starting",
+        "steps",
         "tracer",
+        "waiting",
     )
 
     def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
         self.tracer = tracer
         self.on_fault = on_fault
         self.batches = BatchCounts()
-        self.capture: Capture | None = None  # a profile under way
+        self.steps: StepListener | None = None  # a profile under way
         self.devices = DeviceTimers(no_events)
         self.has_stepped = False
         self.late = LateSpans()
         self.open_requests = OpenRequests(on_fault)
         self.server_timings: ServerTimings | None = None  # None: nobody asked for them
+        self.starting = Starting()
+        self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
 
     def ended_for(
         self, export: Callable[[RecordedSpan], None], *, answers: bool
@@ -97,10 +109,10 @@ class Recorder:
     def step(self, *spans: Span) -> None:
         """A step of a model begins: a pass, a token or a batch, of these spans or the current."""
         self.has_stepped = True
-        if self.capture is not None:
+        if self.steps is not None:
             of = spans or (get_current_span(),)
             contexts = (span.get_span_context() for span in of)
-            self.capture.step([one.trace_id for one in contexts if one.is_valid])
+            self.steps.step([one.trace_id for one in contexts if one.is_valid])
 
     def start(  # noqa: PLR0913 - what a span may have
         self,
@@ -125,6 +137,8 @@ class Recorder:
         noted: dict[str, AttributeValue] = dict(attributes) if attributes else {}
         if stage is not None:
             noted[semconv.STAGE] = stage.value
+        if self.starting.under_way and kind is not SpanKind.SERVER and _is_root(context):
+            noted[semconv.STARTUP] = True
         began_ns = monotonic_ns() if started_ns is None else started_ns
         span = self.tracer.start_span(
             name,
@@ -140,6 +154,8 @@ class Recorder:
     def reset_after_fork(self) -> None:
         """In a forked child: keep nothing of the parent's."""
         self.batches = BatchCounts()
+        self.starting = Starting()
+        self.waiting = set()
         self.devices.forget()
         self.late.forget()
         self.open_requests.reset_after_fork()
@@ -178,6 +194,10 @@ class Recorder:
         """Where interleaved work is noted, inside a stream; None outside."""
         intervals = context_value(_INTERVALS)
         return intervals if isinstance(intervals, IntervalRecorder) else None
+
+
+def _is_root(context: Context | None) -> bool:
+    return not get_current_span(context).get_span_context().is_valid
 
 
 class Timing:

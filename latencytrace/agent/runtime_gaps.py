@@ -18,6 +18,7 @@ from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.interval_recorder import IntervalRecorder, merged_neighbours
 from latencytrace.model import semconv
 from latencytrace.model.interval import pack_named
+from latencytrace.model.runtime_gap import RuntimeGap
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
@@ -28,15 +29,18 @@ _RESUMED_WITHIN_PART = 10  # of the hold: of a busy machine's long ones that may
 _HELD = 64  # gaps of a kind, before neighbours are merged
 _GAPS = create_key("latencytrace.runtime_gaps")
 
-GARBAGE, LOOP, POOL = "garbage collection", "event loop", "thread pool"
+GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
+POOL = RuntimeGap.THREAD_POOL_WAIT.value
 
 
 class RuntimeGaps:
     """Those of one request under way; any thread may note them."""
 
-    __slots__ = ("_noted", "_own", "loop_thread", "returned_ns")
+    __slots__ = ("_noted", "_own", "concurrency", "loop_thread", "queue_depth", "returned_ns")
 
     def __init__(self, loop_thread: int | None) -> None:
+        self.concurrency = 0  # requests under way when it began, itself included
+        self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
         self.returned_ns = 0  # when work of its own on another thread was done
         self._own: list[tuple[int, int]] = []  # collections in the midst of its own code
@@ -49,6 +53,10 @@ class RuntimeGaps:
         noted.append((start_ns, end_ns))
         if len(noted) >= _HELD:
             self._noted[name] = merged_neighbours(noted)
+
+    def queued_behind(self, depth: int) -> None:
+        """Note how many waited before it, where it joined the queue of a pool."""
+        self.queue_depth = max(depth, self.queue_depth or 0)
 
     def collected(self, start_ns: int, end_ns: int, *, own: bool) -> None:
         """Note a collection, which its own code set off or another's."""
@@ -64,14 +72,21 @@ class RuntimeGaps:
     ) -> dict[str, AttributeValue]:
         """What its span tells of them: its own collections as intervals, the others apart.
 
+        And how many requests were under way, and waited before it for a thread.
+
         Args:
             span_start_ns: The monotonic start of the request's span.
             intervals: Of that span.
         """
         for start_ns, end_ns in self._own[:]:
             intervals.add(Stage.RUNTIME, start_ns, end_ns)
+        told: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
+        if self.queue_depth is not None:
+            told[semconv.QUEUE_DEPTH] = self.queue_depth
         packed = pack_named(self._noted, span_start_ns)
-        return {semconv.RUNTIME_GAPS: packed} if packed else {}
+        if packed:
+            told[semconv.RUNTIME_GAPS] = packed
+        return told
 
 
 class OpenRequests:
@@ -95,6 +110,7 @@ class OpenRequests:
         gaps = RuntimeGaps(threading.get_ident() if on_loop else None)
         with self._lock:
             self.open.add(gaps)
+            gaps.concurrency = len(self.open)
             if len(self.open) == 1:
                 gc.callbacks.append(self._collected)
         return gaps
@@ -157,12 +173,19 @@ def with_gaps(gaps: RuntimeGaps, context: Context) -> Context:
     return set_value(_GAPS, gaps, context)
 
 
-def begun_as(on_fault: OnFault) -> tuple[Any, ...]:
-    """What a thread is given before the work that this code hands to it, and its arguments."""
+def begun_as(on_fault: OnFault, depth: Callable[[], int]) -> tuple[Any, ...]:
+    """What a thread is given before the work that this code hands to it, and its arguments.
+
+    Args:
+        on_fault: Takes what our own code raises.
+        depth: How many wait for a thread already.
+    """
     context = get_current()
     gaps = context.get(_GAPS)
     if not isinstance(gaps, RuntimeGaps):
         return (call_in, context)
+    with guarded("looking at a pool's queue", on_fault):
+        gaps.queued_behind(depth())
     return (_call_pooled, on_fault, gaps, monotonic_ns(), context)
 
 

@@ -1,56 +1,128 @@
 """When the tokens of an answer were known, and when they left for the caller."""
 
+from collections.abc import Iterable
+
 from opentelemetry.context import Context, create_key, get_value, set_value
 
+from latencytrace.agent.answer_events import OPAQUE, AnswerEvents, events_of
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.token_recorder import HELD, TokenRecorder
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 
 _ANSWER = create_key("latencytrace.answer")
+_QUOTE = ord('"')
 
 
 class AnswerStream:
     """The answer of one request while it is streamed.
 
     A server's chunk need not hold a token: it may be a role, or a comment that keeps the
-    connection open. So the model says when it has made one, and the chunk that is handed to
-    the server next is the one that carries it. What a model makes while a chunk is on its way
-    goes with the next.
+    connection open. In a form that we know (server-sent events or lines of JSON with the
+    output's keys) the chunk tells. In any other the model says when it has made a token, and
+    the next chunk that is handed to the server and not empty is the one that carries it; what a
+    model makes while a chunk is on its way goes with the next.
     """
 
-    __slots__ = ("_fold_at", "_note", "_sent", "carried", "known")
+    __slots__ = (
+        "_events",
+        "_first_body_ns",
+        "_first_known",
+        "_first_read",
+        "_note",
+        "_open",
+        "_read",
+        "_sent",
+        "_singles",
+        "_times",
+        "carried",
+        "known",
+    )
 
     def __init__(self) -> None:
-        self.known = 0  # how often the model has made tokens: who sees one made adds one
+        self.known = 0  # tokens that models have made: who sees some made adds them
         self.carried = 0  # how many of those have left
         self._sent = TokenRecorder()
-        self._note = self._sent.times.append
-        self._fold_at = HELD
+        self._times = self._sent.times
+        self._note = self._times.append
+        self._events = AnswerEvents()
+        self._open = True  # chunks are counted: it is no answer in one piece, its caller is there
+        # Events with output that have left: in the first packet, and after it.
+        self._first_read = self._read = self._singles = 0
+        self._first_known = 0  # tokens that had been made when the first packet left
+        self._first_body_ns: int | None = None
 
-    def chunk_sent(self, known: int, sent_ns: int) -> None:
+    @property
+    def streams(self) -> bool:
+        """Whether something of it has left, so that what follows is not the whole answer."""
+        return self._first_read > 0 or self._first_body_ns is not None
+
+    def begun(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Note the headers that an answer begins with."""
+        events = events_of(headers)
+        self._open = events is not None
+        self._events = events or self._events
+
+    def left(self) -> None:
+        """Note that the caller has left: what is sent from now on reaches nobody."""
+        self._open = False
+        self._events.begins = 0
+
+    def chunk_sent(self, body: bytes, known: int, sent_ns: int) -> None:
         """Note that a chunk has been sent.
 
         Args:
+            body: Of the chunk.
             known: What `known` was when it was handed to the server.
             sent_ns: When it had left, monotonic.
         """
-        if known > self.carried:
-            self.carried = known
-            self._note(sent_ns)
-            if known >= self._fold_at:  # so that no more than so many chunks came since
-                self._sent.fold()
-                self._fold_at = known + HELD
+        events = self._events
+        begins = events.begins
+        # One event, with output where this stream's events have it.
+        if (
+            begins
+            and body[events.key_at : begins] == events.key
+            and body[begins] != _QUOTE
+            and len(body) < begins << 1
+        ):
+            self._singles += 1
+        else:
+            if not self._open:
+                return
+            read = events.read(body)
+            if read == OPAQUE:
+                read = self._opaque(known, sent_ns)
+            if not read:
+                return
+            if self._first_read:
+                self._read += read
+            else:
+                self._first_known, self._first_read = known, read
+        self._note(sent_ns)
+        self.carried = known
+        if len(self._times) >= HELD:
+            self._sent.fold()
+
+    def _opaque(self, known: int, sent_ns: int) -> int:
+        """How many events to take a chunk for that is not empty, in a form that we do not know."""
+        # Without a new token it may hold one that went past the chunk before.
+        if known > self.carried or self._first_read + self._read + self._singles < known:
+            return 1
+        if not known and self._first_body_ns is None:
+            self._first_body_ns = sent_ns
+        return 0
 
     def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
-        """When its first token left, and the times between it and the others.
+        """When its first token left, the times between it and the others, and how many those were.
 
         Args:
             span_start_ns: The monotonic start of the request's span.
         """
         first_ns = self._sent.first_ns
         if first_ns is None:
-            return {}
+            if self._first_body_ns is None:
+                return {}
+            return {semconv.STREAMED_FIRST_BODY: self._first_body_ns - span_start_ns}
         first_s = (first_ns - span_start_ns) / 1e9
         attributes: dict[str, AttributeValue] = {
             semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: first_s
@@ -58,7 +130,25 @@ class AnswerStream:
         packed = self._sent.packed(span_start_ns)
         if packed:
             attributes[semconv.TOKEN_TIMES] = packed
+            attributes |= self._counted()
         return attributes
+
+    def _counted(self) -> dict[str, AttributeValue]:
+        """What left after the first packet; of several choices, after the first of each."""
+        told, choices = self._events.tokens, self._events.choices
+        whole = self._first_read + self._read + self._singles
+        following = whole - max(self._first_read, choices)
+        if following <= 0:
+            return {}
+        counted: dict[str, AttributeValue] = {semconv.STREAMED_EVENTS: following}
+        if choices > 1:
+            counted[semconv.STREAMED_CHOICES] = choices
+        if self.carried:
+            # Each event carries a token at least; a model may be ahead of what leaves.
+            counted[semconv.STREAMED_TOKENS] = max(self.carried - self._first_known, following)
+        elif told is not None and told >= whole:  # else it does not tell of all of them
+            counted[semconv.STREAMED_TOKENS] = round(told * following / whole)
+        return counted
 
 
 class MadeTokens:
@@ -75,11 +165,11 @@ class MadeTokens:
         self._made = TokenRecorder()
         self._times = self._made.times
 
-    def add(self, at_ns: int | None = None) -> None:
-        """Note that a token was made, at a monotonic time or now."""
+    def add(self, at_ns: int | None = None, tokens: int = 1) -> None:
+        """Note that tokens were made together, at a monotonic time or now."""
         answer = self._answer
         if answer is not None:
-            answer.known += 1
+            answer.known += tokens
             if answer.carried:
                 return
         times = self._times

@@ -31,6 +31,7 @@ class Turn:
         self._ticket = ticket
         self._timing: Timing | None = None
         context = ticket.context()
+        ticket.leave_queue()
         if ticket.sampled:
             now_ns = monotonic_ns()
             waited = ticket.wait(recorder, now_ns)

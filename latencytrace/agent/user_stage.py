@@ -7,22 +7,14 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.guard import edge_faults, guarded
+from latencytrace.agent.named_stage import named_stage
 from latencytrace.agent.recorder import Recorder, Timing
 from latencytrace.agent.wrapping import Call, timed
-from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_NAMED = {stage.value: stage for stage in Stage if stage is not Stage.UNATTRIBUTED}
-
-
-def named_stage(name: str) -> tuple[Stage, dict[str, AttributeValue]]:
-    """The stage that a name means, and what keeps a name of the user's own."""
-    stage = _NAMED.get(name, Stage.APPLICATION)
-    return stage, {semconv.STAGE_NAME: name} if stage is Stage.APPLICATION else {}
 
 
 class UserStage:

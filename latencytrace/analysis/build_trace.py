@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from latencytrace.analysis.asgi_messages import with_messages
 from latencytrace.analysis.engine_steps import with_steps
 from latencytrace.analysis.is_request import is_request
 from latencytrace.analysis.known_engines import engine_of, have_engines
@@ -191,6 +192,7 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         children[parent.span_id] = tuple(below)
         pending.extend(below)
     stages = {span_id: forest.stages[span_id] for span_id in spans}
+    spans, children, intervals = with_messages(spans, children, stages, intervals)
     told, unlikely = told_times(spans, unclipped, children, stages, intervals)
     return Trace(
         root=root,

@@ -10,9 +10,12 @@ MOST_ATTRIBUTES = 32
 LEFT_OUT = frozenset(
     {
         semconv.INTERVALS, semconv.TOKEN_TIMES, semconv.RUNTIME_GAPS, semconv.STAGE,
-        semconv.QUEUED_NS,
+        semconv.QUEUED_NS, semconv.CONCURRENCY, semconv.QUEUE_DEPTH, semconv.PREEMPTIONS,
+        semconv.QUEUED_NS, semconv.STREAMED_TOKENS, semconv.STREAMED_EVENTS,
+        semconv.STREAMED_CHOICES, semconv.STREAMED_FIRST_BODY,
         semconv.HTTP_ROUTE, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD,
-        semconv.URL_PATH, semconv.HTTP_TARGET_OLD, "http.url", "url.full", "url.query",
+        semconv.URL_PATH, semconv.HTTP_TARGET_OLD, semconv.HTTP_URL_OLD, semconv.URL_FULL,
+        "url.query",
         "client.port", "net.peer.port", "network.peer.port", "thread.id",
         semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, "gen_ai.response.id",
         semconv.GEN_AI_USAGE_INPUT_TOKENS, semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS,

@@ -48,4 +48,7 @@ def begun_earlier(span: Span, intervals: Intervals) -> Span:
     if isinstance(first, int | float):
         earlier_s = (span.start_ns - began_ns) / 1e9
         attributes[semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK] = first + earlier_s
+    first_body = attributes.get(semconv.STREAMED_FIRST_BODY)
+    if isinstance(first_body, int):
+        attributes[semconv.STREAMED_FIRST_BODY] = first_body + span.start_ns - began_ns
     return carrying(replace(span, start_ns=began_ns, attributes=attributes), intervals)

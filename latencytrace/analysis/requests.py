@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping
 
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.circumstances import circumstances
 from latencytrace.analysis.cohort_attributes import cohort_attributes
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.engine_steps import without_steps
-from latencytrace.analysis.known_engines import title_of
 from latencytrace.analysis.metric_attributes import metric_attributes
+from latencytrace.analysis.routes import is_health, route_of
 from latencytrace.analysis.runtime_gaps import with_runtime
 from latencytrace.analysis.token_latency import token_latency
 from latencytrace.analysis.waits import with_waits
@@ -17,21 +18,12 @@ from latencytrace.model import (
     RequestStatus,
     Segment,
     Span,
-    SpanKind,
     StatusCode,
     Trace,
     semconv,
 )
 from latencytrace.model.ledger import ledger_of
 
-_HEALTH_ROUTES = frozenset(
-    {
-        "/_health", "/api/health", "/health", "/healthcheck", "/healthz", "/live", "/liveness",
-        "/livez", "/metrics", "/ping", "/readiness", "/ready", "/readyz", "/v1/health",
-        "/v1/health/live", "/v1/health/ready", "/v2/health/live", "/v2/health/ready",
-        "/grpc.health.v1.health/check", "grpc.health.v1.health/check",
-    }
-)  # fmt: skip
 _STATUSES = {
     408: RequestStatus.TIMEOUT,
     429: RequestStatus.REJECTED,
@@ -89,6 +81,7 @@ def request_of(
     tokens = token_latency(trace)
     attributes, attributes_left_out = cohort_attributes(trace)
     status = _status(root)
+    met = circumstances(trace)
     segments = with_runtime(trace, with_waits(trace, without_steps(trace, segments)))
     return Request(
         trace_id=root.trace_id,
@@ -96,7 +89,7 @@ def request_of(
         outermost=trace.outermost,
         service=root.service,
         instance=root.instance,
-        route=_route(root),
+        route=route_of(root),
         model=tokens.model,
         version=root.version,
         status=status,
@@ -104,13 +97,19 @@ def request_of(
         duration_ns=root.end_ns - root.start_ns,
         revision=revisions.get((root.trace_id, root.span_id), 0) + 1,
         time_to_first_token_ns=tokens.time_to_first_token_ns,
+        time_to_first_token_of=tokens.time_to_first_token_of,
+        model_time_to_first_token_ns=tokens.model_time_to_first_token_ns,
         time_per_output_token_ns=tokens.time_per_output_token_ns,
         input_tokens=tokens.input_tokens,
         cached_input_tokens=tokens.cached_input_tokens,
         output_tokens=tokens.output_tokens,
         finish_reason=tokens.finish_reason,
         batch_size=tokens.batch_size,
-        health=_is_health(root),
+        queue_depth=met.queue_depth,
+        concurrency=met.concurrency,
+        preemptions=met.preemptions,
+        cold_start=met.cold_start,
+        health=is_health(root),
         ledger=ledger_of(segments),
         segments=segments,
         repairs=trace.repairs,
@@ -118,23 +117,6 @@ def request_of(
         attributes_left_out=attributes_left_out,
         metric_attributes=metric_attributes(root, tokens, status),
     )
-
-
-def _route(root: Span) -> str:
-    """`POST /chat` from the template of the route; else the span's own name."""
-    route = root.attributes.get(semconv.HTTP_ROUTE)
-    method = _either(root, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD)
-    return f"{method!s} {route!s}" if route and method else title_of(root)
-
-
-def _is_health(root: Span) -> bool:
-    if root.kind is not SpanKind.SERVER:
-        return False
-    path = root.attributes.get(semconv.HTTP_ROUTE) or _either(
-        root, semconv.URL_PATH, semconv.HTTP_TARGET_OLD
-    )
-    path, _, _ = str(path or root.name).partition("?")
-    return path.rstrip("/").lower() in _HEALTH_ROUTES
 
 
 def _status(root: Span) -> RequestStatus:

@@ -5,14 +5,18 @@ from dataclasses import replace
 
 from latencytrace.model import Segment, Span, Stage, Trace, semconv
 from latencytrace.model.interval import unpack_named
+from latencytrace.model.runtime_gap import RuntimeGap, title_of_gap
 
 Gap = tuple[int, int, str]  # start and end from the request's start; of what
+
+_COLLECTION = title_of_gap(RuntimeGap.GARBAGE_COLLECTION)
 
 
 def with_runtime(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """A critical path in which gaps of the process fill what is unattributed.
 
-    Only that of spans of the same process, and only what no span explains.
+    Only that of spans of the same process, and only what no span explains. What of it is packed
+    on a span as an interval is a collection of garbage in the midst of that span's own code.
 
     Args:
         trace: Of the request.
@@ -22,13 +26,15 @@ def with_runtime(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ..
         Segments that partition the same time; those filled are named after the gap.
     """
     gaps = {(span.service, span.instance): list(_gaps(trace, span)) for span in _tellers(trace)}
-    if not gaps:
+    if not gaps and not any(segment.stage is Stage.RUNTIME for segment in segments):
         return tuple(segments)
     found: list[Segment] = []
     for segment in segments:
         span = trace.spans[segment.span_id]
         if segment.stage is Stage.UNATTRIBUTED:
             found += _filled(segment, gaps.get((span.service, span.instance), ()))
+        elif segment.stage is Stage.RUNTIME and trace.stages[span.span_id] is not Stage.RUNTIME:
+            found.append(replace(segment, name=_COLLECTION))
         else:
             found.append(segment)
     return tuple(found)
@@ -56,7 +62,7 @@ def _gaps(trace: Trace, span: Span) -> Iterator[Gap]:
         since_ns = max(start_ns + span.start_ns - trace.root.start_ns, before_ns)
         until_ns = end_ns + span.start_ns - trace.root.start_ns
         if since_ns < until_ns:
-            yield since_ns, until_ns, name
+            yield since_ns, until_ns, title_of_gap(name)
             before_ns = until_ns
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
+from latencytrace.analysis.asgi_messages import message_stage
 from latencytrace.analysis.is_request import ENTRY_KINDS
 from latencytrace.analysis.known_engines import engine_of
 from latencytrace.model import Span, SpanKind, Stage, semconv
+from latencytrace.model.stage import stage_named
 
 _OURS = {stage.value: stage for stage in Stage}
 
@@ -104,13 +106,6 @@ _CALLS = (
     semconv.RPC_SYSTEM_OLD,
 )
 
-_ASGI_MESSAGES = {  # how contrib's ASGI middleware ends the names of its spans, one a message
-    " http send": Stage.RESPOND,
-    " http receive": Stage.NETWORK,
-    " websocket send": Stage.RESPOND,
-    " websocket receive": Stage.NETWORK,
-}
-
 _FRAMEWORK_SCOPES = ("fastapi", "starlette", "opentelemetry.instrumentation.asgi")
 
 
@@ -118,7 +113,8 @@ def stage_of(span: Span) -> Stage:
     """The stage that a span's own time belongs to.
 
     Our attribute comes first, then the table of the engine that made the span (see
-    `analysis.engines`), then the semantic conventions, old names and new ones.
+    `analysis.engines`), then the semantic conventions, old names and new ones, then a name
+    that is a stage's or a tokenizer's.
     Framework spans (server, endpoint, chain, a root that names no stage) have none:
     UNATTRIBUTED. OTHER is what no table knows.
     """
@@ -173,18 +169,15 @@ def _chromadb(span: Span) -> Stage | None:
     return Stage.DATABASE if method.startswith(_CHROMADB_WRITES) else Stage.RETRIEVE
 
 
-def _asgi_message(span: Span) -> Stage | None:
-    if span.kind is SpanKind.INTERNAL:
-        for ending, stage in _ASGI_MESSAGES.items():
-            if span.name.endswith(ending):
-                return stage
-    return None
-
-
 def _call(span: Span) -> Stage | None:
     if span.kind is SpanKind.CLIENT and any(key in span.attributes for key in _CALLS):
         return Stage.NETWORK
     return None
+
+
+def _by_name(span: Span) -> Stage | None:
+    stage = stage_named(span.name)
+    return stage if stage is not None and stage.explains else None
 
 
 def _producer(span: Span) -> Stage | None:
@@ -204,8 +197,9 @@ _RULES: tuple[Callable[[Span], Stage | None], ...] = (
     _by_attribute,
     _database,
     _chromadb,
-    _asgi_message,
+    message_stage,
     _call,
+    _by_name,
     _producer,
     _framework,
 )

@@ -3,16 +3,18 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from latencytrace.model import Stage, StageTimes, Trace
+from latencytrace.analysis.asgi_messages import is_send
+from latencytrace.model import Segment, Stage, StageTimes, Trace
 
 _Extent = tuple[int, int]  # start and end in ns
 
 
-def stage_times(trace: Trace) -> dict[Stage, StageTimes]:
+def stage_times(trace: Trace, segments: Iterable[Segment] = ()) -> dict[Stage, StageTimes]:
     """Busy and exclusive time of each stage.
 
     Args:
         trace: Every child lies within its parent (see `analysis.build_trace`).
+        segments: Its critical path; what its process told fills gaps there that no span has.
 
     Returns:
         For each stage that a span or an interval of the trace belongs to, but for
@@ -23,6 +25,8 @@ def stage_times(trace: Trace) -> dict[Stage, StageTimes]:
     exclusive_ns: dict[Stage, int] = defaultdict(int)
     for span_id, span in trace.spans.items():
         stage = trace.stages[span_id]
+        if span is not trace.root and is_send(span, stage, trace.children):
+            continue  # an interval of the span above stands for it
         extents[stage].append((span.start_ns, span.end_ns))
         inner = [(child.start_ns, child.end_ns) for child in trace.children.get(span_id, ())]
         for interval in trace.intervals.get(span_id, ()):
@@ -31,6 +35,15 @@ def stage_times(trace: Trace) -> dict[Stage, StageTimes]:
             extents[interval.stage].append(extent)
             exclusive_ns[interval.stage] += interval.end_ns - interval.start_ns
         exclusive_ns[stage] += span.end_ns - span.start_ns - covered_ns(inner)
+    gaps = [
+        (trace.root.start_ns + segment.start_ns, trace.root.start_ns + segment.end_ns)
+        for segment in segments
+        if segment.stage is Stage.RUNTIME
+    ]
+    if gaps:
+        before_ns = covered_ns(extents[Stage.RUNTIME])
+        extents[Stage.RUNTIME] += gaps
+        exclusive_ns[Stage.RUNTIME] += covered_ns(extents[Stage.RUNTIME]) - before_ns
     return {
         stage: StageTimes(busy_ns=covered_ns(extents[stage]), exclusive_ns=exclusive_ns[stage])
         for stage in Stage

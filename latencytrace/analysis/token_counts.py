@@ -111,15 +111,34 @@ def count(span: Span, said: Said) -> int | None:
 
 def first_token(span: Span) -> int | None:
     """When a span's first token came; None also for a time outside the span, for it is wrong."""
-    after_ns = _first_token_after(span)
-    if after_ns is None or not 0 <= after_ns <= span.end_ns - span.start_ns:
-        return None
-    return span.start_ns + after_ns
+    return _within(span, _first_token_after(span))
+
+
+def told_first_token(span: Span) -> int | None:
+    """When the first token came in the words of the engine or the instrumentation."""
+    return _within(span, generation_of(span).first_token_ns)
+
+
+def callers_first_token(span: Span) -> int | None:
+    """When the first token left for who asked for a span's work; None also where it is wrong."""
+    after_ns = _seconds(span, semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK)
+    if after_ns is None:
+        after_ns = _after_events(span)
+    return _within(span, after_ns)
+
+
+def first_body(span: Span) -> int | None:
+    """When the first body that was not empty left, of an answer in a form that nobody knows."""
+    after_ns = span.attributes.get(semconv.STREAMED_FIRST_BODY)
+    return _within(span, after_ns) if type(after_ns) is int else None
 
 
 def engines_first_token(span: Span) -> int | None:
     """When the first token came as the engine itself says, not one who asked it."""
-    after_ns = _seconds(span, semconv.LATENCY_TO_FIRST)
+    return _within(span, _seconds(span, semconv.LATENCY_TO_FIRST))
+
+
+def _within(span: Span, after_ns: int | None) -> int | None:
     if after_ns is None or not 0 <= after_ns <= span.end_ns - span.start_ns:
         return None
     return span.start_ns + after_ns
@@ -152,10 +171,13 @@ def _first_token_after(span: Span) -> int | None:
         after_ns = _seconds(span, key)
         if after_ns is not None:
             return after_ns
+    after_ns = _after_events(span)
+    return generation_of(span).first_token_ns if after_ns is None else after_ns
+
+
+def _after_events(span: Span) -> int | None:
     times_ns = [event.time_ns for event in span.events if event.name in _FIRST_TOKEN_EVENTS]
-    if times_ns:
-        return min(times_ns) - span.start_ns
-    return generation_of(span).first_token_ns
+    return min(times_ns) - span.start_ns if times_ns else None
 
 
 def _seconds(span: Span, key: str) -> int | None:

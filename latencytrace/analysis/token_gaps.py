@@ -27,7 +27,7 @@ def token_times(trace: Trace) -> tuple[TokenTimes, ...]:
     pending = [trace.root]
     while pending:
         span = pending.pop()
-        times = _times(trace.unclipped[span.span_id])
+        times = times_of(trace.unclipped[span.span_id])
         if times is not None:
             found.append(times)
         else:
@@ -35,7 +35,8 @@ def token_times(trace: Trace) -> tuple[TokenTimes, ...]:
     return tuple(sorted(found, key=lambda times: times.first_ns))
 
 
-def _times(span: Span) -> TokenTimes | None:
+def times_of(span: Span) -> TokenTimes | None:
+    """When the tokens of a span's stream came; None: it tells of no two of them."""
     packed = span.attributes.get(semconv.TOKEN_TIMES)
     if not isinstance(packed, str):
         return None

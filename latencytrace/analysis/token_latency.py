@@ -13,13 +13,19 @@ from latencytrace.analysis.token_counts import (
     OUTPUT,
     SEQUENCES,
     Said,
+    callers_first_token,
     count,
     engines_first_token,
+    first_body,
     first_token,
     tells,
+    told_first_token,
     value,
 )
-from latencytrace.model import AttributeValue, Span, Stage, Trace
+from latencytrace.analysis.token_gaps import times_of
+from latencytrace.model import AttributeValue, FirstTokenOf, Span, Stage, Trace, semconv
+
+_GENERATING = frozenset({Stage.PREFILL, Stage.DECODE, Stage.REMOTE_MODEL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,8 @@ class TokenLatency:
     model: str | None
     model_call: Span | None  # the span that told the model
     time_to_first_token_ns: int | None
+    time_to_first_token_of: FirstTokenOf | None
+    model_time_to_first_token_ns: int | None
     time_per_output_token_ns: int | None
     input_tokens: int | None
     cached_input_tokens: int | None
@@ -45,13 +53,14 @@ def token_latency(trace: Trace) -> TokenLatency:
     inner ones repeat. The part of a disaggregated call that only prefills is none.
 
     Returns:
-        Time to first token: what the request's own span says of it, which is when the
-        first token left for the caller; without that, what a model's engine says, counted
-        from its span's start; else the end of the first prefill to end, less the request's
-        start; without a prefill, what any span says. Time per output token: the time that
-        engines say they decoded, else the duration of the decode spans (of one alone: from
-        the first token's leaving to its end), else the decoding that engines tell inside
-        their spans, over the tokens that each of their sequences got after its first.
+        Time to first token: when it left for the caller, as the request's own span says; of
+        an answer that was not streamed, the model's, which is kept beside the caller's: what
+        an engine says, counted from its span's start; else the end of the first prefill to
+        end; without a prefill, what any span says. Time per output token: of a streamed
+        answer the time from the first packet to the last that left, over the tokens that
+        left after the first; else the time that engines say they decoded, else the duration
+        of the decode spans, else the decoding that engines tell inside their spans, over the
+        tokens that each of their sequences got after its first.
         Tokens: the sums over the model calls. Model, finish reason and batch size: of the
         model call that ended last; without model calls, of any span.
     """
@@ -65,12 +74,20 @@ def token_latency(trace: Trace) -> TokenLatency:
     batch_size = _of_last(told_by, BATCH_SIZE)
     if batch_size is None and have_engines(trace.spans.values()):
         batch_size = _of_last(tellers, BATCH_SIZE)
+    first_of, first_ns, models_ns = _first_tokens(trace, tellers, prefills)
     return TokenLatency(
         model=None if model is None else str(model),
         model_call=model_call,
-        time_to_first_token_ns=_first_token(trace, tellers, prefills),
+        time_to_first_token_ns=first_ns,
+        time_to_first_token_of=first_of,
+        model_time_to_first_token_ns=models_ns,
         time_per_output_token_ns=(
-            _per_engines_token(calls) or _per_token(trace) or _per_told_token(trace, calls)
+            _per_left_token(trace, calls)
+            or _per_engines_token(calls)
+            or _per_token(trace)
+            or _per_told_token(trace, calls)
+            or _per_event(trace, calls)
+            or None  # no time at all, as no stream takes
         ),
         input_tokens=_total(calls, INPUT),
         cached_input_tokens=_total(calls, CACHED),
@@ -121,17 +138,39 @@ def _last(spans: Iterable[Span], said: Said) -> Span | None:
     return max(told, key=lambda span: (span.end_ns, span.start_ns, span.span_id), default=None)
 
 
-def _first_token(trace: Trace, tellers: Iterable[Span], prefills: Collection[str]) -> int | None:
-    root_ns = trace.root.start_ns
-    left_ns = first_token(trace.unclipped[trace.root.span_id])
+def _first_tokens(
+    trace: Trace, tellers: Iterable[Span], prefills: Collection[str]
+) -> tuple[FirstTokenOf | None, int | None, int | None]:
+    """Whose time to first token is the request's, that time, and the model's own."""
+    models_ns = _models_first_token(trace, tellers, prefills)
+    root = trace.unclipped[trace.root.span_id]
+    left_ns = callers_first_token(root)
+    if left_ns is None and (models_ns is not None or _generates(trace)):
+        left_ns = first_body(root)
     if left_ns is not None:
-        return left_ns - root_ns
+        return FirstTokenOf.CALLER, left_ns - root.start_ns, models_ns
+    return None if models_ns is None else FirstTokenOf.MODEL, models_ns, models_ns
+
+
+def _generates(trace: Trace) -> bool:
+    """Whether a model made an answer in it, so that what was streamed may well be that."""
+    return not _GENERATING.isdisjoint(trace.stages.values())
+
+
+def _models_first_token(
+    trace: Trace, tellers: Iterable[Span], prefills: Collection[str]
+) -> int | None:
+    root_ns, root_id = trace.root.start_ns, trace.root.span_id
     spans = [trace.unclipped[one.span_id] for one in tellers if one.span_id not in prefills]
     first_ns = _earliest(map(engines_first_token, spans))
     if first_ns is None:
         first_ns = _earliest(_prefilled(trace))
     if first_ns is None:
-        first_ns = _earliest(map(first_token, spans))
+        # What a request's own span says of its first chunk is its caller's.
+        first_ns = _earliest(
+            told_first_token(span) if span.span_id == root_id else first_token(span)
+            for span in spans
+        )
     return None if first_ns is None else min(max(first_ns, root_ns), trace.root.end_ns) - root_ns
 
 
@@ -148,6 +187,44 @@ def _prefilled(trace: Trace) -> Iterator[int]:
         for interval in intervals:
             if interval.stage is Stage.PREFILL:
                 yield interval.end_ns
+
+
+def _per_left_token(trace: Trace, calls: Iterable[Span]) -> int | None:
+    """The time from the first token that left to the last, over those after the first packet."""
+    root = trace.unclipped[trace.root.span_id]
+    tokens = _number(root, semconv.STREAMED_TOKENS)
+    if tokens is None:
+        # Where each event carries one token, they are as many.
+        events, told = _number(root, semconv.STREAMED_EVENTS), _total(calls, OUTPUT)
+        if events is not None and told is not None and told <= events + _choices(root):
+            tokens = events
+    return round(_left_ns(root) / tokens) if tokens else None
+
+
+def _per_event(trace: Trace, calls: Iterable[Span]) -> int | None:
+    """Likewise where nobody says what an event carries: an equal part of all tokens, or one."""
+    root = trace.unclipped[trace.root.span_id]
+    events = _number(root, semconv.STREAMED_EVENTS)
+    if events is None:
+        return None
+    told, all_events = _total(calls, OUTPUT), events + _choices(root)
+    tokens = max(events, (told or 0) * events // all_events)
+    return round(_left_ns(root) / tokens)
+
+
+def _left_ns(root: Span) -> int:
+    """How long tokens left for the caller, of each of the answers beside each other."""
+    times = times_of(root)
+    return 0 if times is None else sum(times.lengths_ns) * _choices(root)
+
+
+def _choices(root: Span) -> int:
+    return _number(root, semconv.STREAMED_CHOICES) or 1
+
+
+def _number(span: Span, key: str) -> int | None:
+    found = span.attributes.get(key)
+    return found if type(found) is int and found > 0 else None
 
 
 def _per_engines_token(calls: Iterable[Span]) -> int | None:
@@ -173,7 +250,8 @@ def _per_token(trace: Trace) -> int | None:
                 tellers[teller.span_id] = teller
                 decodes.append(span)
     following = sum(_following_tokens(span) for span in tellers.values())
-    return round(_decoded_ns(trace, decodes) / following) if following else None
+    decoded_ns = sum(span.end_ns - span.start_ns for span in decodes)
+    return round(decoded_ns / following) if following else None
 
 
 def _per_told_token(trace: Trace, calls: Iterable[Span]) -> int | None:
@@ -187,14 +265,6 @@ def _per_told_token(trace: Trace, calls: Iterable[Span]) -> int | None:
         if interval.stage is Stage.DECODE
     )
     return round(decoded_ns / following) if following and decoded_ns else None
-
-
-def _decoded_ns(trace: Trace, decodes: list[Span]) -> int:
-    """How long decode spans took; of one alone, from when its first token left for the caller."""
-    left_ns = first_token(trace.root)
-    if len(decodes) == 1 and left_ns is not None and left_ns < decodes[0].end_ns:
-        return decodes[0].end_ns - left_ns
-    return sum(span.end_ns - span.start_ns for span in decodes)
 
 
 def _following_tokens(span: Span) -> int:

@@ -7,14 +7,16 @@ from rich.text import Text
 
 from latencytrace.cli import gpu_stages, options, reading
 from latencytrace.cli.filters import Filters, with_filters
+from latencytrace.cli.fitted_table import FittedTable, stage_bar
 from latencytrace.cli.no_request import why_none
-from latencytrace.cli.pictures import bar, stacked_bar, stage_style, table
+from latencytrace.cli.pictures import stacked_bar
 from latencytrace.cli.terminal import say_document, screen, show
 from latencytrace.cli.units import count, duration, share, shares
-from latencytrace.service.documents import BreakdownDocument
+from latencytrace.model import Stage
+from latencytrace.service.documents import BreakdownDocument, StageDocument
 
-BAR_SHORTEST, BAR_LONGEST = 8, 48
-COLUMNS_BUT_BAR = 72  # cells that the other columns of the table take
+BAR_SHORTEST, BAR_LONGEST = 4, 48
+WIDEST = 120  # cells of the bar of all stages
 NEVER_TWO = (
     "Never more than one request at a time: queues and contention cannot show. "
     "Send several at once."
@@ -23,7 +25,8 @@ MOSTLY_UNATTRIBUTED = (
     "More than half is time that no span explains. `latencytrace trace slowest` shows between "
     'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it.'
 )
-ENOUGH_ATTRIBUTED = 0.5
+UNNAMED = (Stage.UNATTRIBUTED, Stage.OTHER)
+MOSTLY = 0.5
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
@@ -92,10 +95,10 @@ def picture(title: str, document: BreakdownDocument, console: Console) -> list[R
     parts: list[RenderableType] = [heading, *_numbers(document), ""]
     if console.color_system is not None:
         whole = {row["stage"]: round(row["mean_ns"]) for row in document["stages"]}
-        parts += [stacked_bar(whole, min(console.width, COLUMNS_BUT_BAR + BAR_LONGEST)), ""]
+        parts += [stacked_bar(whole, min(console.width, WIDEST)), ""]
     parts += [_stages(document, console.width), Text(_sum(document), "dim")]
-    attributed = document["attributed_ratio"]
-    if attributed is not None and attributed < ENOUGH_ATTRIBUTED:
+    unnamed = (row["share_ratio"] for row in document["stages"] if row["stage"] in UNNAMED)
+    if sum(unnamed) > MOSTLY:
         parts.append(Text(MOSTLY_UNATTRIBUTED, "dim"))
     return [*parts, ""]
 
@@ -111,6 +114,9 @@ def _numbers(document: BreakdownDocument) -> list[RenderableType]:
     lines = [" · ".join(facts)]
     if first is not None:
         facts = [f"first token p50 {duration(first['p50'])} p99 {duration(first['p99'])}"]
+        models = document["first_tokens_of_model"]
+        if models:
+            facts[0] += f" ({models:,} of them the model's, not the caller's)"
         if each is not None:
             facts.append(f"per token p50 {duration(each['p50'])} p99 {duration(each['p99'])}")
         if document["output_tokens_per_second"] is not None:
@@ -122,21 +128,43 @@ def _numbers(document: BreakdownDocument) -> list[RenderableType]:
 def _stages(document: BreakdownDocument, width: int) -> RenderableType:
     rows = document["stages"]
     longest = max((row["share_ratio"] for row in rows), default=0.0) or 1.0
-    bar_width = max(BAR_SHORTEST, min(BAR_LONGEST, width - COLUMNS_BUT_BAR))
-    drawn = table(
-        "stage", "", "mean", "share", "p50", "p95", "p99", "requests", left=("stage", "")
+    drawn = FittedTable(
+        *("stage", "", "mean", "share", "p50", "p95", "p99", "requests"),
+        left=("stage", ""),
+        bar="",
+        bar_cells=(BAR_SHORTEST, BAR_LONGEST),
+        name="stage",
+        leave_out=("", "p50", "requests", "p95", "p99"),
     )
     printed_shares = shares([row["mean_ns"] for row in rows])
     for row, printed in zip(rows, printed_shares, strict=True):
         drawn.add_row(
             row["stage"],
-            Text(bar(row["share_ratio"] / longest, bar_width), stage_style(row["stage"])),
+            stage_bar(row["share_ratio"] / longest, row["stage"]),
             duration(row["mean_ns"]),
             printed,
             *(duration(value) for value in (row["p50_ns"], row["p95_ns"], row["p99_ns"])),
             f"{row['requests']:,}",
         )
-    return drawn
+        _add_parts(drawn, row, longest, printed)
+    return drawn.drawn(width)
+
+
+def _add_parts(drawn: FittedTable, row: StageDocument, longest: float, printed: str) -> None:
+    """Rows of what its process did; an older service knows of none."""
+    parts = row.get("parts", [])
+    rest_ns = max(0, row["mean_ns"] - sum(part["mean_ns"] for part in parts))
+    printed_shares = shares([*(part["mean_ns"] for part in parts), rest_ns], printed)
+    for part, part_printed in zip(parts, printed_shares, strict=False):
+        drawn.add_row(
+            f"· {part['name']}",
+            stage_bar(part["share_ratio"] / longest, row["stage"]),
+            duration(part["mean_ns"]),
+            part_printed,
+            *("", "", ""),
+            f"{part['requests']:,}",
+            style="dim",
+        )
 
 
 def _sum(document: BreakdownDocument) -> str:
@@ -153,11 +181,12 @@ def _sum(document: BreakdownDocument) -> str:
 def _left_out(document: BreakdownDocument) -> Sequence[str]:
     left_out = document["left_out"]
     named = [
-        f"{count(number, 'request')} {which}"
-        for number, which in (
-            (left_out["health"], "for health or metrics"),
-            (left_out["reduced_detail"], "traced in less detail"),
-            (left_out["unsure"], "of which not all attributes are kept"),
+        f"{count(number, what)} {which}"
+        for number, what, which in (
+            (left_out["health"], "request", "for health or metrics"),
+            (left_out["startup"], "load", "of processes before they served (--route load)"),
+            (left_out["reduced_detail"], "request", "traced in less detail"),
+            (left_out["unsure"], "request", "of which not all attributes are kept"),
         )
         if number
     ]

@@ -40,6 +40,7 @@ COLOURS: Mapping[Stage, str] = {
     Stage.OTHER: "#9a9a9a",
     Stage.UNATTRIBUTED: "#6f6f6f",
 }
+FAILED = "#e5484d"  # what went wrong
 ORDER = {str(stage): place for place, stage in enumerate(Stage)}
 
 Name = TypeVar("Name", bound=str)  # a stage, or what a newer service calls one

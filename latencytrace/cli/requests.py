@@ -1,5 +1,7 @@
 """`latencytrace requests`: the slowest requests, and what each spent its time on."""
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -8,13 +10,17 @@ from rich.text import Text
 
 from latencytrace.cli import options, reading
 from latencytrace.cli.filters import Filters, with_filters
+from latencytrace.cli.fitted_table import FittedTable
 from latencytrace.cli.no_request import why_none
-from latencytrace.cli.pictures import legend, stacked_bar, table
+from latencytrace.cli.pictures import FAILED, legend, stacked_bar
+from latencytrace.cli.runtime_parts import runtime_parts
 from latencytrace.cli.terminal import say_document, screen, show
 from latencytrace.cli.units import UNKNOWN, count, duration, share
+from latencytrace.model import RequestStatus, Stage
 from latencytrace.service.documents import ListedRequestDocument
 
-BAR_CELLS = 24
+BAR_SHORTEST, BAR_LONGEST = 8, 24
+LEAST_SHARE = 0.0005  # less is shown as 0.0 %
 LARGEST_STAGES = 2
 WIDE = 132  # cells from which whole trace ids fit
 SHORT_ID = 12
@@ -54,45 +60,68 @@ def picture(
 ) -> list[RenderableType]:
     """A row a request, and what to type to see one whole; there is at least one."""
     coloured = console.color_system is not None
-    drawn = table(
-        "duration",
-        *(("stages",) if coloured else ()),
-        "largest",
-        "route",
-        "status",
-        "first token",
-        "tokens",
-        "trace",
+    bars = ("stages",) if coloured else ()
+    drawn = FittedTable(
+        *("duration", *bars, "largest", "route", "status", *_known(found), "trace"),
         left=("stages", "largest", "route", "status", "trace"),
+        bar="stages",
+        bar_cells=(BAR_SHORTEST, BAR_LONGEST),
+        name="route",
+        leave_out=(*bars, *reversed(_known(found)), "status", "largest"),
     )
     for request in found:
-        bars = (stacked_bar(request["ledger"], BAR_CELLS),) if coloured else ()
-        drawn.add_row(duration(request["duration_ns"]), *bars, *_cells(request, console.width))
+        drawn.add_row(
+            duration(request["duration_ns"]),
+            *((partial(stacked_bar, request["ledger"]),) if coloured else ()),
+            _largest(request, wide=console.width >= WIDE),
+            request["route"],
+            Text(request["status"], "" if request["status"] == RequestStatus.OK else FAILED),
+            *(_TOLD[heading](request) for heading in _known(found)),
+            request["trace_id"] if console.width >= WIDE else request["trace_id"][:SHORT_ID],
+        )
     stages = {stage for request in found for stage in request["ledger"]}
     return [
         Text(f"{count(len(found), 'request')}, {ordered}", "bold"),
         *((legend(sorted(stages)),) if coloured else ()),
         "",
-        drawn,
+        drawn.drawn(console.width),
         "",
         Text(f"One of them: latencytrace trace {found[0]['trace_id'][:SHORT_ID]}", "dim"),
     ]
 
 
-def _cells(request: ListedRequestDocument, width: int) -> list[str]:
+def _tokens(request: ListedRequestDocument) -> str:
     tokens = request["output_tokens"]
-    trace_id = request["trace_id"]
+    return UNKNOWN if tokens is None else f"{tokens:,}"
+
+
+_TOLD: Mapping[str, Callable[[ListedRequestDocument], str]] = {
+    "first token": lambda request: duration(request["time_to_first_token_ns"]),
+    "tokens": _tokens,
+}
+
+
+def _known(found: Sequence[ListedRequestDocument]) -> list[str]:
+    """The columns of what a model tells, where one of the requests has it."""
     return [
-        _largest(request),
-        request["route"],
-        request["status"],
-        duration(request["time_to_first_token_ns"]),
-        UNKNOWN if tokens is None else f"{tokens:,}",
-        trace_id if width >= WIDE else trace_id[:SHORT_ID],
+        heading
+        for heading, told in _TOLD.items()
+        if any(told(request) != UNKNOWN for request in found)
     ]
 
 
-def _largest(request: ListedRequestDocument) -> str:
+def _largest(request: ListedRequestDocument, *, wide: bool) -> str:
     ledger = sorted(request["ledger"].items(), key=lambda item: -item[1])[:LARGEST_STAGES]
     whole = request["duration_ns"] or 1
-    return ", ".join(f"{stage} {share(length / whole)}" for stage, length in ledger)
+    told = [
+        f"{_what(request, stage) if wide else stage} {share(length / whole)}"
+        for place, (stage, length) in enumerate(ledger)
+        if not place or length / whole >= LEAST_SHARE
+    ]
+    return ", ".join(told)
+
+
+def _what(request: ListedRequestDocument, stage: str) -> str:
+    """A stage; of `runtime`, what most of it was."""
+    parts = runtime_parts(request["segments"]) if stage == Stage.RUNTIME else []
+    return f"{stage} ({parts[0][0]})" if parts else stage

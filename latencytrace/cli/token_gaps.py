@@ -3,8 +3,10 @@
 from rich.console import RenderableType
 from rich.text import Text
 
+from latencytrace.cli.runtime_parts import runtime_parts
 from latencytrace.cli.units import count, duration
-from latencytrace.service.documents import RequestDocument
+from latencytrace.model import FirstTokenOf, Stage
+from latencytrace.service.documents import RequestDocument, StallDocument
 
 MOST_STALLS = 10
 MEANINGS = {
@@ -14,6 +16,20 @@ MEANINGS = {
     "preemption": "preemption: the engine set it aside",
     "unknown": "unknown: nothing that was traced explains it",
 }
+
+
+def first_token(request: RequestDocument) -> list[str]:
+    """The time to the first token, and whose it is; nothing where it is unknown."""
+    first_ns, models_ns = (
+        request["time_to_first_token_ns"],
+        request["model_time_to_first_token_ns"],
+    )
+    if first_ns is None:
+        return []
+    told = f"first token {duration(first_ns)}"
+    if request["time_to_first_token_of"] == FirstTokenOf.MODEL:
+        return [f"{told} (the model's, not the caller's)"]
+    return [told if models_ns is None else f"{told} (the model's {duration(models_ns)})"]
 
 
 def between_tokens(request: RequestDocument) -> list[RenderableType]:
@@ -36,7 +52,7 @@ def between_tokens(request: RequestDocument) -> list[RenderableType]:
     lines += [
         Text(
             f"  {duration(stall['duration_ns'])} at {duration(stall['start_ns'])}, "
-            f"{MEANINGS.get(stall['label'], stall['label'])}",
+            f"{_meaning(request, stall)}",
             "yellow",
         )
         for stall in found[:MOST_STALLS]
@@ -44,3 +60,12 @@ def between_tokens(request: RequestDocument) -> list[RenderableType]:
     if len(found) > MOST_STALLS:
         lines.append(Text(f"  and {len(found) - MOST_STALLS} more", "yellow"))
     return ["", *lines]
+
+
+def _meaning(request: RequestDocument, stall: StallDocument) -> str:
+    """The label of a stall in words; of `runtime`, what most of it was."""
+    start_ns = stall["start_ns"]
+    parts = runtime_parts(request["segments"], start_ns, start_ns + stall["duration_ns"])
+    if stall["label"] == Stage.RUNTIME and parts:
+        return f"{Stage.RUNTIME}: {parts[0][0]}"
+    return MEANINGS.get(stall["label"], stall["label"])

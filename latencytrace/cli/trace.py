@@ -11,11 +11,13 @@ from rich.text import Text
 
 from latencytrace.cli import gpu_stages, options, reading
 from latencytrace.cli.filters import Filters, with_filters
+from latencytrace.cli.fitted_table import FittedTable, stage_bar
 from latencytrace.cli.no_request import period, why_none
-from latencytrace.cli.pictures import bar, in_order, stage_style, table
+from latencytrace.cli.pictures import FAILED, in_order
+from latencytrace.cli.runtime_parts import of_the_runtime, runtime_parts
 from latencytrace.cli.shared_steps import shared_steps
 from latencytrace.cli.terminal import say_document, screen, show
-from latencytrace.cli.token_gaps import between_tokens
+from latencytrace.cli.token_gaps import between_tokens, first_token
 from latencytrace.cli.units import count, duration, exact, shares
 from latencytrace.cli.waterfall import waterfall
 from latencytrace.errors import LatencytraceError
@@ -26,7 +28,7 @@ SLOWEST = "slowest"
 ID_DIGITS = 32
 HEX_DIGITS = frozenset(string.hexdigits)
 MOST_SEARCHED = 1000
-BAR_CELLS = 32
+BAR_SHORTEST, BAR_LONGEST = 8, 32
 SHORT_ID = 12
 
 
@@ -110,7 +112,7 @@ def picture(
     parts: list[RenderableType] = [*_heading(request), ""]
     if not request["spans"]:
         parts += ["Its spans were not kept: this is its critical path alone.", ""]
-    parts += [*waterfall(request, console), "", *ledger(request)]
+    parts += [*waterfall(request, console), "", *ledger(request, console.width)]
     parts += gpu_stages.devices_table(request, on_gpus)
     parts += [*shared_steps(request), *between_tokens(request)]
     return [*parts, *_repairs(request), *_profiles(request), ""]
@@ -124,18 +126,25 @@ def _profiles(request: RequestDocument) -> list[RenderableType]:
     ]
 
 
-def ledger(request: RequestDocument) -> list[RenderableType]:
+def ledger(request: RequestDocument, width: int) -> list[RenderableType]:
     """Time per stage; the last line says whether it adds up, to the nanosecond."""
     stages = in_order(request["ledger"])
     lengths = [length for _, length in stages]
     longest = max(lengths, default=0) or 1
     busy, exclusive = request["busy"], request["exclusive"]
     more = ("busy", "exclusive") if busy else ()
-    drawn = table("ledger", "", "time", "share", "exactly", *more, left=("ledger", ""))
+    drawn = FittedTable(
+        *("ledger", "", "time", "share", "exactly", *more),
+        left=("ledger", ""),
+        bar="",
+        bar_cells=(BAR_SHORTEST, BAR_LONGEST),
+        name="ledger",
+        leave_out=(*reversed(more), "", "exactly"),
+    )
     for (stage, length), printed in zip(stages, shares(lengths), strict=True):
         drawn.add_row(
             stage,
-            Text(bar(length / longest, BAR_CELLS), stage_style(stage)),
+            stage_bar(length / longest, stage),
             duration(length),
             printed,
             exact(length),
@@ -145,7 +154,7 @@ def ledger(request: RequestDocument) -> list[RenderableType]:
             ),
         )
     whole = sum(lengths)
-    drawn.add_row("sum", "", duration(whole), "", exact(whole), style="bold")
+    drawn.add_row("sum", "", duration(whole), "", exact(whole), *("" for _ in more), style="bold")
     if whole == request["duration_ns"]:
         verdict = Text("The sum is the request's duration, exactly.", "dim")
     else:
@@ -154,7 +163,8 @@ def ledger(request: RequestDocument) -> list[RenderableType]:
             "Please report it.",
             "bold red",
         )
-    return [drawn, *_network(request["network"]), verdict]
+    runtime = of_the_runtime(runtime_parts(request["segments"]))
+    return [drawn.drawn(width), *_network(request["network"]), *runtime, verdict]
 
 
 def _network(phases: Mapping[str, int]) -> list[Text]:
@@ -167,17 +177,12 @@ def _network(phases: Mapping[str, int]) -> list[Text]:
 
 def _heading(request: RequestDocument) -> list[RenderableType]:
     started = datetime.fromtimestamp(int(request["start"]) / 1e9, tz=UTC).astimezone()
+    each_ns = request["time_per_output_token_ns"]
     facts = [
         f"{started:%Y-%m-%d %H:%M:%S}",
         f"took {duration(request['duration_ns'])}",
-        *(
-            f"{name} {duration(value)}"
-            for name, value in (
-                ("first token", request["time_to_first_token_ns"]),
-                ("per token", request["time_per_output_token_ns"]),
-            )
-            if value is not None
-        ),
+        *first_token(request),
+        *([f"per token {duration(each_ns)}"] if each_ns is not None else []),
         *(
             count(number, noun)
             for number, noun in (
@@ -188,8 +193,20 @@ def _heading(request: RequestDocument) -> list[RenderableType]:
         ),
         *([f"model {request['model']}"] if request["model"] else []),
     ]
-    title = f"{request['route']} · {request['service']} · {request['status']}"
-    return [Text(title, "bold"), Text(" · ".join(facts)), Text(request["trace_id"], "dim")]
+    title = Text(f"{request['route']} · {request['service']} · {request['status']}", "bold")
+    title.append(_failure(request), f"bold {FAILED}")
+    return [title, Text(" · ".join(facts)), Text(request["trace_id"], "dim")]
+
+
+def _failure(request: RequestDocument) -> str:
+    """The exception that failed it, and where it was raised; an older service says neither."""
+    error_type = request.get("error_type")
+    if error_type is None:
+        return ""
+    names = {span["span_id"]: span["name"] for span in request["spans"]}
+    raised_in = request.get("error_span_id") or ""
+    where = f" in {names[raised_in]}" if raised_in in names else ""
+    return f": {error_type}{where if raised_in != request['span_id'] else ''}"
 
 
 def _repairs(request: RequestDocument) -> list[RenderableType]:

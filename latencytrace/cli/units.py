@@ -5,7 +5,6 @@ from collections.abc import Sequence
 UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 MINUTE_NS = 60e9
-TENTHS_OF_A_PERCENT = 1000
 
 
 def duration(value_ns: float | None) -> str:
@@ -31,17 +30,18 @@ def share(ratio: float | None) -> str:
     return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
 
 
-def shares(parts: Sequence[float]) -> list[str]:
-    """Parts of a whole in percent, rounded so that the printed column adds up to 100.0 %.
+def shares(parts: Sequence[float], of: str = "100.0 %") -> list[str]:
+    """Parts of a whole in percent, rounded so that the printed column adds up to what is printed.
 
     Source: the largest-remainder method; each is off by less than 0.1.
     """
     whole = sum(parts)
     if whole <= 0:
         return [UNKNOWN for _ in parts]
-    wanted = [TENTHS_OF_A_PERCENT * part / whole for part in parts]
+    tenths = round(10 * float(of.removesuffix(" %")))
+    wanted = [tenths * part / whole for part in parts]
     rounded = [int(value) for value in wanted]
-    missing = TENTHS_OF_A_PERCENT - sum(rounded)
+    missing = tenths - sum(rounded)
     by_remainder = sorted(range(len(parts)), key=lambda index: rounded[index] - wanted[index])
     for index in by_remainder[:missing]:
         rounded[index] += 1

@@ -8,130 +8,122 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from latencytrace.cli.pictures import BLOCK, stage_style, table
-from latencytrace.cli.units import duration
+from latencytrace.cli.pictures import BLOCK, FAILED, stage_style, table
+from latencytrace.cli.units import count, duration
+from latencytrace.cli.waterfall_rows import LEVEL, Row, Stretch, chosen, rows
 from latencytrace.model.escaped import escaped
-from latencytrace.service.documents import RequestDocument, SegmentDocument, SpanDocument
+from latencytrace.service.documents import RequestDocument
 
 OFF_PATH = "░"
 AXIS = "─"
 BARS_LEAST, BARS_MOST = 16, 80
-NAME_LONGEST = 44
-OTHER_COLUMNS = 38  # cells of stage, duration and share of the path, with their gaps
+NAME_LEAST, NAME_LONGEST = 16, 44
+NAME_CUT = 6  # cells that a name keeps beside its notes
+STAGE_LONGEST = 14
+GAP = 2  # cells between columns
 MOST_ROWS = 300
-
-Stretch = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A line of the waterfall: a span, or one stage of the intervals inside it."""
+class Layout:
+    """How the cells of a line are divided."""
 
-    tree: str  # what stands before the name: `│  └─ `
-    name: str
-    stage: str
-    stretches: Sequence[Stretch]  # when it ran
-    on_path: Sequence[Stretch]  # when the request waited for just this
+    name: int
+    took: bool  # whether there is room for it
+    bars: int  # 0: there is no room
 
-    @property
-    def duration_ns(self) -> int:
-        """How long it ran."""
-        return sum(end - start for start, end in self.stretches)
-
-    @property
-    def path_ns(self) -> int:
-        """How long the request waited for it."""
-        return sum(end - start for start, end in self.on_path)
+    @classmethod
+    def fitting(cls, shown: Sequence[Row], width: int) -> "Layout":
+        """As wide as names need and the console allows: bars go first, then durations."""
+        stage = min(STAGE_LONGEST, max(len("stage"), *(cell_len(row.stage) for row in shown)))
+        held = max(len("held up"), *(len(duration(row.path_ns)) for row in shown))
+        took = max(len("took"), *(len(_took(row)) for row in shown)) + GAP
+        names = max(cell_len(row.tree + _named(row)) for row in shown)
+        room = width - stage - held - 2 * GAP
+        if room - took - GAP - BARS_LEAST >= NAME_LEAST:
+            longest = max(NAME_LONGEST, width // 3)
+            name = min(names, longest, room - took - GAP - BARS_LEAST)
+            return cls(name=name, took=True, bars=min(BARS_MOST, room - took - GAP - name))
+        if room - took >= NAME_LEAST:
+            return cls(name=min(names, room - took), took=True, bars=0)
+        return cls(name=max(1, min(names, room)), took=False, bars=0)
 
 
 def waterfall(request: RequestDocument, console: Console) -> list[RenderableType]:
     """The picture: solid where a span is on the critical path, shaded where it is not."""
     every = list(rows(request))
-    shown = every[:MOST_ROWS]
-    name_width = min(NAME_LONGEST, max(cell_len(row.tree + escaped(row.name)) for row in shown))
-    room = console.width - name_width - OTHER_COLUMNS
-    width = max(BARS_LEAST, min(BARS_MOST, room))
-    drawn = table("span", "stage", "took", "held up", "", left=("span", "stage", ""))
-    drawn.columns[-1].header = _axis(request["duration_ns"], width)
+    shown = chosen(every, MOST_ROWS)
+    if not shown:
+        return []
+    layout = Layout.fitting(shown, console.width)
+    more = [*(["took"] if layout.took else []), *([""] if layout.bars else [])]
+    drawn = table("span", "stage", "held up", *more, left=("span", "stage", ""))
+    drawn.columns[1].max_width = STAGE_LONGEST
+    if layout.bars:
+        drawn.columns[-1].header = _axis(request["duration_ns"], layout.bars)
     for row in shown:
-        _add(drawn, row, request["duration_ns"], width, name_width)
-    notes = f"{BLOCK} holds the request up (the critical path)   {OFF_PATH} runs beside it"
-    parts: list[RenderableType] = [drawn, "", Text(notes, "dim")]
-    if len(every) > len(shown):
-        parts.append(Text(f"{len(every) - len(shown)} more rows: see --json", "dim"))
-    return parts
+        _add(drawn, row, request["duration_ns"], layout)
+    return [drawn, *_notes(every, shown, layout)]
 
 
-def rows(request: RequestDocument) -> Iterator[Row]:
-    """Spans in the order of a tree, each followed by the intervals inside it.
-
-    Where the spans were not kept, the segments of the critical path take their place.
-    """
-    spans = request["spans"]
-    on_path: dict[tuple[str, str], list[SegmentDocument]] = {}
-    for segment in request["segments"]:
-        on_path.setdefault((segment["span_id"], segment["stage"]), []).append(segment)
-    if not spans:
-        for (_, stage), segments in on_path.items():
-            stretches = _stretches(segments)
-            name = segments[0]["name"]
-            yield Row(tree="", name=name, stage=stage, stretches=stretches, on_path=stretches)
-        return
-    for span, tree, below in _tree(spans):
-        own = on_path.pop((span["span_id"], span["stage"]), [])
-        yield Row(
-            tree=tree,
-            name=span["name"],
-            stage=span["stage"],
-            stretches=[(span["start_ns"], span["end_ns"])],
-            on_path=_stretches(own),
+def _notes(every: Sequence[Row], shown: Sequence[Row], layout: Layout) -> Iterator[RenderableType]:
+    if layout.bars:
+        yield ""
+        yield Text(
+            f"{BLOCK} holds the request up (the critical path)   {OFF_PATH} runs beside it", "dim"
         )
-        for key in [key for key in on_path if key[0] == span["span_id"]]:
-            stretches = _stretches(on_path.pop(key))
-            times = f" x{len(stretches)}" if len(stretches) > 1 else ""
-            yield Row(
-                tree=f"{below}· ",
-                name=f"{key[1]}{times}",
-                stage=key[1],
-                stretches=stretches,
-                on_path=stretches,
-            )
+    if len(every) > len(shown):
+        rest_ns = sum(row.path_ns for row in every) - sum(row.path_ns for row in shown)
+        yield Text(
+            f"{len(shown):,} of {count(len(every), 'row')}: those that held it up longest; the "
+            f"others held it up {duration(rest_ns)} in all. --json has them.",
+            "dim",
+        )
 
 
-def _tree(spans: Sequence[SpanDocument]) -> Iterator[tuple[SpanDocument, str, str]]:
-    """Every span once, with what stands before its name and before what is inside it."""
-    known = {span["span_id"] for span in spans}
-    children: dict[str | None, list[SpanDocument]] = {}
-    for span in sorted(spans, key=lambda span: (span["start_ns"], -span["end_ns"])):
-        parent_id = span["parent_id"]
-        children.setdefault(parent_id if parent_id in known else None, []).append(span)
-    stack = [(span, "", "") for span in reversed(children.get(None, []))]
-    while stack:
-        span, tree, indent = stack.pop()
-        below = children.get(span["span_id"], [])
-        yield span, tree, indent + ("│  " if below else "   ")
-        last = len(below) - 1
-        for place in range(last, -1, -1):
-            branch, deeper = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
-            stack.append((below[place], indent + branch, indent + deeper))
-
-
-def _stretches(segments: Sequence[SegmentDocument]) -> list[Stretch]:
-    return [(segment["start_ns"], segment["end_ns"]) for segment in segments]
-
-
-def _add(drawn: Table, row: Row, whole_ns: int, width: int, name_width: int) -> None:
+def _add(drawn: Table, row: Row, whole_ns: int, layout: Layout) -> None:
     style = stage_style(row.stage)
-    name = row.tree + escaped(row.name)
-    if cell_len(name) > name_width:
-        name = f"{set_cell_size(name, name_width - 1)}…"
-    drawn.add_row(
-        name,
+    cells: list[str | Text] = [
+        _name(row, layout.name),
         Text(row.stage, style),
-        duration(row.duration_ns),
         duration(row.path_ns) if row.path_ns else "",
-        Text(_bar(row, whole_ns, width), style),
-    )
+        *([Text(_took(row), "dim")] if layout.took else []),
+        *([Text(_bar(row, whole_ns, layout.bars), style)] if layout.bars else []),
+    ]
+    drawn.add_row(*cells)
+
+
+def _took(row: Row) -> str:
+    """How long it ran, so that nobody reads it as what its stage held up."""
+    return f"of {duration(row.duration_ns)}"
+
+
+def _named(row: Row) -> str:
+    return row.mark + " ".join(escaped(part) for part in (row.name, *row.notes))
+
+
+def _name(row: Row, width: int) -> Text:
+    """Its place in the tree, its name and its notes; of what is too long, names are cut first."""
+    tree = _tree(row, width)
+    name, room = row.mark + escaped(row.name), width - cell_len(tree)
+    most = room - min(NAME_CUT, cell_len(name))
+    notes = _cut("".join(f" {escaped(note)}" for note in row.notes), most)
+    name = _cut(name, room - cell_len(notes))
+    text = Text(tree + name)
+    text.append(notes, FAILED if row.failed else "bold")
+    return text
+
+
+def _tree(row: Row, width: int) -> str:
+    """What stands before its name; of a deep tree the levels next to it, and how many are not."""
+    if cell_len(row.tree) == LEVEL * row.depth and cell_len(row.tree) <= width // 2:
+        return row.tree
+    levels = max(1, (width // 2 - len(f"{row.depth}… ")) // LEVEL)
+    return f"{row.depth - levels}… {row.tree[-LEVEL * levels :]}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else f"{set_cell_size(text, max(0, width - 1))}…"
 
 
 def _bar(row: Row, whole_ns: int, width: int) -> str:
@@ -161,7 +153,9 @@ def _cells(stretches: Sequence[Stretch], whole_ns: int, width: int) -> list[floa
 
 
 def _axis(whole_ns: int, width: int) -> str:
-    """`0 ───── 300 ms ───── 600 ms`."""
+    """`0 ───── 300 ms ───── 600 ms`; without its middle where that has no room."""
     middle, right = f" {duration(whole_ns / 2)} ", f" {duration(whole_ns)}"
     line = "0 ".ljust(width // 2 - len(middle) // 2, AXIS) + middle
+    if len(line) + 1 + len(right) > width:
+        line = "0 "
     return line.ljust(width - len(right), AXIS) + right

@@ -13,12 +13,12 @@ from latencytrace.model.alert import (
     GuiltyStage,
     Standing,
 )
-from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown
+from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown, StagePart
 from latencytrace.model.cohort import Cohort, TokenRange
 from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
 from latencytrace.model.ledger import Ledger, Segment, StageTimes
 from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
-from latencytrace.model.request import MetricAttributes, Request, RequestStatus
+from latencytrace.model.request import FirstTokenOf, MetricAttributes, Request, RequestStatus
 from latencytrace.model.shared_step import ShareBasis, SharedStep, StepMember
 from latencytrace.model.span import (
     Attributes,
@@ -45,6 +45,7 @@ __all__ = [
     "Distinction",
     "Event",
     "Evidence",
+    "FirstTokenOf",
     "GuiltyStage",
     "Interval",
     "Ledger",
@@ -65,6 +66,7 @@ __all__ = [
     "SpanKind",
     "Stage",
     "StageBreakdown",
+    "StagePart",
     "StageTimes",
     "Standing",
     "StatusCode",

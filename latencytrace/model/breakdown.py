@@ -18,6 +18,16 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StagePart:
+    """A named part of a stage's critical-path time over a cohort, such as event-loop lag."""
+
+    name: str
+    mean_ns: float  # over all requests of the cohort
+    share_ratio: float  # of the cohort's whole duration
+    requests: int  # that have it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageBreakdown:
     """One stage's critical-path time over a cohort."""
 
@@ -28,6 +38,7 @@ class StageBreakdown:
     p95_ns: float
     p99_ns: float
     requests: int
+    parts: tuple[StagePart, ...] = ()  # of `runtime`, the longest first; others have none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +49,12 @@ class Breakdown:
     attributed_ratio: float | None  # None: no requests
     duration_ns: Quantiles | None
     time_to_first_token_ns: Quantiles | None
+    first_tokens_of_model: int = 0  # of them counted to the model's, for nothing was streamed
     time_per_output_token_ns: Quantiles | None
     output_tokens_per_second: float | None  # of one request while it decodes, mean
     stages: tuple[StageBreakdown, ...]  # in the order of `Stage`; absent ones left out
     health_left_out: int
     reduced_detail_left_out: int
+    startup_left_out: int = 0  # what processes loaded before they served
     unsure_left_out: int = 0  # for not all of their attributes are kept
     max_concurrency: int | None  # the most requests of the cohort under way at once

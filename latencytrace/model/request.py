@@ -17,6 +17,13 @@ class RequestStatus(StrEnum):
     REJECTED = "rejected"
 
 
+class FirstTokenOf(StrEnum):
+    """Whose first token a request's time to first token is counted to."""
+
+    CALLER = "caller"  # it left for the caller
+    MODEL = "model"  # a model made it: the answer was not streamed, or nobody saw it leave
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricAttributes:
     """What metrics of OpenTelemetry's conventions say of a request, by the conventions' keys."""
@@ -43,12 +50,19 @@ class Request:
     duration_ns: int
     revision: int  # 1 for the first; a late span writes the next
     time_to_first_token_ns: int | None = None
+    time_to_first_token_of: FirstTokenOf | None = None
+    model_time_to_first_token_ns: int | None = None  # what the model itself says
     time_per_output_token_ns: int | None = None
     input_tokens: int | None = None
     cached_input_tokens: int | None = None
     output_tokens: int | None = None
     finish_reason: str | None = None
     batch_size: int | None = None
+    queue_depth: int | None = None  # the most that waited before it in one of its queues
+    concurrency: int | None = None  # requests under way in its process when it began
+    preemptions: int | None = None  # how often an engine made it wait again
+    cold_start: bool | None = None  # whether something was loaded for it
+    startup: bool = False  # no request: the process loaded, before it served any
     health: bool = False  # a health, readiness or metrics route: left out of breakdowns
     ledger: Ledger  # sums to `duration_ns`
     segments: tuple[Segment, ...]  # partition [0, duration_ns) in order
@@ -57,3 +71,8 @@ class Request:
     attributes_left_out: int = 0
     # Known while it is divided, and not kept.
     metric_attributes: MetricAttributes = field(default=MetricAttributes(), compare=False)
+
+    @property
+    def counts(self) -> bool:
+        """Whether breakdowns, metrics and objectives count it."""
+        return not (self.health or self.startup)

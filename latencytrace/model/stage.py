@@ -1,5 +1,6 @@
 """The stages of serving: the fixed list that every nanosecond is charged to."""
 
+import re
 from enum import StrEnum
 
 
@@ -47,3 +48,26 @@ class Stage(StrEnum):
 
 
 _UNEXPLAINING = frozenset({Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage.APPLICATION})
+
+_NAMED = {stage.value: stage for stage in Stage if stage is not Stage.UNATTRIBUTED}
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_TOKENIZERS = frozenset({"tokenizer", "tokenizers"})
+_OF_TOKENIZERS = {
+    "encode": Stage.TOKENIZE,
+    "decode": Stage.DETOKENIZE,
+}
+
+
+def stage_named(name: str) -> Stage | None:
+    """The stage that a name means: its own, or a tokenizer's work; None: it means none.
+
+    `decode` is the stage of that name, but `tokenizer.decode`, `tokenizer.batch_decode` and
+    `PreTrainedTokenizerFast.decode` make text of tokens.
+    """
+    stage = _NAMED.get(name)
+    if stage is not None or "okenizer" not in name:
+        return stage
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if _TOKENIZERS.isdisjoint(words):
+        return None
+    return next((_OF_TOKENIZERS[word] for word in words if word in _OF_TOKENIZERS), None)

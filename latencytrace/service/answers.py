@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.device_work import device_work
+from latencytrace.analysis.error_types import error_type, failed_by
 from latencytrace.analysis.is_request import is_shared
 from latencytrace.analysis.network_phases import network_phases
 from latencytrace.analysis.stage_times import stage_times
@@ -151,6 +152,9 @@ def request(
         else []
     )
     document["spans_kept"] = tree is not None
+    failure = failed_by(tree) if tree else None
+    document["error_type"] = failure[1] if failure else None
+    document["error_span_id"] = failure[0].span_id if failure else None
     document["profiles"] = []  # only a service that runs knows of them
     document["started_by"] = _started_by(tree) if tree else []
     document["shared_steps"], document["shared_steps_left_out"] = (
@@ -158,7 +162,7 @@ def request(
     )
     document |= between_tokens(tree, found.segments)
     document["network"] = network_phases(tree, found.segments) if tree else {}
-    times = stage_times(tree) if tree else {}
+    times = stage_times(tree, found.segments) if tree else {}
     document["busy"] = {stage.value: of_stage.busy_ns for stage, of_stage in times.items()}
     document["exclusive"] = {
         stage.value: of_stage.exclusive_ns for stage, of_stage in times.items()
@@ -208,6 +212,7 @@ def breakdown_document(found: Breakdown) -> Document:
         "attributed_ratio": found.attributed_ratio,
         "duration_ns": _quantiles(found.duration_ns),
         "time_to_first_token_ns": _quantiles(found.time_to_first_token_ns),
+        "first_tokens_of_model": found.first_tokens_of_model,
         "time_per_output_token_ns": _quantiles(found.time_per_output_token_ns),
         "output_tokens_per_second": found.output_tokens_per_second,
         "max_concurrency": found.max_concurrency,
@@ -220,11 +225,21 @@ def breakdown_document(found: Breakdown) -> Document:
                 "p95_ns": round(row.p95_ns),
                 "p99_ns": round(row.p99_ns),
                 "requests": row.requests,
+                "parts": [
+                    {
+                        "name": part.name,
+                        "mean_ns": round(part.mean_ns),
+                        "share_ratio": part.share_ratio,
+                        "requests": part.requests,
+                    }
+                    for part in row.parts
+                ],
             }
             for row in found.stages
         ],
         "left_out": {
             "health": found.health_left_out,
+            "startup": found.startup_left_out,
             "reduced_detail": found.reduced_detail_left_out,
             "unsure": found.unsure_left_out,
         },
@@ -246,17 +261,19 @@ def request_document(found: Request) -> Document:
         "duration_ns": found.duration_ns,
         "revision": found.revision,
         "time_to_first_token_ns": found.time_to_first_token_ns,
+        "time_to_first_token_of": found.time_to_first_token_of,
+        "model_time_to_first_token_ns": found.model_time_to_first_token_ns,
         "time_per_output_token_ns": found.time_per_output_token_ns,
         "input_tokens": found.input_tokens,
         "cached_input_tokens": found.cached_input_tokens,
         "output_tokens": found.output_tokens,
         "finish_reason": found.finish_reason,
         "batch_size": found.batch_size,
-        "queue_depth": None,
-        "concurrency": None,
+        "queue_depth": found.queue_depth,
+        "concurrency": found.concurrency,
         "retries": _retries(found),
-        "preemptions": None,
-        "cold_start": Stage.LOAD in found.ledger,
+        "preemptions": found.preemptions,
+        "cold_start": found.cold_start,
         "ledger": {stage.value: length_ns for stage, length_ns in found.ledger.items()},
         "segments": [
             {
@@ -292,6 +309,7 @@ def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:
         "start_ns": span.start_ns - request_start_ns,
         "end_ns": span.end_ns - request_start_ns,
         "status": "error" if span.status is StatusCode.ERROR else "ok",
+        "error_type": error_type(span),
         "attributes": {key: _plain(value) for key, value in span.attributes.items()},
         "links": [_link(link) for link in span.links],
         "device": _device(span, request_start_ns),

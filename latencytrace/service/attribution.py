@@ -1,17 +1,19 @@
 """The spans of traces divided into the ledgers of their requests."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.is_request import is_shared
 from latencytrace.analysis.requests import request_of
-from latencytrace.model import Request, Span, Trace
+from latencytrace.analysis.startup import as_load, may_be_startup
+from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.assembler import Without
 from latencytrace.service.kernels import CriticalPaths
+from latencytrace.service.process_starts import Process, ProcessStarts
 from latencytrace.service.store import Revisions
 from latencytrace.service.telemetry import Telemetry
 
@@ -35,6 +37,7 @@ class Attributed:
     withdrawn: dict[tuple[str, str], int] = field(default_factory=dict)  # none any more
     steps: dict[str, list[Span]] = field(default_factory=dict)  # shared ones, by trace
     reasons: dict[str, Without] = field(default_factory=dict)  # of traces without a request
+    starts: list[str] = field(default_factory=list)  # divided before as requests, and are none
 
     @property
     def with_request(self) -> set[str]:
@@ -49,15 +52,22 @@ class Attribution:
         telemetry: Counts what stops it.
         rest: Called between two pieces.
         is_old: Whether the root of a trace will not come any more.
+        known: Tells which processes have served, before the first trace is divided.
     """
 
     def __init__(
-        self, telemetry: Telemetry, rest: Callable[[], None], is_old: Callable[[str], bool]
+        self,
+        telemetry: Telemetry,
+        rest: Callable[[], None],
+        is_old: Callable[[str], bool],
+        known: Callable[[], Iterable[Process]] = tuple,
     ) -> None:
         self._telemetry = telemetry
         self._rest = rest
         self._is_old = is_old
         self._critical_paths = CriticalPaths()
+        self._known = known
+        self._starts: ProcessStarts | None = None
 
     def attributed(
         self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions
@@ -73,6 +83,9 @@ class Attribution:
         for (trace_id, span_id), revision in revisions.items():
             before.setdefault(trace_id, {})[span_id] = revision
         traces: list[Trace] = []
+        if self._starts is None:
+            self._starts = ProcessStarts(self._known())
+        found.starts += self._starts.served(chain.from_iterable(arrived.values()))
         for trace_id, spans in arrived.items():
             if len(traces) >= PIECE_TRACES:
                 self._divide(traces, revisions, found)
@@ -119,9 +132,20 @@ class Attribution:
             paths = []
         for trace, path in zip_longest(traces, paths):
             try:
-                found.requests.append(request_of(trace, path or critical_path(trace), revisions))
+                request = request_of(trace, path or critical_path(trace), revisions)
+                found.requests.append(as_load(request) if self._is_start(trace) else request)
             except FAULTS:
                 self._set_aside(trace.root.trace_id, found)
+
+    def _is_start(self, trace: Trace) -> bool:
+        """Whether a process did it before it served anything, or loaded something by itself."""
+        root = trace.root
+        if not may_be_startup(root):
+            return False
+        told = root.attributes.get(semconv.STARTUP) is True
+        if told or trace.stages[root.span_id] is Stage.LOAD:
+            return True
+        return self._starts is not None and self._starts.is_start(root)
 
     def _set_aside(self, trace_id: str, found: Attributed) -> None:
         """Count a trace that a fault of ours stops."""

@@ -2,7 +2,7 @@
 
 from typing_extensions import TypedDict
 
-from latencytrace.model import RequestStatus, ShareBasis, Stage
+from latencytrace.model import FirstTokenOf, RequestStatus, ShareBasis, Stage
 
 
 class QuantilesDocument(TypedDict):
@@ -16,6 +16,15 @@ class QuantilesDocument(TypedDict):
     p999: int
 
 
+class StagePartDocument(TypedDict):
+    """A named part of a stage, such as event-loop lag."""
+
+    name: str
+    mean_ns: int
+    share_ratio: float
+    requests: int
+
+
 class StageDocument(TypedDict):
     """One row of a breakdown; quantiles over the `requests` that have the stage."""
 
@@ -26,12 +35,14 @@ class StageDocument(TypedDict):
     p95_ns: int
     p99_ns: int
     requests: int
+    parts: list[StagePartDocument]  # of `runtime`, the longest first; others have none
 
 
 class LeftOutDocument(TypedDict):
     """Requests that a breakdown does not count."""
 
     health: int
+    startup: int  # what processes loaded before they served
     reduced_detail: int
     unsure: int  # asked for by an attribute, of requests that not all attributes are kept of
 
@@ -43,6 +54,7 @@ class BreakdownDocument(TypedDict):
     attributed_ratio: float | None
     duration_ns: QuantilesDocument | None
     time_to_first_token_ns: QuantilesDocument | None
+    first_tokens_of_model: int
     time_per_output_token_ns: QuantilesDocument | None
     output_tokens_per_second: float | None
     max_concurrency: int | None
@@ -107,6 +119,7 @@ class SpanDocument(TypedDict):
     start_ns: int
     end_ns: int
     status: str
+    error_type: str | None  # of its exception, or what its `error.type` says; never a message
     attributes: dict[str, object]
     links: list[LinkDocument]
     device: DeviceDocument | None  # what it had a GPU do
@@ -183,6 +196,8 @@ class _RequestFields(TypedDict):
     duration_ns: int
     revision: int
     time_to_first_token_ns: int | None
+    time_to_first_token_of: FirstTokenOf | None
+    model_time_to_first_token_ns: int | None
     time_per_output_token_ns: int | None
     input_tokens: int | None
     cached_input_tokens: int | None
@@ -193,7 +208,7 @@ class _RequestFields(TypedDict):
     concurrency: int | None
     retries: int
     preemptions: int | None
-    cold_start: bool
+    cold_start: bool | None
     ledger: dict[Stage, int]
     segments: list[SegmentDocument]
     repairs: list[RepairDocument]
@@ -206,6 +221,8 @@ class ListedRequestDocument(_RequestFields):
 class RequestDocument(_RequestFields):
     """A request with its spans: its ledger sums to `duration_ns`."""
 
+    error_type: str | None  # of the exception that failed it
+    error_span_id: str | None  # of the span that it was raised in
     spans: list[SpanDocument]
     spans_kept: bool
     shared_steps: list[RequestStepDocument]

@@ -89,7 +89,7 @@ class Evaluator:
         with self._lock:
             now_ns = self._clock()
             for request in settled.requests:
-                if not request.health:
+                if request.counts:
                     self._count(request, now_ns)
             self._counted_until_ns = settled.until_ns
 
@@ -102,7 +102,7 @@ class Evaluator:
         """Note what there is to say of requests that an earlier process counted."""
         with self._lock:
             for request in requests:
-                if not request.health:
+                if request.counts:
                     for place, _ in self._promises.of(request):
                         end_ns = request.start_ns + request.duration_ns
                         self._counts[place].recall(request, end_ns)

@@ -23,6 +23,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.service.otlp_json import message_from_json
 from latencytrace.service.redaction import redact
+from latencytrace.service.wire_parts import has_more_parts
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
@@ -30,6 +31,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024  # of one request, decompressed
 MAX_MEMBERS: Final = 64  # of a gzip body: senders write one, files joined together have several
 
 MOST_PARTS: Final = 2_000_000  # of one request: resources, scopes, spans and what these have
+MOST_MESSAGES: Final = 4_000_000  # of one request, encoded: an attribute and its value are two
 
 INVALID_ARGUMENT: Final = 3  # codes of google.rpc.Status
 RESOURCE_EXHAUSTED: Final = 8
@@ -151,6 +153,8 @@ def answer(message: Message, content_type: str | None) -> OtlpAnswer:
 
 
 def _message(plain: bytes) -> ExportTraceServiceRequest:
+    if has_more_parts(plain, ExportTraceServiceRequest, MOST_MESSAGES):
+        raise OtlpError(_TOO_MANY_PARTS)
     try:
         return ExportTraceServiceRequest.FromString(plain)
     except DecodeError as error:
@@ -232,10 +236,7 @@ def _refuse_too_many(message: ExportTraceServiceRequest) -> None:
             for span in scope.spans:
                 left -= len(span.attributes) + len(span.events) + len(span.links)
     if left < 0:
-        raise OtlpError(
-            f"the request has more than {MOST_PARTS} resources, scopes, spans and attributes: "
-            "send smaller batches"
-        )
+        raise OtlpError(_TOO_MANY_PARTS)
 
 
 def _span_lists(message: ExportTraceServiceRequest) -> Iterator[_Spans]:
@@ -283,6 +284,10 @@ def decompressed_if_short(body: bytes, content_encoding: str | None, most: int) 
     return decompressed(body, content_encoding)
 
 
+_TOO_MANY_PARTS = (
+    f"the request has more than {MOST_PARTS} resources, scopes, spans and attributes: "
+    "send smaller batches"
+)
 _TOO_LARGE = f"the request has more than {MAX_BYTES} bytes: send smaller batches"
 _TOO_MANY_MEMBERS = f"the gzip body has more than {MAX_MEMBERS} members: compress it as one"
 _PIECE_BYTES = 64 * 1024  # what follows a member in its last piece is copied

@@ -1,12 +1,16 @@
 """OTLP's JSON: protobuf's, but that ids are hex digits."""
 
 from base64 import b64encode
+from typing import Final
 
 import orjson
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.errors import OtlpError
+
+MOST_OPENED: Final = 2_000_000  # brackets: the parser keeps the interpreter until it is done
+MOST_ITEMS: Final = 500_000  # of all lists together: each takes 2.5 µs to read
 
 _ID_KEYS = frozenset(
     {"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"}
@@ -19,14 +23,18 @@ def message_from_json(body: bytes) -> ExportTraceServiceRequest:
     An id that is not hex becomes empty, so that the span is rejected and not the request.
 
     Raises:
-        OtlpError: The body is no JSON, or not of the form.
+        OtlpError: The body is no JSON, not of the form, or holds millions of values.
     """
+    if body.count(b"{") + body.count(b"[") > MOST_OPENED:
+        raise OtlpError(f"the body opens more than {MOST_OPENED} brackets: send smaller batches")
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise OtlpError(f"the body is not JSON: {error}") from None
     if not isinstance(tree, dict):
         raise OtlpError("the body is not an OTLP trace request: it is no JSON object")
+    if _has_more_items(tree, MOST_ITEMS):
+        raise OtlpError(f"the lists hold more than {MOST_ITEMS} items: send smaller batches")
     return message_from_tree(tree)
 
 
@@ -46,6 +54,20 @@ def message_from_tree(tree: dict[str, object]) -> ExportTraceServiceRequest:
     except json_format.ParseError as error:
         raise OtlpError(f"the body is not an OTLP trace request in JSON: {error}") from None
     return message
+
+
+def _has_more_items(tree: object, left: int) -> bool:
+    open_values = [tree]
+    while open_values:
+        value = open_values.pop()
+        if isinstance(value, dict):
+            open_values.extend(value.values())
+        elif isinstance(value, list):
+            left -= len(value)
+            if left < 0:
+                return True
+            open_values.extend(value)
+    return False
 
 
 def _spans(tree: dict[str, object]) -> list[dict[str, object]]:

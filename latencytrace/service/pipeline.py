@@ -48,7 +48,6 @@ PATIENCE_S = 1.0  # of who asks, while others divide
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 REST = 30  # times the duration of work: so much of the time it lets the machine alone
 
-
 _ENDS = {
     Outcome.STORED: Assembler.stored,
     Outcome.REFUSED: Assembler.refused,
@@ -64,8 +63,7 @@ class Pipeline:
         telemetry: Counts them.
         now_ns: A clock that is never set back.
         keep_spans_ratio: The share of ordinary requests whose spans are kept.
-        on_settled: Takes requests that nothing has come for in a while, each once; objectives
-            count them.
+        on_settled: Takes requests that nothing has come for in a while; objectives count them.
         breaks: Whether a request breaks a promise, so that its spans are kept.
         on_spans: Told of the spans of each trace that is divided.
         journal: Holds what is not stored yet; None: everything is stored within 100 ms.
@@ -106,7 +104,8 @@ class Pipeline:
         self._assembler_lock = threading.Lock()
         self._dividing = threading.Lock()
         self._rests = Rests(REST, now_ns)
-        self._attribution = Attribution(telemetry, self._rests.rest, self._assembler.is_old)
+        is_old, known = self._assembler.is_old, store.instances
+        self._attribution = Attribution(telemetry, self._rests.rest, is_old, known)
         self._looked_ns = 0  # when it was last looked at what is due
         self._kept_ns: int | None = None  # when spans were last copied
         self._stopping = threading.Event()
@@ -354,6 +353,7 @@ class Pipeline:
         self._write(requests, resent, kept, found.withdrawn, read_ns)
         with self._assembler_lock:
             self._assembler.attributed(with_request)
+            self._assembler.left(found.starts)
             for trace_id in set(trace_ids) - with_request:
                 self._assembler.without([trace_id], found.reasons.get(trace_id))
         self._telemetry.recovered.inc(len(self._recovering & with_request))

@@ -88,7 +88,7 @@ class RequestMetrics:
     def count(self, requests: Iterable[Request]) -> None:
         """Record requests; of each the first revision only, health routes never."""
         for request in requests:
-            if request.revision == 1 and not request.health:
+            if request.revision == 1 and request.counts:
                 self._count(request)
 
     def _count(self, request: Request) -> None:

@@ -157,6 +157,10 @@ class Store(Protocol):
         """The services that have requests, in order of name."""
         ...
 
+    def instances(self) -> Sequence[tuple[str, str]]:
+        """Services and instances that have served requests, those of the last week."""
+        ...
+
     def routes(self, service: str | None) -> Sequence[str]:
         """The routes that have requests, in order of name."""
         ...

@@ -189,7 +189,7 @@ class Telemetry:
     def count(self, requests: Iterable[Request]) -> None:
         """Count requests that have settled, health routes never."""
         for request in requests:
-            if not request.health:
+            if request.counts:
                 cohort = self._cohorts.of(request)
                 if cohort is OVERFLOWED:
                     self.overflowed.inc()

@@ -9,10 +9,10 @@ _KINDS = {kind.name: kind for kind in SpanKind}
 
 def traces_of(program: TracedProgram) -> tuple[Trace, ...]:
     """The requests of the one trace that was sent."""
-    return build_traces(_span(span) for span in program.spans())
+    return build_traces(span_of(span) for span in program.spans())
 
 
-def _span(sent: ReceivedSpan) -> Span:
+def span_of(sent: ReceivedSpan) -> Span:
     attributes: dict[str, AttributeValue] = {
         key: value for key, value in sent.attributes.items() if not isinstance(value, dict | tuple)
     }

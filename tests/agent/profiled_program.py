@@ -8,7 +8,7 @@ import torch
 
 import latencytrace
 from latencytrace.agent import start
-from latencytrace.agent.profile_capture import CapturePhase
+from latencytrace.agent.profile_capture import Capture, CapturePhase
 from tests.agent.hooks.tiny_chat import tiny_chat
 
 PATIENCE_S = 40.0
@@ -24,8 +24,8 @@ def main(endpoint: str, how: str) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         chat.model.generate(chat.prompt(), max_new_tokens=4, do_sample=False)
-        capture = agent.recorder.capture
-        if capture is not None and capture.phase is CapturePhase.CAPTURING:
+        capture = agent.recorder.steps
+        if isinstance(capture, Capture) and capture.phase is CapturePhase.CAPTURING:
             break
     sys.stdout.write("recording\n")
     sys.stdout.flush()

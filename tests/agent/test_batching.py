@@ -274,7 +274,11 @@ def test_a_ticket_that_is_let_go_has_waited_until_then(spans: Spans) -> None:
 
     (waited,) = spans.all
     assert waited.parent_id == span_of(asked).span_id
-    assert waited.attributes == {semconv.STAGE: Stage.QUEUE, semconv.CANCELLED: True}
+    assert waited.attributes == {
+        semconv.STAGE: Stage.QUEUE,
+        semconv.QUEUE_DEPTH: 0,
+        semconv.CANCELLED: True,
+    }
     assert spans.recorder.batches.unused == 1
 
 
@@ -288,6 +292,41 @@ def test_a_ticket_that_outlives_its_request_has_waited_until_that_ended(spans: S
 
     _, waited = spans.all
     assert waited.ended == span_of(asked).ended
+
+
+def depths(spans: Spans) -> list[object]:
+    """How many waited before each, as the spans of their waits tell."""
+    return [one.attributes.get(semconv.QUEUE_DEPTH) for one in spans.of(Stage.QUEUE)]
+
+
+def test_a_wait_tells_how_many_waited_before(spans: Spans) -> None:
+    first, second, third = (ticket_of(spans, request(spans)) for _ in range(3))
+    with batch(spans, [first]):
+        late = ticket_of(spans, request(spans))
+    with batch(spans, [second, third, late]):
+        pass
+
+    assert depths(spans) == [0, 1, 2, 2]
+    assert not spans.recorder.waiting
+
+
+def test_a_ticket_that_is_let_go_or_leaves_its_process_waits_no_more(spans: Spans) -> None:
+    gone = ticket_of(spans, request(spans))
+    del gone
+    gc.collect()
+    pickle.dumps(ticket_of(spans, request(spans)))
+    with batch(spans, [ticket_of(spans, request(spans))]):
+        pass
+
+    assert depths(spans) == [0, 0]  # of the first, and of the last
+
+
+def test_a_ticket_of_another_process_tells_no_depth(spans: Spans) -> None:
+    sent = pickle.loads(pickle.dumps(ticket_of(spans, request(spans))))  # noqa: S301 - our own
+    with batch(spans, [sent]):
+        pass
+
+    assert depths(spans) == [None]
 
 
 def test_a_ticket_outside_of_any_request_adds_to_the_size_alone(spans: Spans) -> None:

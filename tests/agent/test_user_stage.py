@@ -41,6 +41,17 @@ def test_any_other_name_is_a_stage_of_the_application(spans: Spans, name: str) -
     assert spans.only.attributes[semconv.STAGE_NAME] == name
 
 
+@pytest.mark.parametrize(
+    ("name", "stage_value"),
+    [("tokenizer.decode", Stage.DETOKENIZE), ("tokenizer.encode", Stage.TOKENIZE)],
+)
+def test_a_tokenizers_work_is_of_its_stage(spans: Spans, name: str, stage_value: Stage) -> None:
+    with stage(spans, name):
+        pass
+
+    assert (spans.only.name, dict(spans.only.attributes)) == (name, {semconv.STAGE: stage_value})
+
+
 def test_what_a_block_raises_passes_through(spans: Spans) -> None:
     raised = LookupError("a secret")
 

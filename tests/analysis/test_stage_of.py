@@ -166,3 +166,31 @@ def test_chromadbs_own_tracing_is_told_by_its_methods(name: str, stage: Stage) -
     found = stage_of(own)
 
     assert found is stage
+
+
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [
+        ("decode", Stage.DECODE),
+        ("rerank", Stage.RERANK),
+        ("detokenize", Stage.DETOKENIZE),
+        ("tokenizer.decode", Stage.DETOKENIZE),
+        ("tokenizer_batch_decode", Stage.DETOKENIZE),
+        ("PreTrainedTokenizerFast.decode", Stage.DETOKENIZE),
+        ("tokenizer.encode", Stage.TOKENIZE),
+        ("Tokenizer.encode_batch", Stage.TOKENIZE),
+        ("tokenizer.save", Stage.OTHER),
+        ("decoder", Stage.OTHER),
+        ("other", Stage.OTHER),
+    ],
+)
+def test_a_name_tells_the_stage_of_a_span_that_nothing_else_does(name: str, stage: Stage) -> None:
+    assert stage_of(span(name, 0, 1)) is stage
+
+
+def test_what_the_conventions_say_wins_over_a_name() -> None:
+    found = stage_of(
+        span("decode", 0, 1, attributes={semconv.GEN_AI_OPERATION_NAME: "embeddings"})
+    )
+
+    assert found is Stage.EMBED

@@ -1,15 +1,18 @@
 """Busy and exclusive time obey their definitions."""
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 
+from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.runtime_gaps import with_runtime
 from latencytrace.analysis.stage_times import stage_times
 from latencytrace.model import Stage, StageTimes, Trace, semconv
 from latencytrace.model.ledger import ledger_of
 from tests.strategies import traces
-from tests.trees import request, span
+from tests.trees import request, root, span
 
 
 def test_parallel_spans_are_busy_once_and_exclusive_each() -> None:
@@ -64,6 +67,20 @@ def test_no_stage_holds_a_request_up_longer_than_it_is_busy(trace: Trace) -> Non
         for stage in ledger
         if stage is not Stage.UNATTRIBUTED
     )
+
+
+def test_what_the_process_told_counts_beside_the_collections_of_a_span() -> None:
+    decode = span("decode", 40, 60, stage=Stage.DECODE)
+    collected = {**decode.attributes, semconv.INTERVALS: "runtime:5+10"}
+    told = {semconv.RUNTIME_GAPS: "event_loop_lag:10+20;thread_pool_wait:70+5"}
+    (trace,) = build_traces([root(100, told), replace(decode, attributes=collected)])
+
+    segments = with_runtime(trace, critical_path(trace))
+    times = stage_times(trace, segments)
+
+    assert times[Stage.RUNTIME] == StageTimes(busy_ns=35, exclusive_ns=35)
+    assert ledger_of(segments)[Stage.RUNTIME] == 35
+    assert times[Stage.DECODE] == StageTimes(busy_ns=20, exclusive_ns=10)
 
 
 def instant_by_instant(trace: Trace) -> dict[Stage, StageTimes]:

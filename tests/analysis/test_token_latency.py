@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.token_latency import token_latency
-from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
+from latencytrace.model import AttributeValue, FirstTokenOf, Span, SpanKind, Stage, semconv
 from tests.trees import request, root, span
 
 OUTPUT = semconv.GEN_AI_USAGE_OUTPUT_TOKENS
@@ -58,7 +58,107 @@ def test_a_streamed_answers_first_token_comes_when_it_leaves_for_the_caller() ->
     found = token_latency(build_traces([server, *spans])[0])
 
     assert found.time_to_first_token_ns == 60_000
-    assert found.time_per_output_token_ns == (90_000 - 60_000) // 3
+    assert found.time_to_first_token_of is FirstTokenOf.CALLER
+    assert found.model_time_to_first_token_ns == 50_000
+
+
+def test_the_first_token_of_an_answer_in_one_piece_is_the_models_and_says_so() -> None:
+    found = token_latency(request(prefill("prefill", 10, 50), decode("decode", 50, 90, 4)))
+
+    assert found.time_to_first_token_ns == found.model_time_to_first_token_ns == 50
+    assert found.time_to_first_token_of is FirstTokenOf.MODEL
+
+
+def test_a_gateways_first_token_is_its_callers_and_the_engines_stands_beside_it() -> None:
+    gateway = root(900_000, {FIRST_CHUNK: 3.4e-4})
+    engine = span(
+        "llm_request", 20_000, 880_000, attributes={semconv.LATENCY_TO_FIRST: 1.43e-4, OUTPUT: 44}
+    )
+
+    found = token_latency(build_traces([gateway, engine])[0])
+
+    assert found.time_to_first_token_ns == 340_000
+    assert found.model_time_to_first_token_ns == 163_000
+
+
+def test_a_first_body_of_unknown_form_is_the_first_token_where_a_model_answered() -> None:
+    server = root(100, {semconv.STREAMED_FIRST_BODY: 60})
+
+    answered = token_latency(build_traces([server, prefill("prefill", 10, 50)])[0])
+    unanswered = token_latency(build_traces([server, span("search", 10, 50)])[0])
+
+    assert answered.time_to_first_token_ns == 60
+    assert unanswered.time_to_first_token_ns is None
+
+
+def streamed(first_ns: int, gap_ns: int, gaps: int, **counts: int) -> dict[str, AttributeValue]:
+    """What the request's own span says of an answer in packets that left evenly."""
+    times = f"{first_ns};" + ",".join([str(gap_ns)] * gaps)
+    counted = {f"latencytrace.streamed.{name}": count for name, count in counts.items()}
+    return {FIRST_CHUNK: first_ns / 1e9, semconv.TOKEN_TIMES: times, **counted}
+
+
+# 1 000 tokens are made, one each 10; the first 900 are reasoning that never leaves.
+THINKING = decode("decode", 10, 10_000, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("server", "made"),
+    [
+        pytest.param(
+            root(10_010, streamed(9_010, 10, 99, events=99, tokens=99)), THINKING, id="hidden"
+        ),
+        pytest.param(
+            root(10_010, streamed(9_010, 10, 49, events=49, tokens=49)),
+            THINKING,
+            id="hidden, and the caller hung up half-way",
+        ),
+        pytest.param(
+            root(10_010, {FIRST_CHUNK: 9.01e-6}), THINKING, id="hidden, and nobody saw what left"
+        ),
+        pytest.param(
+            root(230, streamed(50, 40, 4, events=4, tokens=16)),
+            decode("decode", 10, 210, 21),
+            id="four tokens a packet",
+        ),
+        pytest.param(
+            root(230, streamed(50, 40, 4, events=4)),
+            span("chat", 0, 215, attributes={OUTPUT: 20}),
+            id="four tokens a packet, made elsewhere",
+        ),
+        pytest.param(
+            root(230, streamed(50, 10, 9, events=18, choices=2)),
+            span("chat", 0, 215, attributes={OUTPUT: 20}),
+            id="two answers beside each other",
+        ),
+        pytest.param(
+            root(230, streamed(50, 10, 9, events=9)),
+            span("GET", 0, 215),
+            id="nobody says how many tokens there were",
+        ),
+    ],
+)
+def test_the_time_per_output_token_is_that_of_what_left(server: Span, made: Span) -> None:
+    found = token_latency(build_traces([server, made])[0])
+
+    assert found.time_per_output_token_ns == 10
+
+
+def test_a_stream_whose_tokens_took_no_time_has_no_time_per_output_token() -> None:
+    server = root(100, streamed(50, 0, 3, events=3, tokens=3))
+
+    found = token_latency(build_traces([server])[0])
+
+    assert found.time_per_output_token_ns is None
+
+
+@pytest.mark.parametrize("count", [0, -3, True, 2.5, "3"])
+def test_a_count_of_what_left_that_cannot_be_is_unknown(count: AttributeValue) -> None:
+    server = root(100, {**streamed(50, 5, 3), semconv.STREAMED_TOKENS: count})
+
+    found = token_latency(build_traces([server, decode("decode", 10, 50, 5)])[0])
+
+    assert found.time_per_output_token_ns == 10
 
 
 def test_an_answer_that_leaves_only_when_it_is_whole_is_counted_as_it_was_made() -> None:

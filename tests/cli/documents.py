@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from latencytrace.model import RequestStatus, Stage
+from latencytrace.model import FirstTokenOf, RequestStatus, Stage
 from latencytrace.service.documents import (
     BreakdownDocument,
     QuantilesDocument,
@@ -28,6 +28,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
         attributed_ratio=0.95,
         duration_ns=quantiles(whole_ns),
         time_to_first_token_ns=quantiles(20 * MS),
+        first_tokens_of_model=0,
         time_per_output_token_ns=quantiles(3 * MS),
         output_tokens_per_second=333.0,
         stages=[
@@ -39,10 +40,11 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
                 "p95_ns": mean_ns,
                 "p99_ns": mean_ns,
                 "requests": 4,
+                "parts": [],
             }
             for stage, mean_ns in stages_ns.items()
         ],
-        left_out={"health": 3, "reduced_detail": 0, "unsure": 0},
+        left_out={"health": 3, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=2,
     )
 
@@ -53,10 +55,11 @@ def no_requests() -> BreakdownDocument:
         attributed_ratio=None,
         duration_ns=None,
         time_to_first_token_ns=None,
+        first_tokens_of_model=0,
         time_per_output_token_ns=None,
         output_tokens_per_second=None,
         stages=[],
-        left_out={"health": 0, "reduced_detail": 0, "unsure": 0},
+        left_out={"health": 0, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=None,
     )
 
@@ -84,6 +87,7 @@ def span(  # noqa: PLR0913, PLR0917 - a table of spans reads best without names
         start_ns=start_ms * MS,
         end_ns=end_ms * MS,
         status="ok",
+        error_type=None,
         attributes={},
         links=[],
         device=None,
@@ -105,6 +109,8 @@ def request_document() -> RequestDocument:
         duration_ns=100 * MS,
         revision=1,
         time_to_first_token_ns=30 * MS,
+        time_to_first_token_of=FirstTokenOf.CALLER,
+        model_time_to_first_token_ns=None,
         time_per_output_token_ns=7 * MS,
         input_tokens=400,
         cached_input_tokens=None,
@@ -115,7 +121,7 @@ def request_document() -> RequestDocument:
         concurrency=None,
         retries=0,
         preemptions=None,
-        cold_start=False,
+        cold_start=None,
         ledger={
             Stage.UNATTRIBUTED: 10 * MS,
             Stage.EMBED: 20 * MS,
@@ -136,6 +142,8 @@ def request_document() -> RequestDocument:
             span("bb", "aa", "encode", "embed", 5, 25),
             span("cc", "aa", "generate", "decode", 25, 95),
         ],
+        error_type=None,
+        error_span_id=None,
         profiles=[],
         started_by=[],
         spans_kept=True,

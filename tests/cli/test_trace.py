@@ -4,12 +4,12 @@ import pytest
 from rich.console import Console
 
 from latencytrace.cli.trace import ledger, picture
-from latencytrace.cli.waterfall import rows
-from latencytrace.model import ShareBasis, Stage
+from latencytrace.cli.waterfall_rows import rows
+from latencytrace.model import FirstTokenOf, ShareBasis, Stage
 from latencytrace.service.documents import RequestDocument, RequestStepDocument
 from tests.cli.documents import MS, request_document, span
 
-PLAIN = Console(width=88, color_system=None)
+PLAIN = Console(width=87, color_system=None)
 
 
 def drawn(request: RequestDocument) -> str:
@@ -23,11 +23,11 @@ def test_the_waterfall_of_a_known_request_is_exactly_this() -> None:
     lines = drawn(request_document()).splitlines()
 
     assert lines[5:10] == [
-        "span                   stage            took  held up  0 ──────── 50.0 ms ─── 100 ms",
-        "POST /chat             unattributed   100 ms  10.0 ms  █░░░░░░░░░░░░░░░░░░░░░░░░░░░█",
-        "├─ encode              embed         20.0 ms  20.0 ms   ███████",
-        "└─ generate            decode        70.0 ms  60.0 ms         █████████░█████████░░",
-        "      · detokenize x2  detokenize    10.0 ms  10.0 ms                 ███        ██",
+        "span                   stage         held up        took  0 ──────── 50.0 ms ─── 100 ms",
+        "POST /chat             unattributed  10.0 ms   of 100 ms  █░░░░░░░░░░░░░░░░░░░░░░░░░░░█",
+        "├─ encode              embed         20.0 ms  of 20.0 ms   ███████",
+        "└─ generate            decode        60.0 ms  of 70.0 ms         █████████░█████████░░",
+        "      · detokenize x2  detokenize    10.0 ms  of 10.0 ms                 ███        ██",
     ]
 
 
@@ -69,7 +69,22 @@ def test_a_ledger_that_does_not_balance_is_said_so() -> None:
     request = request_document()
     request["ledger"][Stage.DECODE] -= 1
 
-    assert "this ledger does not balance" in str(ledger(request)[-1])
+    assert "this ledger does not balance" in str(ledger(request, 100)[-1])
+
+
+def test_the_models_own_first_token_stands_beside_the_callers() -> None:
+    request = request_document()
+    request["model_time_to_first_token_ns"] = 25 * MS
+
+    assert "first token 30.0 ms (the model's 25.0 ms) ·" in drawn(request)
+
+
+def test_a_first_token_that_the_caller_never_saw_says_so() -> None:
+    request = request_document()
+    request["time_to_first_token_of"] = FirstTokenOf.MODEL
+    request["model_time_to_first_token_ns"] = 30 * MS
+
+    assert "first token 30.0 ms (the model's, not the caller's)" in drawn(request)
 
 
 def test_gaps_between_tokens_and_stalls_are_told() -> None:

@@ -45,6 +45,18 @@ def test_a_printed_share_is_off_by_less_than_a_tenth(parts: list[float]) -> None
     assert all(abs(a - b) < 0.1 + 1e-9 for a, b in zip(printed, wanted, strict=True))
 
 
+@given(
+    st.lists(st.floats(min_value=0, max_value=1e12), min_size=1).filter(any),
+    st.integers(0, 1000),
+)
+def test_printed_shares_of_a_part_add_up_to_what_is_printed_of_it(
+    parts: list[float], tenths: int
+) -> None:
+    printed = shares(parts, f"{tenths / 10:.1f} %")
+
+    assert sum(round(10 * float(text.removesuffix(" %"))) for text in printed) == tenths
+
+
 def test_shares_of_nothing_are_unknown() -> None:
     assert shares([0.0, 0.0]) == ["-", "-"]
     assert share(None) == "-"

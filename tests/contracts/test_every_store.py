@@ -23,6 +23,7 @@ from latencytrace.model import (
     Breakdown,
     Cohort,
     Event,
+    FirstTokenOf,
     Link,
     Repair,
     RepairKind,
@@ -32,6 +33,7 @@ from latencytrace.model import (
     Span,
     SpanKind,
     Stage,
+    StagePart,
     StatusCode,
     TokenRange,
 )
@@ -307,12 +309,18 @@ def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
         version="",
         status=RequestStatus.CANCELLED,
         time_to_first_token_ns=1,
+        time_to_first_token_of=FirstTokenOf.CALLER,
+        model_time_to_first_token_ns=-1,
         time_per_output_token_ns=2**63 - 1,
         input_tokens=-1,  # whatever a sender says
         cached_input_tokens=3,
         output_tokens=4,
         finish_reason="stop",
         batch_size=5,
+        queue_depth=3,
+        concurrency=7,
+        preemptions=0,
+        cold_start=False,
         repairs=(
             Repair(kind=RepairKind.ORPHAN, span_id="2" * 16, detail="its parent never came"),
         ),
@@ -580,6 +588,49 @@ def test_means_add_up_and_quantiles_are_over_those_that_have_the_stage(store: St
     assert (runtime.mean_ns, runtime.p50_ns, runtime.requests) == (50, 100, 1)
 
 
+def waited(name: str, *parts: tuple[str, int], health: bool = False) -> Request:
+    """A request that its process kept waiting, for 100 ns in all."""
+    request = one_request(name, service="waits", ledger={Stage.RUNTIME: 100}, health=health)
+    ends = itertools.accumulate(length_ns for _, length_ns in parts)
+    segments = [
+        replace(request.segments[0], name=part, start_ns=end_ns - length_ns, end_ns=end_ns)
+        for (part, length_ns), end_ns in zip(parts, ends, strict=True)
+    ]
+    return replace(request, segments=tuple(segments))
+
+
+def test_what_the_process_did_is_known_by_name(store: Store) -> None:
+    breakdown = breakdown_of(
+        store,
+        waited(
+            "a named wait 1",
+            ("event-loop lag", 30),
+            ("thread-pool wait", 40),
+            ("event-loop lag", 30),
+        ),
+        waited("a named wait 2", ("event-loop lag", 100)),
+        waited("a named wait 3", ("garbage collection", 100), health=True),
+        one_request("a named wait 4", service="waits", ledger={Stage.DECODE: 200}),
+    )
+
+    decode, runtime = breakdown.stages
+    assert decode.parts == ()
+    assert runtime.parts == (
+        StagePart(name="event-loop lag", mean_ns=160 / 3, share_ratio=0.4, requests=2),
+        StagePart(name="thread-pool wait", mean_ns=40 / 3, share_ratio=0.1, requests=1),
+    )
+    assert sum(part.mean_ns for part in runtime.parts) == pytest.approx(runtime.mean_ns)
+
+
+def test_only_the_longest_parts_are_told(store: Store) -> None:
+    parts = [(f"part {number}", 100 - number) for number in range(20)]
+
+    breakdown = breakdown_of(store, replace(waited("many", *parts), service="many"))
+
+    (runtime,) = breakdown.stages
+    assert [part.name for part in runtime.parts] == [name for name, _ in parts[:8]]
+
+
 def test_only_stages_that_explain_count_as_attributed(store: Store) -> None:
     explained = {Stage.DECODE: 60}
     unexplained = {stage: 10 for stage in Stage if not stage.explains}
@@ -588,6 +639,17 @@ def test_only_stages_that_explain_count_as_attributed(store: Store) -> None:
 
     assert breakdown.attributed_ratio == pytest.approx(0.6)
     assert sum(stage.share_ratio for stage in breakdown.stages) == pytest.approx(1)
+
+
+def test_first_tokens_that_no_caller_got_are_counted_apart(store: Store) -> None:
+    streamed, whole = (
+        replace(
+            one_request(of, service="mixed"), time_to_first_token_ns=1, time_to_first_token_of=of
+        )
+        for of in FirstTokenOf
+    )
+
+    assert breakdown_of(store, streamed, whole).first_tokens_of_model == 1
 
 
 def test_no_request_is_unknown_rather_than_zero(store: Store) -> None:
@@ -603,6 +665,34 @@ def test_no_request_is_unknown_rather_than_zero(store: Store) -> None:
         reduced_detail_left_out=0,
         max_concurrency=None,
     )
+
+
+def test_an_instance_that_served_is_known(store: Store) -> None:
+    loads = replace(one_request("starting", service="known"), instance="b", startup=True)
+    store.write([replace(one_request("served", service="known"), instance="a"), loads], [])
+    store.write([replace(one_request("nameless", service="known"), instance=None)], [])
+
+    assert {one for one in store.instances() if one[0] == "known"} == {("known", "a")}
+
+
+def test_a_route_that_turned_out_to_be_a_start_is_none(store: Store) -> None:
+    request = one_request("import", service="turned", route="GET")
+    store.write([request], [])
+    assert list(store.routes("turned")) == ["GET"]
+    store.write([replace(request, revision=2, route="load", startup=True)], [])
+
+    assert list(store.routes("turned")) == []
+
+
+def test_what_processes_load_before_they_serve_is_counted_apart(store: Store) -> None:
+    load = one_request("loads", service="starts", route="load")
+    load = replace(load, startup=True)
+    breakdown = breakdown_of(store, one_request("served", service="starts"), load)
+
+    asked = store.breakdown(Cohort(service="starts", route="load"))
+    assert (breakdown.requests, breakdown.startup_left_out, breakdown.health_left_out) == (1, 1, 0)
+    assert (asked.requests, asked.startup_left_out) == (1, 0)
+    assert "load" not in store.routes("starts")
 
 
 def test_health_routes_are_counted_apart_unless_asked_for(store: Store) -> None:

@@ -1,7 +1,9 @@
 """An application with waits whose place is known: the control of the controls."""
 
+import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
@@ -12,7 +14,15 @@ CHUNKS = 64
 CHUNK_BYTES = 256 * 1024  # more than any socket buffers, so that a slow client is felt
 DECODE_S = 0.002
 
+SAID = "tell me a secret"  # what the application's exceptions tell
+
 app = FastAPI()
+one_thread = ThreadPoolExecutor(1)
+both = asyncio.Barrier(2)
+
+
+class IndexNotLoadedError(RuntimeError):
+    """What a search raises."""
 
 
 @app.get("/hidden/{milliseconds}")
@@ -20,6 +30,21 @@ def hidden(milliseconds: int) -> str:
     """Wait where no hook can see it."""
     time.sleep(milliseconds / 1000)
     return "waited"
+
+
+@app.get("/queued/{milliseconds}")
+async def queued(milliseconds: int) -> str:
+    """Two at once want the only thread: one of them waits as long as the other works."""
+    await both.wait()
+    await asyncio.get_running_loop().run_in_executor(one_thread, time.sleep, milliseconds / 1000)
+    return "waited"
+
+
+@app.get("/failing")
+def failing() -> None:
+    """Fail in a step of its own."""
+    with latencytrace.stage("retrieve"):
+        raise IndexNotLoadedError(SAID)
 
 
 @app.get("/stream")

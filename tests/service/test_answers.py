@@ -14,6 +14,7 @@ from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import (
     Breakdown,
     Cohort,
+    Event,
     Link,
     Quantiles,
     Repair,
@@ -24,6 +25,7 @@ from latencytrace.model import (
     SpanKind,
     Stage,
     StageBreakdown,
+    StagePart,
     StatusCode,
     TokenRange,
     semconv,
@@ -130,6 +132,10 @@ class KnownStore:
         """The services of the spans."""
         return sorted({request.service for request in self._requests})
 
+    def instances(self) -> list[tuple[str, str]]:
+        """None: nobody divides."""
+        return []
+
     def routes(self, service: str | None) -> Sequence[str]:
         """The routes of a service."""
         return sorted({one.route for one in self._requests if one.service == service})
@@ -231,9 +237,11 @@ BREAKDOWN = Breakdown(
             p95_ns=9,
             p99_ns=9,
             requests=2,
+            parts=(StagePart(name="event-loop lag", mean_ns=3.9, share_ratio=0.3, requests=1),),
         ),
     ),
     health_left_out=3,
+    startup_left_out=2,
     reduced_detail_left_out=0,
     max_concurrency=1,
 )
@@ -291,9 +299,17 @@ def test_durations_of_a_breakdown_are_whole_nanoseconds() -> None:
         {
             "stage": "decode", "mean_ns": 10, "share_ratio": 0.75,
             "p50_ns": 9, "p95_ns": 9, "p99_ns": 9, "requests": 2,
+            "parts": [
+                {"name": "event-loop lag", "mean_ns": 4, "share_ratio": 0.3, "requests": 1}
+            ],
         }
     ]  # fmt: skip
-    assert found["left_out"] == {"health": 3, "reduced_detail": 0, "unsure": 0}
+    assert found["left_out"] == {
+        "health": 3,
+        "startup": 2,
+        "reduced_detail": 0,
+        "unsure": 0,
+    }
 
 
 def test_a_breakdown_of_nothing_is_unknown_rather_than_zero() -> None:
@@ -313,13 +329,13 @@ def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
         {
             "span_id": SPAN, "parent_id": None, "name": "POST /chat", "stage": "unattributed",
             "service": "rag", "instance": "rag-1",
-            "start_ns": 0, "end_ns": 1000, "status": "ok", "attributes": {},
+            "start_ns": 0, "end_ns": 1000, "status": "ok", "error_type": None, "attributes": {},
             "links": [], "device": None,
         },
         {
             "span_id": CHILD, "parent_id": SPAN, "name": "search", "stage": "retrieve",
             "service": "rag", "instance": "rag-1",
-            "start_ns": 100, "end_ns": 700, "status": "error",
+            "start_ns": 100, "end_ns": 700, "status": "error", "error_type": None,
             "attributes": {semconv.STAGE: "retrieve", "top_k": 5, "blob": "00ff", "nan": "nan"},
             "links": [{"trace_id": UNKNOWN, "span_id": CHILD, "attributes": {}}], "device": None,
         },
@@ -332,6 +348,27 @@ def test_a_consumer_says_which_span_of_another_trace_started_it() -> None:
 
     assert one(consumer)["started_by"] == [{"trace_id": UNKNOWN, "span_id": CHILD}]
     assert one(replace(ROOT, links=links))["started_by"] == []
+
+
+def test_a_failed_request_names_the_type_of_its_exception_and_where_it_was_raised() -> None:
+    raised = Event(time_ns=SEARCH.end_ns, name=semconv.EXCEPTION_EVENT, attributes={
+        semconv.EXCEPTION_TYPE: "qdrant.Timeout", semconv.EXCEPTION_MESSAGE: "a prompt",
+    })  # fmt: skip
+    told = {semconv.ERROR_TYPE: "500"}
+
+    found = one(
+        replace(ROOT, status=StatusCode.ERROR, attributes=told), replace(SEARCH, events=(raised,))
+    )
+
+    assert (found["error_type"], found["error_span_id"]) == ("qdrant.Timeout", CHILD)
+    assert [span["error_type"] for span in found["spans"]] == ["500", "qdrant.Timeout"]  # type: ignore[attr-defined] # a list
+    assert "a prompt" not in str(found)
+
+
+def test_a_request_that_succeeds_has_no_exception() -> None:
+    found = one(ROOT, SEARCH)
+
+    assert (found["error_type"], found["error_span_id"]) == (None, None)
 
 
 def test_segments_partition_the_request_though_its_spans_are_not_kept() -> None:
@@ -355,9 +392,8 @@ def test_an_inner_request_comes_with_its_own_spans() -> None:
 def test_what_is_unknown_is_null() -> None:
     found = one(ROOT)
 
-    assert [found[key] for key in ("model", "batch_size", "queue_depth", "preemptions")] == [
-        None
-    ] * 4
+    unknown = ("model", "batch_size", "queue_depth", "concurrency", "preemptions", "cold_start")
+    assert [found[key] for key in unknown] == [None] * len(unknown)
 
 
 def test_a_streams_gaps_and_stalls_are_told_from_its_spans() -> None:
@@ -386,11 +422,12 @@ def test_without_token_times_gaps_and_stalls_are_unknown() -> None:
     assert (found["inter_token_ns"], found["stalls"]) == (None, None)
 
 
-def test_a_request_that_waited_for_loading_was_a_cold_start() -> None:
-    loading = answers.request_document(made_request(stages={Stage.LOAD: 5, Stage.DECODE: 5}))
+def test_what_a_request_met_is_in_its_document() -> None:
+    met: dict[str, object] = {"queue_depth": 3, "concurrency": 7}
+    met |= {"preemptions": 0, "cold_start": False}
+    found = answers.request_document(made_request(100, None, **met))
 
-    assert loading["cold_start"] is True
-    assert one(ROOT)["cold_start"] is False
+    assert {key: found[key] for key in met} == met
 
 
 def test_failed_attempts_are_counted() -> None:

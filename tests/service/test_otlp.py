@@ -21,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.model import SpanKind
 from latencytrace.service import otlp
+from latencytrace.service.wire_parts import has_more_parts
 from tests.otlp_messages import SPAN, TRACE, one_span
 from tests.otlp_messages import otlp as encoded
 
@@ -288,7 +289,7 @@ def nested(tag: int, content: bytes) -> bytes:
     return bytes((tag,)) + length + bytes((size,)) + content
 
 
-RESOURCES, SCOPES, SPANS = 0x0A, 0x12, 0x12
+RESOURCES, RESOURCE, ENTITY, SCOPES, SPANS = 0x0A, 0x0A, 0x1A, 0x12, 0x12
 TOO_MANY = otlp.MOST_PARTS + 1
 
 
@@ -305,6 +306,66 @@ TOO_MANY = otlp.MOST_PARTS + 1
 def test_more_parts_than_any_batch_has_are_refused(body: bytes) -> None:
     with pytest.raises(OtlpError, match="send smaller batches"):
         otlp.check(body, None, None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        nested(RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x02\x12\x00" * 3_000_000))),
+        nested(RESOURCES, b"\x0a\x02\x1a\x00" * 3_000_000),  # a resource again and again
+        nested(RESOURCES, nested(RESOURCE, nested(ENTITY, b"\x1a\x00" * 5_000_000))),
+    ],
+    ids=["values", "resources", "texts"],
+)
+def test_parts_are_counted_before_they_are_decoded(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otlp, "ExportTraceServiceRequest", Undecoded)
+
+    with pytest.raises(OtlpError, match="send smaller batches"):
+        otlp.check(body, None, None)
+
+
+class Undecoded:
+    """A request that cannot be decoded."""
+
+    DESCRIPTOR = ExportTraceServiceRequest.DESCRIPTOR
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"resourceSpans":[' + b",".join([b"{}"] * 2_000_001) + b"]}",
+        b'{"resourceSpans":[' + b",".join([b'""'] * 600_000) + b"]}",
+        b'{"resourceSpans":[{"a":[' + b",".join([b"[0]"] * 300_000) + b"]}]}",
+    ],
+    ids=["objects", "texts", "lists"],
+)
+def test_more_json_than_any_batch_has_is_refused(body: bytes) -> None:
+    with pytest.raises(OtlpError, match="send smaller batches"):
+        otlp.check(body, otlp.JSON, None)
+
+
+@given(message=st.binary(max_size=300), most=st.integers(0, 40))
+def test_any_bytes_can_be_counted(message: bytes, most: int) -> None:
+    has_more_parts(message, ExportTraceServiceRequest, most)
+
+
+@given(counts=st.lists(st.integers(0, 5), max_size=4), most=st.integers(0, 40))
+def test_every_message_within_is_counted(counts: list[int], most: int) -> None:
+    message = ExportTraceServiceRequest()
+    parts = 0
+    for spans in counts:
+        scope = message.resource_spans.add().scope_spans.add()
+        parts += 2 + 4 * spans
+        for _ in range(spans):
+            span = scope.spans.add(name="a name that is longer than its tag")
+            span.attributes.add(key="k").value.array_value.values.add()
+            parts += 1
+
+    found = has_more_parts(message.SerializeToString(), ExportTraceServiceRequest, most)
+
+    assert found == (parts > most)
 
 
 def test_very_many_spans_without_ids_are_rejected_in_linear_time() -> None:

@@ -12,7 +12,18 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.analysis.requests import requests_of
-from latencytrace.model import Attributes, AttributeValue, Event, Link, Request, Span, semconv
+from latencytrace.model import (
+    Attributes,
+    AttributeValue,
+    Event,
+    Link,
+    Request,
+    Span,
+    Stage,
+    semconv,
+)
+from latencytrace.model.interval import pack_named
+from latencytrace.model.runtime_gap import RuntimeGap
 from latencytrace.service import otlp, plain_text
 from latencytrace.service.content_keys import ADDRESSES, CONTENT, KNOWN, STRICT, WORDS
 from latencytrace.service.otlp_json import message_from_json
@@ -65,9 +76,10 @@ def becomes(key: str, value: AttributeValue) -> AttributeValue:
         {semconv.GEN_AI_RESPONSE_FINISH_REASONS: ("stop",)},
         {semconv.GEN_AI_RESPONSE_FINISH_REASONS: '["stop"]'},
         dict.fromkeys(PACKED, "respond:1200+340,50+30;gc:400+25x3,-1"),
+        {semconv.RUNTIME_GAPS: pack_named({gap: [(1, 2), (5, 9)] for gap in RuntimeGap}, 0)},
         {semconv.RUST_PACE: "13.95ms", semconv.RUST_TOKENIZATION_TIME: "900µs"},
     ],
-    ids=["words", "integers", "fractions", "counts", "array", "list", "packed", "times"],
+    ids=["words", "integers", "fractions", "counts", "array", "list", "packed", "gaps", "times"],
 )
 def test_nothing_that_the_analysis_reads_is_content(sent: Attributes) -> None:
     assert kept(sent) == sent
@@ -428,6 +440,14 @@ def test_no_text_that_is_kept_has_a_user_or_a_secret(
 
     assert not re.search(r"//[^/?#\s]*@", told)
     assert not plain_text.holds_secret(told)
+
+
+def test_what_a_process_told_of_itself_reaches_the_ledger() -> None:
+    told = {semconv.RUNTIME_GAPS: pack_named({RuntimeGap.EVENT_LOOP_LAG: [(0, 10)]}, 0)}
+
+    (ledger,) = _ledgers(redacted(message([one_span(attributes=told)])))
+
+    assert ledger["ledger"] == {Stage.RUNTIME: 10, Stage.UNATTRIBUTED: 990}
 
 
 @pytest.mark.parametrize("fixture", sorted(path.stem for path in FIXTURES.glob("*.json")))

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span, set_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.interval_recorder import IntervalRecorder
 from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
@@ -103,6 +103,7 @@ class RequestTiming:
             with guarded("timing a receive", self._recorder.on_fault):
                 if message["type"] == "http.disconnect":
                     if not self._answered:
+                        self._answer.left()
                         self._timing.note({semconv.CANCELLED: True})
                 elif self._body_wanted:
                     self._body_wanted = bool(message.get("more_body", False))
@@ -113,9 +114,10 @@ class RequestTiming:
 
     def sent(self, send: Send) -> Send:
         """Time the sends, and end the span with the last one."""
+        answer, intervals, on_fault = self._answer, self._intervals, self._recorder.on_fault
 
         async def timed_send(message: Message) -> None:
-            known, started_ns = self._answer.known, monotonic_ns()
+            known, started_ns = answer.known, monotonic_ns()
             if self._stages is not None and message["type"] == "http.response.start":
                 with guarded("adding Server-Timing", self._recorder.on_fault):
                     timing = (b"server-timing", self._stages.value(started_ns).encode())
@@ -126,26 +128,31 @@ class RequestTiming:
                 with guarded("timing a send that failed", self._recorder.on_fault):
                     self._intervals.add(Stage.RESPOND, started_ns)
                 raise
-            with guarded("timing a send", self._recorder.on_fault):
+            try:
                 sent_ns = monotonic_ns()
-                self._intervals.add(Stage.RESPOND, started_ns, sent_ns)
-                self._sent(message, known, sent_ns)
+                intervals.add(Stage.RESPOND, started_ns, sent_ns)
+                if message["type"] == "http.response.body" and message.get("more_body"):
+                    answer.chunk_sent(message.get("body", b""), known, sent_ns)
+                else:
+                    self._sent(message, known, sent_ns)
+            except FAULTS as fault:
+                on_fault("timing a send", fault)
 
         return timed_send
 
     def _sent(self, message: Message, known: int, sent_ns: int) -> None:
         if message["type"] == "http.response.start":
             self._body_wanted = False
+            self._answer.begun(message.get("headers", ()))
             self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: message["status"]})
             if message["status"] >= _FIRST_SERVER_ERROR:
                 self._timing.note({semconv.ERROR_TYPE: str(message["status"])})
                 self._timing.span.set_status(StatusCode.ERROR)
         elif message["type"] == "http.response.body":
-            if message.get("more_body"):
-                self._answer.chunk_sent(known, sent_ns)
-            else:
-                self._answered = True
-                self.end()
+            if self._answer.streams:  # else this is all of the answer
+                self._answer.chunk_sent(message.get("body", b""), known, sent_ns)
+            self._answered = True
+            self.end()
 
     def fail(self, error: BaseException) -> None:
         """Note what the application raised."""
@@ -246,6 +253,19 @@ def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
     return None
 
 
+def _until_started(send: Send, started: Callable[[], None] | None) -> Send:
+    """Hear when an application has started up; None: it does not start."""
+    if started is None:
+        return send
+
+    async def hearing_send(message: Message) -> None:
+        if message.get("type") in {"lifespan.startup.complete", "lifespan.startup.failed"}:
+            started()
+        await send(message)
+
+    return hearing_send
+
+
 def time_application(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an application's `__call__`."""
 
@@ -255,9 +275,12 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:
         request = _begun(recorder, self, scope)
         if request is None:
             connection = _taken_up(recorder, scope)
+            started = recorder.starting.begin() if scope["type"] == "lifespan" else None
             try:
-                await original(self, scope, receive, send)
+                await original(self, scope, receive, _until_started(send, started))
             finally:
+                if started is not None:
+                    started()
                 if connection is not None:
                     leave(connection)
             return
@@ -292,7 +315,8 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what uvicorn loads, unless a framework that times itself is in it."""
 
     def load(self: Any) -> None:  # noqa: ANN401 - uvicorn's Config
-        original(self)
+        with recorder.starting:
+            original(self)
         with guarded("wrapping uvicorn's application", recorder.on_fault):
             if not any(hasattr(layer, "middleware_stack") for layer in _layers(self.loaded_app)):
                 self.loaded_app = _TimedApplication(self.loaded_app, recorder)

@@ -50,10 +50,11 @@ def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
     """Let each task of a pool go on with the span of who submitted it; note its wait."""
 
     @wraps(original)
-    def submit(self: object, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         begun: tuple[Any, ...] = ()
         with guarded("handing work to a pool", recorder.on_fault):
-            begun = begun_as(recorder.on_fault)
+            waiting = lambda: self._work_queue.qsize()  # noqa: E731, PLW0108 - guarded there
+            begun = begun_as(recorder.on_fault, waiting)
         return original(self, *begun, fn, *args, **kwargs)
 
     return submit

@@ -9,7 +9,7 @@ from opentelemetry.context import attach, create_key, detach, get_value, set_val
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device_timer import DevicePasses
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Patch, Replacement, Timed
 from latencytrace.agent.model_weights import model_size
 from latencytrace.agent.recorder import Recorder, Timing
@@ -42,6 +42,7 @@ class Generation:
         self._passes: DevicePasses | None = None  # of the phase; None: on no device that is timed
         self._decoding = False
         self._tokens = MadeTokens()
+        self._streamed_ns: int | None = None  # when a streamer got its last token
         self._continues = arguments.get("past_key_values") is not None
         shape = _shape_of(arguments)
         self._prompts = shape[0] if shape else None
@@ -82,16 +83,24 @@ class Generation:
         if self._passes is not None:
             self._passes.end()
 
+    def streamed(self, tokens: int) -> None:
+        """Note tokens before a streamer gets them, for another thread sends them at once."""
+        self._streamed_ns = monotonic_ns()
+        self._tokens.add(self._streamed_ns, tokens)
+
     def step(self) -> None:
         """Note that the host knows the tokens so far: the first ends the prefill."""
         if not self._length:
             return
         self._recorder.step()
+        streamed_ns = self._streamed_ns
         if self._decoding:
-            self._tokens.add()
+            if streamed_ns is None:
+                self._tokens.add()
         else:
-            now_ns = monotonic_ns()
-            self._tokens.add(now_ns)
+            now_ns = monotonic_ns() if streamed_ns is None else streamed_ns
+            if streamed_ns is None:
+                self._tokens.add(now_ns)
             self._decoding = True
             self._end_phase(now_ns)
             self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
@@ -188,6 +197,32 @@ class Generation:
         )
 
 
+class CountedStreamer:
+    """A streamer that `generate` hands its tokens to; the first it gets are the prompt's."""
+
+    def __init__(self, generation: Generation, streamer: Any, on_fault: OnFault) -> None:  # noqa: ANN401
+        self._generation = generation
+        self._streamer = streamer
+        self._on_fault = on_fault
+        self._prompt_is_next = True
+
+    @property  # to `isinstance` it is what it stands for
+    def __class__(self) -> type:
+        return type(self._streamer)
+
+    def put(self, value: Any) -> Any:  # noqa: ANN401 - a tensor
+        """Count the tokens, then hand them on."""
+        with guarded("counting streamed tokens", self._on_fault):
+            if self._prompt_is_next:
+                self._prompt_is_next = False
+            else:
+                self._generation.streamed(value.numel())
+        return self._streamer.put(value)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._streamer, name)
+
+
 def _ending_tokens(criteria: Any) -> frozenset[int]:  # noqa: ANN401 - a list of criteria
     known = (getattr(criterion, "eos_token_id", None) for criterion in criteria)
     return frozenset(token for tokens in known if tokens is not None for token in tokens.tolist())
@@ -242,6 +277,9 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
         generation = begin(self, args, kwargs)
         if generation is None:
             return original(self, *args, **kwargs)
+        streamer = kwargs.get("streamer")
+        if streamer is not None:
+            kwargs["streamer"] = CountedStreamer(generation, streamer, recorder.on_fault)
         token = attach(set_value(_GENERATION, generation, generation.timing.context()))
         try:
             result = original(self, *args, **kwargs)

@@ -26,12 +26,19 @@ _SCHEDULER = "transformers.generation.continuous_batching.scheduler"
 _ADDED = create_key("latencytrace.batch_member")
 _MEMBER = "_latencytrace_member"  # on the state of a request
 _PENDING, _FINISHED = 0, 3  # of `RequestStatus`
+_CHILD = "__child#"  # in the id of one more sequence of the same prompt, which begins to wait
 
 
 class Member:
     """One request of a batch: it waits, is prefilled to its first token, decoded to its last."""
 
-    def __init__(self, recorder: Recorder, model: Any, prompt_tokens: int) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        recorder: Recorder,
+        model: Any,  # noqa: ANN401
+        prompt_tokens: int,
+        depth: int | None = None,
+    ) -> None:
         self._recorder = recorder
         self._context = get_current()
         self._tokens = MadeTokens()
@@ -45,7 +52,9 @@ class Member:
             self._described[semconv.GEN_AI_REQUEST_MODEL] = PurePath(str(name)).name
         self._made = 0
         self._whole: Timing | None = None
-        self._phase: Timing | None = recorder.start("queue", Stage.QUEUE)
+        self._preemptions = 0
+        told: HookAttributes = {} if depth is None else {semconv.QUEUE_DEPTH: depth}
+        self._phase: Timing | None = recorder.start("queue", Stage.QUEUE, told)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """Copied or sent to another process, a request's state is nobody's member."""
@@ -64,6 +73,11 @@ class Member:
                 started_ns=now_ns,
             )
             self._phase = self._start("prefill", Stage.PREFILL, now_ns)
+
+    def waits(self) -> None:
+        """Note that it waits: once it was scheduled, it had to make room."""
+        if self._whole is not None:
+            self._preemptions += 1
 
     def token(self) -> None:
         """Note one more token: the first ends the prefill."""
@@ -90,7 +104,8 @@ class Member:
             phase.note({**made, **times, semconv.BATCH_SIZE: 1})
         phase.end(now_ns)
         if self._whole is not None:
-            self._whole.note({**made, **(attributes or {})})
+            preempted = {semconv.PREEMPTIONS: self._preemptions}
+            self._whole.note({**made, **preempted, **(attributes or {})})
             self._whole.end(now_ns)
 
     def _start(self, name: str, stage: Stage, started_ns: int) -> Timing:
@@ -103,6 +118,15 @@ def _member_of(state: object) -> Member | None:
     return member if isinstance(member, Member) else None
 
 
+def _waiting(manager: Any) -> int | None:  # noqa: ANN401 - a ContinuousBatchingManager
+    """How many wait for their prefill; None: it cannot be told."""
+    queue = getattr(manager, "input_queue", None)
+    processor = getattr(manager, "batch_processor", None)
+    scheduler = getattr(processor, "scheduler", None)
+    waiting = getattr(scheduler, "waiting_requests", ())  # of a batch that has not begun: none
+    return None if queue is None else queue.qsize() + len(waiting)
+
+
 def time_added(recorder: Recorder, original: Timed) -> Timed:
     """Time what is added, for the request that adds it."""
 
@@ -111,7 +135,8 @@ def time_added(recorder: Recorder, original: Timed) -> Timed:
         member = None
         with guarded("adding to a batch", recorder.on_fault):
             if get_current_span().is_recording() and not recorder.suppressed():
-                member = Member(recorder, getattr(self, "model", None), len(input_ids))
+                model = getattr(self, "model", None)
+                member = Member(recorder, model, len(input_ids), _waiting(self))
         token = attach(set_value(_ADDED, member))
         added = None
         try:
@@ -186,6 +211,20 @@ def time_token(recorder: Recorder, original: Timed) -> Timed:
     return update_and_check_completion
 
 
+def count_waits(recorder: Recorder, original: Timed) -> Timed:
+    """Count how often a member is put back to wait."""
+
+    @wraps(original)
+    def add_waiting_request(self: object, state: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        with guarded("noting a wait", recorder.on_fault):
+            member = _member_of(state)
+            if member is not None and _CHILD not in str(state.request_id):
+                member.waits()
+        return original(self, state, *args, **kwargs)
+
+    return add_waiting_request
+
+
 def end_cancelled(recorder: Recorder, original: Timed) -> Timed:
     """End what was cancelled, which leaves the batch without a change of its status."""
 
@@ -227,4 +266,5 @@ class TransformersBatchingHook(Hook):
             optional=True,
         ),
         Replacement(_SCHEDULER, "Scheduler.clear_cancelled_requests", end_cancelled),
+        Replacement(_SCHEDULER, "Scheduler.add_waiting_request", count_waits, optional=True),
     )

@@ -75,6 +75,7 @@ class RequestTiming:
         self._gaps = recorder.open_requests.begin(on_loop=False)
         self._handed_out_ns: int | None = None  # when the server got the last part
         self._known = 0  # tokens that the model had made by then
+        self._part = b""
         self._sent_ns: int | None = None  # when that part had left
         environ[_TIMED] = True
 
@@ -105,6 +106,11 @@ class RequestTiming:
                 if route is not None:
                     self._timing.note({semconv.HTTP_ROUTE: route})
                     self._timing.span.update_name(f"{self._method} {route}")
+                if args:
+                    self._answer.begun(
+                        (name.encode("latin-1"), value.encode("latin-1"))
+                        for name, value in args[0]
+                    )
             with guarded("adding Server-Timing", self._recorder.on_fault):
                 if self._stages is not None and args:
                     timing = ("Server-Timing", self._stages.value(monotonic_ns()))
@@ -125,9 +131,10 @@ class RequestTiming:
             return TimedBody(body, self)
         return body
 
-    def handed_out(self) -> None:
-        """The server has a part, and sends it."""
-        self._known = self._answer.known
+    def handed_out(self, part: bytes | None = None) -> None:
+        """The server has a part, and sends it; None: it has the control, and closes soon."""
+        if part is not None:
+            self._part, self._known = part, self._answer.known
         self._handed_out_ns = monotonic_ns()
 
     def sent(self) -> None:
@@ -143,7 +150,7 @@ class RequestTiming:
         with guarded("noting a chunk", self._recorder.on_fault):
             sent_ns, self._sent_ns = self._sent_ns, None
             if sent_ns is not None:
-                self._answer.chunk_sent(self._known, sent_ns)
+                self._answer.chunk_sent(self._part, self._known, sent_ns)
 
     def fail(self, error: BaseException) -> None:
         """Note what the application raised, or that the server closed the body early."""
@@ -154,7 +161,7 @@ class RequestTiming:
         """End the span; a second time changes nothing."""
         with guarded("ending a request", self._recorder.on_fault):
             self._timing.intervals = self._intervals
-            if self._answer.carried:  # else its one part was the whole answer
+            if self._answer.streams:  # else its one part was the whole answer
                 self.goes_on()
             self._recorder.open_requests.end(self._gaps)
             if self._stages is not None and self._recorder.server_timings is not None:
@@ -192,6 +199,7 @@ class TimedBody:
     def __next__(self) -> bytes:
         self._request.sent()
         self._request.activate()
+        part = None
         try:
             if self._parts is None:
                 self._parts = iter(self._body)
@@ -206,7 +214,7 @@ class TimedBody:
             raise
         finally:
             self._request.deactivate()
-            self._request.handed_out()
+            self._request.handed_out(part)
         return part
 
     def close(self) -> None:
@@ -288,7 +296,8 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what a worker of gunicorn loads, unless the worker speaks ASGI."""
 
     def load_wsgi(self: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
-        original(self)
+        with recorder.starting:
+            original(self)
         with guarded("wrapping gunicorn's application", recorder.on_fault):
             worker = {base.__module__ for base in type(self).__mro__}
             if not worker.isdisjoint(_WSGI_WORKERS) and not hasattr(self.wsgi, "wsgi_app"):

@@ -21,12 +21,18 @@ _COLUMNS: Final = {
     "start": "Start",
     "duration_ns": "toInt64(DurationNs)",  # unsigned numbers are foreign to many readers
     "time_to_first_token_ns": "TimeToFirstTokenNs",
+    "time_to_first_token_of": "TimeToFirstTokenOf",
+    "model_time_to_first_token_ns": "ModelTimeToFirstTokenNs",
     "time_per_output_token_ns": "TimePerOutputTokenNs",
     "input_tokens": "InputTokens",
     "cached_input_tokens": "CachedInputTokens",
     "output_tokens": "OutputTokens",
     "finish_reason": "FinishReason",
     "batch_size": "BatchSize",
+    "queue_depth": "QueueDepth",
+    "concurrency": "Concurrency",
+    "preemptions": "Preemptions",
+    "cold_start": "ColdStart",
     "revision": "toInt32(Revision)",
 } | {f"{stage}_ns": f"toInt64({stage_column(stage)})" for stage in Stage}
 

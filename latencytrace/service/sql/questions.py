@@ -1,11 +1,20 @@
 """The questions about requests: their SQL, bound parameters and how answers are read."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, cast
 
 import orjson
 
-from latencytrace.model import Breakdown, Cohort, Quantiles, Stage, StageBreakdown, semconv
+from latencytrace.model import (
+    Breakdown,
+    Cohort,
+    Quantiles,
+    Stage,
+    StageBreakdown,
+    StagePart,
+    semconv,
+)
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -16,8 +25,15 @@ SERVICES: Final = (
 )
 ROUTES: Final = (
     f"SELECT DISTINCT Route FROM {REQUESTS} "
-    "WHERE NOT Moved AND NOT Health AND ({service:Nullable(String)} IS NULL "
-    "OR ServiceName = {service:Nullable(String)}) ORDER BY Route"
+    "WHERE NOT Moved AND NOT Health AND NOT Startup AND ({service:Nullable(String)} IS NULL "
+    "OR ServiceName = {service:Nullable(String)}) "
+    # Revisions from before it was known that their process only began: `FINAL` would cost more.
+    f"AND (TraceId, SpanId) NOT IN (SELECT TraceId, SpanId FROM {REQUESTS} WHERE Startup) "
+    "ORDER BY Route"
+)
+INSTANCES: Final = (
+    f"SELECT DISTINCT ServiceName, ServiceInstance FROM {REQUESTS} "
+    "WHERE Written >= now() - INTERVAL 7 DAY AND ServiceInstance IS NOT NULL AND NOT Startup"
 )
 ARRIVED_COUNTS: Final = (
     f"SELECT TraceId, count() FROM {ARRIVALS} "
@@ -60,6 +76,7 @@ LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUEST
 
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
+MOST_PARTS = 8  # of `runtime`, whose names senders tell
 
 
 def where(cohort: Cohort, *, unsure: bool = False) -> tuple[str, Parameters]:
@@ -121,8 +138,8 @@ def has_attributes(cohort: Cohort) -> str:
 
 
 def counted(cohort: Cohort) -> str:
-    """Which requests of a cohort count: health routes only if they were asked for."""
-    return "NOT Health" if cohort.route is None else "true"
+    """Which requests of a cohort count: probes and starts only if their route was asked for."""
+    return "NOT Health AND NOT Startup" if cohort.route is None else "true"
 
 
 def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
@@ -135,8 +152,10 @@ def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
     selected = [
         f"countIf({which}) AS requests",
         f"countIf({sure}) AS all_requests",
+        f"countIf(Startup AND NOT ({counted(cohort)}) AND {sure}) AS startup",
         f"countIf({counted(cohort)} AND NOT ({sure})) AS unsure",
         f"sumIf(toFloat64(DurationNs), {which}) AS duration",
+        f"countIf({which} AND TimeToFirstTokenOf = 'model') AS first_tokens_of_model",
         f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {which}) AS tokens_per_second",
         (
             "maxIntersectionsIf(toUnixTimestamp64Nano(Start), "
@@ -158,6 +177,39 @@ def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
     return f"SELECT {', '.join(selected)} FROM {REQUESTS} FINAL WHERE {condition}", parameters
 
 
+def runtime_question(cohort: Cohort) -> tuple[str, Parameters]:
+    """The longest parts of a cohort's `runtime`: a narrow question beside the breakdown's."""
+    condition, parameters = where(cohort)
+    return (
+        (
+            "SELECT name, sum(toFloat64(ns)) AS total_ns, count() AS requests "
+            f"FROM {REQUESTS} FINAL ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
+            f"WHERE {condition} AND {counted(cohort)} "
+            f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
+        ),
+        parameters,
+    )
+
+
+def with_runtime_parts(found: Breakdown, lines: bytes) -> Breakdown:
+    """A breakdown of at least one request with the answer to that question."""
+    duration_ns = 0.0 if found.duration_ns is None else found.duration_ns.mean * found.requests
+    parts = tuple(
+        StagePart(
+            name=row["name"],
+            mean_ns=row["total_ns"] / found.requests,
+            share_ratio=row["total_ns"] / duration_ns,
+            requests=row["requests"],
+        )
+        for row in map(orjson.loads, lines.splitlines())
+    )
+    stages = (
+        replace(stage, parts=parts) if stage.stage is Stage.RUNTIME else stage
+        for stage in found.stages
+    )
+    return replace(found, stages=tuple(stages))
+
+
 def breakdown_from(line: bytes) -> Breakdown:
     """The breakdown from the answer to its question in the format JSONEachRow."""
     row = cast(dict[str, object], orjson.loads(line))
@@ -174,10 +226,12 @@ def breakdown_from(line: bytes) -> Breakdown:
         attributed_ratio=attributed if requests else None,
         duration_ns=_quantiles(row, "DurationNs"),
         time_to_first_token_ns=_quantiles(row, "TimeToFirstTokenNs"),
+        first_tokens_of_model=cast(int, row["first_tokens_of_model"]),
         time_per_output_token_ns=_quantiles(row, "TimePerOutputTokenNs"),
         output_tokens_per_second=cast(float | None, row["tokens_per_second"]),
         stages=stages,
-        health_left_out=cast(int, row["all_requests"]) - requests,
+        health_left_out=cast(int, row["all_requests"]) - requests - cast(int, row["startup"]),
+        startup_left_out=cast(int, row["startup"]),
         reduced_detail_left_out=0,
         unsure_left_out=cast(int, row["unsure"]),
         max_concurrency=cast(int, row["concurrency"]) if requests else None,

@@ -1,5 +1,6 @@
 """Requests written to and read back from the table `requests`."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -8,6 +9,7 @@ from typing import TypedDict, cast
 import orjson
 
 from latencytrace.model import (
+    FirstTokenOf,
     Repair,
     RepairKind,
     Request,
@@ -49,6 +51,7 @@ _Row = TypedDict(
         "Revision": int,
         "Outermost": bool,
         "Health": bool,
+        "Startup": bool,
         "ServiceName": str,
         "ServiceInstance": str | None,
         "ServiceVersion": str | None,
@@ -58,12 +61,18 @@ _Row = TypedDict(
         "StartNs": int,
         "DurationNs": int,
         "TimeToFirstTokenNs": int | None,
+        "TimeToFirstTokenOf": str | None,
+        "ModelTimeToFirstTokenNs": int | None,
         "TimePerOutputTokenNs": int | None,
         "InputTokens": int | None,
         "CachedInputTokens": int | None,
         "OutputTokens": int | None,
         "FinishReason": str | None,
         "BatchSize": int | None,
+        "QueueDepth": int | None,
+        "Concurrency": int | None,
+        "Preemptions": int | None,
+        "ColdStart": bool | None,
         "Segments.EndNs": list[int],
         "Segments.Stage": list[str],
         "Segments.SpanId": list[str],
@@ -131,6 +140,7 @@ def _row(request: Request) -> dict[str, object]:
         "Revision": request.revision,
         "Outermost": request.outermost,
         "Health": request.health,
+        "Startup": request.startup,
         "ServiceName": request.service,
         "ServiceInstance": request.instance,
         "ServiceVersion": request.version,
@@ -140,12 +150,18 @@ def _row(request: Request) -> dict[str, object]:
         "Start": _time_text(request.start_ns),
         "DurationNs": request.duration_ns,
         "TimeToFirstTokenNs": request.time_to_first_token_ns,
+        "TimeToFirstTokenOf": request.time_to_first_token_of,
+        "ModelTimeToFirstTokenNs": request.model_time_to_first_token_ns,
         "TimePerOutputTokenNs": request.time_per_output_token_ns,
         "InputTokens": request.input_tokens,
         "CachedInputTokens": request.cached_input_tokens,
         "OutputTokens": request.output_tokens,
         "FinishReason": request.finish_reason,
         "BatchSize": request.batch_size,
+        "QueueDepth": request.queue_depth,
+        "Concurrency": request.concurrency,
+        "Preemptions": request.preemptions,
+        "ColdStart": request.cold_start,
         "Segments.EndNs": [segment.end_ns for segment in segments],
         "Segments.Stage": [segment.stage for segment in segments],
         "Segments.SpanId": [segment.span_id for segment in segments],
@@ -158,6 +174,12 @@ def _row(request: Request) -> dict[str, object]:
         row["Repairs.Kind"] = [repair.kind for repair in repairs]
         row["Repairs.SpanId"] = [repair.span_id for repair in repairs]
         row["Repairs.Detail"] = [repair.detail for repair in repairs]
+    if Stage.RUNTIME in request.ledger:
+        parts = Counter[str]()
+        for segment in segments:
+            if segment.stage is Stage.RUNTIME:
+                parts[segment.name] += segment.end_ns - segment.start_ns
+        row["Runtime.Name"], row["Runtime.Ns"] = list(parts), list(parts.values())
     for stage, length_ns in request.ledger.items():
         row[stage_column(stage)] = length_ns
     return row
@@ -186,6 +208,7 @@ def written_from(lines: bytes) -> Iterator[tuple[int, Request]]:
 
 
 def _request(row: _Row) -> Request:
+    first_of = row["TimeToFirstTokenOf"]
     return Request(
         trace_id=row["TraceId"],
         span_id=row["SpanId"],
@@ -200,13 +223,20 @@ def _request(row: _Row) -> Request:
         duration_ns=row["DurationNs"],
         revision=row["Revision"],
         time_to_first_token_ns=row["TimeToFirstTokenNs"],
+        time_to_first_token_of=FirstTokenOf(first_of) if first_of else None,
+        model_time_to_first_token_ns=row["ModelTimeToFirstTokenNs"],
         time_per_output_token_ns=row["TimePerOutputTokenNs"],
         input_tokens=row["InputTokens"],
         cached_input_tokens=row["CachedInputTokens"],
         output_tokens=row["OutputTokens"],
         finish_reason=row["FinishReason"],
         batch_size=row["BatchSize"],
+        queue_depth=row["QueueDepth"],
+        concurrency=row["Concurrency"],
+        preemptions=row["Preemptions"],
+        cold_start=row["ColdStart"],
         health=row["Health"],
+        startup=row["Startup"],
         ledger={
             stage: length_ns
             for column, stage in _STAGES.items()

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.errors import PoisonedBlockError, StoreError
-from latencytrace.model import Breakdown, Cohort, Request, Span
+from latencytrace.model import Breakdown, Cohort, Request, Span, Stage
 from latencytrace.service.chdb_engine import Engine, Readers
 from latencytrace.service.clock import now_ns
 from latencytrace.service.noted_traces import NotedTraces
@@ -171,6 +171,11 @@ class ChdbStore:
         """See `Store.services`."""
         return _firsts(self._readers.query(questions.SERVICES, _SPAN_LINES))
 
+    def instances(self) -> Sequence[tuple[str, str]]:
+        """See `Store.instances`."""
+        rows = _rows(self._readers.query(questions.INSTANCES, _SPAN_LINES))
+        return [(cast(str, service), cast(str, instance)) for service, instance in rows]
+
     def routes(self, service: str | None) -> Sequence[str]:
         """See `Store.routes`."""
         return _firsts(self._readers.query(questions.ROUTES, _SPAN_LINES, {"service": service}))
@@ -178,7 +183,12 @@ class ChdbStore:
     def breakdown(self, cohort: Cohort) -> Breakdown:
         """See `Store.breakdown`."""
         question, parameters = questions.breakdown_question(cohort)
-        return questions.breakdown_from(self._readers.query(question, _LINES, parameters))
+        found = questions.breakdown_from(self._readers.query(question, _LINES, parameters))
+        if all(stage.stage is not Stage.RUNTIME for stage in found.stages):
+            return found
+        question, parameters = questions.runtime_question(cohort)
+        lines = self._readers.query(question, _LINES, parameters)
+        return questions.with_runtime_parts(found, lines)
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""

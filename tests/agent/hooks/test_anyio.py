@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import anyio
@@ -12,6 +13,8 @@ import pytest
 from fastapi import FastAPI
 
 from latencytrace.agent.runtime_gaps import POOL
+from latencytrace.model import semconv
+from tests.agent.hooked import PATIENCE_S
 from tests.agent.hooks.gaps import gaps_ns
 from tests.agent.hooks.serving import get, serving
 from tests.agent.receiving import TracedProgram
@@ -49,4 +52,44 @@ def test_the_wait_for_a_thread_is_a_gap(
     with serving(app, loop="asyncio") as address:
         get(f"{address}/pooled")
 
-    assert gaps_ns(agent.one("GET /pooled"))[POOL] >= HELD_S * 0.9e9
+    asked = agent.one("GET /pooled")
+    assert gaps_ns(asked)[POOL] >= HELD_S * 0.9e9
+    # An executor's thread may not have taken the first task yet; anyio counts those that wait.
+    assert asked.attributes[semconv.QUEUE_DEPTH] in {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("submit", "one_thread"),
+    [(by_anyio, lambda: anyio.CapacityLimiter(1)), (by_executor, lambda: ThreadPoolExecutor(1))],
+    ids=["anyio", "executor"],
+)
+def test_a_request_tells_how_many_waited_for_a_thread_before_it(
+    agent: TracedProgram,
+    submit: Callable[[Callable[[], None], object], Coroutine[None, None, None]],
+    one_thread: Callable[[], object],
+) -> None:
+    app = FastAPI()
+    held, free = Event(), Event()
+
+    def hold() -> None:
+        held.set()
+        free.wait(PATIENCE_S)
+
+    @app.get("/pooled")
+    async def pooled() -> None:
+        pool = one_thread()
+        first = asyncio.create_task(submit(hold, pool))
+        await asyncio.to_thread(held.wait, PATIENCE_S)
+        others: list[asyncio.Task[None]] = []
+        for _ in range(3):  # one behind the other
+            others.append(asyncio.create_task(submit(lambda: None, pool)))
+            await anyio.wait_all_tasks_blocked()
+        free.set()
+        await asyncio.gather(first, *others)
+        if isinstance(pool, ThreadPoolExecutor):
+            pool.shutdown()
+
+    with serving(app, loop="asyncio") as address:
+        get(f"{address}/pooled")
+
+    assert agent.one("GET /pooled").attributes[semconv.QUEUE_DEPTH] == 2

@@ -174,7 +174,9 @@ def test_a_deadline_that_passes_is_an_error(spans: Spans, address: str) -> None:
     assert spans.only.status.status_code is StatusCode.ERROR
 
 
-@pytest.mark.parametrize("key", ["suppress_instrumentation", _SUPPRESS_INSTRUMENTATION_KEY])
+@pytest.mark.parametrize(
+    "key", ["suppress_instrumentation", _SUPPRESS_INSTRUMENTATION_KEY], ids=["old", "new"]
+)
 def test_what_an_exporter_sends_is_not_traced(spans: Spans, address: str, key: str) -> None:
     token = attach(set_value(key, value=True))
 

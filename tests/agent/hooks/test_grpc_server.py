@@ -102,6 +102,7 @@ def test_a_span_is_the_callers_child_and_says_nothing_of_what_was_sent(
         semconv.RPC_SYSTEM_NAME: "grpc",
         semconv.RPC_METHOD: f"{SERVICE}/unary_unary",
         semconv.RPC_RESPONSE_STATUS_CODE: "OK",
+        semconv.CONCURRENCY: 1,
     }
     assert "secret" not in attribute_text(spans)
 

@@ -94,27 +94,92 @@ def first_chunk_ns(span: ReceivedSpan) -> int | None:
 def test_a_chunk_before_the_first_token_is_not_it() -> None:
     answer = AnswerStream()
 
-    answer.chunk_sent(known=0, sent_ns=1)
+    answer.chunk_sent(b"role", known=0, sent_ns=1)
     answer.known += 1
-    answer.chunk_sent(known=0, sent_ns=2)  # handed over before there was a token
+    answer.chunk_sent(b"role", known=0, sent_ns=2)  # handed over before there was a token
 
-    assert answer.described(0) == {}
+    assert answer.described(0) == {semconv.STREAMED_FIRST_BODY: 1}
+
+
+def test_an_empty_chunk_carries_no_token() -> None:
+    answer = AnswerStream()
+
+    answer.chunk_sent(b"", known=1, sent_ns=1)
+    answer.chunk_sent(b"word", known=3, sent_ns=3)
+
+    assert answer.described(0)[semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK] == 3e-9
 
 
 def test_a_chunk_that_carries_no_new_token_is_none() -> None:
     answer = AnswerStream()
 
-    for sent_ns, known in ((10, 1), (20, 1), (30, 2), (70, 4), (80, 4)):
-        answer.chunk_sent(known, sent_ns)
+    for sent_ns, known in ((10, 1), (20, 1), (30, 2), (70, 3), (80, 3)):
+        answer.chunk_sent(b"x", known, sent_ns)
 
     assert answer.described(0)[semconv.TOKEN_TIMES] == "10;20,40"
+
+
+def test_a_chunk_may_carry_a_token_that_was_made_while_the_one_before_it_left() -> None:
+    answer = AnswerStream()
+
+    for sent_ns, known in ((10, 2), (20, 2), (30, 3)):  # the model is one token ahead
+        answer.chunk_sent(b"x", known, sent_ns)
+
+    described = answer.described(0)
+    assert described[semconv.TOKEN_TIMES] == "10;10,10"
+    assert described[semconv.STREAMED_TOKENS] == 2
+
+
+def test_tokens_that_a_model_made_before_the_first_that_left_are_not_among_those_after_it() -> (
+    None
+):
+    answer = AnswerStream()
+
+    for known in range(901, 1001):  # the first 900 were reasoning
+        answer.chunk_sent(b"x", known, sent_ns=10 * known)
+
+    assert answer.described(0)[semconv.STREAMED_TOKENS] == 99
+
+
+def test_what_is_sent_once_the_caller_has_left_is_not_counted() -> None:
+    answer = AnswerStream()
+    answer.begun(((b"content-type", b"text/event-stream"),))
+
+    for number in range(100):
+        if number == 50:
+            answer.left()
+        answer.chunk_sent(b'data: {"content":"x"}\n\n', number + 1, sent_ns=10 * number)
+
+    described = answer.described(0)
+    assert described[semconv.STREAMED_TOKENS] == 49
+    times = unpack_token_times(str(described[semconv.TOKEN_TIMES]), 0)
+    assert sum(times.lengths_ns) == 490
+
+
+def test_four_tokens_a_packet_are_four_tokens_each() -> None:
+    answer = AnswerStream()
+
+    for packet in range(1, 7):
+        answer.chunk_sent(b"four words in one", 4 * packet, sent_ns=40 * packet)
+
+    described = answer.described(0)
+    assert (described[semconv.STREAMED_TOKENS], described[semconv.STREAMED_EVENTS]) == (20, 5)
+
+
+def test_an_answer_of_known_length_is_not_streamed_however_it_is_cut() -> None:
+    answer = AnswerStream()
+    answer.begun(((b"content-type", b"text/html"), (b"Content-Length", b"100")))
+
+    answer.chunk_sent(b"x", known=1, sent_ns=1)
+
+    assert answer.described(0) == {}
 
 
 def test_a_stream_of_any_length_is_folded_as_it_goes() -> None:
     answer = AnswerStream()
 
     for token in range(1, 3 * HELD):
-        answer.chunk_sent(token, 1000 * token)
+        answer.chunk_sent(b"x", token, 1000 * token)
 
     times = unpack_token_times(str(answer.described(0)[semconv.TOKEN_TIMES]), 0)
     assert sum(times.lengths_ns) == 1000 * (3 * HELD - 2)

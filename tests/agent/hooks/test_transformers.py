@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from opentelemetry.context import get_current
 from opentelemetry.trace import StatusCode
 from transformers import (
     LlamaForCausalLM,
@@ -16,6 +17,9 @@ from transformers import (
 )
 
 import latencytrace
+from latencytrace.agent.clock import wall_ns
+from latencytrace.agent.context import call_in
+from latencytrace.agent.streaming import AnswerStream, with_answer
 from latencytrace.model import Stage, semconv
 from tests.agent.hooks.tiny_chat import END, TinyChat
 from tests.agent.receiving import TracedProgram, Value
@@ -200,6 +204,66 @@ def test_a_streamed_generation_detokenizes_within_itself(
     assert whole.attributes[OUTPUT] == 12
     assert whole.parent_id == agent.one("respond").span_id
     assert agent.of(Stage.DETOKENIZE) == []
+
+
+class LookingStreamer:
+    """Notes how many tokens were counted when it gets some, as another thread might send them."""
+
+    def __init__(self) -> None:
+        self.answer = AnswerStream()
+        self.counted: list[int] = []
+
+    def put(self, _: object) -> None:
+        self.counted.append(self.answer.known)
+
+    def end(self) -> None:
+        """End; nothing is held back."""
+
+
+def test_a_token_is_counted_before_a_streamer_may_hand_it_on(
+    agent: TracedProgram, tiny_chat: TinyChat
+) -> None:
+    streamer = LookingStreamer()
+    options: dict[str, Any] = {"max_new_tokens": 4, "streamer": streamer, **GREEDY}
+
+    context = with_answer(streamer.answer, get_current())
+    call_in(context, tiny_chat.model.generate, tiny_chat.prompt(8), **options, **never_ending())
+
+    assert streamer.counted == [0, 1, 2, 3, 4]  # the prompt is handed on first
+    assert streamer.answer.known == 4
+
+
+def test_a_prefill_ends_when_the_streamer_gets_the_first_token(
+    agent: TracedProgram, tiny_chat: TinyChat
+) -> None:
+    handed_on_ns: list[int] = []
+    streamer = LookingStreamer()
+    streamer.put = lambda _: handed_on_ns.append(wall_ns())  # type: ignore[method-assign]
+
+    tiny_chat.model.generate(
+        tiny_chat.prompt(8), max_new_tokens=3, streamer=streamer, **GREEDY, **never_ending()
+    )
+
+    (prefill,) = agent.of(Stage.PREFILL)
+    (decode,) = agent.of(Stage.DECODE)
+    assert prefill.end_ns == decode.start_ns <= handed_on_ns[1]
+    assert decode.attributes[OUTPUT] == 3
+
+
+def test_the_streamer_that_a_model_gets_is_an_instance_of_its_class(
+    agent: TracedProgram, tiny_chat: TinyChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed_over: list[object] = []
+
+    def own_loop(_model: object, input_ids: torch.Tensor, **options: object) -> torch.Tensor:
+        handed_over.append(options["streamer"])
+        return input_ids
+
+    monkeypatch.setattr(LlamaForCausalLM, "_sample", own_loop)
+    tiny_chat.model.generate(tiny_chat.prompt(8), max_new_tokens=3, streamer=LookingStreamer())
+
+    assert isinstance(handed_over[0], LookingStreamer)
+    assert handed_over[0].counted == [0]
 
 
 def test_however_long_the_stream_its_intervals_are_few_and_its_spans_too(

@@ -37,12 +37,12 @@ def spans(hooks: Spans) -> Spans:
 
 
 @contextmanager
-def running(chat: TinyChat, spans: Spans) -> Iterator[Any]:
+def running(chat: TinyChat, spans: Spans, num_blocks: int = 16) -> Iterator[Any]:
     """A batch whose thread runs, started within a request as servers do."""
     manager = chat.model.init_continuous_batching(
         generation_config=GenerationConfig(max_new_tokens=5, eos_token_id=NEVER, do_sample=False),
         continuous_batching_config=ContinuousBatchingConfig(
-            num_blocks=16, page_size=32, max_batch_tokens=64
+            num_blocks=num_blocks, page_size=32, max_batch_tokens=64
         ),
     )
     with spans.recorder.tracer.start_as_current_span("starts it"):
@@ -145,3 +145,27 @@ def test_the_state_of_a_member_can_be_copied_and_sent(spans: Spans) -> None:
 
     assert copy.deepcopy(member) is None
     assert pickle.loads(pickle.dumps(member)) is None  # noqa: S301 - our own
+
+
+def told(spans: Spans, name: str, key: str) -> list[object]:
+    return [span.attributes.get(key) for span in spans.all if span.name == name]
+
+
+def test_members_that_must_make_room_tell_how_often(spans: Spans, tiny_chat: TinyChat) -> None:
+    with running(tiny_chat, spans, num_blocks=4) as batch:
+        for number in range(3):
+            with spans.recorder.tracer.start_as_current_span(f"request {number}"):
+                batch.add_request([*range(3, 33)], max_new_tokens=60)  # three blocks each
+        spans.wait_for(3 * 5)
+
+    preemptions = told(spans, "generate", semconv.PREEMPTIONS)
+    assert len(preemptions) == 3
+    assert sum(count for count in preemptions if isinstance(count, int)) > 0
+
+
+def test_a_member_tells_how_many_waited_before_it(spans: Spans, batch: Any) -> None:  # noqa: ANN401
+    with spans.recorder.tracer.start_as_current_span("request"):
+        generated(batch)
+
+    assert told(spans, "queue", semconv.QUEUE_DEPTH) == [0]
+    assert told(spans, "generate", semconv.PREEMPTIONS) == [0]

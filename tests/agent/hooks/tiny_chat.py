@@ -40,7 +40,7 @@ class TinyChat:
         return torch.arange(3, 3 + words).reshape(1, words)
 
 
-def tiny_chat() -> TinyChat:
+def tiny_chat(*, width: int = 64, layers: int = 2) -> TinyChat:
     """A model that generates, small enough to do so in milliseconds."""
     import torch  # noqa: PLC0415
     from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: PLC0415
@@ -66,9 +66,9 @@ def tiny_chat() -> TinyChat:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(vocabulary),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         max_position_embeddings=512,
         bos_token_id=None,

@@ -1,0 +1,37 @@
+"""Whether a server is loading its application or has it start up, before it serves anyone."""
+
+from collections.abc import Callable
+from types import TracebackType
+
+
+class Starting:
+    """How many servers of this process start at the moment; a context manager around one start."""
+
+    __slots__ = ("under_way",)
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    def begin(self) -> Callable[[], None]:
+        """A start begins; what is returned ends it, once."""
+        self.under_way += 1
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                self.under_way -= 1
+
+        return end
+
+    def __enter__(self) -> None:
+        self.under_way += 1
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self.under_way -= 1

@@ -1,0 +1,65 @@
+"""What a request met where it was served, as far as its spans tell."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from latencytrace.model import Span, Stage, Trace, semconv
+
+_OURS = "latencytrace"  # the scope of our agent's spans
+_PUT_BACK = ("preempt", "retract")  # in the names of engines' events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """None: nothing tells."""
+
+    queue_depth: int | None  # the most that waited before it in one of its queues
+    concurrency: int | None  # requests under way in its process when it began, with itself
+    preemptions: int | None  # how often an engine made it wait again
+    cold_start: bool | None  # whether something was loaded for it
+
+
+def circumstances(trace: Trace) -> Circumstances:
+    """Read what a request met off its spans.
+
+    Nothing is made up: where neither our agent nor an engine tells a thing, it is unknown.
+    That no load is told means that there was none only if our agent timed the request,
+    whose hooks would have told it.
+    """
+    spans = trace.unclipped
+    put_back = [count for span in spans.values() for count in _preemptions(span)]
+    depths = [
+        depth
+        for span in spans.values()
+        if (depth := _count(span, semconv.QUEUE_DEPTH)) is not None
+    ]
+    loaded = Stage.LOAD in trace.stages.values() or any(
+        interval.stage is Stage.LOAD
+        for intervals in trace.intervals.values()
+        for interval in intervals
+    )
+    told = trace.root.scope == _OURS
+    return Circumstances(
+        queue_depth=max(depths, default=None),
+        concurrency=_count(spans[trace.root.span_id], semconv.CONCURRENCY),
+        preemptions=sum(put_back) if put_back else None,
+        cold_start=loaded if loaded or told else None,
+    )
+
+
+def _preemptions(span: Span) -> Iterator[int]:
+    count = _count(span, semconv.PREEMPTIONS)
+    if count is not None:
+        yield count
+    for event in span.events:
+        if any(name in event.name.lower() for name in _PUT_BACK):
+            yield 1
+
+
+def _count(span: Span, key: str) -> int | None:
+    found = span.attributes.get(key)
+    told = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST
+    return found if told and isinstance(found, int) else None
+
+
+_MOST = 1 << 63  # what a column holds

@@ -1,0 +1,81 @@
+"""Types of the exceptions that spans failed with, and the one that failed a request."""
+
+from collections.abc import Iterable
+
+from latencytrace.model import Event, Span, Stage, StatusCode, Trace, semconv
+
+MOST_CHARACTERS = 200
+_CLEANING_UP = frozenset({Stage.RESPOND, Stage.DATABASE})  # is begun after a failure too
+
+
+def error_type(span: Span) -> str | None:
+    """The type of the exception that a span failed with; never its message.
+
+    Returns:
+        What its last event `exception` says; else its `error.type`, which may be the status of
+        an answer, such as `503`; None, where it says neither.
+    """
+    told = span.attributes.get(semconv.ERROR_TYPE)
+    if span.status is StatusCode.ERROR or told is not None:  # else it was recorded and handled
+        told = next(map(_exception_type, reversed(_exceptions(span.events))), None) or told
+    return told[:MOST_CHARACTERS] if isinstance(told, str) and told else None
+
+
+def failed_by(trace: Trace) -> tuple[Span, str] | None:
+    """The span whose exception failed a request, and its type.
+
+    The request's own span names it, or else, where that tells the status of an answer or
+    nothing, the failed child that ended last, or that one's, and so on: it was raised there, and
+    became an answer above. Not where other work was begun after it: then it was handled. The
+    span is the innermost that failed with this type.
+
+    Args:
+        trace: Of the request.
+    """
+    found = error_type(trace.root)
+    if found is None and trace.root.status is not StatusCode.ERROR:
+        return None
+    best = (trace.root, found)
+    span = _failed_child(trace, trace.root)
+    while span is not None:
+        found = error_type(span)
+        if found is not None and (best[1] is None or _is_status(best[1]) or found == best[1]):
+            best = (span, found)
+        span = _failed_child(trace, span)
+    return None if best[1] is None else (best[0], best[1])
+
+
+def _failed_child(trace: Trace, span: Span) -> Span | None:
+    """The child that failed last, unless other work was begun after it."""
+    children = trace.children.get(span.span_id, ())
+    last = max(
+        filter(_failed, children),
+        key=lambda child: (child.end_ns, child.start_ns, child.span_id),
+        default=None,
+    )
+    if last is None:
+        return None
+    later = (child for child in children if child.start_ns >= last.end_ns and child is not last)
+    return None if any(_is_work(trace, child) for child in later) else last
+
+
+def _failed(span: Span) -> bool:
+    return span.status is StatusCode.ERROR or semconv.ERROR_TYPE in span.attributes
+
+
+def _is_work(trace: Trace, span: Span) -> bool:
+    stage = trace.stages[span.span_id]
+    return stage.explains and stage not in _CLEANING_UP and span.start_ns < span.end_ns
+
+
+def _is_status(found: str) -> bool:
+    return found.isdigit()
+
+
+def _exceptions(events: Iterable[Event]) -> list[Event]:
+    return [event for event in events if event.name == semconv.EXCEPTION_EVENT]
+
+
+def _exception_type(event: Event) -> str | None:
+    told = event.attributes.get(semconv.EXCEPTION_TYPE)
+    return told if isinstance(told, str) and told else None
