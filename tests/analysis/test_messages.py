@@ -148,8 +148,8 @@ def test_each_service_that_reads_a_message_waits_for_it_by_itself() -> None:
 
 
 def test_messages_in_a_row_are_each_followed() -> None:
-    forward = span("forward", 362, 364, kind=PRODUCER, parent="task", service="worker")
-    second = span("second", 380, 390, kind=CONSUMER, parent="forward", service="ranker")
+    forward = span("pass on", 362, 364, kind=PRODUCER, parent="task", service="worker")
+    second = span("second", 380, 390, kind=CONSUMER, parent="pass on", service="ranker")
     rank = span("rank", 380, 390, parent="second", service="ranker", stage=Stage.RERANK)
     task = replace(TASK, end_ns=365)
 
