@@ -9,7 +9,7 @@ from latencytrace.analysis.asgi_messages import with_messages
 from latencytrace.analysis.engine_steps import with_steps
 from latencytrace.analysis.is_request import is_request
 from latencytrace.analysis.known_engines import engine_of, have_engines
-from latencytrace.analysis.messages import delivered
+from latencytrace.analysis.messages import delivered, with_queues
 from latencytrace.analysis.proxy_queue import with_proxy_queue
 from latencytrace.analysis.purposes import with_purposes
 from latencytrace.analysis.repairs.callbacks import hung_inside
@@ -29,7 +29,7 @@ from latencytrace.analysis.repairs.outliving import outliving
 from latencytrace.analysis.retries import have_failed_calls, with_retries
 from latencytrace.analysis.stage_of import stage_of
 from latencytrace.analysis.told_times import told_times
-from latencytrace.model import Repair, Span, Stage, Trace
+from latencytrace.model import Interval, Repair, Span, Stage, Trace
 
 # A request inside another costs its whole subtree again; a service graph is never deeper
 # or larger than this, but what a stranger sends may be.
@@ -49,6 +49,7 @@ class _Forest:
     repairs: Mapping[str, list[Repair]]  # by span id
     calls_failed: bool  # whether any did
     unawaited: frozenset[str]  # consumers' spans that nobody waited for
+    queued: Mapping[str, Interval]  # until consumers took their messages
 
 
 def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trace, ...]:
@@ -67,6 +68,8 @@ def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trac
     """
     forest = _forest(spans, rootless=rootless)
     traces = [_tree(forest, root, outermost=root.parent_id is None) for root in _requests(forest)]
+    if forest.queued:
+        traces = [with_queues(trace, forest.queued) for trace in traces]
     if forest.calls_failed:
         traces = list(map(with_retries, traces))
     return tuple(
@@ -109,6 +112,7 @@ def _forest(heap: Iterable[Span], *, rootless: bool) -> _Forest:
         repairs=repairs,
         calls_failed=have_failed_calls(spans.values()),
         unawaited=messages.unawaited,
+        queued=messages.queued,
     )
 
 

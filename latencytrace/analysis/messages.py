@@ -1,5 +1,6 @@
 """Hangs the work that a message started below what awaited it, and tells how long it queued."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -7,10 +8,12 @@ from dataclasses import dataclass, replace
 from latencytrace.analysis.is_request import is_shared
 from latencytrace.analysis.parents_first import parents_first
 from latencytrace.analysis.proxy_queue import begun_earlier
-from latencytrace.analysis.repairs.intervals import Intervals
-from latencytrace.model import Interval, Span, SpanKind, Stage
+from latencytrace.analysis.repairs.intervals import Intervals, clipped_intervals
+from latencytrace.analysis.waits import works_itself
+from latencytrace.model import Interval, Span, SpanKind, Stage, Trace
 
 MAX_DEPTH = 64  # how far up we look for who awaited it
+MAX_SIBLINGS = 1_000  # that began while a message queued; beside more it waits for nobody
 MESSAGES = frozenset({SpanKind.PRODUCER, SpanKind.CONSUMER})
 
 _MOST_OF_IT = 0.9  # of a consumer: what it does once its answer has left is not awaited
@@ -23,6 +26,7 @@ class Delivered:
     spans: dict[str, Span]  # by span id, each parent before its children
     intervals: dict[str, Intervals]
     unawaited: frozenset[str]  # consumers that nobody waited for: requests of their own
+    queued: Mapping[str, Interval]  # of each consumer the time until it took its message
 
 
 def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> Delivered:
@@ -38,10 +42,13 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
         intervals: Those packed on them, by span id, absolute.
     """
     if not any(span.kind in MESSAGES for span in spans.values()):
-        return Delivered(spans=dict(spans), intervals=dict(intervals), unawaited=frozenset())
+        return Delivered(
+            spans=dict(spans), intervals=dict(intervals), unawaited=frozenset(), queued={}
+        )
     senders = _senders(spans)
     work_ends = _work_ends(spans.values())
-    hung, queued = dict(spans), dict(intervals)
+    hung, packed = dict(spans), dict(intervals)
+    queued: dict[str, Interval] = {}
     unawaited: set[str] = set()
     delivered_before: dict[tuple[str, str, str], int] = {}
     for span in sorted(spans.values(), key=_order):
@@ -61,9 +68,69 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
             delivered_before[delivery] = max(sent_ns, span.end_ns)
             if sent_ns < span.start_ns:
                 queue = Interval(stage=Stage.QUEUE, start_ns=sent_ns, end_ns=span.start_ns)
-                queued[span_id] = (queue, *queued.get(span_id, ()))
-                hung[span_id] = begun_earlier(hung[span_id], queued[span_id])
-    return Delivered(spans=parents_first(hung), intervals=queued, unawaited=frozenset(unawaited))
+                queued[span_id] = queue
+                packed[span_id] = (queue, *packed.get(span_id, ()))
+                hung[span_id] = begun_earlier(hung[span_id], packed[span_id])
+    return Delivered(
+        spans=parents_first(hung),
+        intervals=packed,
+        unawaited=frozenset(unawaited),
+        queued=queued,
+    )
+
+
+def with_queues(trace: Trace, queued: Mapping[str, Interval]) -> Trace:
+    """A trace in which no message that queued stands in the way of what began meanwhile.
+
+    Of its wait the work that it started keeps what comes after other work that began in it.
+    What is left of the wait is own time of the span that awaited it (see `analysis.waits`).
+
+    Args:
+        trace: Of a request.
+        queued: Of the spans that messages started the time until they took them.
+    """
+    spans, intervals = dict(trace.spans), dict(trace.intervals)
+    awaited: dict[str, int] = {}
+    for span_id in sorted(queued.keys() & trace.spans.keys()):
+        span, queue = trace.spans[span_id], queued[span_id]
+        if span is trace.root or span.start_ns == span.end_ns:
+            continue
+        awaited[span_id] = queue.start_ns
+        shorter = replace(span, start_ns=_undisturbed_ns(trace, span, queue))
+        spans[span_id], packed = clipped_intervals(span, shorter, intervals.pop(span_id, ()))
+        if packed:
+            intervals[span_id] = packed
+    if not awaited:
+        return trace
+    moved = {trace.spans[span_id].parent_id for span_id in awaited}
+    children = {
+        parent_id: tuple(sorted((spans[one.span_id] for one in below), key=_order))
+        if parent_id in moved
+        else below
+        for parent_id, below in trace.children.items()
+    }
+    return replace(trace, spans=spans, children=children, intervals=intervals, queued=awaited)
+
+
+def _undisturbed_ns(trace: Trace, span: Span, queue: Interval) -> int:
+    """From when on nothing else ran that began while a message queued."""
+    parent_id = span.parent_id or ""
+    until_ns = min(queue.end_ns, span.end_ns)
+    siblings = trace.children[parent_id]
+    first = bisect_left(siblings, queue.start_ns, key=_start_ns)
+    last = bisect_left(siblings, queue.end_ns, key=_start_ns)
+    if works_itself(trace, parent_id) or last - first > MAX_SIBLINGS:
+        return until_ns
+    ends_ns = (
+        one.end_ns
+        for one in siblings[first:last]
+        if one.span_id != span.span_id and one.start_ns < one.end_ns
+    )
+    return min(max((span.start_ns, *ends_ns)), until_ns)
+
+
+def _start_ns(span: Span) -> int:
+    return span.start_ns
 
 
 def _senders(spans: Mapping[str, Span]) -> dict[str, str | None]:

@@ -8,10 +8,10 @@ from latencytrace.analysis.cohort_attributes import cohort_attributes
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.engine_steps import without_steps
 from latencytrace.analysis.metric_attributes import metric_attributes
-from latencytrace.analysis.retries import with_waits
 from latencytrace.analysis.routes import is_health, route_of
 from latencytrace.analysis.runtime_gaps import with_runtime
 from latencytrace.analysis.token_latency import token_latency
+from latencytrace.analysis.waits import with_waits
 from latencytrace.model import (
     AttributeValue,
     Request,

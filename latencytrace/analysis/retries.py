@@ -2,11 +2,12 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, pairwise
 
-from latencytrace.model import AttributeValue, Segment, Span, SpanKind, Stage, StatusCode, Trace
+from latencytrace.analysis.waits import with_all_below, works_itself
+from latencytrace.model import AttributeValue, Span, SpanKind, Stage, StatusCode, Trace
 from latencytrace.model import semconv as keys
 
 MAX_SIDE_BY_SIDE = 64  # failed attempts of one span that wait to be made again
@@ -31,15 +32,7 @@ _TARGETS = (
     keys.DB_SYSTEM_OLD, keys.DB_COLLECTION_NAME, keys.GEN_AI_REQUEST_MODEL,
 )  # fmt: skip
 
-_WORK = frozenset(  # what a span may have done itself between two calls
-    {
-        Stage.PREPROCESS, Stage.TOKENIZE, Stage.TRANSFER, Stage.PREFILL, Stage.DECODE,
-        Stage.FORWARD, Stage.DETOKENIZE, Stage.POSTPROCESS, Stage.RESPOND, Stage.LOAD,
-    }
-)  # fmt: skip
-
 _Call = tuple[AttributeValue, ...]
-_Wait = tuple[int, int, Span]  # start, end from the request's start; the attempt before it
 
 
 def failed_attempts(spans: Mapping[str, Span], root: Span) -> dict[str, str]:
@@ -126,12 +119,12 @@ def with_retries(trace: Trace) -> Trace:
     spans, stages = dict(trace.spans), dict(trace.stages)
     for attempt_id, next_id in next_of.items():
         attempt = trace.spans[attempt_id]
-        if not _worked_between(trace, attempt):
+        if not works_itself(trace, attempt.parent_id):
             until_ns = _other_work_ns(trace, attempt, trace.spans[next_id].start_ns)
             spans[attempt_id] = replace(attempt, end_ns=until_ns)
     below: dict[str, Stage] = {}
     for attempt_id in next_of:
-        for span_id in _with_all_below(attempt_id, trace.children, below):
+        for span_id in with_all_below(attempt_id, trace.children, below):
             below[span_id] = Stage.RETRY
     longer = {
         parent_id: tuple(spans[child.span_id] for child in trace.children[parent_id])
@@ -146,11 +139,6 @@ def with_retries(trace: Trace) -> Trace:
         intervals={one: packed for one, packed in trace.intervals.items() if one not in below},
         retried=next_of,
     )
-
-
-def _worked_between(trace: Trace, attempt: Span) -> bool:
-    """Whether the span that made an attempt may have worked itself until the next one."""
-    return trace.stages[attempt.parent_id or ""] in _WORK
 
 
 def _other_work_ns(trace: Trace, attempt: Span, until_ns: int) -> int:
@@ -168,111 +156,6 @@ def _other_work_ns(trace: Trace, attempt: Span, until_ns: int) -> int:
 
 def _start_ns(span: Span) -> int:
     return span.start_ns
-
-
-def _with_all_below(
-    span_id: str, children: Mapping[str, Sequence[Span]], known: Container[str]
-) -> Iterator[str]:
-    """A span and what lies below it, but for what is known and lies below that."""
-    pending = [span_id]
-    while pending:
-        above = pending.pop()
-        if above not in known:
-            yield above
-            pending.extend(child.span_id for child in children.get(above, ()))
-
-
-def with_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """A critical path in which failed attempts are one line each, with the waits after them.
-
-    What a failed attempt holds below it is charged to it; so is the own time of the span that
-    it was made for, up to the next attempt.
-
-    Args:
-        trace: Of the request.
-        segments: Its critical path.
-    """
-    if not trace.retried:
-        return tuple(segments)
-    attempts: dict[str, Span] = {}  # by the ids of all that lies below them, too
-    for attempt_id in reversed([one for one in trace.spans if one in trace.retried]):
-        for span_id in _with_all_below(attempt_id, trace.children, attempts):
-            attempts[span_id] = trace.spans[attempt_id]
-    waits = _waits(trace)
-    charged: list[Segment] = []
-    for segment in segments:
-        attempt = attempts.get(segment.span_id)
-        if attempt is not None:
-            _join(charged, replace(segment, span_id=attempt.span_id, name=attempt.name))
-        elif segment.stage is trace.stages[segment.span_id]:
-            for part in _waited(segment, waits.get(segment.span_id, [])):
-                _join(charged, part)
-        else:
-            charged.append(segment)
-    return tuple(charged)
-
-
-def _waits(trace: Trace) -> Mapping[str, list[_Wait]]:
-    """The times between attempts that those before them do not fill, by their parent's id.
-
-    Of each parent the earliest last, without overlap.
-    """
-    waits: dict[str, list[_Wait]] = defaultdict(list)
-    for attempt_id, next_id in trace.retried.items():
-        attempt = trace.spans[attempt_id]
-        if not _worked_between(trace, attempt):
-            start_ns = attempt.end_ns - trace.root.start_ns
-            end_ns = trace.spans[next_id].start_ns - trace.root.start_ns
-            waits[attempt.parent_id or ""].append((start_ns, end_ns, attempt))
-    return {parent_id: _apart(of_parent) for parent_id, of_parent in waits.items()}
-
-
-def _apart(waits: Iterable[_Wait]) -> list[_Wait]:
-    apart: list[_Wait] = []
-    before_ns = 0
-    for start_ns, end_ns, attempt in sorted(waits, key=lambda wait: (*wait[:2], wait[2].span_id)):
-        if max(start_ns, before_ns) < end_ns:
-            apart.append((max(start_ns, before_ns), end_ns, attempt))
-            before_ns = end_ns
-    return apart[::-1]
-
-
-def _waited(segment: Segment, waits: list[_Wait]) -> Iterator[Segment]:
-    """What of a span's own time was a wait for the next attempt, and what not.
-
-    Args:
-        segment: Of the span; they come in order of time.
-        waits: The earliest last; those that are over are taken out.
-    """
-    at_ns = segment.start_ns
-    while waits and waits[-1][0] < segment.end_ns:
-        start_ns, end_ns, attempt = waits[-1]
-        since_ns, until_ns = max(start_ns, at_ns), min(end_ns, segment.end_ns)
-        if since_ns < until_ns:
-            if at_ns < since_ns:
-                yield replace(segment, start_ns=at_ns, end_ns=since_ns)
-            yield Segment(
-                start_ns=since_ns,
-                end_ns=until_ns,
-                stage=Stage.RETRY,
-                span_id=attempt.span_id,
-                name=attempt.name,
-            )
-            at_ns = until_ns
-        if end_ns > segment.end_ns:
-            break
-        waits.pop()
-    if at_ns < segment.end_ns:
-        yield replace(segment, start_ns=at_ns)
-
-
-def _join(charged: list[Segment], segment: Segment) -> None:
-    """Add a segment, as one with the last if that is of the same span and stage."""
-    last = charged[-1] if charged else None
-    if last is not None and (last.span_id, last.stage) == (segment.span_id, segment.stage):
-        charged[-1] = replace(last, end_ns=segment.end_ns)
-    else:
-        charged.append(segment)
 
 
 def _order(span: Span) -> tuple[int, int, str]:

@@ -49,6 +49,8 @@ class Trace:
     intervals: Mapping[str, tuple[Interval, ...]]  # by span id, within their span
     repairs: tuple[Repair, ...] = ()
     retried: Mapping[str, str] = field(default_factory=dict)  # failed attempts: the next one
+    # When the messages that spans waited for were sent: no more known of a tree once built.
+    queued: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     def outlives(self, child: Span, parent: Span) -> bool:
         """Whether a child went on when its parent had ended, by the clock that both tell.

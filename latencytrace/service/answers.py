@@ -24,8 +24,10 @@ from latencytrace.model import (
     Quantiles,
     Request,
     Span,
+    SpanKind,
     Stage,
     StatusCode,
+    Trace,
 )
 from latencytrace.service.cohort_words import attributes_of, period_ns, status_of, token_range
 from latencytrace.service.steps import steps_of_request
@@ -154,6 +156,7 @@ def request(
     document["error_type"] = failure[1] if failure else None
     document["error_span_id"] = failure[0].span_id if failure else None
     document["profiles"] = []  # only a service that runs knows of them
+    document["started_by"] = _started_by(tree) if tree else []
     document["shared_steps"], document["shared_steps_left_out"] = (
         steps_of_request(store, tree, found) if tree else ([], 0)
     )
@@ -165,6 +168,17 @@ def request(
         stage.value: of_stage.exclusive_ns for stage, of_stage in times.items()
     }
     return document
+
+
+def _started_by(tree: Trace) -> list[Document]:
+    """Where a consumer's message came from, if that is in other traces: it links to it."""
+    if tree.root.kind is not SpanKind.CONSUMER:
+        return []
+    return [
+        {"trace_id": link.trace_id, "span_id": link.span_id}
+        for link in tree.root.links
+        if link.trace_id != tree.root.trace_id
+    ]
 
 
 def _why_not_found(

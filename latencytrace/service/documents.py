@@ -88,6 +88,13 @@ class LinkDocument(TypedDict):
     attributes: dict[str, object]
 
 
+class PlaceDocument(TypedDict):
+    """Where a span is to be found."""
+
+    trace_id: str
+    span_id: str
+
+
 class DeviceDocument(TypedDict):
     """What a span had a GPU do, relative to the request's start; see `GET /gpu`."""
 
@@ -226,6 +233,7 @@ class RequestDocument(_RequestFields):
     busy: dict[Stage, int]
     exclusive: dict[Stage, int]
     profiles: list[str]  # ids of profiles that saw it; see `GET /profiles/{id}`
+    started_by: list[PlaceDocument]  # what sent the message that it answers, of other traces
 
 
 class RequestsDocument(TypedDict):

@@ -144,12 +144,12 @@ def test_each_service_that_reads_a_message_waits_for_it_by_itself() -> None:
 
     requests = requests_of([root(400), SEND, TASK, DECODE, other], {})
 
-    assert requests[2].ledger == {Stage.QUEUE: 358, Stage.UNATTRIBUTED: 10}
+    assert requests[1].ledger == {Stage.QUEUE: 358, Stage.UNATTRIBUTED: 10}
 
 
 def test_messages_in_a_row_are_each_followed() -> None:
-    forward = span("forward", 362, 364, kind=PRODUCER, parent="task", service="worker")
-    second = span("second", 380, 390, kind=CONSUMER, parent="forward", service="ranker")
+    forward = span("pass on", 362, 364, kind=PRODUCER, parent="task", service="worker")
+    second = span("second", 380, 390, kind=CONSUMER, parent="pass on", service="ranker")
     rank = span("rank", 380, 390, parent="second", service="ranker", stage=Stage.RERANK)
     task = replace(TASK, end_ns=365)
 
@@ -158,3 +158,37 @@ def test_messages_in_a_row_are_each_followed() -> None:
     assert outer.ledger[Stage.DECODE] == 250
     assert outer.ledger[Stage.RERANK] == 10
     assert outer.ledger[Stage.QUEUE] == 102 + 2 + 16
+
+
+def test_other_work_that_began_while_a_message_queued_is_charged_as_itself() -> None:
+    rerank = span("rerank", 20, 60, stage=Stage.RERANK)
+
+    outer, _ = requests_of([root(400), SEND, rerank, TASK, DECODE], {})
+
+    assert outer.ledger[Stage.RERANK] == 40
+    assert outer.ledger[Stage.QUEUE] == 102 - 40
+    assert outer.ledger[Stage.DECODE] == 250
+
+
+def test_work_beside_which_a_message_is_sent_that_nobody_needs_keeps_its_time() -> None:
+    audit = (
+        span("audit", 395, 398, kind=CONSUMER, parent="send", service="worker"),
+        span("write", 395, 398, parent="audit", service="worker", stage=Stage.DATABASE),
+    )
+    decode = span("decode", 20, 390, stage=Stage.DECODE)
+
+    outer, inner = requests_of([root(400), SEND, decode, *audit], {})
+
+    assert outer.ledger[Stage.DECODE] == 370
+    assert outer.ledger[Stage.DATABASE] == 3  # it ends last: no rule can know
+    assert inner.ledger == {Stage.QUEUE: 383, Stage.DATABASE: 3}
+
+
+def test_asking_again_and_again_for_the_result_leaves_the_queue_its_time() -> None:
+    polls = [span(f"poll {at}", at, at + 1, stage=Stage.CACHE) for at in range(20, 390, 10)]
+
+    outer, _ = requests_of([root(400), SEND, *polls, TASK, DECODE], {})
+
+    assert outer.ledger[Stage.CACHE] <= len(polls)
+    assert outer.ledger[Stage.QUEUE] >= 90
+    assert outer.ledger[Stage.DECODE] >= 220

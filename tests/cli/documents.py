@@ -145,6 +145,7 @@ def request_document() -> RequestDocument:
         error_type=None,
         error_span_id=None,
         profiles=[],
+        started_by=[],
         spans_kept=True,
         shared_steps=[],
         shared_steps_left_out=0,

@@ -342,6 +342,14 @@ def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
     ]  # fmt: skip
 
 
+def test_a_consumer_says_which_span_of_another_trace_started_it() -> None:
+    links = (Link(trace_id=UNKNOWN, span_id=CHILD), Link(trace_id=ROOT.trace_id, span_id=CHILD))
+    consumer = replace(ROOT, kind=SpanKind.CONSUMER, links=links)
+
+    assert one(consumer)["started_by"] == [{"trace_id": UNKNOWN, "span_id": CHILD}]
+    assert one(replace(ROOT, links=links))["started_by"] == []
+
+
 def test_a_failed_request_names_the_type_of_its_exception_and_where_it_was_raised() -> None:
     raised = Event(time_ns=SEARCH.end_ns, name=semconv.EXCEPTION_EVENT, attributes={
         semconv.EXCEPTION_TYPE: "qdrant.Timeout", semconv.EXCEPTION_MESSAGE: "a prompt",
