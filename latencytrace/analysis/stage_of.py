@@ -176,6 +176,7 @@ def _call(span: Span) -> Stage | None:
 
 
 def _by_name(span: Span) -> Stage | None:
+    """What is below a request; a job that is called `load` is one of its own."""
     stage = stage_named(span.name)
     return stage if stage is not None and stage.explains else None
 
@@ -194,6 +195,6 @@ _RULES: tuple[Callable[[Span], Stage | None], ...] = (
     _chromadb,
     message_stage,
     _call,
-    _by_name,
     _framework,
+    _by_name,
 )
