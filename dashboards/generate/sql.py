@@ -7,7 +7,7 @@ from dashboards.generate.dashboard import DATASOURCE, Json
 CLICKHOUSE: Final = "grafana-clickhouse-datasource"
 REQUESTS: Final = "latencytrace.requests FINAL"
 CHOSEN: Final = (
-    "NOT Health AND $__timeFilter(Start)"
+    "NOT Health AND NOT Startup AND $__timeFilter(Start)"
     " AND ServiceName IN (${service:singlequote}) AND Route IN (${route:singlequote})"
 )
 LEVEL: Final = "${quantile:raw}"

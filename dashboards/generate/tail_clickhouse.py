@@ -142,12 +142,13 @@ TAIL_CLICKHOUSE: Final = asking_clickhouse(
         variables=[
             values_of(
                 "service",
-                "SELECT DISTINCT ServiceName FROM latencytrace.requests WHERE NOT Health",
+                "SELECT DISTINCT ServiceName FROM latencytrace.requests "
+                "WHERE NOT Health AND NOT Startup",
             ),
             values_of(
                 "route",
                 "SELECT DISTINCT Route FROM latencytrace.requests "
-                "WHERE NOT Health AND ServiceName IN (${service:singlequote})",
+                "WHERE NOT Health AND NOT Startup AND ServiceName IN (${service:singlequote})",
             ),
             choice("quantile", "Quantile", ["0.5", "0.9", "0.95", "0.99", "0.999"], "0.99"),
         ],

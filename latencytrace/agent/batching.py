@@ -75,7 +75,8 @@ class Ticket:
 
     def __reduce__(self) -> tuple[Callable[..., "Ticket"], tuple[object, ...]]:
         context = self.span.get_span_context()
-        self.leave_queue()
+        with guarded("leaving a queue", edge_faults):
+            self.leave_queue()
         self._recorder = None  # whoever unpickles it goes on with it
         sampled = bool(self.sampled)
         at_ns = self.since_ns + ANCHOR_NS
@@ -148,8 +149,9 @@ def new_ticket(recorder: Recorder | None, tokens: object) -> Ticket:
         if isinstance(tokens, Integral):  # no tensor: reading one may wait for the device
             counted = max(int(tokens), 0)
     ticket = Ticket(recorder, span, monotonic_ns(), counted)
-    if recorder is not None:
-        ticket.join_queue(recorder)
+    with guarded("counting who waits", edge_faults):
+        if recorder is not None:
+            ticket.join_queue(recorder)
     return ticket
 
 
@@ -268,6 +270,8 @@ class Batch:
 
     def _begin(self, recorder: Recorder) -> None:
         members = tuple(dict.fromkeys(one for one in self._tickets if isinstance(one, Ticket)))
+        for member in members:
+            member.leave_queue()
         if recorder.suppressed():
             return
         sampled = {member.sampled for member in members}
@@ -275,8 +279,6 @@ class Batch:
             unsampled = next(member.span for member in members if member.sampled is False)
             self._context = set_span_in_context(unsampled, Context())
             return
-        for member in members:
-            member.leave_queue()
         recorder.step(*(member.span for member in members))
         self._members = members
         self._step = recorder.start(

@@ -1,11 +1,10 @@
 """Whether a server is loading its application or has it start up, before it serves anyone."""
 
 from collections.abc import Callable
-from types import TracebackType
 
 
 class Starting:
-    """How many servers of this process start at the moment; a context manager around one start."""
+    """How many servers of this process start at the moment."""
 
     __slots__ = ("under_way",)
 
@@ -24,14 +23,3 @@ class Starting:
                 self.under_way -= 1
 
         return end
-
-    def __enter__(self) -> None:
-        self.under_way += 1
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        self.under_way -= 1

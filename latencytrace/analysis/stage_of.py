@@ -176,6 +176,7 @@ def _call(span: Span) -> Stage | None:
 
 
 def _by_name(span: Span) -> Stage | None:
+    """What is below a request; a job that is called `load` is one of its own."""
     stage = stage_named(span.name)
     return stage if stage is not None and stage.explains else None
 
@@ -199,7 +200,7 @@ _RULES: tuple[Callable[[Span], Stage | None], ...] = (
     _chromadb,
     message_stage,
     _call,
-    _by_name,
     _producer,
     _framework,
+    _by_name,
 )

@@ -1,17 +1,30 @@
 """What contrib's ASGI spans of messages cost a request; truth in ms."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 
+import httpx
 import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import StreamingResponse
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import Tracer
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.critical_path import critical_path
 from latencytrace.analysis.kernels import PLAIN, critical_paths
+from latencytrace.analysis.requests import requests_of
 from latencytrace.analysis.stage_times import stage_times
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.ledger import ledger_of
 from latencytrace.model.span_columns import SpanColumns
-from tests.recorded import recorded_requests, reported
+from tests.agent.hooks.serving import serving
+from tests.recorded import recorded_requests, reported, spans_of
 from tests.trees import request, root, span
 
 CONTRIB = "opentelemetry.instrumentation.fastapi"
@@ -95,3 +108,45 @@ def test_a_recorded_stream_to_a_slow_caller_is_mostly_answering() -> None:
 
     assert truth_ns > streamed.duration_ns / 2
     assert streamed.ledger[Stage.RESPOND] == pytest.approx(truth_ns, rel=0.02)
+
+
+def streaming_application(tracer: Tracer) -> FastAPI:
+    application = FastAPI()
+
+    @application.post("/chat")
+    async def chat(asked: Request) -> StreamingResponse:
+        await asked.body()
+
+        async def chunks() -> AsyncIterator[bytes]:
+            with tracer.start_as_current_span("decode"):
+                for _ in range(5):
+                    await asyncio.sleep(0.01)
+                    yield b"token "
+
+        return StreamingResponse(chunks())
+
+    return application
+
+
+def test_contribs_listener_of_a_real_stream_costs_nothing() -> None:
+    """With the instrumentation that is installed, whose sends no longer last as they block."""
+    ended = InMemorySpanExporter()
+    provider = TracerProvider(resource=Resource.create({"service.name": "chat"}))
+    provider.add_span_processor(SimpleSpanProcessor(ended))
+    application = streaming_application(provider.get_tracer("model"))
+    FastAPIInstrumentor.instrument_app(application, tracer_provider=provider)
+    with serving(application) as address:
+        assert httpx.post(f"{address}/chat", content=b"{}", trust_env=False).is_success
+
+    message_ = encode_spans(ended.get_finished_spans())
+    spans = [one for resource in message_.resource_spans for one in spans_of(resource)]
+    listening = [
+        one.span_id
+        for one in spans
+        if one.name.endswith("http receive")
+        and one.attributes.get(semconv.ASGI_EVENT_TYPE) != "http.request"
+    ]
+    (found,) = requests_of(spans, {})
+    assert len(listening) == 1
+    assert listening[0] not in {segment.span_id for segment in found.segments}
+    assert Stage.DECODE in found.ledger

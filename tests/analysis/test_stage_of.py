@@ -188,6 +188,10 @@ def test_a_name_tells_the_stage_of_a_span_that_nothing_else_does(name: str, stag
     assert stage_of(span(name, 0, 1)) is stage
 
 
+def test_a_root_is_no_stage_by_its_name() -> None:
+    assert stage_of(span("load", 0, 1, parent=None)) is Stage.UNATTRIBUTED
+
+
 def test_what_the_conventions_say_wins_over_a_name() -> None:
     found = stage_of(
         span("decode", 0, 1, attributes={semconv.GEN_AI_OPERATION_NAME: "embeddings"})

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextvars import Token
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 _TIMED = "latencytrace.timed"  # in a scope: the request has its span already
 _CONTRIB = "opentelemetry.instrumentation.asgi"
+_STARTS = "noting that a server starts"
 _FIRST_SERVER_ERROR = 500
 _QUEUE_HEADERS = frozenset(name.encode() for name in QUEUE_HEADERS)
 
@@ -253,17 +255,26 @@ def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
     return None
 
 
-def _until_started(send: Send, started: Callable[[], None] | None) -> Send:
-    """Hear when an application has started up; None: it does not start."""
-    if started is None:
-        return send
+async def _start_up(
+    recorder: Recorder, run: Callable[[Send], Awaitable[None]], send: Send
+) -> None:
+    """Run an application's lifespan; it starts until it says that it has started."""
+    started: Callable[[], None] | None = None
+    with guarded(_STARTS, recorder.on_fault):
+        started = recorder.starting.begin()
 
     async def hearing_send(message: Message) -> None:
-        if message.get("type") in {"lifespan.startup.complete", "lifespan.startup.failed"}:
-            started()
+        with guarded(_STARTS, recorder.on_fault):
+            if started is not None:  # whatever it says first: that it has started, or failed
+                started()
         await send(message)
 
-    return hearing_send
+    try:
+        await run(hearing_send)
+    finally:
+        with guarded(_STARTS, recorder.on_fault):
+            if started is not None:
+                started()
 
 
 def time_application(recorder: Recorder, original: Timed) -> Timed:
@@ -274,13 +285,13 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:
     ) -> None:
         request = _begun(recorder, self, scope)
         if request is None:
+            if scope["type"] == "lifespan":
+                await _start_up(recorder, partial(original, self, scope, receive), send)
+                return
             connection = _taken_up(recorder, scope)
-            started = recorder.starting.begin() if scope["type"] == "lifespan" else None
             try:
-                await original(self, scope, receive, _until_started(send, started))
+                await original(self, scope, receive, send)
             finally:
-                if started is not None:
-                    started()
                 if connection is not None:
                     leave(connection)
             return
@@ -315,8 +326,15 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what uvicorn loads, unless a framework that times itself is in it."""
 
     def load(self: Any) -> None:  # noqa: ANN401 - uvicorn's Config
-        with recorder.starting:
+        started: Callable[[], None] | None = None
+        with guarded(_STARTS, recorder.on_fault):
+            started = recorder.starting.begin()
+        try:
             original(self)
+        finally:
+            with guarded(_STARTS, recorder.on_fault):
+                if started is not None:
+                    started()
         with guarded("wrapping uvicorn's application", recorder.on_fault):
             if not any(hasattr(layer, "middleware_stack") for layer in _layers(self.loaded_app)):
                 self.loaded_app = _TimedApplication(self.loaded_app, recorder)
