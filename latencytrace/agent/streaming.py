@@ -165,17 +165,27 @@ class MadeTokens:
         self._made = TokenRecorder()
         self._times = self._made.times
 
-    def add(self, at_ns: int | None = None, tokens: int = 1) -> None:
-        """Note that tokens were made together, at a monotonic time or now."""
+    def add(self, at_ns: int | None = None, known: int = 1) -> None:
+        """Note that tokens were made together, at a monotonic time or now.
+
+        Args:
+            at_ns: The time; None: now.
+            known: How many of them may leave at once; `let_go` tells of the others.
+        """
         answer = self._answer
         if answer is not None:
-            answer.known += tokens
+            answer.known += known
             if answer.carried:
                 return
         times = self._times
         times.append(monotonic_ns() if at_ns is None else at_ns)
         if len(times) >= HELD:
             self._made.fold()
+
+    def let_go(self, tokens: int) -> None:
+        """Note that tokens may leave which were held back, for their word was not complete."""
+        if self._answer is not None:
+            self._answer.known += tokens
 
     def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
         """The times between them, unless the answer tells those.

@@ -19,6 +19,7 @@ from latencytrace.model.stage import Stage
 
 _GENERATION = create_key("latencytrace.generation")
 _INNER = object()  # in its place: a generation that another one makes
+_HAND_ON = "on_finalized_text"  # of a streamer of text
 _TOKENIZER = "transformers.tokenization_utils_base"
 
 
@@ -84,9 +85,13 @@ class Generation:
             self._passes.end()
 
     def streamed(self, tokens: int) -> None:
-        """Note tokens before a streamer gets them, for another thread sends them at once."""
+        """Note that tokens were made that a streamer gets; so many may leave at once."""
         self._streamed_ns = monotonic_ns()
         self._tokens.add(self._streamed_ns, tokens)
+
+    def let_go(self, tokens: int) -> None:
+        """Note that a streamer lets tokens go that it held back."""
+        self._tokens.let_go(tokens)
 
     def step(self) -> None:
         """Note that the host knows the tokens so far: the first ends the prefill."""
@@ -198,13 +203,21 @@ class Generation:
 
 
 class CountedStreamer:
-    """A streamer that `generate` hands its tokens to; the first it gets are the prompt's."""
+    """A streamer that `generate` hands its tokens to; the first it gets are the prompt's.
+
+    A token is counted before the streamer may hand it on, for another thread sends it at once.
+    A streamer of text hands on whole words, and the token that begins the next one is held.
+    """
 
     def __init__(self, generation: Generation, streamer: Any, on_fault: OnFault) -> None:  # noqa: ANN401
         self._generation = generation
         self._streamer = streamer
         self._on_fault = on_fault
         self._prompt_is_next = True
+        self._held = 0
+        self._hand_on: Timed | None = getattr(streamer, _HAND_ON, None)
+        if self._hand_on is not None:
+            setattr(streamer, _HAND_ON, self._handing_on)
 
     @property  # to `isinstance` it is what it stands for
     def __class__(self) -> type:
@@ -215,12 +228,37 @@ class CountedStreamer:
         with guarded("counting streamed tokens", self._on_fault):
             if self._prompt_is_next:
                 self._prompt_is_next = False
-            else:
+            elif self._hand_on is None:
                 self._generation.streamed(value.numel())
+            else:
+                self._held += value.numel()
+                self._generation.streamed(0)
         return self._streamer.put(value)
+
+    def _handing_on(self, text: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        with guarded("counting streamed words", self._on_fault):
+            if text:
+                ends = any(args) or any(kwargs.values())
+                held = 1 if self._held and text.endswith(" ") and not ends else 0
+                self._generation.let_go(self._held - held)
+                self._held = held
+        hand_on: Timed = self._hand_on  # type: ignore[assignment] - else nothing calls this
+        return hand_on(text, *args, **kwargs)
+
+    def restore(self) -> None:
+        """Leave the program's streamer as it was."""
+        with guarded("leaving a streamer", self._on_fault):
+            if self._hand_on is not None:
+                vars(self._streamer).pop(_HAND_ON, None)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._streamer, name)
+
+
+def _counted(generation: Generation, streamer: Any, recorder: Recorder) -> CountedStreamer | None:  # noqa: ANN401
+    with guarded("counting a streamer's tokens", recorder.on_fault):
+        return CountedStreamer(generation, streamer, recorder.on_fault)
+    return None
 
 
 def _ending_tokens(criteria: Any) -> frozenset[int]:  # noqa: ANN401 - a list of criteria
@@ -277,9 +315,10 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
         generation = begin(self, args, kwargs)
         if generation is None:
             return original(self, *args, **kwargs)
-        streamer = kwargs.get("streamer")
-        if streamer is not None:
-            kwargs["streamer"] = CountedStreamer(generation, streamer, recorder.on_fault)
+        counted = None
+        if kwargs.get("streamer") is not None:
+            counted = _counted(generation, kwargs["streamer"], recorder)
+            kwargs["streamer"] = counted or kwargs["streamer"]
         token = attach(set_value(_GENERATION, generation, generation.timing.context()))
         try:
             result = original(self, *args, **kwargs)
@@ -290,6 +329,8 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
             generation.finish(result)
             return result
         finally:
+            if counted is not None:
+                counted.restore()
             generation.end()
             detach(token)
 
