@@ -114,7 +114,6 @@ class RequestTiming:
 
     def sent(self, send: Send) -> Send:
         """Time the sends, and end the span with the last one."""
-
         answer, intervals, on_fault = self._answer, self._intervals, self._recorder.on_fault
 
         async def timed_send(message: Message) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 from opentelemetry.context import attach, create_key, detach, get_value, set_value
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.counted_streamer import CountedStreamer, counted_streamer
 from latencytrace.agent.device_timer import DevicePasses
-from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Patch, Replacement, Timed
 from latencytrace.agent.model_weights import model_size
 from latencytrace.agent.recorder import Recorder, Timing
@@ -19,7 +20,6 @@ from latencytrace.model.stage import Stage
 
 _GENERATION = create_key("latencytrace.generation")
 _INNER = object()  # in its place: a generation that another one makes
-_HAND_ON = "on_finalized_text"  # of a streamer of text
 _TOKENIZER = "transformers.tokenization_utils_base"
 
 
@@ -43,6 +43,7 @@ class Generation:
         self._passes: DevicePasses | None = None  # of the phase; None: on no device that is timed
         self._decoding = False
         self._tokens = MadeTokens()
+        self._streamer: CountedStreamer | None = None
         self._streamed_ns: int | None = None  # when a streamer got its last token
         self._continues = arguments.get("past_key_values") is not None
         shape = _shape_of(arguments)
@@ -83,6 +84,13 @@ class Generation:
         self._rows = self._prompts or input_ids.shape[0]
         if self._passes is not None:
             self._passes.end()
+
+    def count_streamed(self, arguments: dict[str, Any]) -> None:
+        """Count what a streamer among the arguments gets."""
+        if arguments.get("streamer") is not None:
+            streamer = arguments["streamer"]
+            self._streamer = counted_streamer(self, streamer, self._recorder.on_fault)
+            arguments["streamer"] = self._streamer or streamer
 
     def streamed(self, tokens: int) -> None:
         """Note that tokens were made that a streamer gets; so many may leave at once."""
@@ -162,6 +170,8 @@ class Generation:
         """End what is under way."""
         with guarded("ending a generation", self._recorder.on_fault):
             now_ns = monotonic_ns()
+            if self._streamer is not None:
+                self._streamer.restore()
             if self._phase is not None:
                 self._phase.note(self._tokens.described(self._phase.started_ns))
             self._end_phase(now_ns)
@@ -200,65 +210,6 @@ class Generation:
             next((at for at, token in enumerate(row, 1) if token in self._ends), length)
             for row in sequences[:, start:].tolist()
         )
-
-
-class CountedStreamer:
-    """A streamer that `generate` hands its tokens to; the first it gets are the prompt's.
-
-    A token is counted before the streamer may hand it on, for another thread sends it at once.
-    A streamer of text hands on whole words, and the token that begins the next one is held.
-    """
-
-    def __init__(self, generation: Generation, streamer: Any, on_fault: OnFault) -> None:  # noqa: ANN401
-        self._generation = generation
-        self._streamer = streamer
-        self._on_fault = on_fault
-        self._prompt_is_next = True
-        self._held = 0
-        self._hand_on: Timed | None = getattr(streamer, _HAND_ON, None)
-        if self._hand_on is not None:
-            setattr(streamer, _HAND_ON, self._handing_on)
-
-    @property  # to `isinstance` it is what it stands for
-    def __class__(self) -> type:
-        return type(self._streamer)
-
-    def put(self, value: Any) -> Any:  # noqa: ANN401 - a tensor
-        """Count the tokens, then hand them on."""
-        with guarded("counting streamed tokens", self._on_fault):
-            if self._prompt_is_next:
-                self._prompt_is_next = False
-            elif self._hand_on is None:
-                self._generation.streamed(value.numel())
-            else:
-                self._held += value.numel()
-                self._generation.streamed(0)
-        return self._streamer.put(value)
-
-    def _handing_on(self, text: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        with guarded("counting streamed words", self._on_fault):
-            if text:
-                ends = any(args) or any(kwargs.values())
-                held = 1 if self._held and text.endswith(" ") and not ends else 0
-                self._generation.let_go(self._held - held)
-                self._held = held
-        hand_on: Timed = self._hand_on  # type: ignore[assignment] - else nothing calls this
-        return hand_on(text, *args, **kwargs)
-
-    def restore(self) -> None:
-        """Leave the program's streamer as it was."""
-        with guarded("leaving a streamer", self._on_fault):
-            if self._hand_on is not None:
-                vars(self._streamer).pop(_HAND_ON, None)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._streamer, name)
-
-
-def _counted(generation: Generation, streamer: Any, recorder: Recorder) -> CountedStreamer | None:  # noqa: ANN401
-    with guarded("counting a streamer's tokens", recorder.on_fault):
-        return CountedStreamer(generation, streamer, recorder.on_fault)
-    return None
 
 
 def _ending_tokens(criteria: Any) -> frozenset[int]:  # noqa: ANN401 - a list of criteria
@@ -315,10 +266,7 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
         generation = begin(self, args, kwargs)
         if generation is None:
             return original(self, *args, **kwargs)
-        counted = None
-        if kwargs.get("streamer") is not None:
-            counted = _counted(generation, kwargs["streamer"], recorder)
-            kwargs["streamer"] = counted or kwargs["streamer"]
+        generation.count_streamed(kwargs)
         token = attach(set_value(_GENERATION, generation, generation.timing.context()))
         try:
             result = original(self, *args, **kwargs)
@@ -329,8 +277,6 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
             generation.finish(result)
             return result
         finally:
-            if counted is not None:
-                counted.restore()
             generation.end()
             detach(token)
 

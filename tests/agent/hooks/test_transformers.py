@@ -215,14 +215,16 @@ class LookingStreamer:
         self.counted: list[int] = []
 
     def put(self, _: object) -> None:
+        """As transformers calls it."""
         self.counted.append(self.answer.known)
 
     def end(self) -> None:
         """End; nothing is held back."""
 
 
+@pytest.mark.usefixtures("agent")
 def test_a_token_is_counted_before_a_streamer_may_hand_it_on(
-    agent: TracedProgram, tiny_chat: TinyChat
+    tiny_chat: TinyChat,
 ) -> None:
     streamer = LookingStreamer()
     options: dict[str, Any] = {"max_new_tokens": 4, "streamer": streamer, **GREEDY}
@@ -243,14 +245,15 @@ class LookingTextStreamer(TextStreamer):  # type: ignore[misc]  # transformers h
         self.words = 0
         self.counted: list[tuple[int, int]] = []
 
-    def on_finalized_text(self, text: str, stream_end: bool = False) -> None:  # noqa: FBT001, FBT002
+    def on_finalized_text(self, text: str, **_: object) -> None:
         """As transformers calls it."""
         self.words += len(text.split())
         self.counted.append((self.words, self.answer.known))
 
 
+@pytest.mark.usefixtures("agent")
 def test_a_token_that_a_streamer_holds_back_is_counted_with_the_word_that_it_leaves_in(
-    agent: TracedProgram, tiny_chat: TinyChat
+    tiny_chat: TinyChat,
 ) -> None:
     streamer = LookingTextStreamer(tiny_chat.tokenizer)
     options: dict[str, Any] = {"max_new_tokens": 4, "streamer": streamer, **GREEDY}
@@ -279,8 +282,9 @@ def test_a_prefill_ends_when_the_streamer_gets_the_first_token(
     assert decode.attributes[OUTPUT] == 3
 
 
+@pytest.mark.usefixtures("agent")
 def test_the_streamer_that_a_model_gets_is_an_instance_of_its_class(
-    agent: TracedProgram, tiny_chat: TinyChat, monkeypatch: pytest.MonkeyPatch
+    tiny_chat: TinyChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handed_over: list[object] = []
 

@@ -1,6 +1,6 @@
 """An application that generates with `transformers` in its own process, and streams in many ways.
 
-    python -m tests.benchmarks.first_token.streaming_app MODEL_FOLDER PORT
+python -m tests.benchmarks.first_token.streaming_app MODEL_FOLDER PORT
 """
 
 import json
