@@ -78,6 +78,11 @@ class AnswerEvents:
         self._reasoning_left = False
 
     @property
+    def plain(self) -> bool:
+        """Whether any byte is output."""
+        return self._between is None
+
+    @property
     def tokens(self) -> int | None:
         """How many tokens the answer says that it has, without those of hidden reasoning."""
         if self._total is None or self._reasoning_left:

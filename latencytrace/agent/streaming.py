@@ -12,6 +12,8 @@ from latencytrace.model.span import AttributeValue
 
 _ANSWER = create_key("latencytrace.answer")
 _QUOTE = ord('"')
+_NEVER = 1 << 62
+_PLAIN_TEXT = AnswerEvents()  # it learns nothing, so one serves all
 
 
 class AnswerStream:
@@ -33,7 +35,7 @@ class AnswerStream:
         "_more",
         "_note",
         "_open",
-        "_plain",
+        "_plain_over",
         "_sent",
         "_times",
         "carried",
@@ -42,14 +44,14 @@ class AnswerStream:
 
     def __init__(self) -> None:
         self.known = 0  # tokens that models have made: who sees some made adds them
-        self.carried = 0  # how many of those have left
+        self.carried = 0  # how many of those have left; 0: none
         self._sent = TokenRecorder()
         self._times = self._sent.times
         self._note = self._times.append
         self._fold_at = HELD
-        self._events = AnswerEvents()
+        self._events = _PLAIN_TEXT
         self._open = True  # chunks are counted: it is no answer in one piece, its caller is there
-        self._plain = False  # of its form nothing is known, and some of it has left
+        self._plain_over = _NEVER  # in plain text, so many have left; a chunk with more has one
         self._first_read = 0  # events with output in the first packet that left
         self._more = 0  # those in all packets beyond one in each
         self._first_known = 0  # tokens that had been made when the first packet left
@@ -68,7 +70,8 @@ class AnswerStream:
 
     def left(self) -> None:
         """Note that the caller has left: what is sent from now on reaches nobody."""
-        self._open = self._plain = False
+        self._open = False
+        self.carried, self._plain_over = self._all_carried, _NEVER
         self._events.begins = 0
 
     def chunk_sent(self, body: bytes, known: int, sent_ns: int) -> None:
@@ -79,8 +82,8 @@ class AnswerStream:
             known: What `known` was when it was handed to the server.
             sent_ns: When it had left, monotonic.
         """
-        if self._plain and known > self.carried and body:
-            self.carried = known
+        if known > self._plain_over and body:
+            self._plain_over = known
             self._note(sent_ns)
             if known >= self._fold_at:  # so that no more than so many chunks came since
                 self._sent.fold()
@@ -111,16 +114,21 @@ class AnswerStream:
         read = self._events.read(body)
         if read == OPAQUE:
             # Without a new token it may hold one that went past the chunk before.
-            if known > self.carried or self._packets < known:
-                read = 1
-            else:
+            if known <= self._all_carried and self._packets >= known:
                 if not known and self._first_body_ns is None:
                     self._first_body_ns = sent_ns
                 return 0
-            self._plain = True
+            read = 1
+            if self._events.plain:
+                self._plain_over = known
         if read and not self._first_read:
             self._first_known, self._first_read = known, read
         return read
+
+    @property
+    def _all_carried(self) -> int:
+        """How many of the tokens made have left."""
+        return self.carried if self._plain_over == _NEVER else self._plain_over
 
     @property
     def _packets(self) -> int:
@@ -159,7 +167,8 @@ class AnswerStream:
             attributes[semconv.STREAMED_CHOICES] = choices
         if self.carried:
             # Each event carries a token at least; a model may be ahead of what leaves.
-            attributes[semconv.STREAMED_TOKENS] = max(self.carried - self._first_known, following)
+            made = self._all_carried - self._first_known
+            attributes[semconv.STREAMED_TOKENS] = max(made, following)
             return
         told = self._events.tokens
         if told is None or told < events:  # it does not tell of all of them

@@ -208,7 +208,7 @@ def test_a_stream_may_change_from_text_to_a_tools_arguments_and_back() -> None:
 
 
 contents = st.text(min_size=1).map(lambda text: chat(content=text))
-empty = st.sampled_from([chat(role="assistant"), chat(content=""), usage(3), chat(0, "stop")])
+empty = st.sampled_from([chat(role="assistant"), chat(content=""), usage(0), chat(0, "stop")])
 
 
 def has_output(chunk: dict[str, Any]) -> bool:

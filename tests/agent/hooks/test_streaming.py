@@ -156,6 +156,28 @@ def test_what_is_sent_once_the_caller_has_left_is_not_counted() -> None:
     assert sum(times.lengths_ns) == 490
 
 
+def test_a_comment_between_events_of_ones_own_form_carries_no_token() -> None:
+    answer = AnswerStream()
+    answer.begun(((b"content-type", b"text/event-stream"),))
+
+    for number in range(1, 11):
+        answer.chunk_sent(b"data: word\n\n", 2 * number, sent_ns=20 * number)
+        answer.chunk_sent(b": ping\n\n", 2 * number + 1, sent_ns=20 * number + 10)
+
+    assert answer.described(0)[semconv.TOKEN_TIMES] == "20;" + ",".join(["20"] * 9)
+
+
+def test_plain_text_that_follows_the_callers_leaving_is_not_counted() -> None:
+    answer = AnswerStream()
+
+    for number in range(1, 11):
+        if number == 6:
+            answer.left()
+        answer.chunk_sent(b"word ", number, sent_ns=10 * number)
+
+    assert answer.described(0)[semconv.STREAMED_TOKENS] == 4
+
+
 def test_four_tokens_a_packet_are_four_tokens_each() -> None:
     answer = AnswerStream()
 
