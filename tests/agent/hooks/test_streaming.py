@@ -7,7 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
+from starlette.middleware.base import RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
 
+from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.streaming import AnswerStream, MadeTokens
 from latencytrace.agent.token_recorder import HELD
 from latencytrace.analysis.critical_path import critical_path
@@ -82,6 +86,40 @@ def sending_much(first_has_left: threading.Event) -> FastAPI:
                 yield "x"
 
         return StreamingResponse(chunks())
+
+    return app
+
+
+ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
+WORD = b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'
+
+
+def passing_on(role_has_come: threading.Event) -> FastAPI:
+    """A gateway: what it streams is made elsewhere.
+
+    Args:
+        role_has_come: Set once the caller has the role and a comment; then come the words.
+    """
+    app = FastAPI()
+
+    @app.middleware("http")
+    async def as_streams(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        return await call_next(request)
+
+    @app.get("/chat")
+    def chat() -> StreamingResponse:
+        def chunks() -> Iterator[bytes]:
+            yield ROLE
+            yield b": ping\n\n"
+            assert role_has_come.wait(PATIENCE_S)
+            yield from (WORD, WORD, WORD)
+            yield b"data: [DONE]\n\n"
+
+        return StreamingResponse(chunks(), media_type="text/event-stream")
+
+    @app.get("/whole")
+    def whole() -> str:
+        return "answer"
 
     return app
 
@@ -260,6 +298,33 @@ def test_a_gap_that_a_slow_client_makes_is_a_stall_of_respond(
     longest = max(found, key=lambda stall: stall.duration_ns)
     assert longest.duration_ns >= CLIENT_PAUSE_S * 1e9
     assert longest.label == "respond"
+
+
+def test_the_first_token_of_a_gateways_answer_leaves_after_its_role_and_its_comment(
+    agent: TracedProgram,
+) -> None:
+    role_has_come = threading.Event()
+    with serving(passing_on(role_has_come)) as address:
+        with raw_get(address, "/chat") as client:
+            got = b""
+            while b": ping" not in got:
+                got += client.recv(1 << 16)
+            before_ns = wall_ns()
+            role_has_come.set()
+            drain(client)
+        request = agent.one("GET /chat")
+
+    assert request.start_ns + (first_chunk_ns(request) or 0) >= before_ns
+    assert request.attributes[semconv.STREAMED_EVENTS] == 2
+
+
+def test_an_answer_that_a_middleware_hands_on_as_a_stream_is_none(agent: TracedProgram) -> None:
+    with serving(passing_on(threading.Event())) as address:
+        httpx.get(f"{address}/whole", trust_env=False)
+        request = agent.one("GET /whole")
+
+    assert first_chunk_ns(request) is None
+    assert semconv.STREAMED_FIRST_BODY not in request.attributes
 
 
 def test_an_answer_in_one_piece_has_no_first_chunk(

@@ -63,6 +63,12 @@ def application() -> flask.Flask:
 
         return flask.Response(chunks())
 
+    @app.get("/events")
+    def events() -> flask.Response:
+        deltas = ("", "one", "two", "three")
+        chunks = [f'data: {{"choices":[{{"delta":{{"content":"{one}"}}}}]}}\n\n' for one in deltas]
+        return flask.Response(iter(chunks), mimetype="text/event-stream")
+
     @app.get("/broken")
     def broken() -> flask.Response:
         raise LookupError("a secret")
@@ -167,6 +173,15 @@ def test_the_time_between_two_parts_is_that_of_sending(spans: Spans) -> None:
 
     sends = intervals_of(spans.only)
     assert [interval.stage for interval in sends] == [Stage.RESPOND] * (PARTS + 1)
+
+
+def test_the_events_of_a_streamed_body_are_read_as_they_leave(spans: Spans) -> None:
+    answered(application(), "/events")
+
+    span = spans.only
+    times = unpack_token_times(str(span.attributes[semconv.TOKEN_TIMES]), span.start_time or 0)
+    assert len(times.lengths_ns) == 2  # an empty delta is no token
+    assert span.attributes[semconv.STREAMED_EVENTS] == 2
 
 
 def test_the_tokens_of_a_streamed_body_are_timed_as_they_leave(spans: Spans) -> None:
