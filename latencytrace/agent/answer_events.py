@@ -78,6 +78,11 @@ class AnswerEvents:
         self._reasoning_left = False
 
     @property
+    def plain(self) -> bool:
+        """Whether any byte is output."""
+        return self._between is None
+
+    @property
     def tokens(self) -> int | None:
         """How many tokens the answer says that it has, without those of hidden reasoning."""
         if self._total is None or self._reasoning_left:
@@ -89,14 +94,9 @@ class AnswerEvents:
         between = self._between
         if between is None:
             return OPAQUE if body else 0
-        if self.begins:  # several events, or not as long as those before
-            found = body.count(self.key) - body.count(self.key + b'"')
-            if found > 0:
-                key_at = body.find(self.key)
-                first = between not in body[:key_at] and b"\r\n\r\n" not in body[:key_at]
-                if first:  # else its place in the event is another one
-                    self.key_at, self.begins = key_at, key_at + len(self.key)
-                return found
+        found = self._alike(body, between) if self.begins else 0
+        if found > 0:
+            return found
         found = opaque = 0
         if b"\r" in body:
             body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -107,6 +107,16 @@ class AnswerEvents:
             elif kind:
                 opaque = OPAQUE
         return found or opaque
+
+    def _alike(self, body: bytes, between: bytes) -> int:
+        """How many events have output under the key of those before, wherever that stands."""
+        found = body.count(self.key) - body.count(self.key + b'"')
+        if found > 0:
+            key_at = body.find(self.key)
+            before = body[:key_at]
+            if between not in before and b"\r\n\r\n" not in before:  # it is in the first event
+                self.key_at, self.begins = key_at, key_at + len(self.key)
+        return found
 
     def _event(self, event: bytes, *, lines: bool) -> int:
         if not (event.strip() if lines else _DATA.search(event)):

@@ -12,6 +12,8 @@ from latencytrace.model.span import AttributeValue
 
 _ANSWER = create_key("latencytrace.answer")
 _QUOTE = ord('"')
+_NEVER = 1 << 62
+_PLAIN_TEXT = AnswerEvents()  # it learns nothing, so one serves all
 
 
 class AnswerStream:
@@ -29,11 +31,12 @@ class AnswerStream:
         "_first_body_ns",
         "_first_known",
         "_first_read",
+        "_fold_at",
+        "_more",
         "_note",
         "_open",
-        "_read",
+        "_plain_over",
         "_sent",
-        "_singles",
         "_times",
         "carried",
         "known",
@@ -41,14 +44,16 @@ class AnswerStream:
 
     def __init__(self) -> None:
         self.known = 0  # tokens that models have made: who sees some made adds them
-        self.carried = 0  # how many of those have left
+        self.carried = 0  # how many of those have left; 0: none
         self._sent = TokenRecorder()
         self._times = self._sent.times
         self._note = self._times.append
-        self._events = AnswerEvents()
+        self._fold_at = HELD
+        self._events = _PLAIN_TEXT
         self._open = True  # chunks are counted: it is no answer in one piece, its caller is there
-        # Events with output that have left: in the first packet, and after it.
-        self._first_read = self._read = self._singles = 0
+        self._plain_over = _NEVER  # in plain text, so many have left; a chunk with more has one
+        self._first_read = 0  # events with output in the first packet that left
+        self._more = 0  # those in all packets beyond one in each
         self._first_known = 0  # tokens that had been made when the first packet left
         self._first_body_ns: int | None = None
 
@@ -66,6 +71,7 @@ class AnswerStream:
     def left(self) -> None:
         """Note that the caller has left: what is sent from now on reaches nobody."""
         self._open = False
+        self.carried, self._plain_over = self._all_carried, _NEVER
         self._events.begins = 0
 
     def chunk_sent(self, body: bytes, known: int, sent_ns: int) -> None:
@@ -76,41 +82,58 @@ class AnswerStream:
             known: What `known` was when it was handed to the server.
             sent_ns: When it had left, monotonic.
         """
+        if known > self._plain_over and body:
+            self._plain_over = known
+            self._note(sent_ns)
+            if known >= self._fold_at:  # so that no more than so many chunks came since
+                self._sent.fold()
+                self._fold_at = known + HELD
+            return
         events = self._events
         begins = events.begins
-        # One event, with output where this stream's events have it.
-        if (
+        if not (
             begins
             and body[events.key_at : begins] == events.key
             and body[begins] != _QUOTE
             and len(body) < begins << 1
-        ):
-            self._singles += 1
-        else:
-            if not self._open:
-                return
-            read = events.read(body)
-            if read == OPAQUE:
-                read = self._opaque(known, sent_ns)
+        ):  # else one event, with output where this stream's events have it
+            read = self._output_in(body, known, sent_ns)
             if not read:
                 return
-            if self._first_read:
-                self._read += read
-            else:
-                self._first_known, self._first_read = known, read
-        self._note(sent_ns)
+            self._more += read - 1
         self.carried = known
-        if len(self._times) >= HELD:
+        times = self._times
+        times.append(sent_ns)
+        if len(times) >= HELD:
             self._sent.fold()
 
-    def _opaque(self, known: int, sent_ns: int) -> int:
-        """How many events to take a chunk for that is not empty, in a form that we do not know."""
-        # Without a new token it may hold one that went past the chunk before.
-        if known > self.carried or self._first_read + self._read + self._singles < known:
-            return 1
-        if not known and self._first_body_ns is None:
-            self._first_body_ns = sent_ns
-        return 0
+    def _output_in(self, body: bytes, known: int, sent_ns: int) -> int:
+        """How many events of a chunk have output."""
+        if not self._open:
+            return 0
+        read = self._events.read(body)
+        if read == OPAQUE:
+            # Without a new token it may hold one that went past the chunk before.
+            if known <= self._all_carried and self._packets >= known:
+                if not known and self._first_body_ns is None:
+                    self._first_body_ns = sent_ns
+                return 0
+            read = 1
+            if self._events.plain:
+                self._plain_over = known
+        if read and not self._first_read:
+            self._first_known, self._first_read = known, read
+        return read
+
+    @property
+    def _all_carried(self) -> int:
+        """How many of the tokens made have left."""
+        return self.carried if self._plain_over == _NEVER else self._plain_over
+
+    @property
+    def _packets(self) -> int:
+        """Chunks with output that have left."""
+        return self._sent.count
 
     def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
         """When its first token left, the times between it and the others, and how many those were.
@@ -130,25 +153,28 @@ class AnswerStream:
         packed = self._sent.packed(span_start_ns)
         if packed:
             attributes[semconv.TOKEN_TIMES] = packed
-            attributes |= self._counted()
+            self._count_into(attributes)
         return attributes
 
-    def _counted(self) -> dict[str, AttributeValue]:
-        """What left after the first packet; of several choices, after the first of each."""
-        told, choices = self._events.tokens, self._events.choices
-        whole = self._first_read + self._read + self._singles
-        following = whole - max(self._first_read, choices)
+    def _count_into(self, attributes: dict[str, AttributeValue]) -> None:
+        """Tell what left after the first packet; of several choices, after the first of each."""
+        choices = self._events.choices
+        events = self._packets + self._more
+        following = events - max(self._first_read, choices)
         if following <= 0:
-            return {}
-        counted: dict[str, AttributeValue] = {semconv.STREAMED_EVENTS: following}
+            return
         if choices > 1:
-            counted[semconv.STREAMED_CHOICES] = choices
+            attributes[semconv.STREAMED_CHOICES] = choices
         if self.carried:
             # Each event carries a token at least; a model may be ahead of what leaves.
-            counted[semconv.STREAMED_TOKENS] = max(self.carried - self._first_known, following)
-        elif told is not None and told >= whole:  # else it does not tell of all of them
-            counted[semconv.STREAMED_TOKENS] = round(told * following / whole)
-        return counted
+            made = self._all_carried - self._first_known
+            attributes[semconv.STREAMED_TOKENS] = max(made, following)
+            return
+        told = self._events.tokens
+        if told is None or told < events:  # it does not tell of all of them
+            attributes[semconv.STREAMED_EVENTS] = following
+        else:
+            attributes[semconv.STREAMED_TOKENS] = round(told * following / events)
 
 
 class MadeTokens:
@@ -165,17 +191,27 @@ class MadeTokens:
         self._made = TokenRecorder()
         self._times = self._made.times
 
-    def add(self, at_ns: int | None = None, tokens: int = 1) -> None:
-        """Note that tokens were made together, at a monotonic time or now."""
+    def add(self, at_ns: int | None = None, known: int = 1) -> None:
+        """Note that tokens were made together, at a monotonic time or now.
+
+        Args:
+            at_ns: The time; None: now.
+            known: How many of them may leave at once; `let_go` tells of the others.
+        """
         answer = self._answer
         if answer is not None:
-            answer.known += tokens
+            answer.known += known
             if answer.carried:
                 return
         times = self._times
         times.append(monotonic_ns() if at_ns is None else at_ns)
         if len(times) >= HELD:
             self._made.fold()
+
+    def let_go(self, tokens: int) -> None:
+        """Note that tokens may leave which were held back, for their word was not complete."""
+        if self._answer is not None:
+            self._answer.known += tokens
 
     def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
         """The times between them, unless the answer tells those.

@@ -26,10 +26,11 @@ _RUN = 32
 class TokenRecorder:
     """The tokens of one stream, noted by one thread in order of time."""
 
-    __slots__ = ("_buckets", "_first_ns", "_lengths", "_together", "times")
+    __slots__ = ("_buckets", "_first_ns", "_folded", "_lengths", "_together", "times")
 
     def __init__(self) -> None:
         self._first_ns: int | None = None
+        self._folded = 0  # times that are gaps by now
         self.times: list[int] = []  # monotonic, at most `HELD`; the same list for ever
         self._lengths: list[int] = []  # what was folded so far, as in `TokenTimes`
         self._together: list[int] = []
@@ -41,6 +42,11 @@ class TokenRecorder:
         if self._first_ns is None and self.times:
             return self.times[0]
         return self._first_ns
+
+    @property
+    def count(self) -> int:
+        """How many tokens there were."""
+        return self._folded + len(self.times)
 
     def note(self, at_ns: int) -> None:
         """Note a token at a monotonic time."""
@@ -70,6 +76,7 @@ class TokenRecorder:
         """Make gaps of times, and of too many gaps the longest and what lies between them."""
         self._first_ns = self.first_ns
         times = self.times[:]
+        self._folded += max(len(times) - 1, 0)
         del self.times[:-1]
         lengths = list(map(sub, times[1:], times))
         if len(lengths) > MAX_GAPS:

@@ -132,7 +132,7 @@ INTERVALS = "latencytrace.intervals"  # see `model.interval`
 TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - see `model.token_times`
 # Of an answer that was streamed, as its caller got it (see `agent.streaming`):
 STREAMED_TOKENS = "latencytrace.streamed.tokens"  # that left after the first packet
-STREAMED_EVENTS = "latencytrace.streamed.events"  # likewise; one may carry several tokens
+STREAMED_EVENTS = "latencytrace.streamed.events"  # where nobody counts its tokens
 STREAMED_CHOICES = "latencytrace.streamed.choices"  # answers beside each other (`n`)
 STREAMED_FIRST_BODY = "latencytrace.streamed.first_body_ns"  # perhaps no token; from the start
 RUNTIME_GAPS = "latencytrace.runtime"  # when its process kept it waiting, as intervals are

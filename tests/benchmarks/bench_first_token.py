@@ -47,6 +47,7 @@ WAYS = {
     "tools": "tools",
 }
 Start = Callable[[Receiver, Path], AbstractContextManager[TracedServer]]
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # so that a core is left to the client
 WARM_UP = 3
 LEFT_AFTER = 12
 WITHIN_RATIO, WITHIN_NS = 0.02, 2_000_000
@@ -187,7 +188,7 @@ def model_in(folder: Path) -> str:
     """A model that takes some milliseconds a token, made on the spot."""
     model = folder / "model"
     if not model.exists():
-        made = tiny_chat(width=512, layers=8)
+        made = tiny_chat(width=384, layers=6)
         made.model.save_pretrained(model)
         made.tokenizer.save_pretrained(model)
     return os.fspath(model)
@@ -196,14 +197,14 @@ def model_in(folder: Path) -> str:
 def application(receiver: Receiver, folder: Path) -> AbstractContextManager[TracedServer]:
     """The application that generates by itself."""
     command = (sys.executable, os.fspath(HERE / "streaming_app.py"), model_in(folder), "PORT")
-    return traced_server(receiver, folder, *command, ready="/health")
+    return traced_server(receiver, folder, *command, ready="/health", **ONE_THREAD)
 
 
 def transformers_serve(receiver: Receiver, folder: Path) -> AbstractContextManager[TracedServer]:
     """The server that transformers brings."""
     command = (sys.executable, "-m", "transformers.cli.transformers", "serve", model_in(folder))
     options = ("--host", "127.0.0.1", "--port", "PORT", "--device", "cpu")
-    offline = {"HF_HUB_OFFLINE": "1"}
+    offline = {"HF_HUB_OFFLINE": "1", **ONE_THREAD}
     return traced_server(receiver, folder, *command, *options, ready="/health", **offline)
 
 

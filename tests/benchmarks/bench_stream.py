@@ -9,6 +9,7 @@ the middle half are shown.
 * `made`: a model makes a token that nobody streams.
 * `made and sent`: it makes one, and the chunk with it leaves: what the hooks for models and for
   ASGI do with a token, without what they do with a chunk of any stream.
+* `sent`: the same of a server-sent event whose token was made in another process.
 * `SDK event`: `span.add_event("token")`, for comparison.
 """
 
@@ -31,6 +32,11 @@ from latencytrace.agent.streaming import AnswerStream, MadeTokens, with_answer
 LENGTHS = (100, 1000, 10_000)
 TOKENS_A_ROUND = 100_000
 PROMISED_US = 0.3  # DESIGN part 5
+EVENT = (
+    b'data: {"id":"chatcmpl-1234567890","object":"chat.completion.chunk","created":1763690000,'
+    b'"model":"llama","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,'
+    b'"finish_reason":null}]}\n\n'
+)
 _random = random.Random(1)  # noqa: S311 - no secret
 TIMES_NS = list(  # of tokens about 20 ms apart
     accumulate(round(_random.lognormvariate(16.8, 0.3)) for _ in range(max(LENGTHS)))
@@ -57,8 +63,17 @@ def made_and_sent(tokens: int) -> None:
     stream = call_in(with_answer(answer, get_current()), MadeTokens)
     for at_ns in TIMES_NS[:tokens]:
         stream.add()
-        answer.chunk_sent(answer.known, at_ns)
+        answer.chunk_sent(b"word ", answer.known, at_ns)
     stream.described(0)
+    answer.described(0)
+
+
+def sent(tokens: int) -> None:
+    """One stream's events, made elsewhere, read and packed."""
+    answer = AnswerStream()
+    answer.begun(((b"content-type", b"text/event-stream"),))
+    for at_ns in TIMES_NS[:tokens]:
+        answer.chunk_sent(EVENT, 0, at_ns)
     answer.described(0)
 
 
@@ -89,6 +104,7 @@ def measured(rounds: int) -> dict[str, dict[int, list[float]]]:
     contestants: dict[str, Callable[[int], None]] = {
         "made": made,
         "made and sent": made_and_sent,
+        "sent": sent,
         "SDK event": sdk_event(),
     }
     taken: dict[str, dict[int, list[float]]] = {

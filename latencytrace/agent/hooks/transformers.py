@@ -8,8 +8,9 @@ from typing import Any
 from opentelemetry.context import attach, create_key, detach, get_value, set_value
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.counted_streamer import CountedStreamer, counted_streamer
 from latencytrace.agent.device_timer import DevicePasses
-from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.guard import guarded
 from latencytrace.agent.hook import Hook, HookAttributes, Patch, Replacement, Timed
 from latencytrace.agent.model_weights import model_size
 from latencytrace.agent.recorder import Recorder, Timing
@@ -42,6 +43,7 @@ class Generation:
         self._passes: DevicePasses | None = None  # of the phase; None: on no device that is timed
         self._decoding = False
         self._tokens = MadeTokens()
+        self._streamer: CountedStreamer | None = None
         self._streamed_ns: int | None = None  # when a streamer got its last token
         self._continues = arguments.get("past_key_values") is not None
         shape = _shape_of(arguments)
@@ -83,10 +85,21 @@ class Generation:
         if self._passes is not None:
             self._passes.end()
 
+    def count_streamed(self, arguments: dict[str, Any]) -> None:
+        """Count what a streamer among the arguments gets."""
+        if arguments.get("streamer") is not None:
+            streamer = arguments["streamer"]
+            self._streamer = counted_streamer(self, streamer, self._recorder.on_fault)
+            arguments["streamer"] = self._streamer or streamer
+
     def streamed(self, tokens: int) -> None:
-        """Note tokens before a streamer gets them, for another thread sends them at once."""
+        """Note that tokens were made that a streamer gets; so many may leave at once."""
         self._streamed_ns = monotonic_ns()
         self._tokens.add(self._streamed_ns, tokens)
+
+    def let_go(self, tokens: int) -> None:
+        """Note that a streamer lets tokens go that it held back."""
+        self._tokens.let_go(tokens)
 
     def step(self) -> None:
         """Note that the host knows the tokens so far: the first ends the prefill."""
@@ -157,6 +170,8 @@ class Generation:
         """End what is under way."""
         with guarded("ending a generation", self._recorder.on_fault):
             now_ns = monotonic_ns()
+            if self._streamer is not None:
+                self._streamer.restore()
             if self._phase is not None:
                 self._phase.note(self._tokens.described(self._phase.started_ns))
             self._end_phase(now_ns)
@@ -195,32 +210,6 @@ class Generation:
             next((at for at, token in enumerate(row, 1) if token in self._ends), length)
             for row in sequences[:, start:].tolist()
         )
-
-
-class CountedStreamer:
-    """A streamer that `generate` hands its tokens to; the first it gets are the prompt's."""
-
-    def __init__(self, generation: Generation, streamer: Any, on_fault: OnFault) -> None:  # noqa: ANN401
-        self._generation = generation
-        self._streamer = streamer
-        self._on_fault = on_fault
-        self._prompt_is_next = True
-
-    @property  # to `isinstance` it is what it stands for
-    def __class__(self) -> type:
-        return type(self._streamer)
-
-    def put(self, value: Any) -> Any:  # noqa: ANN401 - a tensor
-        """Count the tokens, then hand them on."""
-        with guarded("counting streamed tokens", self._on_fault):
-            if self._prompt_is_next:
-                self._prompt_is_next = False
-            else:
-                self._generation.streamed(value.numel())
-        return self._streamer.put(value)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._streamer, name)
 
 
 def _ending_tokens(criteria: Any) -> frozenset[int]:  # noqa: ANN401 - a list of criteria
@@ -277,9 +266,7 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
         generation = begin(self, args, kwargs)
         if generation is None:
             return original(self, *args, **kwargs)
-        streamer = kwargs.get("streamer")
-        if streamer is not None:
-            kwargs["streamer"] = CountedStreamer(generation, streamer, recorder.on_fault)
+        generation.count_streamed(kwargs)
         token = attach(set_value(_GENERATION, generation, generation.timing.context()))
         try:
             result = original(self, *args, **kwargs)

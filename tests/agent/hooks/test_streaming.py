@@ -7,7 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
+from starlette.middleware.base import RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
 
+from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.streaming import AnswerStream, MadeTokens
 from latencytrace.agent.token_recorder import HELD
 from latencytrace.analysis.critical_path import critical_path
@@ -86,6 +90,40 @@ def sending_much(first_has_left: threading.Event) -> FastAPI:
     return app
 
 
+ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
+WORD = b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'
+
+
+def passing_on(role_has_come: threading.Event) -> FastAPI:
+    """A gateway: what it streams is made elsewhere.
+
+    Args:
+        role_has_come: Set once the caller has the role and a comment; then come the words.
+    """
+    app = FastAPI()
+
+    @app.middleware("http")
+    async def as_streams(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        return await call_next(request)
+
+    @app.get("/chat")
+    def chat() -> StreamingResponse:
+        def chunks() -> Iterator[bytes]:
+            yield ROLE
+            yield b": ping\n\n"
+            assert role_has_come.wait(PATIENCE_S)
+            yield from (WORD, WORD, WORD)
+            yield b"data: [DONE]\n\n"
+
+        return StreamingResponse(chunks(), media_type="text/event-stream")
+
+    @app.get("/whole")
+    def whole() -> str:
+        return "answer"
+
+    return app
+
+
 def first_chunk_ns(span: ReceivedSpan) -> int | None:
     seconds = span.attributes.get(semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK)
     return round(seconds * 1e9) if isinstance(seconds, float) else None
@@ -156,14 +194,35 @@ def test_what_is_sent_once_the_caller_has_left_is_not_counted() -> None:
     assert sum(times.lengths_ns) == 490
 
 
+def test_a_comment_between_events_of_ones_own_form_carries_no_token() -> None:
+    answer = AnswerStream()
+    answer.begun(((b"content-type", b"text/event-stream"),))
+
+    for number in range(1, 11):
+        answer.chunk_sent(b"data: word\n\n", 2 * number, sent_ns=20 * number)
+        answer.chunk_sent(b": ping\n\n", 2 * number + 1, sent_ns=20 * number + 10)
+
+    assert answer.described(0)[semconv.TOKEN_TIMES] == "20;" + ",".join(["20"] * 9)
+
+
+def test_plain_text_that_follows_the_callers_leaving_is_not_counted() -> None:
+    answer = AnswerStream()
+
+    for number in range(1, 11):
+        if number == 6:
+            answer.left()
+        answer.chunk_sent(b"word ", number, sent_ns=10 * number)
+
+    assert answer.described(0)[semconv.STREAMED_TOKENS] == 4
+
+
 def test_four_tokens_a_packet_are_four_tokens_each() -> None:
     answer = AnswerStream()
 
     for packet in range(1, 7):
         answer.chunk_sent(b"four words in one", 4 * packet, sent_ns=40 * packet)
 
-    described = answer.described(0)
-    assert (described[semconv.STREAMED_TOKENS], described[semconv.STREAMED_EVENTS]) == (20, 5)
+    assert answer.described(0)[semconv.STREAMED_TOKENS] == 20
 
 
 def test_an_answer_of_known_length_is_not_streamed_however_it_is_cut() -> None:
@@ -239,6 +298,33 @@ def test_a_gap_that_a_slow_client_makes_is_a_stall_of_respond(
     longest = max(found, key=lambda stall: stall.duration_ns)
     assert longest.duration_ns >= CLIENT_PAUSE_S * 1e9
     assert longest.label == "respond"
+
+
+def test_the_first_token_of_a_gateways_answer_leaves_after_its_role_and_its_comment(
+    agent: TracedProgram,
+) -> None:
+    role_has_come = threading.Event()
+    with serving(passing_on(role_has_come)) as address:
+        with raw_get(address, "/chat") as client:
+            got = b""
+            while b": ping" not in got:
+                got += client.recv(1 << 16)
+            before_ns = wall_ns()
+            role_has_come.set()
+            drain(client)
+        request = agent.one("GET /chat")
+
+    assert request.start_ns + (first_chunk_ns(request) or 0) >= before_ns
+    assert request.attributes[semconv.STREAMED_EVENTS] == 2
+
+
+def test_an_answer_that_a_middleware_hands_on_as_a_stream_is_none(agent: TracedProgram) -> None:
+    with serving(passing_on(threading.Event())) as address:
+        httpx.get(f"{address}/whole", trust_env=False)
+        request = agent.one("GET /whole")
+
+    assert first_chunk_ns(request) is None
+    assert semconv.STREAMED_FIRST_BODY not in request.attributes
 
 
 def test_an_answer_in_one_piece_has_no_first_chunk(

@@ -14,6 +14,7 @@ from transformers import (
     LogitsProcessor,
     StoppingCriteria,
     TextIteratorStreamer,
+    TextStreamer,
 )
 
 import latencytrace
@@ -214,14 +215,16 @@ class LookingStreamer:
         self.counted: list[int] = []
 
     def put(self, _: object) -> None:
+        """As transformers calls it."""
         self.counted.append(self.answer.known)
 
     def end(self) -> None:
         """End; nothing is held back."""
 
 
+@pytest.mark.usefixtures("agent")
 def test_a_token_is_counted_before_a_streamer_may_hand_it_on(
-    agent: TracedProgram, tiny_chat: TinyChat
+    tiny_chat: TinyChat,
 ) -> None:
     streamer = LookingStreamer()
     options: dict[str, Any] = {"max_new_tokens": 4, "streamer": streamer, **GREEDY}
@@ -231,6 +234,35 @@ def test_a_token_is_counted_before_a_streamer_may_hand_it_on(
 
     assert streamer.counted == [0, 1, 2, 3, 4]  # the prompt is handed on first
     assert streamer.answer.known == 4
+
+
+class LookingTextStreamer(TextStreamer):  # type: ignore[misc]  # transformers has no types
+    """Notes the words that it hands on, and how many tokens were counted by then."""
+
+    def __init__(self, tokenizer: object) -> None:
+        super().__init__(tokenizer, skip_prompt=True)
+        self.answer = AnswerStream()
+        self.words = 0
+        self.counted: list[tuple[int, int]] = []
+
+    def on_finalized_text(self, text: str, **_: object) -> None:
+        """As transformers calls it."""
+        self.words += len(text.split())
+        self.counted.append((self.words, self.answer.known))
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_token_that_a_streamer_holds_back_is_counted_with_the_word_that_it_leaves_in(
+    tiny_chat: TinyChat,
+) -> None:
+    streamer = LookingTextStreamer(tiny_chat.tokenizer)
+    options: dict[str, Any] = {"max_new_tokens": 4, "streamer": streamer, **GREEDY}
+
+    context = with_answer(streamer.answer, get_current())
+    call_in(context, tiny_chat.model.generate, tiny_chat.prompt(8), **options, **never_ending())
+
+    assert streamer.counted == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
+    assert "on_finalized_text" not in vars(streamer)
 
 
 def test_a_prefill_ends_when_the_streamer_gets_the_first_token(
@@ -250,8 +282,9 @@ def test_a_prefill_ends_when_the_streamer_gets_the_first_token(
     assert decode.attributes[OUTPUT] == 3
 
 
+@pytest.mark.usefixtures("agent")
 def test_the_streamer_that_a_model_gets_is_an_instance_of_its_class(
-    agent: TracedProgram, tiny_chat: TinyChat, monkeypatch: pytest.MonkeyPatch
+    tiny_chat: TinyChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handed_over: list[object] = []
 

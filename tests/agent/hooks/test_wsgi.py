@@ -35,7 +35,7 @@ PARENT = "b7ad6b7169203331"
 PARTS = 3
 
 
-def application() -> flask.Flask:
+def application() -> flask.Flask:  # noqa: C901 - one function a route
     app = flask.Flask("shop")
     app.closed = []  # type: ignore[attr-defined]  # what a test looks at
 
@@ -62,6 +62,12 @@ def application() -> flask.Flask:
                 yield "x"
 
         return flask.Response(chunks())
+
+    @app.get("/events")
+    def events() -> flask.Response:
+        deltas = ("", "one", "two", "three")
+        chunks = [f'data: {{"choices":[{{"delta":{{"content":"{one}"}}}}]}}\n\n' for one in deltas]
+        return flask.Response(iter(chunks), mimetype="text/event-stream")
 
     @app.get("/broken")
     def broken() -> flask.Response:
@@ -169,6 +175,15 @@ def test_the_time_between_two_parts_is_that_of_sending(spans: Spans) -> None:
     # A busy machine keeps the process waiting in between, which is told as well.
     sends = [stage for stage in packed if stage is not Stage.RUNTIME]
     assert sends == [Stage.RESPOND] * (PARTS + 1)
+
+
+def test_the_events_of_a_streamed_body_are_read_as_they_leave(spans: Spans) -> None:
+    answered(application(), "/events")
+
+    span = spans.only
+    times = unpack_token_times(str(span.attributes[semconv.TOKEN_TIMES]), span.start_time or 0)
+    assert len(times.lengths_ns) == 2  # an empty delta is no token
+    assert span.attributes[semconv.STREAMED_EVENTS] == 2
 
 
 def test_the_tokens_of_a_streamed_body_are_timed_as_they_leave(spans: Spans) -> None:

@@ -40,10 +40,27 @@ async def _words(tokens: int, each: int = 1) -> AsyncIterator[str]:
         yield "".join(f"word{word} " for word in words)
 
 
-async def _commented() -> AsyncIterator[bytes]:
+async def _before(way: str, choices: int) -> AsyncIterator[bytes]:
+    """What leaves before the first token, and the time until then."""
+    for index in range(choices):
+        yield _event({"role": "assistant", "content": ""}, index)
     for _ in range(3):
-        yield b": ping\n\n"
-        await asyncio.sleep(_COMMENT_S)
+        if way == "empty":
+            yield _event({"content": ""})
+        if way == "comments":
+            yield b": ping\n\n"
+            await asyncio.sleep(_COMMENT_S)
+    await asyncio.sleep(PREFILL_S + (TOKEN_S * HIDDEN if way == "reasoning" else 0))
+
+
+async def _text(way: str, choices: int) -> AsyncIterator[bytes]:
+    number = 0
+    async for words in _words(TOKENS, 4 if way == "four" else 1):
+        number += 1
+        if way == "comments" and not number % 5:
+            yield b": ping\n\n"
+        for index in range(choices):
+            yield _event({"content": words}, index)
 
 
 async def _tools() -> AsyncIterator[bytes]:
@@ -51,40 +68,23 @@ async def _tools() -> AsyncIterator[bytes]:
     named = {"name": "search", "arguments": ""}
     yield _event({"tool_calls": [{**call, "function": named}]})
     async for word in _words(TOKENS - 1):
-        arguments = {"arguments": word}
-        yield _event({"tool_calls": [{"index": 0, "function": arguments}]})
+        yield _event({"tool_calls": [{"index": 0, "function": {"arguments": word}}]})
 
 
 async def _answer(way: str, choices: int) -> AsyncIterator[bytes]:
     """The events of one answer."""
-    total, told = TOKENS * choices, {}
-    for index in range(choices):
-        yield _event({"role": "assistant", "content": ""}, index)
-    if way == "empty":
-        for _ in range(3):
-            yield _event({"content": ""})
-    if way == "comments":
-        async for comment in _commented():
-            yield comment
-    await asyncio.sleep(PREFILL_S)
-    if way == "tools":
-        async for event in _tools():
-            yield event
-    else:
-        if way == "reasoning":
-            await asyncio.sleep(TOKEN_S * HIDDEN)
-            total, told = TOKENS + HIDDEN, {"reasoning_tokens": HIDDEN}
-        number = 0
-        async for words in _words(TOKENS, 4 if way == "four" else 1):
-            number += 1
-            if way == "comments" and not number % 5:
-                yield b": ping\n\n"
-            for index in range(choices):
-                yield _event({"content": words}, index)
+    async for event in _before(way, choices):
+        yield event
+    async for event in _tools() if way == "tools" else _text(way, choices):
+        yield event
     for index in range(choices):
         yield _event({}, index, "tool_calls" if way == "tools" else "stop")
-    counts = {"prompt_tokens": 9, "completion_tokens": total, "total_tokens": 9 + total}
-    yield _data({"choices": [], "usage": {**counts, "completion_tokens_details": told}})
+    hidden = HIDDEN if way == "reasoning" else 0
+    counts = {"prompt_tokens": 9, "completion_tokens": TOKENS * choices + hidden}
+    told = {"reasoning_tokens": hidden} if hidden else {}
+    total = sum(counts.values())
+    usage = {**counts, "total_tokens": total, "completion_tokens_details": told}
+    yield _data({"choices": [], "usage": usage})
     yield b"data: [DONE]\n\n"
 
 
