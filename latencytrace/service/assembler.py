@@ -6,11 +6,12 @@ A trace is not divided while spans of it wait to be stored. Each span that was s
 counted until its end: with a ledger, or without one for a reason.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from heapq import heappop, heappush
+
+from latencytrace.service.span_account import Account, Without
 
 SECOND_NS = 1_000_000_000
 QUIET_NS = SECOND_NS  # after the last span of a trace whose root has arrived
@@ -23,18 +24,6 @@ MAX_OPEN = 100_000
 MAX_CLOSED = 200_000  # traces remembered, to know what is late
 
 Counts = Mapping[str, int]  # spans by trace id
-
-
-class Without(StrEnum):
-    """The reason why spans have no ledger."""
-
-    NO_REQUEST = "no_request"  # their root has not come in all the time that it was remembered
-    SHARED_STEP = "shared_step"  # a batch's own trace; its members' ledgers hold what it did
-    LATE = "late"  # they came too late for their trace
-    OUTDATED = "outdated"  # the other spans of their trace are no longer kept
-    FAULT = "fault"  # a fault of the service's own stopped their trace
-    REFUSED = "refused"  # the store's engine cannot read them
-    LOST = "lost"  # the store has lost them
 
 
 @dataclass(slots=True)
@@ -67,23 +56,6 @@ class _Closed:
     due_ns: int  # for the first time
     spans: int  # that were divided
     old_ns: int | None = None  # when a rootless one has been quiet for so long that it is old
-
-
-@dataclass(slots=True)
-class Account:
-    """Spans, from their arrival to their end; conserved: the first is the sum of the others."""
-
-    taken: int = 0
-    open: int = 0
-    rootless: int = 0  # their trace holds no request so far, and is remembered
-    attributed: int = 0
-    without: Counter[Without] = field(default_factory=Counter)
-
-    @property
-    def unaccounted(self) -> int:
-        """Spans that went nowhere: not 0 is a fault of ours."""
-        known = self.open + self.rootless + self.attributed + self.without.total()
-        return self.taken - known
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from latencytrace.analysis.is_request import is_shared
 from latencytrace.analysis.requests import request_of
 from latencytrace.analysis.startup import as_load, may_be_startup
 from latencytrace.model import Request, Span, Stage, Trace, semconv
-from latencytrace.service.assembler import Without
 from latencytrace.service.kernels import CriticalPaths
 from latencytrace.service.process_starts import Process, ProcessStarts
+from latencytrace.service.span_account import Without
 from latencytrace.service.store import Revisions
 from latencytrace.service.telemetry import Telemetry
 

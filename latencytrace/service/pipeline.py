@@ -25,7 +25,7 @@ from itertools import chain
 
 from latencytrace.errors import OverloadedError, PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
-from latencytrace.service.assembler import Assembler, Without
+from latencytrace.service.assembler import Assembler
 from latencytrace.service.attribution import FAULTS, Attribution
 from latencytrace.service.clock import now_ns as time_of_day_ns
 from latencytrace.service.committer import Committer, Outcome
@@ -35,6 +35,7 @@ from latencytrace.service.otlp import CheckedRequest
 from latencytrace.service.resent import apart_from_resent, grown
 from latencytrace.service.rests import Rests
 from latencytrace.service.settling import Settled, Settling
+from latencytrace.service.span_account import Without
 from latencytrace.service.span_keeping import SpanKeeping
 from latencytrace.service.store import Revisions, Store
 from latencytrace.service.telemetry import Custody, Telemetry

@@ -15,8 +15,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from latencytrace.model import Measure, Objective, Request, Stage
-from latencytrace.service.assembler import Account, Without
 from latencytrace.service.request_cohorts import MAX_COHORTS, OVERFLOWED, RequestCohorts
+from latencytrace.service.span_account import Account, Without
 from latencytrace.service.store import DamagedPart
 
 # Round numbers, for those are what people promise; dense where serving happens.

@@ -1,15 +1,43 @@
 """Rules of the code that no linter knows."""
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "latencytrace"
-MODULES = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py"))
-MOST_LINES = 400  # "400 is a bug"
+PACKAGE = Path(__file__).parents[2] / "latencytrace"
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+CLASS_LINES = 200
+FUNCTION_LINES = 60
+# Longer than that, and not to grow: speed is the point there, or a list of flags is, or they
+# are still to be parted.
+LONGER = {
+    "Assembler": 310,
+    "ChdbStore": 260,
+    "Committer": 280,
+    "Exporter": 270,
+    "Pipeline": 345,
+    "Profiles": 250,
+    "RecordedSpan": 285,
+    "RecordingTracer": 210,
+    "agent_settings": 75,
+    "descend": 205,
+    "load": 90,
+    "serve": 115,
+    "start_span": 65,
+}
+
+
+def too_long(module: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse((PACKAGE / module).read_text())):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            usual = CLASS_LINES if isinstance(node, ast.ClassDef) else FUNCTION_LINES
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > LONGER.get(node.name, usual):
+                yield f"{node.name}: {lines} lines"
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_no_file_is_too_long_to_be_read_once(module: str) -> None:
-    assert len((ROOT / module).read_text().splitlines()) <= MOST_LINES
+def test_a_function_fits_on_a_screen_and_a_class_can_be_looked_over(module: str) -> None:
+    assert list(too_long(module)) == []

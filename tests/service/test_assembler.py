@@ -13,8 +13,8 @@ from latencytrace.service.assembler import (
     SECOND_NS,
     STORED_NS,
     Assembler,
-    Without,
 )
+from latencytrace.service.span_account import Without
 from tests.fakes import FakeClock
 
 ALL = 1000

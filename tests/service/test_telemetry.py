@@ -8,7 +8,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from latencytrace.model import Measure, Repair, RepairKind, Request, RequestStatus, Stage
-from latencytrace.service.assembler import Account, Without
+from latencytrace.service.span_account import Account, Without
 from latencytrace.service.store import DamagedPart
 from latencytrace.service.telemetry import DURATION_BUCKETS, Custody, Telemetry
 from tests.made_objectives import made_objective
