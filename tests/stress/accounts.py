@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from latencytrace.model import Stage
 from tests.stress.sender import Record
 from tests.stress.stored_rows import StoredRows
 from tests.stress.stressed_service import StressedService
@@ -327,12 +328,8 @@ def _ledgers(service: StressedService, cohort: str) -> Iterator[Mapping[str, str
     yield from csv.DictReader(io.StringIO(answer.text))
 
 
-_NO_STAGE: Final = frozenset({"duration_ns", "time_to_first_token_ns", "time_per_output_token_ns"})
-
-
 def _row(fields: Mapping[str, str], *, outermost: bool) -> Row:
-    stages = (name for name in fields if name.endswith("_ns") and name not in _NO_STAGE)
-    times_ns = {name.removesuffix("_ns"): int(fields[name]) for name in stages}
+    times_ns = {stage.value: int(fields[f"{stage}_ns"]) for stage in Stage}
     return Row(
         place=(fields["trace_id"], fields["span_id"]),
         outermost=outermost,
