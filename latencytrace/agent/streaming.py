@@ -111,7 +111,7 @@ class AnswerStream:
         """How many events of a chunk have output."""
         if not self._open:
             return 0
-        read = self._events.read(body)
+        read = self._events.read(bytes(body))  # it may be a view
         if read == OPAQUE:
             # Without a new token it may hold one that went past the chunk before.
             if known <= self._all_carried and self._packets >= known:

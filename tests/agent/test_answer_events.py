@@ -152,6 +152,16 @@ def test_the_first_token_is_the_first_output_and_the_last_is_the_last() -> None:
     assert told[semconv.STREAMED_TOKENS] == 29
 
 
+def test_a_chunk_may_be_a_view() -> None:
+    answer = AnswerStream()
+    answer.begun(EVENT_STREAM)
+
+    for number, word in enumerate(WORDS):
+        answer.chunk_sent(memoryview(word), 0, number)  # type: ignore[arg-type] # as Starlette may
+
+    assert answer.described(0)[semconv.STREAMED_EVENTS] == 29
+
+
 def test_a_comment_between_tokens_is_no_packet() -> None:
     told = sent(*WORDS, b": ping\n\n", *WORDS)
 

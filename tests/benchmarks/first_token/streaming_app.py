@@ -9,10 +9,16 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
+import torch
 import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from transformers import AutoModelForCausalLM, AutoTokenizer, TextIteratorStreamer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    StoppingCriteriaList,
+    TextIteratorStreamer,
+)
 
 TOKENS: Final = 40
 HIDDEN: Final = 60  # tokens of reasoning that never leave
@@ -27,10 +33,14 @@ def pieces(tokens: int) -> Iterator[str]:
     streamer = TextIteratorStreamer(tokenizer, skip_prompt=True, timeout=60)
     inputs = tokenizer("where did the milliseconds go", return_tensors="pt")
     options = {"max_new_tokens": tokens, "min_new_tokens": tokens, "do_sample": False}
-    threading.Thread(
-        target=model.generate, kwargs={**inputs, **options, "streamer": streamer}
-    ).start()
-    yield from streamer
+    left = threading.Event()
+    criteria = [lambda ids, _: torch.full((len(ids),), left.is_set())]
+    more = {"streamer": streamer, "stopping_criteria": StoppingCriteriaList(criteria)}
+    threading.Thread(target=model.generate, kwargs={**inputs, **options, **more}).start()
+    try:
+        yield from streamer
+    finally:
+        left.set()  # else it went on beside the next one
 
 
 def event(delta: dict[str, str]) -> str:
