@@ -43,7 +43,7 @@ test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is 
 	@$(BIN)/pytest tests/contracts $(call report,llama-cpp-contract)
 
 test-nvml-oldest: $(VENV)/.nvml-oldest ## the tests of GPU sampling with the oldest binding that is supported
-	@PYTHONPATH=$(VENV)/nvml-oldest $(BIN)/pytest tests/agent/gpu_readers tests/agent/test_gpu_sampler.py
+	@PYTHONPATH=$(VENV)/nvml-oldest $(BIN)/pytest tests/agent/gpu/readers tests/agent/gpu/test_sampler.py
 
 test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each with a server of its own
 	@$(BIN)/pytest -m batchers $(call report,batchers)

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latencytrace.agent.agent_status import AgentStatus
-    from latencytrace.agent.batching import Ticket
-    from latencytrace.agent.own_stages import batch, enqueue, stage
+    from latencytrace.agent.api.stages import batch, enqueue, stage
+    from latencytrace.agent.reporting.status import AgentStatus
     from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
+    from latencytrace.agent.toolkit.batching import Ticket
 
 __all__ = [
     "AgentStatus",
@@ -25,7 +25,8 @@ def __getattr__(name: str) -> object:
     """Load the agent when it is first used: the service and the command line never need it."""
     if name not in __all__:
         raise AttributeError(f"module 'latencytrace' has no attribute {name!r}")
-    from latencytrace.agent import own_stages, start  # noqa: PLC0415
+    from latencytrace.agent import start  # noqa: PLC0415
+    from latencytrace.agent.api import stages as own_stages  # noqa: PLC0415
 
     return getattr(start if hasattr(start, name) else own_stages, name)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from latencytrace.agent.gpu_reader import Detail
+from latencytrace.agent.gpu.reader import Detail
 from latencytrace.errors import GpuUnavailableError, SinkError
 from latencytrace.model.gpu_sample import GpuDevice, GpuMetric, GpuSample, Reading
 from latencytrace.service.sink import Notice

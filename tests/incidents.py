@@ -11,10 +11,10 @@ from itertools import product
 
 import numpy as np
 
-from latencytrace.analysis.burn_rate import burn_rules
+from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.model import BurnRule, Objective, Severity, Tally
-from latencytrace.service.objective_counts import ObjectiveCounts
-from latencytrace.service.objective_state import TierState, TierStates
+from latencytrace.service.objectives.counts import ObjectiveCounts
+from latencytrace.service.objectives.state import TierState, TierStates
 
 STEP_NS = 60 * 10**9
 START_NS = 1_763_690_000 * 10**9 // STEP_NS * STEP_NS

@@ -8,7 +8,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.analysis.requests import requests_of
+from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import (
     Attributes,
     AttributeValue,
@@ -20,7 +20,7 @@ from latencytrace.model import (
     StatusCode,
     semconv,
 )
-from latencytrace.service.otlp_json import message_from_json
+from latencytrace.service.otlp.json import message_from_json
 
 FIXTURES = Path(__file__).parent / "analysis" / "fixtures"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from latencytrace.agent.interval_recorder import IntervalRecorder
+from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.model import (
     AttributeValue,
     Interval,

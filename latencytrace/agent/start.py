@@ -13,36 +13,36 @@ from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
 from opentelemetry.trace import ProxyTracerProvider, Tracer
 
-from latencytrace.agent import background
-from latencytrace.agent.agent_status import NOT_RUNNING, AgentStatus
-from latencytrace.agent.child_exit import at_end_of_children
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.device_ranges import no_ranges, torch_ranges
-from latencytrace.agent.device_timers import DeviceTimers, torch_events
-from latencytrace.agent.exporter import ExportCounts, Exporter
-from latencytrace.agent.forks import in_child
-from latencytrace.agent.gpu_watch import GpuWatch
-from latencytrace.agent.grpc_sender import METRICS, TRACES
+from latencytrace.agent.device.nvtx import no_ranges, torch_ranges
+from latencytrace.agent.device.timers import DeviceTimers, torch_events
+from latencytrace.agent.export.exporter import ExportCounts, Exporter
+from latencytrace.agent.export.grpc import METRICS, TRACES
+from latencytrace.agent.export.otlp_traces import OtlpEncoder
+from latencytrace.agent.export.queue import SpanQueue
+from latencytrace.agent.export.transport import Wire
+from latencytrace.agent.export.transports import Senders
+from latencytrace.agent.gpu.visible import visible_gpus
+from latencytrace.agent.gpu.watch import GpuWatch
 from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faults, guarded, logger
-from latencytrace.agent.hook import HookOptions
-from latencytrace.agent.installed_hooks import installed_hooks
-from latencytrace.agent.otlp_encoder import OtlpEncoder
-from latencytrace.agent.own_cost import CostMeter
-from latencytrace.agent.patching import AppliedHook
-from latencytrace.agent.profiling import Profiling
-from latencytrace.agent.program_provider import GlobalProvider
-from latencytrace.agent.program_spans import ProgramSpans
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.recording_provider import SHUTDOWN_S, RecordingProvider
-from latencytrace.agent.resource import resource_of
-from latencytrace.agent.self_report import Report, SelfReport
-from latencytrace.agent.sender import Wire
-from latencytrace.agent.senders import Senders
-from latencytrace.agent.span_queue import SpanQueue
-from latencytrace.agent.termination import Termination
-from latencytrace.agent.tracer import RecordingTracer
-from latencytrace.agent.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
-from latencytrace.agent.visible_gpus import visible_gpus
+from latencytrace.agent.process import background
+from latencytrace.agent.process.child_exit import at_end_of_children
+from latencytrace.agent.process.forks import in_child
+from latencytrace.agent.process.resource import resource_of
+from latencytrace.agent.process.termination import Termination
+from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
+from latencytrace.agent.profiling.orders import Profiling
+from latencytrace.agent.program.provider import GlobalProvider
+from latencytrace.agent.program.spans import ProgramSpans
+from latencytrace.agent.reporting.own_cost import CostMeter
+from latencytrace.agent.reporting.self_report import Report, SelfReport
+from latencytrace.agent.reporting.status import NOT_RUNNING, AgentStatus
+from latencytrace.agent.spans.provider import SHUTDOWN_S, RecordingProvider
+from latencytrace.agent.spans.tracer import RecordingTracer
+from latencytrace.agent.timing.discovery import installed_hooks
+from latencytrace.agent.timing.hook import HookOptions
+from latencytrace.agent.timing.patching import AppliedHook
+from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.errors import SettingsError
 from latencytrace.model.secrets import shown, text_shown
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
@@ -342,7 +342,7 @@ def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | 
     """What makes tracers that ask a sampler; None: all traces are recorded."""
     if settings.sampler == ALL_TRACES:
         return None
-    from latencytrace.agent.sampling import sampling  # noqa: PLC0415 - only where it is used
+    from latencytrace.agent.spans.sampling import sampling  # noqa: PLC0415 - only where it is used
 
     return sampling(settings.sampler, settings.sampler_argument)
 

@@ -5,13 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from latencytrace.analysis.asgi_messages import with_messages
-from latencytrace.analysis.engine_steps import with_steps
-from latencytrace.analysis.is_request import is_request
-from latencytrace.analysis.known_engines import engine_of, have_engines
-from latencytrace.analysis.messages import delivered, with_queues
-from latencytrace.analysis.proxy_queue import with_proxy_queue
-from latencytrace.analysis.purposes import with_purposes
+from latencytrace.analysis.calls.messages import delivered, with_queues
+from latencytrace.analysis.calls.retries import have_failed_calls, with_retries
+from latencytrace.analysis.gpu.engine_steps import with_steps
 from latencytrace.analysis.repairs.callbacks import hung_inside
 from latencytrace.analysis.repairs.clipping import clipped
 from latencytrace.analysis.repairs.clock_skew import aligned
@@ -26,9 +22,13 @@ from latencytrace.analysis.repairs.intervals import (
 from latencytrace.analysis.repairs.negative import without_negative
 from latencytrace.analysis.repairs.orphans import adopt_orphans
 from latencytrace.analysis.repairs.outliving import outliving
-from latencytrace.analysis.retries import have_failed_calls, with_retries
-from latencytrace.analysis.stage_of import stage_of
-from latencytrace.analysis.told_times import told_times
+from latencytrace.analysis.reported.durations import told_times
+from latencytrace.analysis.reported.proxy_queue import with_proxy_queue
+from latencytrace.analysis.trace.asgi_messages import with_messages
+from latencytrace.analysis.trace.is_request import is_request
+from latencytrace.analysis.trace.known_engines import engine_of, have_engines
+from latencytrace.analysis.trace.purposes import with_purposes
+from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Interval, Repair, Span, Stage, Trace
 
 # A request inside another costs its whole subtree again; a service graph is never deeper

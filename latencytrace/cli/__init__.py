@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from latencytrace.cli import (
+from latencytrace.cli.commands import (
     breakdown,
     demo,
     doctor,
@@ -22,10 +22,10 @@ from latencytrace.cli import (
     serve,
     trace,
 )
-from latencytrace.cli.help_text import help_text
-from latencytrace.cli.own_version import own_version
-from latencytrace.cli.terminal import complain
-from latencytrace.cli.typer_fault import typer_fault
+from latencytrace.cli.pictures.terminal import complain
+from latencytrace.cli.processes.help_text import help_text
+from latencytrace.cli.processes.own_version import own_version
+from latencytrace.cli.processes.typer_fault import typer_fault
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model.secrets import text_shown
 

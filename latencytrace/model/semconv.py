@@ -130,7 +130,7 @@ ROUTE = "latencytrace.route"  # on metrics: `POST /chat`, or the name of a reque
 STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage
 INTERVALS = "latencytrace.intervals"  # see `model.interval`
 TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - see `model.token_times`
-# Of an answer that was streamed, as its caller got it (see `agent.streaming`):
+# Of an answer that was streamed, as its caller got it (see `agent.toolkit.streaming`):
 STREAMED_TOKENS = "latencytrace.streamed.tokens"  # that left after the first packet
 STREAMED_EVENTS = "latencytrace.streamed.events"  # where nobody counts its tokens
 STREAMED_CHOICES = "latencytrace.streamed.choices"  # answers beside each other (`n`)

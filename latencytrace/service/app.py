@@ -12,42 +12,42 @@ from fastapi import Depends, FastAPI
 from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.model import Objective, Request
 from latencytrace.plugins import STORES, load_plugin
-from latencytrace.service import descriptors
-from latencytrace.service.alert_links import AlertLinks
+from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.clock import now_ns
-from latencytrace.service.device_works import DeviceWorks
-from latencytrace.service.edge import Edge, is_loopback
-from latencytrace.service.engine_fetch import checked_engines, fetch
-from latencytrace.service.engine_scraper import EngineScraper
-from latencytrace.service.grpc_receiver import GrpcReceiver
-from latencytrace.service.intake import Intake
-from latencytrace.service.journal import Journal
-from latencytrace.service.listeners import Listener, Servers, listening
-from latencytrace.service.metric_reports import MetricReports
-from latencytrace.service.metrics_endpoint import MetricsEndpoint, metrics_endpoint
-from latencytrace.service.objectives_file import read_objectives
-from latencytrace.service.pipeline import Pipeline
-from latencytrace.service.problems import answer_with_problems
-from latencytrace.service.profile_folder import NAME as PROFILES
-from latencytrace.service.profile_folder import ProfileFolder
-from latencytrace.service.profiles import Profiles
-from latencytrace.service.promises import Promises
-from latencytrace.service.receiver import receiver
-from latencytrace.service.settling import Settled
+from latencytrace.service.ingest.grpc import GrpcReceiver
+from latencytrace.service.ingest.http import receiver
+from latencytrace.service.ingest.intake import Intake
+from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.metrics.endpoint import MetricsEndpoint, metrics_endpoint
+from latencytrace.service.metrics.settling import Settled
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.net import descriptors
+from latencytrace.service.net.edge import Edge, is_loopback
+from latencytrace.service.net.listeners import Listener, Servers, listening
+from latencytrace.service.net.problems import answer_with_problems
+from latencytrace.service.objectives.file import read_objectives
+from latencytrace.service.objectives.matching import Promises
+from latencytrace.service.profiles.folder import NAME as PROFILES
+from latencytrace.service.profiles.folder import ProfileFolder
+from latencytrace.service.profiles.orders import Profiles
+from latencytrace.service.reports.device_works import DeviceWorks
+from latencytrace.service.reports.engine_fetch import checked_engines, fetch
+from latencytrace.service.reports.engine_scraper import EngineScraper
+from latencytrace.service.reports.received import MetricReports
 from latencytrace.service.store import Store
-from latencytrace.service.telemetry import Telemetry
-from latencytrace.service.views.breakdown import breakdown_router
-from latencytrace.service.views.gpu import gpu_router
-from latencytrace.service.views.health import health_router
-from latencytrace.service.views.ledgers import ledgers_router
-from latencytrace.service.views.objectives import objectives_router
-from latencytrace.service.views.profiles import profiles_router
-from latencytrace.service.views.receivers import receivers_router
-from latencytrace.service.views.requests import requests_router
-from latencytrace.service.views.services import services_router
-from latencytrace.service.views.steps import steps_router
-from latencytrace.service.watch import Watch
-from latencytrace.service.watching import watching
+from latencytrace.service.watch.loop import Watch
+from latencytrace.service.watch.wiring import watching
+from latencytrace.service.web.views.breakdown import breakdown_router
+from latencytrace.service.web.views.gpu import gpu_router
+from latencytrace.service.web.views.health import health_router
+from latencytrace.service.web.views.ledgers import ledgers_router
+from latencytrace.service.web.views.objectives import objectives_router
+from latencytrace.service.web.views.profiles import profiles_router
+from latencytrace.service.web.views.receivers import receivers_router
+from latencytrace.service.web.views.requests import requests_router
+from latencytrace.service.web.views.services import services_router
+from latencytrace.service.web.views.steps import steps_router
 from latencytrace.settings import Address, ServiceSettings
 
 _log = logging.getLogger(__name__)
@@ -271,7 +271,7 @@ def _recording(
     if endpoint is None:
         return nullcontext(lambda _: None)
     # The SDK's metrics, which most services do without, take a while to import.
-    from latencytrace.service.metrics_sender import sending_metrics  # noqa: PLC0415
+    from latencytrace.service.metrics.sender import sending_metrics  # noqa: PLC0415
 
     return sending_metrics(
         endpoint,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, Self
 
-from latencytrace.service.documents import AlertDocument
+from latencytrace.service.answers.documents import AlertDocument
 
 
 class Transition(StrEnum):

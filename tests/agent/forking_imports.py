@@ -15,12 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from latencytrace.agent.gpu.discovery import installed_gpu_readers
 from latencytrace.agent.guard import raise_fault
-from latencytrace.agent.installed_gpu_readers import installed_gpu_readers
 
 PATIENCE_S = 10
 LATEST_S = 0.02  # after its beginning an import is over
-READERS = ("latencytrace.agent.gpu_readers", "latencytrace.agent.nvml")
+READERS = ("latencytrace.agent.gpu.readers",)
 
 
 def readers() -> str:

@@ -13,8 +13,8 @@ import pynvml
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from latencytrace.agent.gpu_reader import Detail
-from latencytrace.agent.gpu_readers.nvml import NvmlReader
+from latencytrace.agent.gpu.reader import Detail
+from latencytrace.agent.gpu.readers.nvml.reader import NvmlReader
 from latencytrace.errors import GpuUnavailableError
 from tests.fake_nvml import FakeNvml
 

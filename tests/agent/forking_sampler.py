@@ -14,9 +14,9 @@ from queue import Queue
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.gpu_sampler import GpuSampler, SamplerState
+from latencytrace.agent.gpu.machine_lock import MachineLock
+from latencytrace.agent.gpu.sampler import GpuSampler, SamplerState
 from latencytrace.agent.guard import raise_fault
-from latencytrace.agent.machine_lock import MachineLock
 from latencytrace.model.gpu_sample import GpuSample
 from tests.fakes import FakeClock, ScriptedGpuReader
 

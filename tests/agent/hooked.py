@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from latencytrace.agent.guard import raise_fault
-from latencytrace.agent.hook import Hook, HookOptions
-from latencytrace.agent.patching import AppliedHook, HookState
-from latencytrace.agent.recorded_span import RecordedSpan
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.recording_provider import RecordingProvider
+from latencytrace.agent.spans.provider import RecordingProvider
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.hook import Hook, HookOptions
+from latencytrace.agent.timing.patching import AppliedHook, HookState
+from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.model import Stage, semconv
 from latencytrace.model.interval import Interval, unpack_intervals
 

@@ -8,7 +8,7 @@ import torch
 
 import latencytrace
 from latencytrace.agent import start
-from latencytrace.agent.profile_capture import Capture, CapturePhase
+from latencytrace.agent.profiling.capture import Capture, CapturePhase
 from tests.agent.hooks.tiny_chat import tiny_chat
 
 PATIENCE_S = 40.0

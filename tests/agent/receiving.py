@@ -16,7 +16,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from latencytrace.agent.agent_status import AgentStatus
+from latencytrace.agent.reporting.status import AgentStatus
 from latencytrace.agent.start import agent_status, flush
 from latencytrace.model import Interval, Stage, semconv
 from latencytrace.model.interval import unpack_intervals

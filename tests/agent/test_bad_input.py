@@ -16,7 +16,7 @@ import torch
 from opentelemetry import trace
 from opentelemetry.trace import Link, Span, StatusCode
 
-from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.start import agent_status, flush
 from tests.agent.receiving import PATIENCE_S, Receiver, TracedProgram
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from latencytrace.agent.grpc_sender import GrpcSender
-from latencytrace.agent.http_sender import HttpSender
-from latencytrace.agent.sender import Answer
+from latencytrace.agent.export.grpc import GrpcSender
+from latencytrace.agent.export.http import HttpSender
+from latencytrace.agent.export.transport import Answer
 from tests.agent.receiving import PATIENCE_S
 
 TIMEOUT_S = 0.5

@@ -13,10 +13,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from latencytrace.agent.otlp_encoder import OtlpEncoder
-from latencytrace.agent.recorded_span import RecordedSpan
-from latencytrace.agent.recording_provider import RecordingProvider
-from latencytrace.agent.sampling import sampling
+from latencytrace.agent.export.otlp_traces import OtlpEncoder
+from latencytrace.agent.spans.provider import RecordingProvider
+from latencytrace.agent.spans.sampling import sampling
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.settings import agent_settings
 from tests.agent.receiving import Value, attributes_of
 from tests.agent.traced_programs import PROGRAMS, Program, values_of_other_types

@@ -27,10 +27,10 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from latencytrace.agent.otlp_encoder import OtlpEncoder
-from latencytrace.agent.recorded_span import RecordedSpan
-from latencytrace.agent.recording_provider import RecordingProvider
-from latencytrace.agent.sampling import sampling
+from latencytrace.agent.export.otlp_traces import OtlpEncoder
+from latencytrace.agent.spans.provider import RecordingProvider
+from latencytrace.agent.spans.sampling import sampling
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model.span_limits import UNLIMITED, SpanLimits
 from tests.agent.test_conformance import Traced
 from tests.agent.traced_programs import LOCAL, NOBODY, REMOTE, OwnError, parent

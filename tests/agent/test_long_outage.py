@@ -2,15 +2,15 @@
 
 import threading
 
-from latencytrace.agent.exporter import Exporter
+from latencytrace.agent.export.exporter import Exporter
+from latencytrace.agent.export.http import HttpSender
+from latencytrace.agent.export.otlp_traces import OtlpEncoder
+from latencytrace.agent.export.queue import SpanQueue
+from latencytrace.agent.export.transport import Answer
 from latencytrace.agent.guard import raise_fault
-from latencytrace.agent.http_sender import HttpSender
-from latencytrace.agent.otlp_encoder import OtlpEncoder
-from latencytrace.agent.recording_provider import RecordingProvider
-from latencytrace.agent.sender import Answer
-from latencytrace.agent.span_queue import SpanQueue
+from latencytrace.agent.spans.provider import RecordingProvider
+from tests.agent.export.test_exporter import unused_port
 from tests.agent.receiving import PATIENCE_S, receiving, wait_until
-from tests.agent.test_exporter import unused_port
 from tests.fakes import FakeClock
 
 HOUR_NS = 3_600_000_000_000

@@ -15,10 +15,10 @@ import transformers.generation.utils
 
 import latencytrace
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.device_timer import DeviceTimer
+from latencytrace.agent.device.timer import DeviceTimer
 from latencytrace.agent.guard import raise_fault
-from latencytrace.agent.patching import HookState
 from latencytrace.agent.start import Agent, start
+from latencytrace.agent.timing.patching import HookState
 from latencytrace.model import Stage, semconv
 from latencytrace.settings import AgentSettings
 from tests.agent.receiving import PATIENCE_S, Receiver, TracedProgram

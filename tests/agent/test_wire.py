@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.agent.http_sender import HttpSender
-from latencytrace.agent.sender import Wire
+from latencytrace.agent.export.http import HttpSender
+from latencytrace.agent.export.transport import Wire
 from latencytrace.settings import agent_settings
 
 PATIENCE_S = 10.0

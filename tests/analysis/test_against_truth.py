@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from latencytrace.analysis.requests import requests_of
+from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import RepairKind, Request, Stage
 from tests.simulator import EDGE, GPU, MS, VECTORS, Aside, SimulatedRequest, simulate
 from tests.ways import WAYS, wrong_ratios

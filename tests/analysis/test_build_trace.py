@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from latencytrace.analysis import build_trace
 from latencytrace.analysis.build_trace import MAX_NESTED_REQUESTS, build_traces
-from latencytrace.analysis.is_request import ENTRY_KINDS
+from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.model import (
     Interval,
     RepairKind,

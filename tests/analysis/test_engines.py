@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from latencytrace.analysis.known_engines import ENGINES
+from latencytrace.analysis.trace.known_engines import ENGINES
 from latencytrace.model import Request, Stage
 from tests.recorded import FIXTURES, recorded, recorded_requests, reported
 

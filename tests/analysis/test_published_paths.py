@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Span, Trace
 from tests.analysis.published_rules import Charged, by_crisp, by_jaeger
 from tests.trees import request, span, stretches

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.critical_path import critical_path
+from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.ledger import ledger_of
 from tests.trees import request, root, span

@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from latencytrace.analysis.requests import requests_of
+from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, Span, Stage
 from tests.trees import root, span
 

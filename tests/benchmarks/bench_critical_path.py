@@ -16,8 +16,8 @@ from random import Random
 import numba
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.critical_path import critical_path
-from latencytrace.analysis.kernels import PLAIN, Kernels, critical_paths, segments
+from latencytrace.analysis.ledger.critical_path import critical_path
+from latencytrace.analysis.ledger.kernels import PLAIN, Kernels, critical_paths, segments
 from latencytrace.model import Span, SpanKind, Stage, Trace, semconv
 from latencytrace.model.span_columns import SpanColumns
 

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 from opentelemetry.trace import SpanKind
 
-from latencytrace.analysis.requests import requests_of
+from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, semconv
 from tests.agent.dividing import span_of
 from tests.agent.hooks.tiny_chat import tiny_chat

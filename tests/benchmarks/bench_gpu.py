@@ -21,14 +21,14 @@ import pynvml
 import torch
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.device_timer import DeviceTimer
-from latencytrace.agent.gpu_readers.nvml import NvmlReader
-from latencytrace.agent.gpu_report import GpuReport
-from latencytrace.agent.gpu_sampler import RARE_AFTER_NS, SLOW_AFTER_NS, GpuSampler
+from latencytrace.agent.device.timer import DeviceTimer
+from latencytrace.agent.gpu.machine_lock import MachineLock
+from latencytrace.agent.gpu.readers.nvml.reader import NvmlReader
+from latencytrace.agent.gpu.report import GpuReport
+from latencytrace.agent.gpu.sampler import RARE_AFTER_NS, SLOW_AFTER_NS, GpuSampler
 from latencytrace.agent.guard import raise_fault
-from latencytrace.agent.hook import HookOptions
 from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
-from latencytrace.agent.machine_lock import MachineLock
+from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.model.gpu_sample import GpuSample
 from latencytrace.settings import DEFAULT_GPU_INTERVAL_S
 from tests import fake_nvml

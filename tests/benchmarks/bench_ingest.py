@@ -20,8 +20,8 @@ from pathlib import Path
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.model import SpanKind
-from latencytrace.service import otlp
-from latencytrace.service.stores.chdb import ChdbStore
+from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.otlp_messages import one_span, proto_span
 
 SPANS = 512

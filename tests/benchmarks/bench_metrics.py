@@ -12,12 +12,12 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.metric_attributes import metric_attributes
-from latencytrace.analysis.requests import requests_of
-from latencytrace.analysis.token_latency import token_latency
+from latencytrace.analysis.ledger.metric_attributes import metric_attributes
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.analysis.tokens.latency import token_latency
 from latencytrace.model import AttributeValue, Request, Stage, semconv
-from latencytrace.service.request_metrics import RequestMetrics
-from latencytrace.service.telemetry import Telemetry
+from latencytrace.service.metrics.requests import RequestMetrics
+from latencytrace.service.metrics.telemetry import Telemetry
 from tests.service.made_requests import made_request
 from tests.trees import root, span
 

@@ -19,9 +19,9 @@ from collections.abc import Callable
 
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hooks.event_loop import time_callback
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.recording_provider import RecordingProvider
-from latencytrace.agent.runtime_gaps import OpenRequests
+from latencytrace.agent.spans.provider import RecordingProvider
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.runtime_gaps import OpenRequests
 
 CALLBACKS = 50_000
 COLLECTIONS = 5_000

@@ -27,9 +27,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 import latencytrace
 from latencytrace.agent.guard import FaultCounter
-from latencytrace.agent.hook import Arguments, HookAttributes, Patch
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.wrapping import beginning, timed
+from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import beginning, timed
 from latencytrace.model import Stage
 from tests.benchmarks.discarding import Discarding, receive
 

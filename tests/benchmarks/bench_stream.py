@@ -27,7 +27,7 @@ from opentelemetry.context import get_current
 from opentelemetry.sdk.trace import TracerProvider
 
 from latencytrace.agent.context import call_in
-from latencytrace.agent.streaming import AnswerStream, MadeTokens, with_answer
+from latencytrace.agent.toolkit.streaming import AnswerStream, MadeTokens, with_answer
 
 LENGTHS = (100, 1000, 10_000)
 TOKENS_A_ROUND = 100_000

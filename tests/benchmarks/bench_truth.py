@@ -8,7 +8,7 @@ On the simulated system, whose truth is known (`tests/simulator.py`, `tests/ways
 import argparse
 import sys
 
-from latencytrace.analysis.requests import requests_of
+from latencytrace.analysis.ledger.requests import requests_of
 from tests.simulator import Aside, simulate
 from tests.ways import WAYS, wrong_ratios
 

@@ -3,14 +3,14 @@
 from typing import cast
 
 from latencytrace.model import FirstTokenOf, RequestStatus, Stage
-from latencytrace.service.documents import (
+from latencytrace.service.answers.documents import (
     BreakdownDocument,
     QuantilesDocument,
     RequestDocument,
     SegmentDocument,
     SpanDocument,
 )
-from latencytrace.service.gpu_documents import GpuDocument, GpusDocument, GpuStageDocument
+from latencytrace.service.answers.gpu_documents import GpuDocument, GpusDocument, GpuStageDocument
 
 MS = 1_000_000
 

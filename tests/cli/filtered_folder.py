@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from latencytrace.cli.folder_source import FolderSource, open_folder
-from latencytrace.cli.import_files import import_files
+from latencytrace.cli.importing.files import import_files
+from latencytrace.cli.source.folder import FolderSource, open_folder
 from latencytrace.model import Span, semconv
 from tests.otlp_messages import START_NS, message, one_span
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from latencytrace.service.alert_document import objective_document
+from latencytrace.service.alerting.document import objective_document
 from tests.cli.documents import MS, breakdown_document, gpus_document, request_document
 from tests.service.notices import made_alert, made_notice
 

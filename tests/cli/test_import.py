@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.cli.folder_source import open_folder
-from latencytrace.cli.import_files import import_files
-from latencytrace.cli.import_piece import Place
-from latencytrace.cli.import_report import MAX_TOLD, Report
+from latencytrace.cli.importing.files import import_files
+from latencytrace.cli.importing.piece import Place
+from latencytrace.cli.importing.report import MAX_TOLD, Report
+from latencytrace.cli.source.folder import open_folder
 from latencytrace.model import SpanKind
 from tests.cli.programs import COMMAND, environment, latencytrace
 from tests.otlp_messages import START_NS, message, one_span, otlp

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement
-from latencytrace.agent.patching import AppliedHook, HookState
+from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement
+from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.model import Stage
 from latencytrace.plugins import HOOKS, plugins
 from tests.agent.hooked import Spans

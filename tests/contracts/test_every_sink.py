@@ -6,9 +6,9 @@ import pytest
 
 from latencytrace.errors import SettingsError, SinkError
 from latencytrace.plugins import SINKS, load_plugin, plugins
-from latencytrace.service import http_post
+from latencytrace.service.net import http_post
 from latencytrace.service.sink import Sink, Transition
-from latencytrace.service.watching import open_sink
+from latencytrace.service.watch.wiring import open_sink
 from tests.service.notices import made_notice
 from tests.service.posted import Posted
 from tests.service.traffic import START_NS

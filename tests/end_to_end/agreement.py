@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from latencytrace.cli.metrics_text import Sample, samples
+from latencytrace.cli.source.metrics_text import Sample, samples
 from latencytrace.model import Stage
-from latencytrace.service.telemetry import DURATION_BUCKETS, STAGE_BUCKETS
+from latencytrace.service.metrics.telemetry import DURATION_BUCKETS, STAGE_BUCKETS
 from tests.cli.programs import environment, latencytrace
 from tests.end_to_end.running_service import RunningService
 

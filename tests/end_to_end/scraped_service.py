@@ -18,7 +18,7 @@ from tests.otlp_messages import one_span, otlp
 from tests.service.answering import answer_text, answering
 from tests.service.gpu_requests import request, whole_sample
 from tests.service.objectives_yaml import objectives_yaml
-from tests.service.test_agent_reports import report
+from tests.service.reports.test_agents import report
 
 MS = 1_000_000
 CONFIG = Path(__file__).parents[2] / "dashboards" / "prometheus.yaml"

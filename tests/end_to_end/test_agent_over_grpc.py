@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from latencytrace.cli.local_service import free_port
+from latencytrace.cli.processes.local_service import free_port
 from tests.cli.programs import environment, latencytrace
 from tests.end_to_end.running_service import RunningService
 

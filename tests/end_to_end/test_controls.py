@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from latencytrace.cli.local_service import answers, free_port
+from latencytrace.cli.processes.local_service import answers, free_port
 from tests.cli.programs import COMMAND, environment, latencytrace
 from tests.end_to_end.controlled_app import CHUNK_BYTES, CHUNKS, DECODE_S, SAID
 from tests.end_to_end.running_service import PATIENCE_S, RunningService, until

@@ -23,8 +23,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind as SdkSpanKind
 
 from latencytrace.model import semconv
-from latencytrace.service.grpc_receiver import EXPORT, EXPORT_METRICS
-from latencytrace.service.otlp import MAX_BYTES
+from latencytrace.service.ingest.grpc import EXPORT, EXPORT_METRICS
+from latencytrace.service.otlp.traces import MAX_BYTES
 from tests.end_to_end.running_service import RunningService
 from tests.otlp_messages import message, one_span
 

@@ -14,9 +14,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from latencytrace.service.connections import HEADERS_S, MAX_HEADER_BYTES
-from latencytrace.service.listeners import GRACE_S
-from latencytrace.service.otlp import JSON, MAX_BYTES, MAX_MEMBERS, PROTOBUF
+from latencytrace.service.net.connections import HEADERS_S, MAX_HEADER_BYTES
+from latencytrace.service.net.listeners import GRACE_S
+from latencytrace.service.otlp.traces import JSON, MAX_BYTES, MAX_MEMBERS, PROTOBUF
 from tests.end_to_end.running_service import RunningService, until
 from tests.otlp_messages import one_span, otlp
 

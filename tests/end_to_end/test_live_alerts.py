@@ -13,9 +13,9 @@ import httpx
 import pytest
 import yaml
 
-from latencytrace.cli.demo_programs import example_folder
-from latencytrace.cli.local_service import BackgroundProgram, free_port
-from latencytrace.cli.prometheus_rules import RuleSettings, firing, rules_document
+from latencytrace.cli.processes.demo_programs import example_folder
+from latencytrace.cli.processes.local_service import BackgroundProgram, free_port
+from latencytrace.cli.rule_files.prometheus import RuleSettings, firing, rules_document
 from latencytrace.model import AlertKind, Severity
 from latencytrace.model.objective import DAY_NS
 from tests.cli.programs import COMMAND

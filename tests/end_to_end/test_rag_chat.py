@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from latencytrace.cli import reading
-from latencytrace.cli.demo import balances
-from latencytrace.cli.demo_programs import example_folder
-from latencytrace.cli.local_service import BackgroundProgram, free_port, service_program
+from latencytrace.cli.commands.demo import balances
+from latencytrace.cli.processes.demo_programs import example_folder
+from latencytrace.cli.processes.local_service import BackgroundProgram, free_port, service_program
+from latencytrace.cli.source import reading
 from latencytrace.model import Stage
-from latencytrace.service.documents import ListedRequestDocument
+from latencytrace.service.answers.documents import ListedRequestDocument
 from tests.agent.receiving import Receiver, receiving, wait_until
 from tests.cli.programs import COMMAND
 from tests.end_to_end.data_folder import DataFolder

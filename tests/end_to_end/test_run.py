@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.cli.local_service import answers, free_port
+from latencytrace.cli.processes.local_service import answers, free_port
 from tests.cli.programs import COMMAND, environment, latencytrace
 
 PROGRAM = """

@@ -12,9 +12,9 @@ from typing import cast
 import pytest
 from pyarrow import parquet
 
-from latencytrace.cli.folder_source import open_folder
-from latencytrace.cli.import_files import import_files
-from latencytrace.cli.units import duration, shares
+from latencytrace.cli.importing.files import import_files
+from latencytrace.cli.pictures.units import duration, shares
+from latencytrace.cli.source.folder import open_folder
 from latencytrace.model import (
     Attributes,
     Interval,
@@ -25,7 +25,7 @@ from latencytrace.model import (
     pack_intervals,
     semconv,
 )
-from latencytrace.service.documents import BreakdownDocument, ListedRequestDocument
+from latencytrace.service.answers.documents import BreakdownDocument, ListedRequestDocument
 from tests.cli.programs import environment, latencytrace
 from tests.end_to_end.running_service import RunningService
 from tests.otlp_messages import START_NS, one_span, otlp

@@ -6,15 +6,15 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from latencytrace.model import Repair, RepairKind, Stage
-from latencytrace.service.engine_scraper import EngineScraper
-from latencytrace.service.metric_reports import MetricReports
-from latencytrace.service.objective_metrics import ObjectiveMetrics
+from latencytrace.service.metrics.telemetry import Custody, Telemetry
+from latencytrace.service.objectives.metrics import ObjectiveMetrics
+from latencytrace.service.reports.engine_scraper import EngineScraper
+from latencytrace.service.reports.received import MetricReports
 from latencytrace.service.store import DamagedPart
-from latencytrace.service.telemetry import Custody, Telemetry
 from tests.fakes import FakeClock
 from tests.service.gpu_requests import request, whole_sample
 from tests.service.made_requests import made_request
-from tests.service.test_agent_reports import report
+from tests.service.reports.test_agents import report
 from tests.service.traffic import Traffic
 
 ENGINES = Path(__file__).parents[1] / "service" / "engine_texts"

@@ -9,7 +9,7 @@ import chdb
 import pytest
 
 from latencytrace.model import Stage
-from latencytrace.service.stores.chdb import ChdbStore
+from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.repository.dashboard_files import ROOT, dashboard, names_in, panels, variables
 from tests.repository.test_grafana_schema import kind_of, wrong
 from tests.service.made_requests import START_NS, made_request

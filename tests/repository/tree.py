@@ -14,7 +14,10 @@ _KINDS = frozenset(
 )
 _BY_NAME = frozenset({".ci/run", ".gitignore", "LICENSE", "Makefile"})
 _FOLDERS = frozenset({".ci", "dashboards", "docs", "examples", "latencytrace", "tests"})
-_IN_ROOT = frozenset({".gitignore", "LICENSE", "Makefile", "README.md", "pyproject.toml"})
+_IN_ROOT = frozenset(
+    {".gitignore", ".pre-commit-config.yaml", "CONTRIBUTING.md", "LICENSE", "Makefile"}
+    | {"README.md", "SECURITY.md", "pyproject.toml"}
+)
 
 
 def listed(root: Path, *flags: str) -> frozenset[str]:

@@ -6,9 +6,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from latencytrace.agent.gpu_report import GpuReport
-from latencytrace.agent.gpu_sampler import SamplerState
-from latencytrace.agent.sender import Answer
+from latencytrace.agent.export.transport import Answer
+from latencytrace.agent.gpu.report import GpuReport
+from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.model.gpu_sample import (
     GPU_METRICS,
     BandwidthMethod,

@@ -1,6 +1,6 @@
 """Notices of an alert, with everything in them that could be."""
 
-from latencytrace.analysis.burn_rate import burn_rules
+from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.model import (
     Alert,
     AlertKind,
@@ -14,8 +14,8 @@ from latencytrace.model import (
     Stage,
     Standing,
 )
-from latencytrace.service.alert_document import alert_document
-from latencytrace.service.alert_links import AlertLinks
+from latencytrace.service.alerting.document import alert_document
+from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.sink import Notice, Transition
 from tests.made_objectives import SECOND_NS, made_objective
 from tests.service.made_requests import SPAN, TRACE

@@ -10,14 +10,14 @@ from uuid import uuid4
 import pytest
 
 from latencytrace.model import Attributes, Cohort, RepairKind, Span, SpanKind, Stage, semconv
-from latencytrace.service import otlp
-from latencytrace.service.assembler import MISSED_NS
-from latencytrace.service.journal import Journal
-from latencytrace.service.missing_ledgers import AFTER_S, PACE_S, MissingLedgers
-from latencytrace.service.pipeline import Pipeline
-from latencytrace.service.settling import Settled
-from latencytrace.service.stores.chdb import ChdbStore
-from latencytrace.service.telemetry import Telemetry
+from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledgers.assembler import MISSED_NS
+from latencytrace.service.ledgers.missing_ledgers import AFTER_S, PACE_S, MissingLedgers
+from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.metrics.settling import Settled
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.fakes import FakeClock
 from tests.otlp_messages import one_span
 from tests.otlp_messages import otlp as encoded

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from latencytrace.analysis.burn_rate import (
+from latencytrace.analysis.slo.burn_rate import (
     burn_rules,
     calming_ns,
     detection_ns,
@@ -12,8 +12,8 @@ from latencytrace.analysis.burn_rate import (
 )
 from latencytrace.model import BurnRule, Tally
 from latencytrace.model.objective import DAY_NS, MINUTE_NS, length_text
-from latencytrace.service.objective_counts import ObjectiveCounts
-from latencytrace.service.objective_state import TierState, TierStates
+from latencytrace.service.objectives.counts import ObjectiveCounts
+from latencytrace.service.objectives.state import TierState, TierStates
 from tests.incidents import START_NS, pages, score, simulated
 from tests.made_objectives import SECOND_NS, made_objective
 

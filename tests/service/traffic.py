@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from latencytrace.model import Alert, Objective, Request, Stage
-from latencytrace.service.evaluator import Evaluator
-from latencytrace.service.objective_memory import ObjectiveMemory
-from latencytrace.service.settling import Settled
-from latencytrace.service.steady_clock import SteadyClock
+from latencytrace.service.metrics.settling import Settled
+from latencytrace.service.objectives.evaluator import Evaluator
+from latencytrace.service.objectives.memory import ObjectiveMemory
+from latencytrace.service.objectives.steady_clock import SteadyClock
 from tests.fakes import FakeClock
 from tests.made_objectives import SECOND_NS, made_objective
 from tests.service.made_requests import made_request

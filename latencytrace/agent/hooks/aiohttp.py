@@ -10,13 +10,13 @@ from opentelemetry.context import Context, get_current
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span, set_span_in_context
 
 from latencytrace.agent.context import enter, leave
-from latencytrace.agent.exchange import Exchange, request_attributes, with_headers
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.proxy_queue import queued_ns
-from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.runtime_gaps import with_gaps
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.runtime_gaps import with_gaps
+from latencytrace.agent.toolkit.http_client import Exchange, request_attributes, with_headers
+from latencytrace.agent.toolkit.proxy_queue import HEADERS as QUEUE_HEADERS
+from latencytrace.agent.toolkit.proxy_queue import queued_ns
 from latencytrace.model import semconv
 
 _FIRST_SERVER_ERROR = 500

@@ -6,9 +6,9 @@ from functools import wraps
 from typing import Any
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.runtime_gaps import begun_as
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.runtime_gaps import begun_as
 
 
 def _waiting(limiter: Any) -> int:  # noqa: ANN401 - anyio's CapacityLimiter, or None

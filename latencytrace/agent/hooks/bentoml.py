@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary
 import wrapt
 from opentelemetry.trace import get_tracer_provider
 
-from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
 from latencytrace.model.stage import Stage
 
 _CONTAINERS = "bentoml._internal.configuration.containers"

@@ -9,8 +9,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
 
 _W3C = ("traceparent", "tracestate", "baggage")
 

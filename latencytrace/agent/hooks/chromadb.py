@@ -2,7 +2,7 @@
 
 from collections.abc import Sized
 
-from latencytrace.agent.hook import Arguments, Hook, HookAttributes, Patch
+from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Patch
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.runtime_gaps import NOTICED_NS
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.runtime_gaps import NOTICED_NS
 
 _WAITED, _HELD = "noting a wait for the event loop", "noting a held event loop"
 

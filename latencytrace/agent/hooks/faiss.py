@@ -3,7 +3,7 @@
 from collections.abc import Sized
 from typing import Any
 
-from latencytrace.agent.hook import Arguments, Hook, HookAttributes, Patch
+from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Patch
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

@@ -1,6 +1,6 @@
 """What FastAPI itself does around an endpoint: validating the body, serializing the answer."""
 
-from latencytrace.agent.hook import Hook, Patch
+from latencytrace.agent.timing.hook import Hook, Patch
 from latencytrace.model.stage import Stage
 
 

@@ -10,8 +10,8 @@ from opentelemetry import propagate
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

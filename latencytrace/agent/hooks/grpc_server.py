@@ -16,11 +16,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.interval_recorder import IntervalRecorder
-from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.runtime_gaps import with_gaps
-from latencytrace.agent.wrapping import Call, timed
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.intervals import IntervalRecorder
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.runtime_gaps import with_gaps
+from latencytrace.agent.timing.wrapping import Call, timed
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

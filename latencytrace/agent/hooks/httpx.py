@@ -10,9 +10,9 @@ from opentelemetry.trace import SpanKind
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.network_phases import NetworkPhases
-from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.toolkit.network_phases import NetworkPhases
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

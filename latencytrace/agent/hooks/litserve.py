@@ -14,12 +14,12 @@ from typing import Any, Self
 
 from opentelemetry.context import Context
 
-from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.turn import Turn
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
+from latencytrace.agent.toolkit.single import Turn
 from latencytrace.model.stage import Stage
 
 _SERVER = "litserve.server"

@@ -10,10 +10,17 @@ from opentelemetry.context import Context, create_key, get_value, set_value
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Arguments, Hook, HookAttributes, Patch, Replacement, Timed
-from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.streaming import MadeTokens
-from latencytrace.agent.wrapping import beginning, named_arguments, timed
+from latencytrace.agent.timing.hook import (
+    Arguments,
+    Hook,
+    HookAttributes,
+    Patch,
+    Replacement,
+    Timed,
+)
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.wrapping import beginning, named_arguments, timed
+from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

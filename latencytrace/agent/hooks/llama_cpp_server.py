@@ -3,9 +3,9 @@
 from types import TracebackType
 from typing import Any
 
-from latencytrace.agent.hook import Hook, Patch, Replacement
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.wrapping import beginning, timed
+from latencytrace.agent.timing.hook import Hook, Patch, Replacement
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import beginning, timed
 from latencytrace.model.stage import Stage
 
 _SERVER = "llama_cpp.server.app"

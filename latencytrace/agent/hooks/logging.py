@@ -13,8 +13,8 @@ from opentelemetry.trace import (
 )
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
 
 
 def note_span(recorder: Recorder, original: Timed) -> Timed:

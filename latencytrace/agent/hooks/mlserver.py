@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Callable
 from functools import wraps
 from typing import Any
 
-from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
 from latencytrace.model.stage import Stage
 
 _ADAPTIVE = "mlserver.batching.adaptive"

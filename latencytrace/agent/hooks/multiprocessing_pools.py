@@ -7,11 +7,11 @@ from typing import Any
 
 from opentelemetry.context import get_current
 
-from latencytrace.agent.carried_call import call_carried, carried_headers, is_forking
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.other_process import call_carried, carried_headers, is_forking
 
 
 def _carrying(recorder: Recorder, pool: object, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,8 +11,15 @@ from opentelemetry.trace import StatusCode
 
 from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Arguments, Hook, HookAttributes, Patch, Replacement, Timed
-from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.timing.hook import (
+    Arguments,
+    Hook,
+    HookAttributes,
+    Patch,
+    Replacement,
+    Timed,
+)
+from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

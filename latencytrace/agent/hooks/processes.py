@@ -5,16 +5,16 @@ from functools import wraps
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from latencytrace.agent.carried_call import (
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.other_process import (
     CarriedRun,
     call_carried,
     carried_headers,
     is_forking,
     name_of,
 )
-from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
 
 # They serve many requests: a process that does this belongs to none.
 _POOL_WORKERS = {"concurrent.futures.process._process_worker", "multiprocessing.pool.worker"}

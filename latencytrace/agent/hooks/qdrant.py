@@ -1,6 +1,6 @@
 """Vector searches made with `qdrant-client`."""
 
-from latencytrace.agent.hook import Arguments, Hook, HookAttributes, Patch
+from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Patch
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

@@ -11,11 +11,11 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from latencytrace.agent.batching import Batch, Ticket, new_ticket
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

@@ -17,8 +17,8 @@ from opentelemetry.context import (
 from opentelemetry.trace import SpanKind
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

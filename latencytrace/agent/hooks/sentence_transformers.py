@@ -6,11 +6,18 @@ from functools import wraps
 from threading import local
 from typing import Any
 
-from latencytrace.agent.device_timer import DevicePasses
+from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Arguments, Hook, HookAttributes, Patch, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.wrapping import Call, beginning, timed
+from latencytrace.agent.timing.hook import (
+    Arguments,
+    Hook,
+    HookAttributes,
+    Patch,
+    Replacement,
+    Timed,
+)
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import Call, beginning, timed
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

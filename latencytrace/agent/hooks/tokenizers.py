@@ -3,7 +3,7 @@
 from collections.abc import Sized
 from typing import Any
 
-from latencytrace.agent.hook import Hook, HookAttributes, Patch
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Patch
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

@@ -6,9 +6,9 @@ from functools import reduce
 from typing import Any
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.wrapping import Begin, Call, beginning, timed
+from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import Begin, Call, beginning, timed
 from latencytrace.model.stage import Stage
 
 _NAME = "_latencytrace_name"  # on what stands in the place of a named class's `__call__`

@@ -7,10 +7,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from latencytrace.agent.device_copies import TO_DEVICE, TO_HOST, DeviceCopies, DeviceCopy
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookOptions, Patch, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.device_copies import TO_DEVICE, TO_HOST, DeviceCopies, DeviceCopy
 
 CopyOf = Callable[..., tuple[Any, str, Any] | None]  # the device, the direction, what is copied
 

@@ -8,13 +8,13 @@ from typing import Any
 from opentelemetry.context import attach, create_key, detach, get_value, set_value
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.counted_streamer import CountedStreamer, counted_streamer
-from latencytrace.agent.device_timer import DevicePasses
+from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookAttributes, Patch, Replacement, Timed
-from latencytrace.agent.model_weights import model_size
-from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.streaming import MadeTokens
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Patch, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.toolkit.counted_streamer import CountedStreamer, counted_streamer
+from latencytrace.agent.toolkit.model_weights import model_size
+from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

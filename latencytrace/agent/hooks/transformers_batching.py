@@ -14,9 +14,9 @@ from opentelemetry.trace import get_current_span
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in, leave
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.streaming import MadeTokens
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

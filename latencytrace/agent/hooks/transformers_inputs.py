@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
-from latencytrace.agent.device_copies import TO_DEVICE, DeviceCopies, DeviceCopy
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.device_copies import TO_DEVICE, DeviceCopies, DeviceCopy
 
 
 def time_move(recorder: Recorder, original: Timed) -> Timed:

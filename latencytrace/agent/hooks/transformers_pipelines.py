@@ -17,9 +17,9 @@ from opentelemetry.context import Context, create_key, get_value, set_value
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Patch, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
-from latencytrace.agent.wrapping import beginning, timed
+from latencytrace.agent.timing.hook import Hook, Patch, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import beginning, timed
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

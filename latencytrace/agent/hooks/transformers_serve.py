@@ -9,8 +9,8 @@ from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Patch, Replacement, Timed
-from latencytrace.agent.recorder import Recorder, Timing
+from latencytrace.agent.timing.hook import Hook, Patch, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.model.stage import Stage
 
 _UTILS = "transformers.cli.serving.utils"

@@ -5,15 +5,15 @@ from functools import wraps
 from typing import Any
 
 from latencytrace.agent.context import enter, leave
-from latencytrace.agent.exchange import (
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.http_client import (
     Exchange,
     is_within_exchange,
     request_attributes,
     with_headers,
 )
-from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
 
 
 def _begun(recorder: Recorder, pool: Any, method: str, url: str) -> Exchange | None:  # noqa: ANN401 - urllib3's

@@ -10,10 +10,10 @@ from typing import Any
 from opentelemetry import propagate
 
 from latencytrace.agent.context import enter, leave
-from latencytrace.agent.exchange import Exchange, request_attributes, with_headers
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, Replacement, Timed
-from latencytrace.agent.recorder import Recorder
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.http_client import Exchange, request_attributes, with_headers
 
 
 def _begun(recorder: Recorder, connection: Any) -> Exchange | None:  # noqa: ANN401 - of websockets

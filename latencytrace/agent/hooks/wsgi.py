@@ -12,13 +12,13 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.interval_recorder import IntervalRecorder
-from latencytrace.agent.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.proxy_queue import queued_ns
-from latencytrace.agent.recorder import Recorder, Timing
-from latencytrace.agent.runtime_gaps import with_gaps
-from latencytrace.agent.streaming import AnswerStream, with_answer
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.intervals import IntervalRecorder
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.runtime_gaps import with_gaps
+from latencytrace.agent.toolkit.proxy_queue import HEADERS as QUEUE_HEADERS
+from latencytrace.agent.toolkit.proxy_queue import queued_ns
+from latencytrace.agent.toolkit.streaming import AnswerStream, with_answer
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

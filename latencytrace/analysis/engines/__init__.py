@@ -1,1 +1,1 @@
-"""One inference engine a file; `analysis.known_engines` lists them."""
+"""One inference engine a file; `analysis.trace.known_engines` lists them."""

@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-from latencytrace.analysis.engine import Engine, Generation
+from latencytrace.analysis.dialects.engine import Engine, Generation
 from latencytrace.model import Span, semconv
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

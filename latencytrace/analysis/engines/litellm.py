@@ -7,7 +7,7 @@ of FastAPI's and goes on when that is over.
 
 from collections.abc import Mapping
 
-from latencytrace.analysis.engine import Engine
+from latencytrace.analysis.dialects.engine import Engine
 from latencytrace.model import Span, SpanKind, Stage, semconv
 
 _REQUEST = "Received Proxy Server Request"

@@ -6,8 +6,8 @@ The proxy's `true_ttft` ends where decoding starts, so it is no time to first to
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.engine import Engine, Times
-from latencytrace.analysis.engine_times import Reading, laid_out
+from latencytrace.analysis.dialects.engine import Engine, Times
+from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Span, Stage, semconv
 
 _PREFILL = ("llm_d.pd_proxy.prefill", "prefill")

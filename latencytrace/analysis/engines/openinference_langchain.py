@@ -3,7 +3,7 @@
 What another instrumentation sees inside them is hung beside them, below the same parent.
 """
 
-from latencytrace.analysis.engine import Engine
+from latencytrace.analysis.dialects.engine import Engine
 from latencytrace.model import Span, semconv
 
 

@@ -4,7 +4,7 @@
 request; the replica's own span is its child and goes on.
 """
 
-from latencytrace.analysis.engine import Engine
+from latencytrace.analysis.dialects.engine import Engine
 from latencytrace.model import Span, Stage
 
 _ROUTE = "route_to_replica"

@@ -7,8 +7,8 @@ for is told by the route: embedding, reranking, classifying.
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.engine import Engine, Times
-from latencytrace.analysis.engine_times import Reading, laid_out
+from latencytrace.analysis.dialects.engine import Engine, Times
+from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Span, Stage, semconv
 
 _INFERENCE = {"rerank": Stage.RERANK, "predict": Stage.FORWARD}  # others embed

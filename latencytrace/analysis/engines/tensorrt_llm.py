@@ -8,8 +8,8 @@ disaggregated serving the KV cache arrives between two events.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from latencytrace.analysis.engine import Engine, Generation, Times
-from latencytrace.analysis.engine_times import Reading, between, laid_out
+from latencytrace.analysis.dialects.engine import Engine, Generation, Times
+from latencytrace.analysis.dialects.engine_times import Reading, between, laid_out
 from latencytrace.model import Interval, Span, Stage, semconv
 
 _REQUEST = "llm_request"

@@ -9,8 +9,8 @@ and `decode` are in the traces of the batches, one a step.
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.engine import NOTHING_GENERATED, Engine, Generation, Times
-from latencytrace.analysis.engine_times import Reading, laid_out
+from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Engine, Generation, Times
+from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Interval, Span, Stage, semconv
 
 _INFER = "infer"

@@ -6,8 +6,8 @@ times are events on them.
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.engine import Engine, Times
-from latencytrace.analysis.engine_times import between
+from latencytrace.analysis.dialects.engine import Engine, Times
+from latencytrace.analysis.dialects.engine_times import between
 from latencytrace.model import Interval, Span, Stage, semconv
 
 _REQUEST, _COMPUTE = "InferRequest", "compute"

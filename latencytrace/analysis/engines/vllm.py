@@ -8,8 +8,8 @@ way to the core and back, detokenizing. The first token is timed by the API serv
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.engine import Engine, Generation, Times
-from latencytrace.analysis.engine_times import Reading, laid_out
+from latencytrace.analysis.dialects.engine import Engine, Generation, Times
+from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Span, SpanKind, Stage, semconv
 
 _REQUEST = "llm_request"

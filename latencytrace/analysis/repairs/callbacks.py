@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from latencytrace.analysis.known_engines import engine_of, have_engines
-from latencytrace.analysis.parents_first import parents_first
+from latencytrace.analysis.trace.known_engines import engine_of, have_engines
+from latencytrace.analysis.trace.parents_first import parents_first
 from latencytrace.model import Span
 
 MAX_DEPTH = 64

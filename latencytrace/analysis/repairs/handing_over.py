@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from latencytrace.analysis.known_engines import engine_of, have_engines
+from latencytrace.analysis.trace.known_engines import engine_of, have_engines
 from latencytrace.model import Span
 
 

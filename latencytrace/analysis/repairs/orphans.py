@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from latencytrace.analysis.is_request import is_entry, is_request
-from latencytrace.analysis.stage_of import stage_of
+from latencytrace.analysis.trace.is_request import is_entry, is_request
+from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Repair, RepairKind, Span, SpanKind, StatusCode, semconv
 
 MAX_LOOKS = 200_000  # at spans around orphans, in one trace; beyond, they go below a request

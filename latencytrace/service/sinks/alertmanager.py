@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from latencytrace.errors import SettingsError
-from latencytrace.service.documents import AlertDocument
-from latencytrace.service.http_post import checked_address, post_json
+from latencytrace.service.answers.documents import AlertDocument
+from latencytrace.service.net.http_post import checked_address, post_json
 from latencytrace.service.sink import Notice, Transition
 
 _LASTS = timedelta(minutes=4)  # without a further post, as Prometheus has it

@@ -2,8 +2,8 @@
 
 from typing import Self
 
-from latencytrace.service.documents import AlertDocument
-from latencytrace.service.http_post import checked_address, post_json
+from latencytrace.service.answers.documents import AlertDocument
+from latencytrace.service.net.http_post import checked_address, post_json
 from latencytrace.service.sink import Notice, Transition
 
 _HOUR_S = 3600.0

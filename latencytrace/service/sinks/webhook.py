@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from latencytrace.service.http_post import checked_address, post_json
+from latencytrace.service.net.http_post import checked_address, post_json
 from latencytrace.service.sink import Notice
 
 _HOUR_S = 3600.0

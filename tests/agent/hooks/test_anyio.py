@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 from fastapi import FastAPI
 
-from latencytrace.agent.runtime_gaps import POOL
+from latencytrace.agent.timing.runtime_gaps import POOL
 from latencytrace.model import semconv
 from tests.agent.hooked import PATIENCE_S
 from tests.agent.hooks.gaps import gaps_ns

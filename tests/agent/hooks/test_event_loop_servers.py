@@ -12,8 +12,8 @@ from aiohttp import web
 from latencytrace.agent.hooks.aiohttp import AiohttpHook
 from latencytrace.agent.hooks.event_loop import EventLoopHook
 from latencytrace.agent.hooks.grpc_server import GrpcServerHook
-from latencytrace.agent.recorded_span import RecordedSpan
-from latencytrace.agent.runtime_gaps import LOOP
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.runtime_gaps import LOOP
 from latencytrace.model import semconv
 from latencytrace.model.interval import unpack_named
 from tests.agent.hooked import Spans, hooked

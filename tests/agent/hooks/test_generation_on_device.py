@@ -10,9 +10,9 @@ from torch._dynamo.utils import counters
 from transformers import LogitsProcessor
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.device_timers import DeviceTimers
+from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.transformers import TransformersHook
-from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from tests.agent.hooked import Spans, hooked
 from tests.agent.hooks.tiny_chat import END, TinyChat

@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.grpc import GrpcAioInstrumentorServer, GrpcIn
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 
 from latencytrace.agent.hooks.grpc_server import GrpcServerHook
-from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from tests.agent.hooked import (
     Spans,

@@ -28,7 +28,7 @@ from opentelemetry.trace import (
 )
 
 from latencytrace.agent.hooks.litserve import LitserveHook
-from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from tests.agent.hooked import Spans, hooked, interval_stages
 

@@ -8,10 +8,10 @@ import pytest
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from latencytrace.agent.guard import raise_fault
-from latencytrace.agent.hook import HookOptions
 from latencytrace.agent.hooks.logging import LoggingHook
-from latencytrace.agent.patching import AppliedHook
 from latencytrace.agent.start import start, uninstrument
+from latencytrace.agent.timing.hook import HookOptions
+from latencytrace.agent.timing.patching import AppliedHook
 from latencytrace.settings import agent_settings
 from tests.agent.hooked import Spans
 from tests.agent.receiving import Receiver

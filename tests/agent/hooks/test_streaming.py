@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from latencytrace.agent.clock import wall_ns
-from latencytrace.agent.streaming import AnswerStream, MadeTokens
-from latencytrace.agent.token_recorder import HELD
-from latencytrace.analysis.critical_path import critical_path
-from latencytrace.analysis.stalls import stalls
-from latencytrace.analysis.token_gaps import token_times
+from latencytrace.agent.toolkit.streaming import AnswerStream, MadeTokens
+from latencytrace.agent.toolkit.token_times import HELD
+from latencytrace.analysis.ledger.critical_path import critical_path
+from latencytrace.analysis.ledger.stalls import stalls
+from latencytrace.analysis.tokens.gaps import token_times
 from latencytrace.model import Stage, semconv
 from latencytrace.model.token_times import unpack_token_times
 from tests.agent.dividing import traces_of

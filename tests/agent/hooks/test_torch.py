@@ -7,10 +7,10 @@ import torch
 from opentelemetry.trace import StatusCode
 from torch import Tensor, fx, nn
 
-from latencytrace.agent.hook import HookOptions
 from latencytrace.agent.hooks.torch import TorchHook
 from latencytrace.agent.hooks.transformers import TransformersHook
-from latencytrace.agent.patching import AppliedHook, HookState
+from latencytrace.agent.timing.hook import HookOptions
+from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.model import Stage
 from tests.agent.hooked import Spans, attribute_text, hooked, interval_stages
 from tests.agent.hooks.tiny_chat import TinyChat

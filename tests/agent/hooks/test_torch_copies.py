@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from latencytrace.agent.device_copies import DeviceCopies
-from latencytrace.agent.device_timers import DeviceTimers
-from latencytrace.agent.hook import HookOptions
+from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
+from latencytrace.agent.timing.hook import HookOptions
+from latencytrace.agent.toolkit.device_copies import DeviceCopies
 from latencytrace.model import Stage, semconv
 from tests.agent.hooked import Spans, hooked, in_request
 from tests.fake_cuda import FakeCuda

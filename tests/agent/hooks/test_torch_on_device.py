@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from latencytrace.agent.device_timers import DeviceTimers
-from latencytrace.agent.hook import HookOptions
+from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.torch import TorchHook
+from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.model import semconv
 from tests.agent.hooked import Spans, hooked
 from tests.agent.hooks.torch_modules import Encoder, Fails

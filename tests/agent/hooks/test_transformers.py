@@ -20,7 +20,7 @@ from transformers import (
 import latencytrace
 from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.context import call_in
-from latencytrace.agent.streaming import AnswerStream, with_answer
+from latencytrace.agent.toolkit.streaming import AnswerStream, with_answer
 from latencytrace.model import Stage, semconv
 from tests.agent.hooks.tiny_chat import END, TinyChat
 from tests.agent.receiving import TracedProgram, Value

@@ -12,7 +12,7 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.agent.hooks.transformers_batching import Member, TransformersBatchingHook
-from latencytrace.agent.recorded_span import RecordedSpan
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from latencytrace.model.token_times import unpack_token_times
 from tests.agent.hooked import PATIENCE_S, Spans, hooked

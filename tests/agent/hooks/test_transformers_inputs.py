@@ -6,10 +6,10 @@ import pytest
 import torch
 from transformers import BatchEncoding, BatchFeature
 
-from latencytrace.agent.device_timers import DeviceTimers
-from latencytrace.agent.hook import HookOptions
+from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.hooks.transformers_inputs import TransformersInputsHook
+from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.model import Stage, semconv
 from tests.agent.hooked import Spans, hooked, in_request
 from tests.fake_cuda import FakeCuda

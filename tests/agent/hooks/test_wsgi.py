@@ -25,7 +25,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.serving import make_server
 
 from latencytrace.agent.hooks.wsgi import WsgiHook
-from latencytrace.agent.streaming import MadeTokens
+from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import Stage, semconv
 from latencytrace.model.token_times import unpack_token_times
 from tests.agent.hooked import Spans, attribute_text, hooked, intervals_of

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.requests import requests_of
+from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import RepairKind, Span, SpanKind, Stage, StatusCode, Trace, semconv
 from tests.trees import ROOT, root, span
 

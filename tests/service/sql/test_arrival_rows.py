@@ -14,9 +14,9 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 
 from latencytrace.model import Attributes, AttributeValue, Event, Link, semconv
-from latencytrace.service.chdb_engine import Connection, Engine
 from latencytrace.service.sql import arrival_rows, otlp_view
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, Target
+from latencytrace.service.stores.chdb.engine import Connection, Engine
 from tests.otlp_messages import key_values, one_span, otlp
 
 COLUMNS = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)

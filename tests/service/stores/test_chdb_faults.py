@@ -16,7 +16,7 @@ from latencytrace.errors import StoreError
 from latencytrace.model import Cohort
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, UUIDS
 from latencytrace.service.store import Order
-from latencytrace.service.stores.chdb import ChdbStore
+from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.otlp_messages import one_span, otlp
 from tests.service.made_requests import made_request
 

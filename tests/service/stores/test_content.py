@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from latencytrace.model import Attributes, Event, semconv
-from latencytrace.service import otlp
-from latencytrace.service.stores.chdb import ChdbStore
+from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.otlp_messages import TRACE, one_span
 from tests.otlp_messages import otlp as encoded
 

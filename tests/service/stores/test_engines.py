@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.analysis.requests import requests_of
-from latencytrace.service.otlp import check_message
-from latencytrace.service.otlp_json import message_from_json
-from latencytrace.service.stores.chdb import ChdbStore
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.service.otlp.json import message_from_json
+from latencytrace.service.otlp.traces import check_message
+from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.recorded import FIXTURES, recorded, recorded_requests
 
 

@@ -1,0 +1,1 @@
+"""What a program calls by itself: stages, requests, tickets and batches."""

@@ -1,0 +1,225 @@
+"""How long a device worked for a span, by pooled events that are never waited for.
+
+A pass is what the host hands over between `begin` and `end`: its time runs from when the
+device could start on it to when it was done, the gaps in between included. What a pass
+costs the host is measured by `tests/benchmarks/bench_gpu.py`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from latencytrace.agent.device.clock import Anchor, DeviceClock
+from latencytrace.agent.device.events import DeviceEvents
+from latencytrace.agent.device.nvtx import DeviceRanges
+from latencytrace.model import semconv
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.stage import Stage
+
+MOST_PENDING: Final = (
+    256  # passes of one span that the device has not come to; more are not measured
+)
+MOST_POOLED: Final = 1024
+_MS: Final = 1e6
+
+
+class DeviceTimer:
+    """The events and the clock of one device.
+
+    Args:
+        events: Of the device.
+        now_ns: The host's monotonic clock.
+        ranges: Shows passes to NVIDIA's profilers; None: nothing does.
+    """
+
+    def __init__(
+        self,
+        events: DeviceEvents,
+        now_ns: Callable[[], int],
+        ranges: DeviceRanges | None = None,
+    ) -> None:
+        self.events = events
+        self.now_ns = now_ns
+        self.ranges = ranges
+        self.clock = DeviceClock(events)
+        self._pool: deque[Any] = deque(maxlen=MOST_POOLED)
+
+    def passes(self, stage: Stage = Stage.FORWARD) -> "DevicePasses":
+        """What will measure the passes of one span."""
+        return DevicePasses(self, stage)
+
+    def take(self) -> Any:  # noqa: ANN401 - the library's event
+        """An event that nobody uses."""
+        try:
+            return self._pool.pop()
+        except IndexError:
+            return self.events.event()
+
+    def give_back(self, *events: object) -> None:
+        """Use these again; recording an event anew forgets what it was."""
+        self._pool.extend(events)
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One under way, or done and not yet seen to be."""
+
+    anchor: Anchor
+    start: Any
+    began_ns: int  # the host's times
+    range_id: int | None = None  # of the range around it
+    end: Any = None
+    ended_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Queued:
+    """How long passes since one anchor waited, but for when that anchor was reached."""
+
+    passes: int = 0
+    waited_ns: float = 0.0
+
+
+class DevicePasses:
+    """The passes of one span, in order; used by one thread at a time."""
+
+    __slots__ = (
+        "_device_ns", "_first", "_last", "_launch_ns", "_measured", "_open", "_pending", "_queued",
+        "_stage", "_timer", "unmeasured",
+    )  # fmt: skip
+
+    def __init__(self, timer: DeviceTimer, stage: Stage) -> None:
+        self._timer = timer
+        self._stage = stage
+        self._open: _Pass | None = None
+        self._pending: deque[_Pass] = deque()
+        self._measured = 0
+        self._device_ns = 0.0
+        self._launch_ns = 0
+        self._first: tuple[Anchor, float] | None = None  # an anchor and the time after it
+        self._last: tuple[Anchor, float] | None = None
+        self._queued: dict[int, tuple[Anchor, _Queued]] = {}
+        self.unmeasured = 0
+
+    def another(self, stage: Stage) -> "DevicePasses":
+        """What will measure those of the next span on the same device."""
+        return self._timer.passes(stage)
+
+    def begin(self) -> None:
+        """The host begins to hand over a pass."""
+        timer = self._timer
+        self.drop_open()
+        if timer.events.is_capturing() or len(self._pending) >= MOST_PENDING:
+            self.unmeasured += 1
+            return
+        now_ns = timer.now_ns()
+        anchor = timer.clock.anchor(now_ns)
+        start = timer.take()
+        timer.events.record(start)
+        self._open = _Pass(anchor, start, now_ns)
+        if timer.ranges is not None:
+            self._open.range_id = timer.ranges.range_start(self._stage.value)
+
+    def end(self) -> None:
+        """The host has handed it over."""
+        one, timer = self._open, self._timer
+        if one is None:
+            return
+        if timer.events.is_capturing():  # it began outside of the graph
+            self.drop_open()
+            self.unmeasured += 1
+            return
+        self._open = None
+        self._end_range(one)
+        one.end = timer.take()
+        timer.events.record(one.end)
+        one.ended_ns = timer.now_ns()
+        self._pending.append(one)
+
+    def drop_open(self) -> None:
+        """Forget a pass that began and does not end."""
+        if self._open is not None:
+            self._end_range(self._open)
+            self._timer.give_back(self._open.start)
+            self._open = None
+
+    def _end_range(self, one: _Pass) -> None:
+        range_id, one.range_id = one.range_id, None
+        if range_id is not None and self._timer.ranges is not None:
+            self._timer.ranges.range_end(range_id)
+
+    def settle(self) -> bool:
+        """Read the passes that the device is done with, without waiting.
+
+        Returns:
+            Whether that are all of them.
+        """
+        timer = self._timer
+        if not self._pending or timer.events.is_capturing():
+            return not self._pending
+        with timer.events.asking():
+            while self._pending and self._pending[0].end.query():
+                self._read(self._pending.popleft())
+        return not self._pending
+
+    def abandon(self) -> None:
+        """Give up the passes that are not done: they count as unmeasured."""
+        self.drop_open()
+        self.unmeasured += len(self._pending)
+        while self._pending:  # used again though the device may not have come to them yet
+            one = self._pending.popleft()
+            self._timer.give_back(one.start, one.end)
+
+    def attributes(self, span_started_ns: int) -> dict[str, AttributeValue]:
+        """What is known now, as attributes of the span; nothing, if no pass was measured."""
+        noted: dict[str, AttributeValue] = {}
+        if self.unmeasured:
+            noted[semconv.DEVICE_UNMEASURED] = self.unmeasured
+        if not self._measured:
+            return noted
+        noted[semconv.DEVICE_ID] = self._timer.events.device_id
+        noted[semconv.DEVICE_PASSES] = self._measured
+        noted[semconv.DEVICE_DURATION] = round(self._device_ns)
+        noted[semconv.DEVICE_LAUNCH] = self._launch_ns
+        noted.update(self._placed(span_started_ns))
+        return noted
+
+    def _read(self, one: _Pass) -> None:
+        timer = self._timer
+        seen_ns = timer.now_ns()
+        device_ns = one.start.elapsed_time(one.end) * _MS
+        self._device_ns += device_ns
+        self._launch_ns += one.ended_ns - one.began_ns
+        self._measured += 1
+        if one.anchor.event.query():  # of another stream it may not be reached yet
+            start_ns = one.anchor.event.elapsed_time(one.start) * _MS
+            end_ns = start_ns + device_ns
+            one.anchor.bound(start_ns, one.began_ns, seen_ns)
+            one.anchor.bound(end_ns, one.began_ns, seen_ns)
+            self._first = self._first or (one.anchor, start_ns)
+            self._last = (one.anchor, end_ns)
+            _, queued = self._queued.setdefault(id(one.anchor), (one.anchor, _Queued()))
+            queued.passes += 1
+            queued.waited_ns += start_ns - one.began_ns
+        timer.give_back(one.start, one.end)
+
+    def _placed(self, span_started_ns: int) -> dict[str, AttributeValue]:
+        """When the device worked, and how long the passes waited for it."""
+        if self._first is None or self._last is None:
+            return {}
+        first = self._first[0].placed(self._first[1])
+        last = self._last[0].placed(self._last[1])
+        if first is None or last is None:
+            return {}
+        waited_ns = 0.0
+        for anchor, queued in self._queued.values():
+            at = anchor.placed(0.0)
+            waited_ns += queued.waited_ns + queued.passes * at[0] if at else 0.0
+        start_ns = max(0, first[0] - span_started_ns)
+        return {
+            semconv.DEVICE_START: start_ns,
+            semconv.DEVICE_END: max(start_ns, last[0] - span_started_ns),
+            semconv.DEVICE_QUEUE_DELAY: max(0, round(waited_ns)),
+            semconv.DEVICE_ERROR: max(first[1], last[1]),
+        }

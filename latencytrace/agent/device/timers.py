@@ -1,0 +1,72 @@
+"""The device timer of each device that a program computes on, found by where its tensors are."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.device.events import DeviceEvents
+from latencytrace.agent.device.nvtx import DeviceRanges, no_ranges
+from latencytrace.agent.device.timer import DevicePasses, DeviceTimer
+from latencytrace.model.stage import Stage
+
+EventsOf = Callable[[Any], DeviceEvents | None]  # of a torch device
+
+
+class DeviceTimers:
+    """One timer for each device.
+
+    Args:
+        events_of: Makes the events of a device, or says by None that it has none.
+        now_ns: The host's monotonic clock.
+        ranges_of: Makes what shows the passes to NVIDIA's profilers; None of it: nothing does.
+    """
+
+    def __init__(
+        self,
+        events_of: EventsOf,
+        now_ns: Callable[[], int] = monotonic_ns,
+        ranges_of: Callable[[], DeviceRanges | None] = no_ranges,
+    ) -> None:
+        self._events_of = events_of
+        self._now_ns = now_ns
+        self._ranges_of = ranges_of
+        self._timers: dict[object, DeviceTimer | None] = {}
+        self._parents: list[object] = []
+
+    def passes_on(self, device: Any, stage: Stage) -> DevicePasses | None:  # noqa: ANN401 - torch's
+        """What will measure the passes of a span on a device; None: nothing can there."""
+        if device not in self._timers:
+            self._timers[device] = self._new_timer(device)
+        timer = self._timers[device]
+        return None if timer is None else timer.passes(stage)
+
+    def _new_timer(self, device: object) -> DeviceTimer | None:
+        events = self._events_of(device)
+        if events is None:
+            return None
+        return DeviceTimer(events, self._now_ns, self._ranges_of())
+
+    def forget(self) -> None:
+        """In a forked child: CUDA does not survive there, and its events neither.
+
+        They are kept, for CUDA would complain if one were destroyed here.
+        """
+        self._parents.append(self._timers)
+        self._timers = {}
+
+
+def no_events(_: object) -> DeviceEvents | None:
+    """Where devices are not to be timed."""
+    return None
+
+
+def torch_events(device: Any) -> DeviceEvents | None:  # noqa: ANN401 - torch's
+    """The events of a device of torch's: of NVIDIA's alone, for no other was tried."""
+    torch = sys.modules.get("torch")
+    if torch is None or getattr(device, "type", None) != "cuda" or torch.version.hip is not None:
+        return None
+    from latencytrace.agent.device.torch_events import TorchEvents  # noqa: PLC0415 - only where it is used
+
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return TorchEvents(torch.cuda, index)

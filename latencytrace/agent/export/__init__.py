@@ -1,0 +1,1 @@
+"""From ended spans to the receiver: queue, batches, encoding, transports."""

@@ -1,0 +1,176 @@
+"""Posts OTLP over a connection that is kept alive."""
+
+import http.client
+import io
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.export.transport import Answer, Exchange, Wire
+from latencytrace.errors import SettingsError
+from latencytrace.model.profile import ORDER_HEADER
+from latencytrace.model.secrets import Secrets, parted, shown, why_no_address
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
+_ANSWER_BYTES: Final = 64 << 10  # more of an answer nobody reads
+
+
+class _ReadInTime(io.RawIOBase):
+    """What comes over a socket, for no longer than its time limit in all."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._raw = connection.makefile("rb", buffering=0)
+        limit_s = connection.gettimeout()
+        self._until_ns = None if limit_s is None else monotonic_ns() + int(limit_s * 1e9)
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int | None:
+        """Take what came, or wait for it.
+
+        Raises:
+            TimeoutError: The time is over.
+        """
+        if self._until_ns is not None:
+            left_ns = self._until_ns - monotonic_ns()
+            if left_ns <= 0:
+                raise TimeoutError("timed out")
+            self._connection.settimeout(left_ns / 1e9)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer that is given up after the time limit, even where its bytes come one by one."""
+
+    def __init__(
+        self, sock: socket.socket, debuglevel: int = 0, method: str | None = None
+    ) -> None:
+        super().__init__(sock, debuglevel, method)
+        self.fp.close()
+        self.fp = io.BufferedReader(_ReadInTime(sock))
+
+
+class HttpSender:
+    """Posts OTLP bytes to one address over a connection that is kept alive.
+
+    Args:
+        url: The address.
+        headers: Of each post.
+        timeout_s: How long to wait for an answer, the whole of it.
+        wire: How the bytes go; None: plainly.
+        exchange: What is told and heard beside; None: nothing.
+
+    Raises:
+        SettingsError: The address is none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        wire: Wire | None = None,
+        exchange: Exchange | None = None,
+    ) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+            (parts.hostname or "").encode("idna")  # else each post would fail of it
+        except ValueError as error:
+            raise SettingsError(f"endpoint {why_no_address(url, error)}") from None
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise SettingsError(f"endpoint {shown(url)!r} is not of the form http://HOST:PORT")
+        self.url = shown(url)
+        _, of_user = parted(url)
+        headers = {**of_user, **headers}
+        self._secrets = Secrets(url, headers)
+        self._host = parts.hostname
+        self._secure = parts.scheme == "https"
+        self._port = port or (443 if self._secure else 80)
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        self._path = quote(path, safe=_AS_IT_IS)
+        self._headers = {"content-type": "application/x-protobuf", **headers}
+        self._wire = wire or Wire()
+        if self._wire.gzip:
+            self._headers["content-encoding"] = "gzip"
+        self._exchange = exchange
+        self._timeout_s = timeout_s
+        self._connection: http.client.HTTPConnection | None = None
+
+    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:
+        """Post one request; a connection that was kept too long is opened anew.
+
+        Raises:
+            OSError: Nobody answered.
+        """
+        kept, body = self._connection is not None, self._wire.packed(body)
+        try:
+            return self._post(body, timeout_s)
+        except (http.client.HTTPException, ConnectionError) as error:
+            self.close()
+            if not kept:
+                raise ConnectionError(self._told(error)) from None
+        try:
+            return self._post(body, timeout_s)
+        except http.client.HTTPException as error:
+            self.close()
+            raise ConnectionError(self._told(error)) from None
+
+    def _post(self, body: bytes, timeout_s: float | None) -> Answer:
+        connection = self._connection or self._open()
+        if connection.sock is not None:
+            connection.sock.settimeout(self._timeout_s if timeout_s is None else timeout_s)
+        told = self._exchange.headers() if self._exchange is not None else {}
+        try:
+            connection.request("POST", self._path, body, {**self._headers, **told})
+            response = connection.getresponse()
+            whole = len(response.read(_ANSWER_BYTES)) < _ANSWER_BYTES
+        except TimeoutError:
+            self.close()
+            raise
+        order = response.getheader(ORDER_HEADER)
+        if order is not None and self._exchange is not None:
+            self._exchange.heard(order)
+        after = response.getheader("retry-after", "")
+        if response.will_close or not whole:
+            self.close()
+        seconds = after.isascii() and after.isdecimal()
+        reason = self._secrets.hidden_in(response.reason)
+        return Answer(response.status, reason, float(after) if seconds else None)
+
+    def _told(self, error: Exception) -> str:
+        """Say what happened, without what nobody may read."""
+        return self._secrets.hidden_in(str(error)) or type(error).__name__
+
+    def _open(self) -> http.client.HTTPConnection:
+        if self._secure:
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout_s, context=self._wire.tls()
+            )
+        else:
+            connection = http.client.HTTPConnection(
+                self._host, self._port, timeout=self._timeout_s
+            )
+        connection.response_class = _Answer
+        connection.connect()
+        self._connection = connection
+        return connection
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

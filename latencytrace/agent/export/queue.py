@@ -1,0 +1,101 @@
+"""Ended spans that wait to be sent: bounded in number and in bytes, drops counted.
+
+Speed is the point here: a span that ends costs one comparison and one append. While few
+wait, their bytes are counted by the background thread, whenever it looks; beyond, each is
+weighed where it ends.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+
+from latencytrace.agent.export.span_weight import weight_of
+from latencytrace.agent.spans.span import RecordedSpan
+
+UNWEIGHED_SPANS = 4096  # that may wait before each is weighed where it ends
+
+
+class SpanQueue:
+    """Filled by any thread, emptied by one.
+
+    Args:
+        most_spans: How many may wait.
+        most_bytes: About how many bytes they may hold.
+    """
+
+    def __init__(self, most_spans: int, most_bytes: int) -> None:
+        self.most_spans = most_spans
+        self._most_bytes = most_bytes
+        self._spans: deque[RecordedSpan] = deque()
+        self._free = min(UNWEIGHED_SPANS, most_spans)
+        self._bytes = 0  # of those that were weighed
+        self._weights: dict[int, int] = {}  # by the span's identity
+        # Reentrant: a signal or the garbage collector may end a span in the middle of any of this.
+        self._lock = threading.RLock()
+        self._drops = count()
+        self._reads = 0  # of the number of drops, each of which draws one, too
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    @property
+    def dropped(self) -> int:
+        """How many spans found no place."""
+        with self._lock:
+            self._reads += 1
+            return next(self._drops) - self._reads + 1
+
+    @property
+    def weighed_bytes(self) -> int:
+        """About how many bytes wait, as far as they were counted."""
+        return self._bytes
+
+    def put(self, span: RecordedSpan) -> None:
+        """Take an ended span, or drop and count it; never waits for the receiver."""
+        if len(self._spans) < self._free:
+            self._spans.append(span)
+        else:
+            self._put_weighed(span)
+
+    def take(self, most: int) -> list[RecordedSpan]:
+        """The oldest spans, no more than so many."""
+        taken = [self._spans.popleft() for _ in range(min(len(self._spans), most))]
+        if self._weights:
+            with self._lock:
+                for span in taken:
+                    self._bytes -= self._weights.pop(id(span), 0)
+        return taken
+
+    def put_back(self, spans: Sequence[RecordedSpan]) -> None:
+        """Let spans that were taken wait again, before all others."""
+        self._spans.extendleft(reversed(spans))
+
+    def weigh(self) -> None:
+        """Count the bytes of what waits; if they are too many, the next spans are dropped."""
+        for number in range(min(len(self._spans), UNWEIGHED_SPANS)):
+            span = self._spans[number]
+            if id(span) not in self._weights:
+                self._count(span, weight_of(span))
+        if not self._weights:
+            self._bytes = 0
+        full = self._bytes >= self._most_bytes
+        self._free = 0 if full else min(UNWEIGHED_SPANS, self.most_spans)
+
+    def reset(self) -> None:
+        """In a forked child: nothing waits, and nothing was dropped."""
+        self.__init__(self.most_spans, self._most_bytes)  # type: ignore[misc]  # as it was made
+
+    def _put_weighed(self, span: RecordedSpan) -> None:
+        weight = weight_of(span)
+        fits = len(self._spans) < self.most_spans and self._bytes + weight <= self._most_bytes
+        if not fits:
+            next(self._drops)  # which no other thread can come in between of
+            return
+        self._count(span, weight)
+        self._spans.append(span)
+
+    def _count(self, span: RecordedSpan, weight: int) -> None:
+        with self._lock:
+            self._weights[id(span)] = weight
+            self._bytes += weight

@@ -1,0 +1,49 @@
+"""Chooses what carries OTLP to an address."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from latencytrace.agent.export.grpc import GrpcSender
+from latencytrace.agent.export.http import HttpSender
+from latencytrace.agent.export.transport import Exchange, Sender, Wire
+from latencytrace.model.profile import UPLOAD_PATH
+from latencytrace.model.secrets import with_path
+
+PROFILE_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Senders:
+    """Makes senders that are alike but for where they send.
+
+    Args:
+        headers: Of each post.
+        wire: How the bytes go.
+        grpc: Over gRPC, else over HTTP.
+    """
+
+    headers: Mapping[str, str] = field(repr=False)
+    wire: Wire
+    grpc: bool
+
+    def to(
+        self, url: str, method: str, timeout_s: float, exchange: Exchange | None = None
+    ) -> Sender:
+        """What carries spans, or our reports, to an address.
+
+        Raises:
+            SettingsError: It cannot; the message says why.
+        """
+        if self.grpc:
+            return GrpcSender(url, self.headers, timeout_s, method, self.wire)
+        return HttpSender(url, self.headers, timeout_s, self.wire, exchange)
+
+    def of_profile(self, traces_url: str, profile_id: str) -> Sender:
+        """What carries a profile to who takes the spans; it is compressed already."""
+        base, query, rest = traces_url.partition("?")
+        url = with_path(
+            f"{base.removesuffix('/v1/traces')}{query}{rest}", f"{UPLOAD_PATH}/{profile_id}"
+        )
+        plain = replace(self.wire, gzip=False)
+        return HttpSender(url, self.headers, PROFILE_TIMEOUT_S, plain)

@@ -1,0 +1,1 @@
+"""Reading the machine's GPUs: utilisation, bandwidth, and whose they are."""

@@ -1,0 +1,1 @@
+"""One package a vendor; nothing imports them, entry points name them."""

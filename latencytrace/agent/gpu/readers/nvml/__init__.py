@@ -1,0 +1,1 @@
+"""NVIDIA's GPUs, through NVML and its GPM."""

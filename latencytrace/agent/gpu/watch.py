@@ -1,0 +1,122 @@
+"""GPUs read and reported on, put together: what the agent starts, asks and stops."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.export.transport import Sender
+from latencytrace.agent.gpu.discovery import installed_gpu_readers
+from latencytrace.agent.gpu.machine_lock import MachineLock
+from latencytrace.agent.gpu.port import GpuPort
+from latencytrace.agent.gpu.report import STUCK_AFTER_NS, GpuReport
+from latencytrace.agent.gpu.sampler import GpuSampler
+from latencytrace.agent.guard import OnFault, logger
+from latencytrace.model.gpu_sample import GpuDevice, GpuSample
+
+SeenBy = Callable[[Sequence[GpuDevice]], Sequence[GpuDevice] | None]
+
+STOP_S: Final = 1.0  # a call that hangs is not waited for
+
+
+class GpuWatch:
+    """Reads the GPUs of this machine until it is stopped.
+
+    Args:
+        resource: Attributes of the process.
+        new_sender: Makes what carries metrics away; None: nowhere.
+        port: Where a Prometheus may ask; None: nowhere.
+        interval_s: Between two readings.
+        is_wanted: The user asked for it: say in the log why it cannot be.
+        seen_by: From all GPUs to those that this program sees; None: that is not known.
+        on_fault: Takes what our own code raises.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it is told, each by name
+        self,
+        resource: Mapping[str, object],
+        new_sender: Callable[[], Sender] | None,
+        *,
+        port: tuple[str, int] | None = None,
+        interval_s: float,
+        is_wanted: bool,
+        seen_by: SeenBy,
+        on_fault: OnFault,
+    ) -> None:
+        self._resource = resource
+        self._new_sender = new_sender
+        self._is_wanted = is_wanted
+        self._seen_by = seen_by
+        self._report = self._new_report()
+        self._port = None
+        if port is not None:
+            self._port = GpuPort(port, lambda: self._sampler.state, monotonic_ns, on_fault)
+        self._sampler = GpuSampler(
+            lambda: installed_gpu_readers(on_fault),
+            self._take,
+            turn=MachineLock("gpu"),
+            interval_ns=round(interval_s * 1e9),
+            now_ns=monotonic_ns,
+            on_fault=on_fault,
+        )
+        self._sampler.start()
+
+    def report(self) -> None:
+        """Send what was read; called on the exporter's thread."""
+        state = self._sampler.state
+        if self._is_wanted and state.is_over:
+            self._is_wanted = False
+            logger.warning("latencytrace reads no GPU: %s", state.why_not)
+        if self._report is None:
+            return
+        self._report.send(state)
+        if not self._report.is_taken and self._port is None:
+            self._sampler.end()  # for nobody; where none is running it does nothing
+
+    def _take(self, samples: Sequence[GpuSample]) -> None:
+        if self._report is not None:
+            self._report.add(samples)  # the one of now: a fork replaces it
+        if self._port is not None:
+            self._port.take(samples)
+
+    def _new_report(self) -> GpuReport | None:
+        if self._new_sender is None:
+            return None
+        return GpuReport(self._resource, self._new_sender(), monotonic_ns)
+
+    def stop(self) -> None:
+        """End; what was read last is sent."""
+        self._sampler.stop(STOP_S)
+        if self._port is not None:
+            self._port.close()
+        if self._report is not None:
+            self._report.send(self._sampler.state)
+            self._report.close()
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: nothing of the parent's came along."""
+        if self._report is not None:
+            self._report.close()
+        self._report = self._new_report()
+        if self._port is not None:
+            self._port.reset_after_fork()
+        self._sampler.reset_after_fork()
+
+    def status(self) -> str:
+        """What it does, in words."""
+        state = self._sampler.state
+        since_ns = state.tick_since_ns
+        if since_ns is not None and monotonic_ns() - since_ns > STUCK_AFTER_NS:
+            return f"a call has hung for {(monotonic_ns() - since_ns) / 1e9:.0f} s"
+        if state.why_not is not None:
+            return f"none is read: {state.why_not}"
+        if self._report is not None and not self._report.is_taken and self._port is None:
+            return "none is read: the receiver takes no metrics"
+        names = ", ".join(sorted({gpu.name for gpu in state.gpus}))
+        read = f"{len(state.gpus)} read every {state.interval_ns / 1e9:.3g} s: {names}"
+        shown_at = None if self._port is None else self._port.listens_at
+        if shown_at is not None:
+            read += f", shown at {shown_at[0]}:{shown_at[1]}"
+        seen = self._seen_by(state.gpus)
+        if seen is None or len(seen) == len(state.gpus):
+            return read
+        return f"{read}; of them this program sees {', '.join(gpu.uuid for gpu in seen) or 'none'}"

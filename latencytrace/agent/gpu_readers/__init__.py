@@ -1,1 +1,0 @@
-"""One file per vendor of GPUs; each implements `latencytrace.agent.gpu_reader.GpuReader`."""

@@ -1,0 +1,1 @@
+"""The traced process: its name, resource, background threads, forks and end."""

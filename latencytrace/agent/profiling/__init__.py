@@ -1,0 +1,1 @@
+"""Profiles of single steps, taken when the service asks."""

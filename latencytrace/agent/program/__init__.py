@@ -1,0 +1,1 @@
+"""Another tracer provider's spans, where the program brings its own."""

@@ -1,0 +1,1 @@
+"""What the agent says of itself: its status, its own cost."""

@@ -1,0 +1,150 @@
+"""The agent's own counts, sent as OTLP metrics to where its spans go.
+
+A service of ours shows them as `latencytrace_agent_*` and to `latencytrace doctor`; any
+other receiver of metrics takes them too, and one that takes none is asked once. Encoded by
+hand, for protobuf's classes would be loaded into the program for these alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from latencytrace.agent.clock import ANCHOR_NS
+from latencytrace.agent.export.otlp_metrics import (
+    Point,
+    encoded_attributes,
+    encoded_metric,
+    encoded_request,
+    encoded_resource,
+)
+from latencytrace.agent.export.transport import Sender
+from latencytrace.agent.reporting.own_cost import OwnCost
+from latencytrace.agent.reporting.status import AgentStatus
+from latencytrace.agent.timing.patching import HookStatus
+from latencytrace.model import semconv
+
+CHANGES_AFTER_NS = 10_000_000_000
+AGAIN_AFTER_NS = 60_000_000_000  # without a change, or where nobody answered
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """How the agent does."""
+
+    provider: str  # whose makes the spans
+    sent: int
+    dropped: int
+    faults: int
+    hooks: tuple[HookStatus, ...]
+    cost: OwnCost = field(default_factory=OwnCost)
+
+    @classmethod
+    def of(cls, status: AgentStatus) -> "Report":
+        """What an agent's status says."""
+        return cls(
+            provider=status.provider or "",
+            sent=status.spans_sent,
+            dropped=status.spans_dropped,
+            faults=status.faults,
+            hooks=status.hooks,
+            cost=status.cost,
+        )
+
+
+class SelfReport:
+    """Sends what changed, not too often; used by one thread.
+
+    Args:
+        resource: Attributes of the process.
+        sender: Where metrics go.
+        now_ns: A monotonic clock.
+    """
+
+    def __init__(
+        self, resource: Mapping[str, object], sender: Sender, now_ns: Callable[[], int]
+    ) -> None:
+        self._resource = encoded_resource(resource)
+        self._sender = sender
+        self._now_ns = now_ns
+        self._started_ns = now_ns()
+        self._sent_ns: int | None = None  # the last try
+        self._last: Report | None = None
+        self._is_taken = True
+
+    @property
+    def may_be_due(self) -> bool:
+        """Whether a report would be sent now if it says anything new."""
+        return self._is_taken and (
+            self._sent_ns is None or self._now_ns() - self._sent_ns >= CHANGES_AFTER_NS
+        )
+
+    def send(self, report: Report) -> None:
+        """Send a report, soon after a change and now and then without one."""
+        now_ns = self._now_ns()
+        changed = self._last is not None and report != self._last
+        pause_ns = CHANGES_AFTER_NS if changed else AGAIN_AFTER_NS
+        early = self._sent_ns is not None and now_ns - self._sent_ns < pause_ns
+        if early or not self._is_taken:
+            return
+        self._sent_ns = now_ns
+        self._last = None
+        try:
+            answer = self._sender.post(self._encoded(report, now_ns))
+        except OSError:  # who receives the spans is spoken of elsewhere
+            return
+        if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's successes
+            self._last = report
+        elif answer.status not in _TRANSIENT:
+            self._is_taken = False
+            self._sender.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._sender.close()
+
+    def _encoded(self, report: Report, now_ns: int) -> bytes:
+        provider = {semconv.AGENT_PROVIDER: report.provider}
+        counts = (
+            (semconv.AGENT_SPANS_SENT, report.sent),
+            (semconv.AGENT_SPANS_DROPPED, report.dropped),
+            (semconv.AGENT_FAULTS, report.faults),
+        )
+        parts = (
+            ({semconv.AGENT_PART: "hooks"}, report.cost.hooks_cpu_ns),
+            ({semconv.AGENT_PART: "encoder"}, report.cost.encoder_cpu_ns),
+            ({semconv.AGENT_PART: "exporter"}, report.cost.exporter_cpu_ns),
+        )
+        return encoded_request(
+            self._resource,
+            (
+                self._metric(semconv.AGENT_RUNNING, ((provider, 1),), now_ns),
+                *(
+                    self._metric(name, (({}, number),), now_ns, is_counter=True)
+                    for name, number in counts
+                ),
+                self._metric(semconv.AGENT_CPU_NS, parts, now_ns, is_counter=True),
+                self._metric(semconv.AGENT_HOOK, (_hook(hook) for hook in report.hooks), now_ns),
+            ),
+        )
+
+    def _metric(
+        self,
+        name: str,
+        numbers: Iterable[tuple[Mapping[str, str], int]],
+        now_ns: int,
+        *,
+        is_counter: bool = False,
+    ) -> bytes:
+        started_ns = self._started_ns + ANCHOR_NS
+        points = (
+            Point(encoded_attributes(attributes), started_ns, now_ns + ANCHOR_NS, number)
+            for attributes, number in numbers
+        )
+        return encoded_metric(name, "1", points, is_counter=is_counter)
+
+
+def _hook(hook: HookStatus) -> tuple[Mapping[str, str], int]:
+    attributes = {semconv.HOOK: hook.name, semconv.HOOK_STATE: hook.state.value}
+    if hook.reason is not None:
+        attributes[semconv.HOOK_REASON] = hook.reason
+    return attributes, 1

@@ -1,0 +1,1 @@
+"""The span, and OpenTelemetry's tracer and provider over it."""

@@ -1,0 +1,303 @@
+"""Which traces are recorded, where it is not all of them: OpenTelemetry's samplers.
+
+Loaded only where a sampler is asked for, so that a program without one pays nothing:
+a tracer of ours then delegates to one that asks, and gets the span from a second one.
+"""
+
+import importlib.metadata
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import cast
+
+from opentelemetry.context import Context, get_current
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_OFF,
+    ALWAYS_ON,
+    Decision,
+    ParentBased,
+    Sampler,
+    SamplingResult,
+    TraceIdRatioBased,
+)
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    Tracer,
+    TraceState,
+    get_current_span,
+)
+from opentelemetry.util.types import AnyValue
+
+from latencytrace.agent.guard import FAULTS, attempted, edge_faults
+from latencytrace.agent.spans.processors import ProgramProcessors
+from latencytrace.agent.spans.span import RecordedSpan, recorded_in
+from latencytrace.agent.spans.span_extra import Extra
+from latencytrace.agent.spans.tracer import RecordingTracer, Scope, block_of, new_id
+from latencytrace.errors import SettingsError
+
+ENTRY_POINTS = "opentelemetry_traces_sampler"  # where the SDK, too, finds other people's
+_RANDOM = 0x02  # W3C's flag of a random trace id
+_RANDOM_BITS = 56  # of a trace id, that W3C promises
+_RANDOM_MASK = (1 << _RANDOM_BITS) - 1
+_RANDOMNESS = re.compile("rv:[0-9a-f]{14}")
+_VENDOR = "ot"  # OpenTelemetry's member of the trace state
+
+
+class ConsistentProbability(Sampler):
+    """Records a share of all traces, and says in each trace's state which share it was.
+
+    So whoever counts recorded requests can weigh each by one over its probability, and
+    services with different shares keep the same traces. The randomness is the trace id's
+    last 56 bits, or the trace state's `rv`; a trace is kept where that is not below the
+    threshold. Source: OpenTelemetry, "TraceState: Probability Sampling".
+    """
+
+    def __init__(self, probability: float) -> None:
+        self._threshold = (1 << _RANDOM_BITS) - round(probability * (1 << _RANDOM_BITS))
+        self._probability = probability
+
+    def should_sample(  # noqa: PLR0913, PLR0917 - the SDK's signature
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,  # noqa: ARG002 - it asks for nothing but the id
+        kind: SpanKind | None = None,  # noqa: ARG002
+        attributes: Mapping[str, AnyValue] | None = None,
+        links: Sequence[Link] | None = None,  # noqa: ARG002
+        trace_state: TraceState | None = None,  # noqa: ARG002 - the parent's is read
+    ) -> SamplingResult:
+        """Decide on one span."""
+        state = get_current_span(parent_context).get_span_context().trace_state
+        members = [member for member in (state.get(_VENDOR) or "").split(";") if member]
+        others = [member for member in members if not member.startswith(("th:", "rv:"))]
+        stated = [member for member in members if _RANDOMNESS.fullmatch(member)]
+        randomness = int(stated[0][3:], 16) if stated else trace_id & _RANDOM_MASK
+        if randomness < self._threshold:
+            return SamplingResult(Decision.DROP, None, _with_member(state, stated + others))
+        kept = f"th:{f'{self._threshold:014x}'.rstrip('0') or '0'}"
+        return SamplingResult(
+            Decision.RECORD_AND_SAMPLE, attributes, _with_member(state, [kept, *stated, *others])
+        )
+
+    def get_description(self) -> str:
+        """Name it, as the SDK's samplers do."""
+        return f"ConsistentProbability{{{self._probability}}}"
+
+
+def _with_member(state: TraceState, members: Sequence[str]) -> TraceState:
+    if members:
+        return (state.update if _VENDOR in state else state.add)(_VENDOR, ";".join(members))
+    return state.delete(_VENDOR) if _VENDOR in state else state
+
+
+_BY_NAME: Mapping[str, Callable[[float], Sampler]] = {
+    "always_on": lambda _: ALWAYS_ON,
+    "always_off": lambda _: ALWAYS_OFF,
+    "traceidratio": TraceIdRatioBased,
+    "parentbased_always_on": lambda _: ParentBased(ALWAYS_ON),
+    "parentbased_always_off": lambda _: ParentBased(ALWAYS_OFF),
+    "parentbased_traceidratio": lambda ratio: ParentBased(TraceIdRatioBased(ratio)),
+    "consistent_probability": ConsistentProbability,
+    "parentbased_consistent_probability": lambda ratio: ParentBased(ConsistentProbability(ratio)),
+}
+
+
+def sampling(name: str, argument: str) -> Callable[[RecordingTracer], Tracer]:
+    """What makes tracers that ask the sampler of a name.
+
+    Raises:
+        SettingsError: There is none of that name, or its argument cannot be used.
+    """
+    known = _BY_NAME.get(name)
+    if known is not None:
+        sampler = known(_ratio(argument if name.endswith(("ratio", "probability")) else ""))
+        return lambda tracer: SamplingTracer(tracer, sampler, asks_for_children=False)
+    found = importlib.metadata.entry_points(group=ENTRY_POINTS, name=name)
+    if not found:
+        names = ", ".join(_BY_NAME)
+        raise SettingsError(f"OTEL_TRACES_SAMPLER={name!r} is none of {names}")
+    theirs = next(iter(found)).load()(argument)
+    return lambda tracer: SamplingTracer(tracer, theirs, asks_for_children=True)
+
+
+def _ratio(argument: str) -> float:
+    try:
+        ratio = float(argument or 1)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise SettingsError(f"OTEL_TRACES_SAMPLER_ARG={argument!r} is no ratio from 0 to 1")
+    return ratio
+
+
+class UnsampledSpan(RecordedSpan):
+    """A span that the program's processors see, and no receiver: "record only"."""
+
+    __slots__ = ()
+
+    def get_span_context(self) -> SpanContext:
+        """Identify this span to its children, as one that is not sampled."""
+        context = super().get_span_context()
+        flags = TraceFlags(context.trace_flags & ~TraceFlags.SAMPLED)
+        return SpanContext(
+            context.trace_id,
+            context.span_id,
+            is_remote=False,
+            trace_flags=flags,
+            trace_state=context.trace_state,
+        )
+
+
+class SamplingTracer(Tracer):
+    """Asks a sampler, and makes what it wants recorded with a tracer of ours.
+
+    Args:
+        tracer: Of the same scope.
+        sampler: The SDK's, or one written for it.
+        asks_for_children: Whether it may decide otherwise on the child of a recorded span.
+    """
+
+    def __init__(
+        self, tracer: RecordingTracer, sampler: Sampler, *, asks_for_children: bool
+    ) -> None:
+        self.name = tracer.name
+        self.version = tracer.version
+        self.schema_url = tracer.schema_url
+        self.attributes = tracer.attributes
+        self.limits = tracer.limits
+        self._sampler = sampler
+        self._asks_for_children = asks_for_children
+        self._processors = tracer.processors
+        self._export = tracer.ended
+        self.ended: Callable[[RecordedSpan], None] = self._ended
+        scope = Scope(self.name, self.version, self.schema_url, tuple(self.attributes.items()))
+        self._maker = RecordingTracer(scope, ProgramProcessors())
+        self._maker.limits = tracer.limits
+
+    @property
+    def resource(self) -> Resource:
+        """What this process is."""
+        return self._processors.resource
+
+    def start_span(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
+        self,
+        name: str,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, object] | None = None,
+        links: Sequence[Link] | None = None,
+        start_time: int | None = None,
+        record_exception: bool = True,  # noqa: FBT001, FBT002
+        set_status_on_exception: bool = True,  # noqa: FBT001, FBT002
+    ) -> Span:
+        """Start a span that is not current, if the sampler wants it."""
+        try:
+            parent = get_current_span(context).get_span_context()
+            trace_id = parent.trace_id if parent.is_valid else new_id(128)
+            decided = self._decided(context, trace_id, name, kind, attributes, links)
+            if decided.decision is Decision.DROP:
+                return NonRecordingSpan(_unrecorded(parent, trace_id, decided.trace_state))
+            span = self._maker.start_span(
+                name,
+                Context(),
+                kind,
+                decided.attributes,
+                links,
+                start_time,
+                record_exception,
+                set_status_on_exception,
+            )
+            if isinstance(span, RecordedSpan):  # else it could not be made
+                self._adopt(span, parent, trace_id, decided)
+                if self._processors.started is not None:
+                    self._processors.started(span, context)
+        except FAULTS as fault:
+            edge_faults("starting a span", fault)
+            return INVALID_SPAN
+        return span
+
+    def start_as_current_span(  # type: ignore[override] # noqa: PLR0913, PLR0917 - OpenTelemetry's signature; ours is its own context manager
+        self,
+        name: str,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, object] | None = None,
+        links: Sequence[Link] | None = None,
+        start_time: int | None = None,
+        record_exception: bool = True,  # noqa: FBT001, FBT002
+        set_status_on_exception: bool = True,  # noqa: FBT001, FBT002
+        end_on_exit: bool = True,  # noqa: FBT001, FBT002
+    ) -> AbstractContextManager[Span]:
+        """Start a span, if the sampler wants it, that is current inside the `with`."""
+        span = self.start_span(
+            name,
+            context,
+            kind,
+            attributes,
+            links,
+            start_time,
+            record_exception,
+            set_status_on_exception,
+        )
+        return block_of(span, end_on_exit=end_on_exit)
+
+    def _adopt(
+        self, span: RecordedSpan, parent: SpanContext, trace_id: int, decided: SamplingResult
+    ) -> None:
+        """Hang a span below its parent, as the sampler decided."""
+        if decided.decision is Decision.RECORD_ONLY:
+            span.__class__ = UnsampledSpan
+        span.tracer = self
+        span.trace_id = trace_id
+        if parent.is_valid:
+            span.parent_id = parent.span_id
+        random_id = not parent.is_valid or bool(parent.trace_flags & _RANDOM)
+        if parent.is_remote or decided.trace_state or not random_id:
+            span.extra = span.extra or Extra()
+            span.extra.remote_parent = parent.is_remote
+            span.extra.trace_state = decided.trace_state
+            span.extra.random_id = random_id
+
+    def _ended(self, span: RecordedSpan) -> None:
+        """Take an ended span."""
+        if type(span) is UnsampledSpan:
+            self._processors.ended(span)
+        else:
+            self._export(span)
+
+    def _decided(  # noqa: PLR0913, PLR0917 - what a sampler is asked
+        self,
+        context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind,
+        attributes: Mapping[str, object] | None,
+        links: Sequence[Link] | None,
+    ) -> SamplingResult:
+        noted = cast("Mapping[str, AnyValue] | None", attributes)
+        if not self._asks_for_children:
+            recorded = recorded_in(get_current() if context is None else context)
+            if recorded is not None:
+                state = recorded.extra.trace_state if recorded.extra else None
+                return SamplingResult(Decision.RECORD_AND_SAMPLE, noted, state)
+        decided: object = attempted(
+            lambda: self._sampler.should_sample(context, trace_id, name, kind, noted, links or ()),
+            otherwise=None,
+        )
+        if isinstance(decided, SamplingResult):
+            return decided
+        return SamplingResult(Decision.RECORD_AND_SAMPLE, noted)
+
+
+def _unrecorded(parent: SpanContext, trace_id: int, state: TraceState | None) -> SpanContext:
+    """What identifies a span that nobody records to its children."""
+    random_id = not parent.is_valid or bool(parent.trace_flags & _RANDOM)
+    flags = TraceFlags(_RANDOM if random_id else TraceFlags.DEFAULT)
+    return SpanContext(trace_id, new_id(64), is_remote=False, trace_flags=flags, trace_state=state)

@@ -1,0 +1,387 @@
+"""The span object itself: OpenTelemetry's interface in `__slots__`.
+
+Speed is the point here: a span costs about a tenth of the SDK's on the serving thread
+(`tests/benchmarks/bench_span.py`). So there is no `__init__`, no lock, and whatever
+most spans never need (events, links, status, a SpanContext) is made when asked for.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar
+
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+)
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
+)
+
+from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.context import enter, leave
+from latencytrace.agent.guard import FAULTS, attempted, contained, edge_faults, text_of
+from latencytrace.agent.spans.attributes import SCALARS, copied_attributes, drop_oldest
+from latencytrace.agent.spans.current_span import traced_calls
+from latencytrace.agent.spans.sdk_surface import EMPTY_STATE, SAMPLED, SAMPLED_RANDOM, SdkSurface
+from latencytrace.agent.spans.span_extra import Extra
+from latencytrace.agent.spans.stack_text import stack_text
+from latencytrace.model import semconv
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.span_limits import SpanLimits
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.sdk.resources import Resource
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def recorded_in(context: Context) -> "RecordedSpan | None":
+    """The span of ours that is current in a context; None: none, or somebody else's."""
+    span = context.get(_SPAN_KEY)
+    return span if type(span) is RecordedSpan else None
+
+
+class SpanMaker(Protocol):
+    """What a span needs of the tracer that made it."""
+
+    name: str  # of the instrumentation scope
+    version: str | None
+    schema_url: str | None
+    limits: SpanLimits
+    ended: "Callable[[RecordedSpan], None]"  # takes each span that ends
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        """Those of the scope."""
+        ...
+
+    @property
+    def resource(self) -> "Resource":
+        """What this process is."""
+        ...
+
+    def start_as_current_span(  # noqa: PLR0913 - OpenTelemetry's signature
+        self,
+        name: str,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, object] | None = None,
+        *,
+        record_exception: bool = True,
+        set_status_on_exception: bool = True,
+        end_on_exit: bool = True,
+    ) -> AbstractContextManager[Span]:
+        """Start a span that is current inside the `with`."""
+        ...
+
+
+def _worth_a_link(context: SpanContext, attributes: Mapping[str, object] | None) -> bool:
+    """Whether a link says anything: one without ids may, by its attributes or trace state."""
+    return bool(context) and (context.is_valid or bool(attributes or context.trace_state))
+
+
+def _renew(own: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) -> None:
+    """Make attributes the newest, of which some were there before, as in the SDK."""
+    for key, value in new.items():
+        del own[key]
+        own[key] = value
+
+
+def _take_back(own: dict[str, AttributeValue], attributes: Mapping[str, object]) -> None:
+    """Leave out what is None now."""
+    for key, value in list(attributes.items()):
+        if value is None:
+            own.pop(key, None)
+
+
+class RecordedSpan(SdkSurface):
+    """One span of ours; made by a tracer, never by itself.
+
+    It is its own context manager and its own entry in the exporter's queue. Times
+    are monotonic nanoseconds; `start_time` and `end_time` are those of the wall.
+    """
+
+    __slots__ = (
+        "attached",
+        "ended",
+        "extra",
+        "forks",
+        "kind_number",
+        "mark_error",
+        "name",
+        "own",
+        "parent_context",
+        "parent_id",
+        "record_error",
+        "span_context",
+        "span_id",
+        "started",
+        "token",
+        "trace_id",
+        "tracer",
+    )
+    name: str
+    trace_id: int
+    span_id: int
+    parent_id: int  # 0: a root
+    kind_number: int  # SpanKind's value
+    started: int
+    ended: int  # 0: still recording
+    forks: int  # behind the process that it started in
+    own: dict[str, AttributeValue] | None  # the attributes
+    extra: Extra | None
+    tracer: "SpanMaker"
+    span_context: SpanContext | None
+    parent_context: Context | None  # of `start_as_current_span`: what to hang it into
+    token: "Token[Context] | None"
+    attached: bool
+    record_error: bool  # as an event
+    mark_error: bool  # as the status
+
+    # --- OpenTelemetry's Span
+
+    def get_span_context(self) -> SpanContext:
+        """Identify this span to its children."""
+        context = self.span_context
+        if context is None:
+            extra = self.extra
+            context = self.span_context = SpanContext(
+                self.trace_id,
+                self.span_id,
+                is_remote=False,
+                trace_flags=SAMPLED_RANDOM if extra is None or extra.random_id else SAMPLED,
+                trace_state=(extra.trace_state if extra else None) or EMPTY_STATE,
+            )
+        return context
+
+    def is_recording(self) -> bool:
+        """Whether the span has not ended yet."""
+        return self.ended == 0
+
+    def set_attribute(self, key: str, value: object) -> None:
+        """Set one attribute; a value that is no scalar is copied or left out."""
+        try:
+            if self.ended:
+                return
+            own = self.own
+            if type(value) not in SCALARS or not key:
+                self.set_attributes({key: value})
+            elif own is None:
+                self.own = {key: value}  # type: ignore[dict-item]  # a scalar, as was just checked
+            else:
+                count = len(own)
+                own[key] = value  # type: ignore[assignment]  # likewise
+                if len(own) == count:  # set again, so it is the newest, as in the SDK
+                    own[key] = own.pop(key)
+                elif count >= self.tracer.limits.attributes:
+                    self.shed(own)
+        except FAULTS as fault:
+            edge_faults("setting an attribute", fault)
+
+    def set_attributes(self, attributes: Mapping[str, object]) -> None:
+        """Set several attributes."""
+        try:
+            if self.ended:
+                return
+            copied, own = copied_attributes(attributes), self.own
+            if "" in copied:  # an empty key says nothing
+                del copied[""]
+                self._extra().dropped_attributes += 1
+            if own is None:
+                own = self.own = {}
+            count = len(own) + len(copied)
+            if count > self.tracer.limits.attributes:
+                self._push(own, copied)
+            else:
+                own.update(copied)
+                if len(own) < count:
+                    _renew(own, copied)
+            if len(copied) < len(attributes):
+                _take_back(own, attributes)
+        except FAULTS as fault:
+            edge_faults("setting attributes", fault)
+
+    @contained("adding an event")
+    def add_event(
+        self,
+        name: str,
+        attributes: Mapping[str, object] | None = None,
+        timestamp: int | None = None,
+    ) -> None:
+        """Note something that happened at one instant (wall time in nanoseconds)."""
+        if self.ended:
+            return
+        at = timestamp if timestamp is not None else monotonic_ns() + ANCHOR_NS
+        extra = self._extra()
+        extra.events.append((name, at, copied_attributes(attributes or {})))
+        if len(extra.events) > self.tracer.limits.events:
+            del extra.events[0]
+            extra.dropped_events += 1
+
+    @contained("adding a link")
+    def add_link(
+        self, context: SpanContext, attributes: Mapping[str, object] | None = None
+    ) -> None:
+        """Refer to a span that shared work with this one."""
+        if self.ended or not _worth_a_link(context, attributes):
+            return
+        extra = self._extra()
+        extra.links.append((context, copied_attributes(attributes or {})))
+        if len(extra.links) > self.tracer.limits.links:
+            del extra.links[0]
+            extra.dropped_links += 1
+
+    @contained("adding links")
+    def add_links(self, links: Iterable[Link | None]) -> None:
+        """Refer to spans, those of them that can be referred to."""
+        for link in links:
+            if link:
+                self.add_link(link.context, link.attributes)
+
+    def link_member(self, context: SpanContext, attributes: Mapping[str, AttributeValue]) -> None:
+        """Refer to a member of a batch: of those no limit leaves any out."""
+        self._extra().links.append((context, dict(attributes)))
+
+    def update_name(self, name: str) -> None:
+        """Rename the span."""
+        if not self.ended:
+            self.name = name
+
+    @contained("setting a status")
+    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
+        """Set the status; as in the SDK, OK is final and UNSET is ignored."""
+        code = status.status_code if isinstance(status, Status) else status
+        if self.ended or code is StatusCode.UNSET or not isinstance(code, StatusCode):
+            return
+        extra = self._extra()
+        if extra.status is StatusCode.OK:
+            return
+        extra.status = code
+        if isinstance(status, Status):
+            description = status.description
+        extra.description = description if code is StatusCode.ERROR else None
+
+    @contained("recording an exception")
+    def record_exception(
+        self,
+        exception: BaseException,
+        attributes: Mapping[str, object] | None = None,
+        timestamp: int | None = None,
+        escaped: bool = False,  # noqa: FBT001, FBT002 - OpenTelemetry's signature
+    ) -> None:
+        """Note an exception as OpenTelemetry's event of that name."""
+        kind = type(exception)
+        name = kind.__qualname__
+        if kind.__module__ and kind.__module__ != "builtins":
+            name = f"{kind.__module__}.{name}"
+        noted: dict[str, object] = {
+            semconv.EXCEPTION_TYPE: name,
+            semconv.EXCEPTION_MESSAGE: text_of(exception),
+            semconv.EXCEPTION_STACKTRACE: attempted(lambda: stack_text(exception), otherwise=""),
+            "exception.escaped": str(escaped),
+        }
+        self.add_event(semconv.EXCEPTION_EVENT, {**noted, **(attributes or {})}, timestamp)
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span and hand it to the exporter; a second call changes nothing."""
+        try:
+            now = monotonic_ns() if end_time is None else end_time - ANCHOR_NS
+            if self.ended:  # no other thread comes in between this and the next line
+                return
+            self.ended = now
+            self.parent_context = None
+            self.tracer.ended(self)
+        except FAULTS as fault:
+            edge_faults("ending a span", fault)
+
+    # --- as a context manager and as a decorator
+
+    def __enter__(self) -> Self:
+        try:
+            if self.parent_context is not None:
+                self.token = enter(Context({**self.parent_context, _SPAN_KEY: self}))
+        except FAULTS as fault:
+            edge_faults("making a span current", fault)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        try:
+            token = self.token
+            if token is not None:
+                self.token = None
+                leave(token)
+            if exc_val is not None and not self.ended:
+                self._note(exc_val, escaped=token is None)
+            now = monotonic_ns()
+            if self.attached and not self.ended:  # as `end` does, a call less
+                self.ended = now
+                self.parent_context = None
+                self.tracer.ended(self)
+        except FAULTS as fault:
+            edge_faults("leaving a span", fault)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate: each call of the function is a span of its own; this one is let go."""
+        start, name, kind, attributes = (
+            self.tracer.start_as_current_span,
+            self.name,
+            self.kind,
+            self.own,
+        )
+        record, mark, end = self.record_error, self.mark_error, self.attached
+        return traced_calls(
+            function,
+            lambda: start(
+                name,
+                kind=kind,
+                attributes=attributes,
+                record_exception=record,
+                set_status_on_exception=mark,
+                end_on_exit=end,
+            ),
+        )
+
+    # --- itself
+
+    def _note(self, error: BaseException, *, escaped: bool) -> None:
+        """Note what the block raised; of a current span exceptions only, as in the SDK."""
+        if not (escaped or isinstance(error, Exception)):
+            return
+        if self.record_error:
+            self.record_exception(error, escaped=escaped)
+        if self.mark_error:
+            self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {text_of(error)}")
+
+    def _push(self, own: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) -> None:
+        """Add attributes one by one, for each may push an older one out."""
+        for key, value in new.items():
+            own.pop(key, None)
+            own[key] = value
+            self.shed(own)
+
+    def shed(self, own: dict[str, AttributeValue]) -> None:
+        """Leave out the oldest attributes beyond the limit, counted."""
+        extra = self._extra()
+        while own and len(own) > self.tracer.limits.attributes:
+            drop_oldest(own)
+            extra.dropped_attributes += 1
+
+    def _extra(self) -> Extra:
+        extra = self.extra
+        if extra is None:
+            extra = self.extra = Extra()
+        return extra

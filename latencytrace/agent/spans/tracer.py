@@ -1,0 +1,309 @@
+"""Our tracers: ids, the parent, the sampled flag."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    Tracer,
+    use_span,
+)
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # where a context holds its span
+)
+
+from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.context import current
+from latencytrace.agent.guard import FAULTS, edge_faults
+from latencytrace.agent.process.forks import in_child
+from latencytrace.agent.spans.attributes import copied_attributes
+from latencytrace.agent.spans.current_span import CurrentSpan
+from latencytrace.agent.spans.processors import ProgramProcessors
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.spans.span_extra import Extra
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.span_limits import SpanLimits
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.util.types import AnyValue
+
+_new = object.__new__
+_RANDOM = 0x02  # W3C's flag of a random trace id
+
+# Our own generator: programs call `random.seed(0)`, and their ids would repeat.
+_random = random.Random()  # noqa: S311 - ids are unique, not secret
+_random_bits = _random.getrandbits
+_forks = 0  # behind this process: a span from before the last one is the parent's to send
+
+
+def _after_fork() -> None:
+    global _forks  # noqa: PLW0603 - one number a process
+    _forks += 1
+    _random.seed()
+
+
+in_child(_after_fork)
+
+
+def started_here(span: RecordedSpan) -> bool:
+    """Whether a span started in this process, not in the one that this one was forked from."""
+    return span.forks == _forks
+
+
+def new_id(bits: int) -> int:
+    """Random bits that are not all zero."""
+    identifier = _random_bits(bits)
+    return identifier or new_id(bits)  # zero means "no id"
+
+
+def forget(_span: RecordedSpan) -> None:
+    """Take a span that ended while no agent runs."""
+
+
+def inherited(parent: Extra) -> Extra | None:
+    """What a child has of its parent's: the trace state, and whether the id is random."""
+    if not parent.trace_state and parent.random_id:
+        return None
+    extra = Extra()
+    extra.trace_state = parent.trace_state
+    extra.random_id = parent.random_id
+    return extra
+
+
+def block_of(span: Span, *, end_on_exit: bool) -> AbstractContextManager[Span]:
+    """What makes a span current that has just been started."""
+    if not isinstance(span, RecordedSpan):  # it records nothing, so nothing is noted
+        return use_span(span, end_on_exit=end_on_exit)
+    span.parent_context = current()
+    span.attached = end_on_exit
+    return span
+
+
+class Scope(NamedTuple):
+    """An instrumentation scope of OpenTelemetry."""
+
+    name: str
+    version: str | None
+    schema_url: str | None = None
+    attributes: tuple[tuple[str, AttributeValue], ...] = ()
+
+
+class RecordingTracer(Tracer):
+    """Makes `RecordedSpan`s for one instrumentation scope."""
+
+    __slots__ = (
+        "attributes",
+        "delegate",
+        "ended",
+        "limits",
+        "name",
+        "processors",
+        "schema_url",
+        "version",
+    )
+
+    def __init__(self, scope: "Scope", processors: ProgramProcessors) -> None:
+        self.name = scope.name
+        self.version = scope.version
+        self.schema_url = scope.schema_url
+        self.attributes = dict(scope.attributes)
+        self.processors = processors
+        self.limits = SpanLimits()
+        self.ended: Callable[[RecordedSpan], None] = forget  # takes each span that ends
+        self.delegate: Tracer | None = None  # the program's own, or one that asks a sampler
+
+    @property
+    def resource(self) -> "Resource":
+        """What this process is."""
+        return self.processors.resource
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether a span goes to the exporter alone, through no code of the program's."""
+        return self.delegate is None and self.processors.started is None
+
+    def start_span(  # noqa: C901, PLR0913, PLR0917 - OpenTelemetry's signature; a call costs
+        self,
+        name: str,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, object] | None = None,
+        links: Sequence[Link] | None = None,
+        start_time: int | None = None,
+        record_exception: bool = True,  # noqa: FBT001, FBT002
+        set_status_on_exception: bool = True,  # noqa: FBT001, FBT002
+    ) -> Span:
+        """Start a span that is not current.
+
+        Returns:
+            A span that records; one that does not, if the parent is not sampled.
+        """
+        if self.delegate is not None:
+            return self.delegate.start_span(
+                name,
+                context,
+                kind,
+                cast("Mapping[str, AnyValue] | None", attributes),
+                links,
+                start_time,
+                record_exception,
+                set_status_on_exception,
+            )
+        try:
+            parent = (current() if context is None else context).get(_SPAN_KEY)
+            span = _new(RecordedSpan)
+            span.extra = None
+            if type(parent) is RecordedSpan:
+                span.trace_id = parent.trace_id
+                span.parent_id = parent.span_id
+                if parent.extra is not None:
+                    span.extra = inherited(parent.extra)
+            else:
+                unsampled = self._adopt(span, parent)
+                if unsampled is not None:
+                    return unsampled
+            span.span_id = _random_bits(64) or new_id(64)
+            span.name = name
+            span.tracer = self
+            span.ended = 0
+            span.forks = _forks
+            span.kind_number = 0 if kind is SpanKind.INTERNAL else kind.value
+            span.own = None
+            if attributes:
+                own = span.own = copied_attributes(attributes)
+                if len(own) > self.limits.attributes:
+                    span.shed(own)
+            span.span_context = span.parent_context = span.token = None
+            span.attached = True
+            span.record_error = record_exception
+            span.mark_error = set_status_on_exception
+            if links:
+                span.add_links(links)
+            span.started = monotonic_ns() if start_time is None else start_time - ANCHOR_NS
+            if self.processors.started is not None:
+                self.processors.started(span, context)
+        except FAULTS as fault:
+            edge_faults("starting a span", fault)
+            return INVALID_SPAN
+        return span
+
+    def start_as_current_span(  # type: ignore[override] # noqa: PLR0913, PLR0917 - OpenTelemetry's signature; ours is its own context manager
+        self,
+        name: str,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, object] | None = None,
+        links: Sequence[Link] | None = None,
+        start_time: int | None = None,
+        record_exception: bool = True,  # noqa: FBT001, FBT002
+        set_status_on_exception: bool = True,  # noqa: FBT001, FBT002
+        end_on_exit: bool = True,  # noqa: FBT001, FBT002
+    ) -> AbstractContextManager[Span]:
+        """Start a span that is current inside the `with`, or during each decorated call."""
+        direct = self.delegate is None and self.processors.started is None
+        if direct and context is None and start_time is None and not links:
+            here = current()
+            span = self.start_span(
+                name,
+                here,
+                kind,
+                attributes,
+                None,
+                None,
+                record_exception,  # by place: CPython calls so the fastest
+                set_status_on_exception,
+            )
+            if type(span) is RecordedSpan:
+                span.parent_context = here
+                span.attached = end_on_exit
+                return span
+        return self._block(
+            name,
+            context,
+            kind,
+            attributes,
+            links,
+            start_time,
+            record_exception,
+            set_status_on_exception,
+            end_on_exit,
+        )
+
+    def _block(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
+        self,
+        name: str,
+        context: Context | None,
+        kind: SpanKind,
+        attributes: Mapping[str, object] | None,
+        links: Sequence[Link] | None,
+        start_time: int | None,
+        record_exception: bool,  # noqa: FBT001
+        set_status_on_exception: bool,  # noqa: FBT001
+        end_on_exit: bool,  # noqa: FBT001
+    ) -> CurrentSpan:
+        """A span that starts when it is entered; a closure that `start_as_current_span` spares."""
+
+        def begin() -> AbstractContextManager[Span]:
+            if self.delegate is not None:
+                return self.delegate.start_as_current_span(
+                    name,
+                    context,
+                    kind,
+                    cast("Mapping[str, AnyValue] | None", attributes),
+                    links,
+                    start_time,
+                    record_exception,
+                    set_status_on_exception,
+                    end_on_exit,
+                )
+            started = self.start_span(
+                name,
+                context,
+                kind,
+                attributes,
+                links,
+                start_time,
+                record_exception,
+                set_status_on_exception,
+            )
+            return block_of(started, end_on_exit=end_on_exit)
+
+        return CurrentSpan(begin)
+
+    @staticmethod
+    def _adopt(span: RecordedSpan, found: object) -> Span | None:
+        """Hang a span below a parent that is not ours, or make it a root."""
+        parent = found.get_span_context() if isinstance(found, Span) else None
+        if parent is None or not parent.is_valid:
+            span.trace_id = _random_bits(128) or new_id(128)
+            span.parent_id = 0
+            return None
+        if not parent.trace_flags.sampled:
+            return NonRecordingSpan(
+                SpanContext(
+                    parent.trace_id,
+                    new_id(64),
+                    is_remote=False,
+                    trace_flags=TraceFlags(parent.trace_flags & _RANDOM),
+                    trace_state=parent.trace_state,
+                )
+            )
+        span.trace_id = parent.trace_id
+        span.parent_id = parent.span_id
+        random_id = bool(parent.trace_flags & _RANDOM)
+        if parent.is_remote or parent.trace_state or not random_id:
+            span.extra = Extra()
+            span.extra.remote_parent = parent.is_remote
+            span.extra.trace_state = parent.trace_state
+            span.extra.random_id = random_id
+        return None

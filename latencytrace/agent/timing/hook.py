@@ -1,0 +1,116 @@
+"""The contract of a hook: which calls of one library are timed, and how."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self
+
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.stage import Stage
+
+Arguments = Mapping[str, object]  # of the timed call, by parameter name, defaults included
+HookAttributes = dict[str, AttributeValue]
+Timed = Callable[..., Any]  # a function of somebody else's, of whatever signature
+
+
+class Asked(Protocol):
+    """What hooks read of the settings."""
+
+    @property
+    def torch_modules(self) -> tuple[str, ...]:
+        """See `HookOptions`."""
+        ...
+
+    @property
+    def torch_copies(self) -> bool:
+        """See `HookOptions`."""
+        ...
+
+    @property
+    def log_correlation(self) -> bool:
+        """See `HookOptions`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookOptions:
+    """What the settings tell hooks."""
+
+    torch_modules: tuple[str, ...] = ()  # `package.module:Class`
+    torch_copies: bool = False  # time tensors' own copies between host and device
+    log_correlation: bool = False  # put trace and span ids on log records
+
+    @classmethod
+    def of(cls, asked: Asked) -> Self:
+        """Those of the settings."""
+        return cls(
+            torch_modules=asked.torch_modules,
+            torch_copies=asked.torch_copies,
+            log_correlation=asked.log_correlation,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One call of a library that becomes a span.
+
+    Args:
+        module: Where the target lies; the patch waits until the program imports it.
+        target: `function` or `Class.method`.
+        stage: What the call is part of.
+        describe: Attributes from the arguments, before the call.
+        describe_result: Attributes from the result, after it.
+        interleaved: Inside a stream the call is noted as an interval of the stream's
+            span, since it comes once a token; elsewhere it is a span.
+        subclasses: The method is patched in every subclass, too, that has one of its own.
+        part_of: Inside a span of these stages, as of its own, the call is the inner half.
+        name: What the span is called; None: as the target's last part, or as its stage where
+            that says nothing.
+        optional: Not every supported version of the library has the target.
+        within: Only calls inside of another span are timed, as the load that a request waits for.
+    """
+
+    module: str
+    target: str
+    stage: Stage
+    describe: Callable[[Arguments], HookAttributes] | None = None
+    describe_result: Callable[[Any], HookAttributes] | None = None
+    interleaved: bool = False
+    subclasses: bool = False
+    part_of: tuple[Stage, ...] = ()
+    name: str | None = None
+    optional: bool = False
+    within: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One call of a library whose timing needs more than a span around it.
+
+    Args:
+        module: As in `Patch`.
+        target: As in `Patch`.
+        build: From the recorder and the original to the function in its place.
+        optional: As in `Patch`.
+        subclasses: As in `Patch`.
+        kept_as: What the original is called beside it, for whoever looks for it there.
+    """
+
+    module: str
+    target: str
+    build: Callable[[Recorder, Timed], Timed]
+    optional: bool = False
+    subclasses: bool = False
+    kept_as: str | None = None
+
+
+class Hook:
+    """What is timed of one library: a table, applied when the program imports it."""
+
+    requires: ClassVar[tuple[str, ...]] = ()  # `distribution >= version`, any one of them
+    patches: ClassVar[tuple[Patch | Replacement, ...]] = ()
+
+    @classmethod
+    def table(cls, options: HookOptions) -> tuple[Patch | Replacement, ...]:  # noqa: ARG003 - a hook may read it
+        """What is patched; a hook overrides it where settings have a say."""
+        return cls.patches

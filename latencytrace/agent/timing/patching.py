@@ -1,0 +1,179 @@
+"""Puts timed functions in the place of a library's own, and the very same ones back."""
+
+import importlib.metadata
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import update_wrapper
+from types import FunctionType, ModuleType
+from typing import Any
+
+import wrapt
+
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import beginning, timed
+
+_REQUIREMENT = re.compile(r"^\s*([\w.-]+)\s*(?:>=\s*([\d.]+))?\s*$")
+_MISSING = object()
+
+
+class HookState(StrEnum):
+    """What became of a hook."""
+
+    WAITING = "waiting"  # for the program to import the library
+    APPLIED = "applied"
+    ABSENT = "absent"  # the library is not installed
+    REFUSED = "refused"  # an unsupported version, or a target is missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookStatus:
+    """One hook, whether it is applied, and why not."""
+
+    name: str
+    state: HookState
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an attribute was before it was patched."""
+
+    owner: Any
+    name: str
+    before: Any  # `_MISSING`: inherited, not the owner's own
+    patched: Any
+
+    def restore(self) -> None:
+        """Put the very same object back, unless somebody has patched on top of us."""
+        if vars(self.owner).get(self.name) is not self.patched:
+            return
+        if self.before is _MISSING:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, self.before)
+
+
+class AppliedHook:
+    """One hook in this process: waits for its library's modules, patches, restores."""
+
+    def __init__(
+        self, name: str, hook: type[Hook], recorder: Recorder, options: HookOptions | None = None
+    ) -> None:
+        self._name = name
+        self._patches = hook.table(options or HookOptions())
+        self._recorder = recorder
+        self._active = True
+        self._places: list[_Place] = []
+        self._missing: list[str] = []
+        self._refusal = unmet(hook.requires)
+        if self._refusal is None:
+            for patch in self._patches:
+                wrapt.register_post_import_hook(self._apply_to(patch), patch.module)
+
+    @property
+    def status(self) -> HookStatus:
+        """Whether the hook is applied, and why not."""
+        if self._refusal is not None:
+            return HookStatus(name=self._name, state=self._refusal[0], reason=self._refusal[1])
+        missing = ", ".join(self._missing)
+        if self._places:
+            reason = f"not found: {missing}" if missing else None
+            return HookStatus(name=self._name, state=HookState.APPLIED, reason=reason)
+        if missing:
+            reason = f"not found: {missing}"
+            return HookStatus(name=self._name, state=HookState.REFUSED, reason=reason)
+        if not self._patches:
+            reason = "nothing that it could time is named in the settings"
+            return HookStatus(name=self._name, state=HookState.WAITING, reason=reason)
+        modules = ", ".join(sorted({patch.module for patch in self._patches}))
+        reason = f"the program has not imported {modules}"
+        return HookStatus(name=self._name, state=HookState.WAITING, reason=reason)
+
+    def restore(self) -> None:
+        """Put everything back, last patch first."""
+        self._active = False
+        while self._places:
+            with guarded("restoring a patch", self._recorder.on_fault):
+                self._places.pop().restore()
+
+    def _apply_to(self, patch: Patch | Replacement) -> Callable[[ModuleType], None]:
+        def apply(module: ModuleType) -> None:
+            if self._active:
+                with guarded(f"patching {patch.module}.{patch.target}", self._recorder.on_fault):
+                    self._apply(patch, module)
+
+        return apply
+
+    def _apply(self, patch: Patch | Replacement, module: ModuleType) -> None:
+        owner: Any = module
+        *path, name = patch.target.split(".")
+        for part in path:
+            owner = getattr(owner, part, None)
+        if owner is None or not hasattr(owner, name):
+            if not patch.optional:
+                self._missing.append(f"{patch.module}.{patch.target}")
+            return
+        self._replace(patch, owner, name)
+        for subclass in _subclasses(owner) if patch.subclasses else ():
+            if name in vars(subclass):
+                self._replace(patch, subclass, name)
+
+    def _replace(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class or module
+        before = vars(owner).get(name, _MISSING)
+        original = getattr(owner, name) if before is _MISSING else before
+        kind = type(original) if isinstance(original, (staticmethod, classmethod)) else None
+        function = original.__func__ if kind is not None else original
+        if isinstance(patch, Replacement):
+            replaced = _alike(patch.build(self._recorder, function), function)
+        else:
+            replaced = timed(function, beginning(function, patch, self._recorder))
+        patched = kind(replaced) if kind is not None else replaced
+        kept_as = patch.kept_as if isinstance(patch, Replacement) else None
+        if kept_as is not None:
+            setattr(owner, kept_as, original)
+            self._places.append(_Place(owner, kept_as, _MISSING, original))
+        setattr(owner, name, patched)
+        self._places.append(_Place(owner, name, before, patched))
+
+
+def _alike(replaced: Timed, original: Timed) -> Timed:
+    """What stands in a function's place, with its name, signature and documentation."""
+    if isinstance(replaced, FunctionType) and not hasattr(replaced, "__wrapped__"):
+        update_wrapper(replaced, original)
+    return replaced
+
+
+def _subclasses(owner: type) -> set[type]:
+    """Every class below one, at whatever depth."""
+    below: set[type] = set(owner.__subclasses__())
+    return below.union(*map(_subclasses, below))
+
+
+def unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:
+    """Why none of these requirements is met; None: one is."""
+    reasons = []
+    state = HookState.ABSENT
+    for requirement in requirements:
+        match = _REQUIREMENT.match(requirement)
+        if match is None:
+            raise ValueError(f"{requirement!r} is not of the form `distribution >= version`")
+        name, least = match.groups()
+        try:
+            installed = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            reasons.append(f"{name} is not installed")
+            continue
+        if least is None or _numbers(installed) >= _numbers(least):
+            return None
+        state = HookState.REFUSED
+        reasons.append(f"{name} {installed} is older than {least}")
+    return (state, "; ".join(reasons)) if reasons else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match.group().split("."))) if match else ()

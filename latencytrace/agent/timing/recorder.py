@@ -1,0 +1,270 @@
+"""What a hook records with: spans of a stage through OpenTelemetry's interface.
+
+The tracer behind it is ours, or the program's own where it has one; a hook cannot tell.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import Token
+from typing import Protocol
+
+from opentelemetry.context import (
+    _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
+    Context,
+    create_key,
+    get_current,
+    set_value,
+)
+from opentelemetry.context import get_value as context_value
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    get_current_span,
+)
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
+)
+
+from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.context import enter, leave
+from latencytrace.agent.device.pending_spans import LateSpans
+from latencytrace.agent.device.timers import DeviceTimers, no_events
+from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
+from latencytrace.agent.spans.span import RecordedSpan, recorded_in
+from latencytrace.agent.timing.batch_counts import BatchCounts
+from latencytrace.agent.timing.intervals import IntervalRecorder
+from latencytrace.agent.timing.runtime_gaps import OpenRequests
+from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
+from latencytrace.agent.timing.starting import Starting
+from latencytrace.model import semconv
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.stage import Stage
+
+_INTERVALS = create_key("latencytrace.intervals")
+_SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
+
+
+class StepListener(Protocol):
+    """Is told of each step of a model: a profile under way, which counts them."""
+
+    def step(self, trace_ids: Iterable[int], /) -> None:
+        """Take note that a step of these traces begins."""
+
+
+class Recorder:
+    """Starts spans for hooks; one for all of them.
+
+    Args:
+        tracer: Ours, or the program's.
+        on_fault: Takes what our own code raises.
+    """
+
+    __slots__ = (
+        "batches",
+        "devices",
+        "has_stepped",
+        "late",
+        "on_fault",
+        "open_requests",
+        "server_timings",
+        "starting",
+        "steps",
+        "tracer",
+        "waiting",
+    )
+
+    def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
+        self.tracer = tracer
+        self.on_fault = on_fault
+        self.batches = BatchCounts()
+        self.steps: StepListener | None = None  # a profile under way
+        self.devices = DeviceTimers(no_events)
+        self.has_stepped = False
+        self.late = LateSpans()
+        self.open_requests = OpenRequests(on_fault)
+        self.server_timings: ServerTimings | None = None  # None: nobody asked for them
+        self.starting = Starting()
+        self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
+
+    def ended_for(
+        self, export: Callable[[RecordedSpan], None], *, answers: bool
+    ) -> Callable[[RecordedSpan], None]:
+        """What takes each span that ends.
+
+        Args:
+            export: Takes it in the end.
+            answers: Tell the stages in the headers of answers, which needs it first.
+        """
+        self.server_timings = ServerTimings(export, self.on_fault) if answers else None
+        return self.server_timings.ended if self.server_timings is not None else export
+
+    def server_timing(self, timing: "Timing") -> ServerTiming | None:
+        """The stages of a request that begins, for its answer's header; None: not asked for."""
+        if self.server_timings is None or not timing.span.is_recording():
+            return None
+        trace_id = timing.span.get_span_context().trace_id
+        return self.server_timings.begin(trace_id, timing.started_ns)
+
+    def step(self, *spans: Span) -> None:
+        """A step of a model begins: a pass, a token or a batch, of these spans or the current."""
+        self.has_stepped = True
+        if self.steps is not None:
+            of = spans or (get_current_span(),)
+            contexts = (span.get_span_context() for span in of)
+            self.steps.step([one.trace_id for one in contexts if one.is_valid])
+
+    def start(  # noqa: PLR0913 - what a span may have
+        self,
+        name: str,
+        stage: Stage | None = None,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        context: Context | None = None,
+        started_ns: int | None = None,
+    ) -> "Timing":
+        """Start a span that is not current yet.
+
+        Args:
+            name: Of low cardinality.
+            stage: None for a framework span, which explains nothing by itself.
+            attributes: Scalars only.
+            kind: OpenTelemetry's.
+            context: Where its parent is; None: the current one.
+            started_ns: A monotonic time; None: now.
+        """
+        noted: dict[str, AttributeValue] = dict(attributes) if attributes else {}
+        if stage is not None:
+            noted[semconv.STAGE] = stage.value
+        if self.starting.under_way and kind is not SpanKind.SERVER and _is_root(context):
+            noted[semconv.STARTUP] = True
+        began_ns = monotonic_ns() if started_ns is None else started_ns
+        span = self.tracer.start_span(
+            name,
+            context,
+            kind,
+            noted,
+            start_time=began_ns + ANCHOR_NS,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        return Timing(span, began_ns, self.late)
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: keep nothing of the parent's."""
+        self.batches = BatchCounts()
+        self.starting = Starting()
+        self.waiting = set()
+        self.devices.forget()
+        self.late.forget()
+        self.open_requests.reset_after_fork()
+
+    @staticmethod
+    def inside(*stages: Stage) -> bool:
+        """Whether the current span already is of such a stage, so that a call is its inner one."""
+        ours = recorded_in(get_current())
+        if ours is not None:
+            return (
+                ours.own is not None
+                and ours.own.get(semconv.STAGE) in stages
+                and ours.is_recording()  # else of a task that outlives the call that started it
+            )
+        current = get_current_span()
+        attributes = getattr(current, "attributes", None)
+        return (
+            isinstance(attributes, Mapping)
+            and attributes.get(semconv.STAGE) in stages
+            and current.is_recording()
+        )
+
+    @staticmethod
+    def suppressed() -> bool:
+        """Whether somebody asked for nothing to be recorded here."""
+        context = get_current()
+        return bool(context.get(_SUPPRESSED) or context.get(_SUPPRESS_INSTRUMENTATION_KEY))
+
+    @staticmethod
+    def suppressing() -> Context:
+        """The current context, with nothing to be recorded in it."""
+        return set_value(_SUPPRESSED, value=True)
+
+    @staticmethod
+    def stream() -> IntervalRecorder | None:
+        """Where interleaved work is noted, inside a stream; None outside."""
+        intervals = context_value(_INTERVALS)
+        return intervals if isinstance(intervals, IntervalRecorder) else None
+
+
+def _is_root(context: Context | None) -> bool:
+    return not get_current_span(context).get_span_context().is_valid
+
+
+class Timing:
+    """A span under way, and the work interleaved with it."""
+
+    __slots__ = ("_late", "_token", "intervals", "span", "started_ns")
+
+    def __init__(self, span: Span, started_ns: int, late: LateSpans) -> None:
+        self.span = span
+        self.started_ns = started_ns
+        self._late = late
+        self.intervals: IntervalRecorder | None = None
+        self._token: Token[Context] | None = None
+
+    def collect_intervals(self) -> IntervalRecorder:
+        """Begin to collect interleaved work on this span."""
+        self.intervals = IntervalRecorder()
+        return self.intervals
+
+    def context(self) -> Context:
+        """The current context with this span in it, and its intervals if it collects any."""
+        if self.intervals is None:
+            return Context({**get_current(), _SPAN_KEY: self.span})
+        return Context({**get_current(), _SPAN_KEY: self.span, _INTERVALS: self.intervals})
+
+    def activate(self) -> None:
+        """Make the span current until `deactivate`, in the same task and thread."""
+        try:
+            self._token = enter(self.context())
+        except FAULTS as fault:
+            edge_faults("making a span current", fault)
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        token, self._token = self._token, None
+        try:
+            if token is not None:
+                leave(token)
+        except FAULTS as fault:
+            edge_faults("making the span before it current", fault)
+
+    def note(self, attributes: Mapping[str, AttributeValue]) -> None:
+        """Set attributes."""
+        self.span.set_attributes(attributes)
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the call raised: its type only, for its text may hold a prompt."""
+        if not self.span.is_recording():
+            return
+        name = type(error).__qualname__
+        if isinstance(error, Exception):
+            self.span.set_attribute(semconv.ERROR_TYPE, name)
+            self.span.set_status(StatusCode.ERROR)
+        elif name in {"CancelledError", "GeneratorExit"}:
+            self.span.set_attribute(semconv.CANCELLED, value=True)
+        else:
+            self.span.set_attribute(semconv.ERROR_TYPE, name)
+
+    def end(self, ended_ns: int | None = None) -> None:
+        """End the span at a monotonic time, or now, with its intervals packed; only once."""
+        if not self.span.is_recording():  # the SDK's span would warn of a second end
+            return
+        if self.intervals is not None:
+            packed = self.intervals.packed(self.started_ns)
+            if packed:
+                self.span.set_attribute(semconv.INTERVALS, packed)
+        at_ns = monotonic_ns() if ended_ns is None else ended_ns
+        if self._late.waiting:  # what ends behind work on a device has often waited for it
+            self._late.settle()
+        self.span.end(at_ns + ANCHOR_NS)

@@ -1,0 +1,210 @@
+"""When the process itself kept requests waiting: a collection, a held loop, no free thread.
+
+Nothing runs of its own: no timer and no thread. Collections are watched while a traced request
+is under way, and noted are only those that take a millisecond.
+"""
+
+import gc
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import Context as VariableContext
+from typing import Any
+
+from opentelemetry.context import Context, create_key, get_current, set_value
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import call_in, context_in
+from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.timing.intervals import IntervalRecorder, merged_neighbours
+from latencytrace.model import semconv
+from latencytrace.model.interval import pack_named
+from latencytrace.model.runtime_gap import RuntimeGap
+from latencytrace.model.span import AttributeValue
+from latencytrace.model.stage import Stage
+
+NOTICED_NS = 1_000_000
+# So long after a hold who waited for it runs; who runs later waited for something else, too.
+_RESUMED_WITHIN_NS = 5_000_000
+_RESUMED_WITHIN_PART = 10  # of the hold: of a busy machine's long ones that may be more
+_HELD = 64  # gaps of a kind, before neighbours are merged
+_GAPS = create_key("latencytrace.runtime_gaps")
+
+GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
+POOL = RuntimeGap.THREAD_POOL_WAIT.value
+
+
+class RuntimeGaps:
+    """Those of one request under way; any thread may note them."""
+
+    __slots__ = ("_noted", "_own", "concurrency", "loop_thread", "queue_depth", "returned_ns")
+
+    def __init__(self, loop_thread: int | None) -> None:
+        self.concurrency = 0  # requests under way when it began, itself included
+        self.queue_depth: int | None = None  # the most that waited for a thread before it
+        self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
+        self.returned_ns = 0  # when work of its own on another thread was done
+        self._own: list[tuple[int, int]] = []  # collections in the midst of its own code
+        # All its keys are there from the first: a collection may come at any allocation.
+        self._noted: dict[str, list[tuple[int, int]]] = {GARBAGE: [], LOOP: [], POOL: []}
+
+    def note(self, name: str, start_ns: int, end_ns: int) -> None:
+        """Note a gap between two monotonic times."""
+        noted = self._noted[name]
+        noted.append((start_ns, end_ns))
+        if len(noted) >= _HELD:
+            self._noted[name] = merged_neighbours(noted)
+
+    def queued_behind(self, depth: int) -> None:
+        """Note how many waited before it, where it joined the queue of a pool."""
+        self.queue_depth = max(depth, self.queue_depth or 0)
+
+    def collected(self, start_ns: int, end_ns: int, *, own: bool) -> None:
+        """Note a collection, which its own code set off or another's."""
+        if not own:
+            self.note(GARBAGE, start_ns, end_ns)
+            return
+        self._own.append((start_ns, end_ns))
+        if len(self._own) >= _HELD:
+            self._own = merged_neighbours(self._own)
+
+    def described(
+        self, span_start_ns: int, intervals: IntervalRecorder
+    ) -> dict[str, AttributeValue]:
+        """What its span tells of them: its own collections as intervals, the others apart.
+
+        And how many requests were under way, and waited before it for a thread.
+
+        Args:
+            span_start_ns: The monotonic start of the request's span.
+            intervals: Of that span.
+        """
+        for start_ns, end_ns in self._own[:]:
+            intervals.add(Stage.RUNTIME, start_ns, end_ns)
+        told: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
+        if self.queue_depth is not None:
+            told[semconv.QUEUE_DEPTH] = self.queue_depth
+        packed = pack_named(self._noted, span_start_ns)
+        if packed:
+            told[semconv.RUNTIME_GAPS] = packed
+        return told
+
+
+class OpenRequests:
+    """The traced requests under way in this process.
+
+    Args:
+        on_fault: Takes what our own code raises.
+    """
+
+    def __init__(self, on_fault: OnFault) -> None:
+        self._on_fault = on_fault
+        # Reentrant: the garbage collector may end a request in the middle of any of this.
+        self._lock = threading.RLock()
+        self.open: set[RuntimeGaps] = set()
+        self.resumed_by_ns = 0  # when who waits for a loop that was held has run
+        self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
+        self._collecting_since_ns: int | None = None
+
+    def begin(self, *, on_loop: bool) -> RuntimeGaps:
+        """A request begins, on this thread's event loop or on the thread itself."""
+        gaps = RuntimeGaps(threading.get_ident() if on_loop else None)
+        with self._lock:
+            self.open.add(gaps)
+            gaps.concurrency = len(self.open)
+            if len(self.open) == 1:
+                gc.callbacks.append(self._collected)
+        return gaps
+
+    def end(self, gaps: RuntimeGaps) -> None:
+        """It has ended; a second time changes nothing."""
+        with self._lock:
+            self.open.discard(gaps)
+            self._waiting.pop(gaps, None)
+            if not self.open and self._collected in gc.callbacks:
+                gc.callbacks.remove(self._collected)
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: none of the parent's is under way here."""
+        self._lock = threading.RLock()
+        for gaps in tuple(self.open):
+            self.end(gaps)
+
+    def loop_held(self, by: VariableContext, start_ns: int, end_ns: int) -> None:
+        """One callback held this thread's event loop: who runs next on it, waited for that."""
+        otel = context_in(by)
+        if otel is None:
+            return
+        within_ns = max(_RESUMED_WITHIN_NS, (end_ns - start_ns) // _RESUMED_WITHIN_PART)
+        self.resumed_by_ns = end_ns + within_ns
+        holder, thread = otel.get(_GAPS), threading.get_ident()
+        for gaps in tuple(self.open):
+            if gaps.loop_thread == thread and gaps is not holder:
+                since_ns, by_ns = self._waiting.get(gaps, (start_ns, start_ns))
+                joined = start_ns < by_ns
+                self._waiting[gaps] = (since_ns if joined else start_ns, self.resumed_by_ns)
+
+    def resumed(self, context: VariableContext, at_ns: int) -> None:
+        """A callback is run: if it is of a request that a held loop kept waiting, it waited."""
+        otel = context_in(context)
+        gaps = None if otel is None else otel.get(_GAPS)
+        held = self._waiting.pop(gaps, None) if isinstance(gaps, RuntimeGaps) else None
+        if isinstance(gaps, RuntimeGaps) and held is not None:
+            since_ns, by_ns = max(held[0], gaps.returned_ns), held[1]
+            if at_ns < by_ns and at_ns - since_ns >= NOTICED_NS:
+                gaps.note(LOOP, since_ns, at_ns)
+
+    def _collected(self, phase: str, _: Mapping[str, int]) -> None:
+        """Python's garbage collector begins or ends a collection."""
+        now_ns = monotonic_ns()
+        if phase == "start":
+            self._collecting_since_ns = now_ns
+            return
+        since_ns, self._collecting_since_ns = self._collecting_since_ns, None
+        if since_ns is None or now_ns - since_ns < NOTICED_NS:
+            return
+        with guarded("noting a collection", self._on_fault):
+            own = get_current().get(_GAPS)
+            for gaps in tuple(self.open):
+                gaps.collected(since_ns, now_ns, own=gaps is own)
+
+
+def with_gaps(gaps: RuntimeGaps, context: Context) -> Context:
+    """A context in which the request's gaps are found."""
+    return set_value(_GAPS, gaps, context)
+
+
+def begun_as(on_fault: OnFault, depth: Callable[[], int]) -> tuple[Any, ...]:
+    """What a thread is given before the work that this code hands to it, and its arguments.
+
+    Args:
+        on_fault: Takes what our own code raises.
+        depth: How many wait for a thread already.
+    """
+    context = get_current()
+    gaps = context.get(_GAPS)
+    if not isinstance(gaps, RuntimeGaps):
+        return (call_in, context)
+    with guarded("looking at a pool's queue", on_fault):
+        gaps.queued_behind(depth())
+    return (_call_pooled, on_fault, gaps, monotonic_ns(), context)
+
+
+def _call_pooled(
+    on_fault: OnFault,
+    gaps: RuntimeGaps,
+    queued_ns: int,
+    context: Context,
+    call: Callable[..., Any],
+    /,
+    *args: Any,  # noqa: ANN401 - whatever it takes
+    **kwargs: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401 - whatever it returns
+    """Do a request's work on a thread that it waited for, in its context."""
+    with guarded("noting a wait for a thread", on_fault):
+        started_ns = monotonic_ns()
+        if started_ns - queued_ns >= NOTICED_NS:
+            gaps.note(POOL, queued_ns, started_ns)
+    try:
+        return call_in(context, call, *args, **kwargs)
+    finally:
+        gaps.returned_ns = monotonic_ns()

@@ -1,0 +1,80 @@
+"""What a request has spent its time on so far, for the header `Server-Timing`."""
+
+from collections.abc import Callable, Iterable
+
+from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.model import semconv
+
+MOST_SPANS = 1000  # of one request
+Stretches = dict[str, list[tuple[int, int]]]  # starts and ends by stage
+
+
+class ServerTiming:
+    """The stages of one request under way."""
+
+    __slots__ = ("_left", "_started_ns", "_stretches", "trace_id")
+
+    def __init__(self, trace_id: int, started_ns: int) -> None:
+        self.trace_id = trace_id
+        self._started_ns = started_ns
+        self._stretches: Stretches = {}
+        self._left = MOST_SPANS
+
+    def add(self, stage: str, start_ns: int, end_ns: int) -> None:
+        """Count a span, unless there were too many."""
+        if self._left:
+            self._left -= 1
+            self._stretches.setdefault(stage, []).append((start_ns, end_ns))
+
+    def value(self, now_ns: int) -> str:
+        """The header's value: how long each stage was busy, and the whole, in milliseconds."""
+        busy = {stage: _union_ns(list(parts)) for stage, parts in list(self._stretches.items())}
+        longest_first = sorted(busy.items(), key=lambda item: -item[1])
+        entries = [*longest_first, ("total", now_ns - self._started_ns)]
+        return ", ".join(f"{name};dur={length_ns / 1e6:.1f}" for name, length_ns in entries)
+
+
+class ServerTimings:
+    """Those of all requests under way.
+
+    Args:
+        export: Takes each span that ended, afterwards.
+        on_fault: Takes what our own code raises.
+    """
+
+    def __init__(self, export: Callable[[RecordedSpan], None], on_fault: OnFault) -> None:
+        self._export = export
+        self._on_fault = on_fault
+        self._open: dict[int, tuple[ServerTiming, ...]] = {}  # by trace id
+
+    def begin(self, trace_id: int, started_ns: int) -> ServerTiming:
+        """A request begins, at a monotonic time."""
+        timing = ServerTiming(trace_id, started_ns)
+        self._open[trace_id] = (*self._open.get(trace_id, ()), timing)
+        return timing
+
+    def end(self, timing: ServerTiming) -> None:
+        """It has ended; a second time changes nothing."""
+        left = tuple(one for one in self._open.get(timing.trace_id, ()) if one is not timing)
+        if left:
+            self._open[timing.trace_id] = left
+        else:
+            self._open.pop(timing.trace_id, None)
+
+    def ended(self, span: RecordedSpan) -> None:
+        """Count a span that has ended, and export it."""
+        with guarded("noting a stage for Server-Timing", self._on_fault):
+            stage = span.own.get(semconv.STAGE) if span.own else None
+            if isinstance(stage, str):
+                for timing in self._open.get(span.trace_id, ()):
+                    timing.add(stage, span.started, span.ended)
+        self._export(span)
+
+
+def _union_ns(stretches: Iterable[tuple[int, int]]) -> int:
+    total_ns = until_ns = 0
+    for start_ns, end_ns in sorted(stretches):
+        total_ns += max(end_ns - max(start_ns, until_ns), 0)
+        until_ns = max(until_ns, end_ns)
+    return total_ns

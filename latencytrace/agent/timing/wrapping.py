@@ -1,0 +1,339 @@
+"""Times sync, async, generator and async-generator calls, written once for all hooks.
+
+Whatever the wrapped function raises or yields passes through untouched; our own
+faults never do. A context is never held across a `yield`.
+"""
+
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextvars import Token
+from functools import wraps
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.trace import get_current_span
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import current, enter, leave
+from latencytrace.agent.device.pending_spans import LateSpans
+from latencytrace.agent.device.timer import DevicePasses
+from latencytrace.agent.device.timers import DeviceTimers
+from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, guarded, raise_fault
+from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch, Timed
+from latencytrace.agent.timing.intervals import IntervalRecorder
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.model.stage import Stage
+
+# Stages of which each call is a step of a model.
+COMPUTING: Final = frozenset({Stage.EMBED, Stage.RERANK, Stage.FORWARD})
+
+
+class Call:
+    """One timed call: a span, or an interval of the stream that it happens in.
+
+    Args:
+        stage: What the call is part of.
+        record: The span under way, or where the interval goes; None: nothing is timed.
+        on_fault: Takes what our own code raises.
+        describe_result: Attributes from the result.
+    """
+
+    __slots__ = (
+        "_describe_result", "_intervals", "_late", "_on_fault", "_passes", "_stage",
+        "_started_ns", "_timing",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        stage: Stage,
+        record: Timing | IntervalRecorder | None,
+        on_fault: OnFault,
+        describe_result: Callable[[Any], HookAttributes] | None = None,
+    ) -> None:
+        self._stage = stage
+        self._timing = record if isinstance(record, Timing) else None
+        self._intervals = record if isinstance(record, IntervalRecorder) else None
+        self._on_fault = on_fault
+        self._describe_result = describe_result
+        self._passes: DevicePasses | None = None
+        self._late: LateSpans | None = None
+        self._started_ns = monotonic_ns()
+
+    @property
+    def is_span(self) -> bool:
+        """Whether it is one, which `activate` makes current."""
+        return self._timing is not None
+
+    def on_device(self, passes: DevicePasses, late: LateSpans) -> None:
+        """Have a span's time on a device measured too; it ends once that is known."""
+        if self._timing is not None:
+            self._passes, self._late = passes, late
+            passes.begin()
+
+    def passes_on(
+        self, devices: DeviceTimers, device: object, late: LateSpans
+    ) -> DevicePasses | None:
+        """What measures the passes within a span, where the first is; None: nothing can."""
+        if self._passes is None and self._timing is not None:
+            self._passes, self._late = devices.passes_on(device, self._stage), late
+        return self._passes
+
+    def activate(self) -> None:
+        """Make the call's span current."""
+        if self._timing is not None:
+            self._timing.activate()
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        if self._timing is not None:
+            self._timing.deactivate()
+
+    def finish(self, result: object) -> None:
+        """End the call that returned."""
+        ended_ns = monotonic_ns()
+        if self._timing is not None and self._describe_result is not None:
+            with guarded("describing a result", self._on_fault):
+                self._timing.note(self._describe_result(result))
+        self.end(ended_ns)
+
+    def fail(self, error: BaseException) -> None:
+        """End the call that raised."""
+        with guarded("noting an exception", self._on_fault):
+            if self._timing is not None:
+                self._timing.fail(error)
+        self.end(monotonic_ns())
+
+    def end(self, ended_ns: int) -> None:
+        """End the span, or note the interval."""
+        with guarded("ending a span", self._on_fault):
+            if self._timing is not None:
+                if self._passes is None or self._late is None:
+                    self._timing.end(ended_ns)
+                    return
+                self._passes.end()
+                self._late.end(self._timing, ended_ns, self._passes)
+            elif self._intervals is not None:
+                self._intervals.add(self._stage, self._started_ns, ended_ns)
+
+
+_UNTIMED = Call(Stage.OTHER, None, raise_fault)
+
+Begin = Callable[[tuple[Any, ...], dict[str, Any]], Call | None]
+
+
+def timed(original: Timed, begin: Begin, *, kind_of: Timed | None = None) -> Timed:
+    """The function to put in the place of `original`: the same call, timed.
+
+    Args:
+        original: Of any of the four kinds.
+        begin: Begins to time one call, or says by None that it is not to be timed.
+        kind_of: A function of the same kind; None: the original's own kind can be seen.
+    """
+    kind_of = kind_of or original
+    if inspect.iscoroutinefunction(kind_of):
+        return _timed_coroutine(original, begin)
+    if inspect.isasyncgenfunction(kind_of):
+        return _timed_async_generator(original, begin)
+    if inspect.isgeneratorfunction(kind_of):
+        return _timed_generator(original, begin)
+    return _timed_function(original, begin)
+
+
+def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
+    """From a call's arguments to a mapping by parameter name, defaults included.
+
+    Cheaper than `Signature.bind`, and as tolerant as a call that may be wrong must be.
+    """
+    try:
+        parameters = inspect.signature(original).parameters.values()
+    except (TypeError, ValueError):  # a function in C without a signature
+        return lambda _, kwargs: kwargs
+    names = [p.name for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    return lambda args, kwargs: {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+
+
+def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
+    """How calls that a patch names begin to be timed.
+
+    A call inside another one of the same stage, or of those that it is part of, is its inner
+    half and not timed again.
+    """
+    method = patch.target.rpartition(".")[2]
+    name = patch.name or (patch.stage.value if method.startswith("_") else method)
+    doing = f"timing {patch.module}.{patch.target}"
+    arguments_of = named_arguments(original)
+    stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result
+    on_fault = recorder.on_fault
+    outer, within = (stage, *patch.part_of), patch.within
+    computes = stage in COMPUTING
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        with guarded(doing, on_fault):
+            if recorder.suppressed() or recorder.inside(*outer):
+                return None
+            if within and not get_current_span().is_recording():
+                return None
+            intervals = recorder.stream() if patch.interleaved else None
+            if intervals is not None:
+                return Call(stage, intervals, on_fault) if intervals.begin(stage) else None
+            if computes:
+                recorder.step()
+            attributes = describe(arguments_of(args, kwargs)) if describe else None
+            timing = recorder.start(name, stage, attributes)
+            return Call(stage, timing, on_fault, describe_result)
+        return None
+
+    return begin
+
+
+def _timed_function(original: Timed, begin: Begin) -> Timed:
+    @wraps(original)
+    def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
+        call = begin(args, kwargs)
+        if call is None:
+            return original(*args, **kwargs)
+        call.activate()
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            call.deactivate()
+            call.fail(error)
+            raise
+        call.deactivate()
+        call.finish(result)
+        return result
+
+    return traced
+
+
+def _timed_coroutine(original: Timed, begin: Begin) -> Timed:
+    @wraps(original)
+    async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        call = begin(args, kwargs)
+        if call is None:
+            return await original(*args, **kwargs)
+        call.activate()
+        try:
+            result = await original(*args, **kwargs)
+        except BaseException as error:
+            call.deactivate()
+            call.fail(error)
+            raise
+        call.deactivate()
+        call.finish(result)
+        return result
+
+    return traced
+
+
+class _Within:
+    """What is current within one generator, from each of its `yield`s to the next.
+
+    A span that it holds across a `yield` is so its own, and never its consumer's.
+    """
+
+    __slots__ = ("_call", "_own", "_since", "_token")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._own: Context | None = None  # what it left there; None: what the call makes current
+        self._since: Context | None = None
+        self._token: Token[Context] | None = None
+
+    def enter(self) -> None:
+        """Go on, in this task or thread until `leave`."""
+        self._call.activate()
+        try:
+            if self._own is not None:
+                self._token = enter(self._own)
+            self._since = current()
+        except FAULTS as fault:
+            edge_faults("going on with a generator", fault)
+
+    def leave(self) -> None:
+        """Hand an item to the consumer, and what is current there."""
+        token, self._token = self._token, None
+        try:
+            left = current()
+            if left is not self._since and self._call.is_span:
+                self._own = left
+            if token is not None:
+                leave(token)
+        except FAULTS as fault:
+            edge_faults("leaving a generator", fault)
+        self._call.deactivate()
+
+
+def _timed_generator(original: Timed, begin: Begin) -> Timed:
+    # A generator function itself, for frameworks ask `inspect` what a function is.
+    @wraps(original)
+    def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        generator: Generator[Any, Any, Any] = original(*args, **kwargs)
+        call = begin(args, kwargs) or _UNTIMED
+        within = _Within(call)
+        advance: Callable[[Any], Any] = generator.send
+        value: Any = None
+        try:
+            while True:
+                within.enter()
+                try:
+                    item = advance(value)
+                finally:
+                    within.leave()
+                try:
+                    value = yield item
+                    advance = generator.send
+                except GeneratorExit:  # left half-way
+                    within.enter()
+                    try:
+                        generator.close()
+                    finally:
+                        within.leave()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - it is the generator's to handle
+                    advance, value = generator.throw, error
+        except StopIteration as end:
+            call.finish(None)
+            return end.value
+        except BaseException as error:
+            call.fail(error)
+            raise
+
+    return traced
+
+
+def _timed_async_generator(original: Timed, begin: Begin) -> Timed:
+    @wraps(original)
+    async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        generator: AsyncGenerator[Any, Any] = original(*args, **kwargs)
+        call = begin(args, kwargs) or _UNTIMED
+        within = _Within(call)
+        advance: Callable[[Any], Any] = generator.asend
+        value: Any = None
+        try:
+            while True:
+                within.enter()
+                try:
+                    item = await advance(value)
+                finally:
+                    within.leave()
+                try:
+                    value = yield item
+                    advance = generator.asend
+                except GeneratorExit:
+                    within.enter()
+                    try:
+                        await generator.aclose()
+                    finally:
+                        within.leave()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - likewise
+                    advance, value = generator.athrow, error
+        except StopAsyncIteration:
+            call.finish(None)
+        except BaseException as error:
+            call.fail(error)
+            raise
+
+    return traced

@@ -1,0 +1,1 @@
+"""What hooks of one family share: HTTP clients, streams, batchers, models, other processes."""

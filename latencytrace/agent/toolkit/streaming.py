@@ -1,0 +1,236 @@
+"""When the tokens of an answer were known, and when they left for the caller."""
+
+from collections.abc import Iterable
+
+from opentelemetry.context import Context, create_key, get_value, set_value
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.toolkit.answer_events import OPAQUE, AnswerEvents, events_of
+from latencytrace.agent.toolkit.token_times import HELD, TokenRecorder
+from latencytrace.model import semconv
+from latencytrace.model.span import AttributeValue
+
+_ANSWER = create_key("latencytrace.answer")
+_QUOTE = ord('"')
+_NEVER = 1 << 62
+_PLAIN_TEXT = AnswerEvents()  # it learns nothing, so one serves all
+
+
+class AnswerStream:
+    """The answer of one request while it is streamed.
+
+    A server's chunk need not hold a token: it may be a role, or a comment that keeps the
+    connection open. In a form that we know (server-sent events or lines of JSON with the
+    output's keys) the chunk tells. In any other the model says when it has made a token, and
+    the next chunk that is handed to the server and not empty is the one that carries it; what a
+    model makes while a chunk is on its way goes with the next.
+    """
+
+    __slots__ = (
+        "_events",
+        "_first_body_ns",
+        "_first_known",
+        "_first_read",
+        "_fold_at",
+        "_more",
+        "_note",
+        "_open",
+        "_plain_over",
+        "_sent",
+        "_times",
+        "carried",
+        "known",
+    )
+
+    def __init__(self) -> None:
+        self.known = 0  # tokens that models have made: who sees some made adds them
+        self.carried = 0  # how many of those have left; 0: none
+        self._sent = TokenRecorder()
+        self._times = self._sent.times
+        self._note = self._times.append
+        self._fold_at = HELD
+        self._events = _PLAIN_TEXT
+        self._open = True  # chunks are counted: it is no answer in one piece, its caller is there
+        self._plain_over = _NEVER  # in plain text, so many have left; a chunk with more has one
+        self._first_read = 0  # events with output in the first packet that left
+        self._more = 0  # those in all packets beyond one in each
+        self._first_known = 0  # tokens that had been made when the first packet left
+        self._first_body_ns: int | None = None
+
+    @property
+    def streams(self) -> bool:
+        """Whether something of it has left, so that what follows is not the whole answer."""
+        return self._first_read > 0 or self._first_body_ns is not None
+
+    def begun(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Note the headers that an answer begins with."""
+        events = events_of(headers)
+        self._open = events is not None
+        self._events = events or self._events
+
+    def left(self) -> None:
+        """Note that the caller has left: what is sent from now on reaches nobody."""
+        self._open = False
+        self.carried, self._plain_over = self._all_carried, _NEVER
+        self._events.begins = 0
+
+    def chunk_sent(self, body: bytes, known: int, sent_ns: int) -> None:
+        """Note that a chunk has been sent.
+
+        Args:
+            body: Of the chunk.
+            known: What `known` was when it was handed to the server.
+            sent_ns: When it had left, monotonic.
+        """
+        if known > self._plain_over and body:
+            self._plain_over = known
+            self._note(sent_ns)
+            if known >= self._fold_at:  # so that no more than so many chunks came since
+                self._sent.fold()
+                self._fold_at = known + HELD
+            return
+        events = self._events
+        begins = events.begins
+        if not (
+            begins
+            and body[events.key_at : begins] == events.key
+            and body[begins] != _QUOTE
+            and len(body) < begins << 1
+        ):  # else one event, with output where this stream's events have it
+            read = self._output_in(body, known, sent_ns)
+            if not read:
+                return
+            self._more += read - 1
+        self.carried = known
+        times = self._times
+        times.append(sent_ns)
+        if len(times) >= HELD:
+            self._sent.fold()
+
+    def _output_in(self, body: bytes, known: int, sent_ns: int) -> int:
+        """How many events of a chunk have output."""
+        if not self._open:
+            return 0
+        read = self._events.read(bytes(body))  # it may be a view
+        if read == OPAQUE:
+            # Without a new token it may hold one that went past the chunk before.
+            if known <= self._all_carried and self._packets >= known:
+                if not known and self._first_body_ns is None:
+                    self._first_body_ns = sent_ns
+                return 0
+            read = 1
+            if self._events.plain:
+                self._plain_over = known
+        if read and not self._first_read:
+            self._first_known, self._first_read = known, read
+        return read
+
+    @property
+    def _all_carried(self) -> int:
+        """How many of the tokens made have left."""
+        return self.carried if self._plain_over == _NEVER else self._plain_over
+
+    @property
+    def _packets(self) -> int:
+        """Chunks with output that have left."""
+        return self._sent.count
+
+    def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
+        """When its first token left, the times between it and the others, and how many those were.
+
+        Args:
+            span_start_ns: The monotonic start of the request's span.
+        """
+        first_ns = self._sent.first_ns
+        if first_ns is None:
+            if self._first_body_ns is None:
+                return {}
+            return {semconv.STREAMED_FIRST_BODY: self._first_body_ns - span_start_ns}
+        first_s = (first_ns - span_start_ns) / 1e9
+        attributes: dict[str, AttributeValue] = {
+            semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: first_s
+        }
+        packed = self._sent.packed(span_start_ns)
+        if packed:
+            attributes[semconv.TOKEN_TIMES] = packed
+            self._count_into(attributes)
+        return attributes
+
+    def _count_into(self, attributes: dict[str, AttributeValue]) -> None:
+        """Tell what left after the first packet; of several choices, after the first of each."""
+        choices = self._events.choices
+        events = self._packets + self._more
+        following = events - max(self._first_read, choices)
+        if following <= 0:
+            return
+        if choices > 1:
+            attributes[semconv.STREAMED_CHOICES] = choices
+        if self.carried:
+            # Each event carries a token at least; a model may be ahead of what leaves.
+            made = self._all_carried - self._first_known
+            attributes[semconv.STREAMED_TOKENS] = max(made, following)
+            return
+        told = self._events.tokens
+        if told is None or told < events:  # it does not tell of all of them
+            attributes[semconv.STREAMED_EVENTS] = following
+        else:
+            attributes[semconv.STREAMED_TOKENS] = round(told * following / events)
+
+
+class MadeTokens:
+    """The tokens of one generation, as its model makes them.
+
+    Once one of them has left for the caller, the answer's times are those that count, and
+    nothing is noted here any more.
+    """
+
+    __slots__ = ("_answer", "_made", "_times")
+
+    def __init__(self) -> None:
+        self._answer = current_answer()
+        self._made = TokenRecorder()
+        self._times = self._made.times
+
+    def add(self, at_ns: int | None = None, known: int = 1) -> None:
+        """Note that tokens were made together, at a monotonic time or now.
+
+        Args:
+            at_ns: The time; None: now.
+            known: How many of them may leave at once; `let_go` tells of the others.
+        """
+        answer = self._answer
+        if answer is not None:
+            answer.known += known
+            if answer.carried:
+                return
+        times = self._times
+        times.append(monotonic_ns() if at_ns is None else at_ns)
+        if len(times) >= HELD:
+            self._made.fold()
+
+    def let_go(self, tokens: int) -> None:
+        """Note that tokens may leave which were held back, for their word was not complete."""
+        if self._answer is not None:
+            self._answer.known += tokens
+
+    def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
+        """The times between them, unless the answer tells those.
+
+        Args:
+            span_start_ns: The monotonic start of the span that carries them.
+        """
+        if self._answer is not None and self._answer.carried:
+            return {}
+        packed = self._made.packed(span_start_ns)
+        return {semconv.TOKEN_TIMES: packed} if packed else {}
+
+
+def with_answer(answer: AnswerStream, context: Context) -> Context:
+    """A context in which models find the answer that they make."""
+    return set_value(_ANSWER, answer, context)
+
+
+def current_answer() -> AnswerStream | None:
+    """The answer that is being made here; None: nobody streams one."""
+    answer = get_value(_ANSWER)
+    return answer if isinstance(answer, AnswerStream) else None

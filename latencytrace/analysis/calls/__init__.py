@@ -1,0 +1,1 @@
+"""Calls of other services: attempts made again, messages, and who waited for whom."""

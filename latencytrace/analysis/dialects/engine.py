@@ -1,0 +1,96 @@
+"""The contract of an inference engine's table: what its spans, attributes and events mean."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from latencytrace.model import Interval, Span, Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """What a span tells of the time inside it, beyond its own start and end."""
+
+    intervals: tuple[Interval, ...] = ()  # within the span, in order of time
+    faults: tuple[str, ...] = ()  # what it told and cannot be
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What a span tells of the tokens made, in words of its own; None: nothing."""
+
+    first_token_ns: int | None = None  # after the start of the span
+    decode_ns: int | None = None  # from the first token to the last
+    model: str | None = None
+    input_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    output_tokens: int | None = None
+    finish_reason: str | None = None
+    batch_size: int | None = None
+
+
+NOTHING_TOLD = Times()
+NOTHING_GENERATED = Generation()
+
+
+def _anyone(_: Span) -> bool:
+    return True
+
+
+def _none(_: Span) -> bool:
+    return False
+
+
+def _no_stage(_: Span) -> Stage | None:
+    return None
+
+
+def _no_times(_: Span, __: Sequence[Span]) -> Times:
+    return NOTHING_TOLD
+
+
+def _no_generation(_: Span) -> Generation:
+    return NOTHING_GENERATED
+
+
+def _own_name(span: Span) -> str:
+    return span.name
+
+
+def _as_sent(span: Span) -> Span:
+    return span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """How to read the spans of one engine, or of an instrumentation with words of its own.
+
+    A new one is a file in `analysis/engines` and a line in `analysis.trace.known_engines`.
+    """
+
+    name: str
+    scopes: tuple[str, ...]  # how the instrumentation scopes of its spans begin
+    knows: Callable[[Span], bool] = _anyone  # of these, and of those without a scope: its own
+    stages: Mapping[str, Stage] = field(default_factory=dict)  # by the name of the span
+    stage: Callable[[Span], Stage | None] = _no_stage  # of spans of other names
+    ran: Callable[[Span], Span] = _as_sent  # with the start and end that it truly had
+    times: Callable[[Span, Sequence[Span]], Times] = _no_times  # given its children, too
+    generation: Callable[[Span], Generation] = _no_generation
+    title: Callable[[Span], str] = _own_name  # its name without what differs by request
+    # Spans that its requests begin with though they are not marked as a server's.
+    entry: Callable[[Span], bool] = _none
+    # The part of a request that only prefills: another part tells the caller's tokens.
+    only_prefills: Callable[[Span], bool] = _none
+    # Parts of the span above, maybe very many: they share its line in the ledger.
+    steps: frozenset[str] = frozenset()
+    # How the names of spans begin that end once they have handed the request over: what
+    # they started goes on below the span above.
+    hands_over: tuple[str, ...] = ()
+    # Spans that outlive the step of the framework that they are started in.
+    outlives: Callable[[Span], bool] = _none
+    # Its spans are made by callbacks: what runs inside them is hung beside them.
+    never_current: bool = False
+
+    @property
+    def tells_times(self) -> bool:
+        """Whether its spans may tell of times inside them."""
+        return self.times is not _no_times

@@ -1,0 +1,1 @@
+"""Work on GPUs and in shared steps, joined to requests."""

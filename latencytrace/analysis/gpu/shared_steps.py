@@ -1,0 +1,140 @@
+"""Who shared a batch, and an estimate of what each member cost the others."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from latencytrace.analysis.trace.stage_of import stage_of
+from latencytrace.model import (
+    Link,
+    ShareBasis,
+    SharedStep,
+    Span,
+    Stage,
+    StepMember,
+    semconv,
+)
+
+_Place = tuple[str, str]  # trace id, span id
+_SIZES = (semconv.BATCH_SIZE, semconv.TGI_BATCH_SIZE)
+
+
+def shared_step(step: Span, linked: Iterable[Span]) -> SharedStep:
+    """Divide a shared step among its members.
+
+    Args:
+        step: The shared span.
+        linked: Spans of any trace, in any order; those that link to the step, or that it
+            links to, are its members, but for those of its own trace.
+
+    Returns:
+        The members, the largest share first. Shares are an estimate: in proportion to
+        the tokens that each member brought, where all of them are told; else, and where
+        the step is a decode step (a token for each), one part each. Integer nanoseconds
+        that add up to the step's duration exactly, by largest remainder; ties go to the
+        smaller trace id, then span id.
+    """
+    stage = stage_of(step)
+    spans, links = _members(step, linked)
+    places = sorted({*spans, *links})
+    tokens = [_tokens(spans.get(place), links.get(place)) for place in places]
+    size = max(_count(step, _SIZES) or 0, len(places))
+    unknown = size - len(places)
+    whole = _whole(step, tokens, unknown)
+    by_tokens = bool(whole) and stage is not Stage.DECODE
+    weights = [1] * len(places)
+    unknown_weight = unknown
+    if whole and by_tokens:
+        weights = [count or 0 for count in tokens]
+        unknown_weight = whole - sum(weights)
+    wall_ns = max(step.end_ns - step.start_ns, 0)  # as a negative span is repaired
+    shares_ns = divided(wall_ns, (*weights, unknown_weight if places or unknown else 1))
+    members = (
+        StepMember(
+            trace_id=place[0],
+            span_id=place[1],
+            span=spans.get(place),
+            tokens=count,
+            share_ns=share_ns,
+        )
+        for place, count, share_ns in zip(places, tokens, shares_ns, strict=False)
+    )
+    return SharedStep(
+        span=step,
+        stage=stage,
+        size=size,
+        tokens=whole,
+        wall_ns=wall_ns,
+        basis=ShareBasis.TOKENS if by_tokens else ShareBasis.EQUAL,
+        members=tuple(sorted(members, key=lambda member: -member.share_ns)),
+        unknown_members=unknown,
+        unknown_share_ns=shares_ns[-1],
+    )
+
+
+def divided(whole: int, weights: Sequence[int]) -> list[int]:
+    """Divide a number in proportion to weights, by largest remainder.
+
+    Args:
+        whole: Not negative.
+        weights: Not negative, not all 0.
+
+    Returns:
+        Integers that add up to it, each less than 1 from its exact part. Where
+        remainders tie, those that come first get more.
+    """
+    sum_of_weights = sum(weights)
+    parts, remainders = zip(
+        *(divmod(whole * weight, sum_of_weights) for weight in weights), strict=True
+    )
+    left = whole - sum(parts)
+    largest = set(sorted(range(len(weights)), key=lambda at: -remainders[at])[:left])
+    return [part + (at in largest) for at, part in enumerate(parts)]
+
+
+def _members(
+    step: Span, linked: Iterable[Span]
+) -> tuple[Mapping[_Place, Span], Mapping[_Place, Link]]:
+    """The members' spans, and the step's links to members, by place."""
+    links = {
+        (link.trace_id, link.span_id): link
+        for link in step.links
+        if link.trace_id != step.trace_id
+    }
+    spans = {
+        (span.trace_id, span.span_id): span
+        for span in linked
+        if span.trace_id != step.trace_id
+        and ((span.trace_id, span.span_id) in links or _leads_to(span, step))
+    }
+    return spans, links
+
+
+def _leads_to(span: Span, step: Span) -> bool:
+    return any(
+        link.span_id == step.span_id and link.trace_id == step.trace_id for link in span.links
+    )
+
+
+def _tokens(span: Span | None, link: Link | None) -> int | None:
+    told = None if link is None else _count(link, (semconv.BATCH_TOKENS,))
+    if told is None and span is not None:
+        told = _count(span, (semconv.BATCH_TOKENS,))
+    return told
+
+
+def _whole(step: Span, tokens: Sequence[int | None], unknown: int) -> int | None:
+    """The tokens of all members, those unknown included; None: not told."""
+    told = [count for count in tokens if count is not None]
+    if len(told) < len(tokens):
+        return None
+    if unknown == 0:
+        return sum(told) if told else None
+    whole = _count(step, (semconv.BATCH_TOKENS,))
+    return whole if whole is not None and whole >= sum(told) else None
+
+
+def _count(told_by: Span | Link, keys: tuple[str, ...]) -> int | None:
+    for key in keys:
+        value = told_by.attributes.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return None

@@ -1,0 +1,1 @@
+"""The critical path and what becomes of it: ledgers and requests."""

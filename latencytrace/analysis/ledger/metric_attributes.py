@@ -1,0 +1,150 @@
+"""The attributes that OpenTelemetry's conventions ask for on the metrics of a request."""
+
+from collections.abc import Iterator
+
+from latencytrace.analysis.tokens.latency import TokenLatency
+from latencytrace.analysis.trace.known_engines import engine_of
+from latencytrace.model import (
+    AttributeValue,
+    MetricAttributes,
+    RequestStatus,
+    Span,
+    SpanKind,
+    semconv,
+)
+
+MOST_CHARACTERS = 200  # of one attribute
+
+_METHODS = frozenset(
+    {
+        "CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE",
+    }
+)  # fmt: skip
+_CALLING = frozenset({SpanKind.CLIENT, SpanKind.PRODUCER})
+# What a span says of its operation: the attribute, and what the conventions call its values.
+_OPERATIONS = (
+    (semconv.OPENINFERENCE_SPAN_KIND, {"LLM": "chat", "EMBEDDING": "embeddings"}),
+    (
+        semconv.TRACELOOP_REQUEST_TYPE,
+        {"chat": "chat", "completion": "text_completion", "embedding": "embeddings"},
+    ),
+    (semconv.LANGFUSE_TYPE, {"generation": "chat", "embedding": "embeddings"}),
+)
+_PROVIDERS = {  # by the engine that made the call's span
+    "vLLM": "vllm",
+    "SGLang": "sglang",
+    "TGI": "tgi",
+    "TEI": "tei",
+    "Triton": "triton",
+    "TensorRT-LLM": "tensorrt_llm",
+}
+_FIRST_SERVER_ERROR = 500
+
+Pairs = Iterator[tuple[str, str | int]]
+
+
+def metric_attributes(root: Span, tokens: TokenLatency, status: RequestStatus) -> MetricAttributes:
+    """What the conventions' metrics say of a request.
+
+    Args:
+        root: Of the request.
+        tokens: Which model served it, as its spans tell.
+        status: How it ended.
+
+    Returns:
+        For HTTP what a server span says of its request. For generative AI what the call says
+        that told the request's model; nothing for a program that only calls a model
+        elsewhere, nor for a model that says neither tokens nor an operation.
+    """
+    error_type = _error_type(root, status)
+    http: tuple[tuple[str, str | int], ...] = ()
+    gen_ai: tuple[tuple[str, str | int], ...] = ()
+    method = _first(root, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD)
+    if root.kind is SpanKind.SERVER and method:
+        http = tuple(_http(root, str(method).upper()))
+    call = tokens.model_call
+    if call is not None and root.kind not in _CALLING:
+        operation = _operation(call)
+        if operation or tokens.input_tokens is not None or tokens.output_tokens is not None:
+            gen_ai = tuple(_gen_ai(root, call, operation, tokens.model))
+    return MetricAttributes(http=http, gen_ai=gen_ai, error_type=error_type)
+
+
+def _http(root: Span, method: str) -> Pairs:
+    yield semconv.HTTP_REQUEST_METHOD, method if method in _METHODS else semconv.OTHER
+    yield from _texts(root, semconv.HTTP_ROUTE, semconv.HTTP_ROUTE)
+    yield from _texts(root, semconv.URL_SCHEME, semconv.URL_SCHEME, semconv.HTTP_SCHEME_OLD)
+    yield from _texts(
+        root,
+        semconv.NETWORK_PROTOCOL_VERSION,
+        semconv.NETWORK_PROTOCOL_VERSION,
+        semconv.HTTP_FLAVOR_OLD,
+    )
+    code = _code(root)
+    if code is not None:
+        yield semconv.HTTP_RESPONSE_STATUS_CODE, code
+
+
+def _gen_ai(root: Span, call: Span, operation: str | None, model: str | None) -> Pairs:
+    if operation:
+        yield semconv.GEN_AI_OPERATION_NAME, operation
+    engine = engine_of(call)
+    provider = _first(call, semconv.GEN_AI_PROVIDER_NAME, semconv.GEN_AI_SYSTEM_OLD)
+    if provider is None and engine is not None:
+        provider = _PROVIDERS.get(engine.name)
+    if provider:
+        yield semconv.GEN_AI_PROVIDER_NAME, _text(provider)
+    asked = call.attributes.get(semconv.GEN_AI_REQUEST_MODEL) or model
+    if asked:
+        yield semconv.GEN_AI_REQUEST_MODEL, _text(asked)
+    yield from _texts(call, semconv.GEN_AI_RESPONSE_MODEL, semconv.GEN_AI_RESPONSE_MODEL)
+    yield from _texts(root, semconv.SERVER_ADDRESS, semconv.SERVER_ADDRESS)
+    port = root.attributes.get(semconv.SERVER_PORT)
+    if isinstance(port, int) and root.attributes.get(semconv.SERVER_ADDRESS):
+        yield semconv.SERVER_PORT, port
+
+
+def _operation(call: Span) -> str | None:
+    told = call.attributes.get(semconv.GEN_AI_OPERATION_NAME)
+    if told:
+        return _text(told)
+    for key, names in _OPERATIONS:
+        name = names.get(str(call.attributes.get(key)))
+        if name:
+            return name
+    return None
+
+
+def _error_type(root: Span, status: RequestStatus) -> str | None:
+    told = root.attributes.get(semconv.ERROR_TYPE)
+    if told:
+        return _text(told)
+    code = _code(root)
+    if code is not None and code >= _FIRST_SERVER_ERROR:
+        return str(code)
+    if status is RequestStatus.OK:
+        return None
+    return semconv.OTHER if status is RequestStatus.ERROR else status.value
+
+
+def _code(root: Span) -> int | None:
+    code = _first(root, semconv.HTTP_RESPONSE_STATUS_CODE, semconv.HTTP_STATUS_CODE_OLD)
+    return code if isinstance(code, int) and not isinstance(code, bool) else None
+
+
+def _texts(span: Span, name: str, *keys: str) -> Pairs:
+    found = _first(span, *keys)
+    if found:
+        yield name, _text(found)
+
+
+def _first(span: Span, *keys: str) -> AttributeValue:
+    for key in keys:
+        found = span.attributes.get(key)
+        if found is not None and found != "":
+            return found
+    return None
+
+
+def _text(value: AttributeValue) -> str:
+    return str(value)[:MOST_CHARACTERS]

@@ -1,0 +1,1 @@
+"""Time that engines, proxies and clients report in attributes."""

@@ -1,0 +1,1 @@
+"""Burn rates, verdicts, and the stage to blame."""

@@ -1,0 +1,1 @@
+"""What sets the slow requests apart."""

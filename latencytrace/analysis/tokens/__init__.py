@@ -1,0 +1,1 @@
+"""Tokens, first tokens, and the gaps between them."""

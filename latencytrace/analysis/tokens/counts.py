@@ -1,0 +1,188 @@
+"""What a span says of a generation, under any convention or in its engine's own words."""
+
+import json
+from dataclasses import dataclass
+
+from latencytrace.analysis.dialects.engine import NOTHING_GENERATED
+from latencytrace.analysis.trace.known_engines import generation_of, may_be_of_engine
+from latencytrace.model import AttributeValue, Span, semconv
+
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A thing that spans say: its attributes, and its place in what engines tell."""
+
+    keys: tuple[str, ...]  # new names first, then old ones and those of OpenInference
+    told: str | None = None  # the field of `Generation`
+
+
+INPUT = Said(
+    (
+        semconv.GEN_AI_USAGE_INPUT_TOKENS,
+        semconv.GEN_AI_USAGE_INPUT_TOKENS_OLD,
+        semconv.OPENINFERENCE_INPUT_TOKENS,
+    ),
+    "input_tokens",
+)
+OUTPUT = Said(
+    (
+        semconv.GEN_AI_USAGE_OUTPUT_TOKENS,
+        semconv.GEN_AI_USAGE_OUTPUT_TOKENS_OLD,
+        semconv.OPENINFERENCE_OUTPUT_TOKENS,
+    ),
+    "output_tokens",
+)
+CACHED = Said(
+    (
+        semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS,
+        semconv.GEN_AI_USAGE_CACHED_TOKENS_OLD,
+        semconv.OPENINFERENCE_CACHED_INPUT_TOKENS,
+    ),
+    "cached_input_tokens",
+)
+MODEL = Said(
+    (
+        semconv.GEN_AI_REQUEST_MODEL,
+        semconv.GEN_AI_RESPONSE_MODEL,
+        semconv.OPENINFERENCE_MODEL,
+        semconv.OPENINFERENCE_EMBEDDING_MODEL,
+        semconv.TRITON_MODEL_NAME,
+    ),
+    "model",
+)
+FINISH_REASON = Said(
+    (semconv.GEN_AI_RESPONSE_FINISH_REASONS, semconv.OPENINFERENCE_FINISH_REASON),
+    "finish_reason",
+)
+BATCH_SIZE = Said((semconv.BATCH_SIZE,), "batch_size")
+SEQUENCES = Said((semconv.BATCH_SIZE, semconv.GEN_AI_REQUEST_N))
+
+_ATTRIBUTES = frozenset(
+    (
+        *(
+            key
+            for said in (INPUT, OUTPUT, CACHED, MODEL, FINISH_REASON, SEQUENCES)
+            for key in said.keys
+        ),
+        semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+        semconv.LATENCY_TO_FIRST,
+    )
+)
+_FIRST_TOKEN_EVENTS = frozenset(
+    {
+        "First Token Stream Event",  # OpenInference
+        "gen_ai.content.completion.chunk",  # OpenLLMetry, one a chunk
+        "llm.content.completion.chunk",  # the same by its old name
+    }
+)
+
+
+def tells(span: Span) -> bool:
+    """Whether a span may say anything of a generation; most do not."""
+    return (
+        bool(span.events) or not _ATTRIBUTES.isdisjoint(span.attributes) or may_be_of_engine(span)
+    )
+
+
+def value(span: Span, said: Said) -> AttributeValue:
+    """What a span says, of a list the first; None: nothing."""
+    for key in said.keys:
+        found = span.attributes.get(key)
+        if isinstance(found, str) and found[:1] in {"[", '"'}:
+            found = _first_of_json(found)
+        if isinstance(found, tuple):
+            found = found[0] if found else None
+        if found is not None and found != "":
+            return found
+    return None if said.told is None else _told(span, said.told)
+
+
+def count(span: Span, said: Said) -> int | None:
+    """The number that a span says; None also for one that cannot be."""
+    for key in said.keys:
+        found = span.attributes.get(key)
+        if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+            return found
+    told = None if said.told is None else _told(span, said.told)
+    return told if isinstance(told, int) else None
+
+
+def first_token(span: Span) -> int | None:
+    """When a span's first token came; None also for a time outside the span, for it is wrong."""
+    return _within(span, _first_token_after(span))
+
+
+def told_first_token(span: Span) -> int | None:
+    """When the first token came in the words of the engine or the instrumentation."""
+    return _within(span, generation_of(span).first_token_ns)
+
+
+def callers_first_token(span: Span) -> int | None:
+    """When the first token left for who asked for a span's work; None also where it is wrong."""
+    after_ns = _seconds(span, semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK)
+    if after_ns is None:
+        after_ns = _after_events(span)
+    return _within(span, after_ns)
+
+
+def first_body(span: Span) -> int | None:
+    """When the first body that was not empty left, of an answer in a form that nobody knows."""
+    after_ns = span.attributes.get(semconv.STREAMED_FIRST_BODY)
+    return _within(span, after_ns) if type(after_ns) is int else None
+
+
+def engines_first_token(span: Span) -> int | None:
+    """When the first token came as the engine itself says, not one who asked it."""
+    return _within(span, _seconds(span, semconv.LATENCY_TO_FIRST))
+
+
+def _within(span: Span, after_ns: int | None) -> int | None:
+    if after_ns is None or not 0 <= after_ns <= span.end_ns - span.start_ns:
+        return None
+    return span.start_ns + after_ns
+
+
+def _told(span: Span, field: str) -> AttributeValue:
+    generation = generation_of(span)
+    if generation is NOTHING_GENERATED:
+        return None
+    found: AttributeValue = getattr(generation, field)
+    return found
+
+
+def _first_of_json(text: str) -> AttributeValue:
+    """Of a list that was written as JSON its first text; SGLang and LiteLLM do so."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(found, list):
+        found = found[0] if found else None
+    return found if isinstance(found, str) else None
+
+
+def _first_token_after(span: Span) -> int | None:
+    for key in (
+        semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+        semconv.LATENCY_TO_FIRST,
+    ):
+        after_ns = _seconds(span, key)
+        if after_ns is not None:
+            return after_ns
+    after_ns = _after_events(span)
+    return generation_of(span).first_token_ns if after_ns is None else after_ns
+
+
+def _after_events(span: Span) -> int | None:
+    times_ns = [event.time_ns for event in span.events if event.name in _FIRST_TOKEN_EVENTS]
+    return min(times_ns) - span.start_ns if times_ns else None
+
+
+def _seconds(span: Span, key: str) -> int | None:
+    seconds = span.attributes.get(key)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    after_ns = seconds * _NS_PER_S
+    return round(after_ns) if abs(after_ns) < 1 << 63 else None  # neither infinite nor no number

@@ -1,0 +1,279 @@
+"""When a request's first token came, and how fast the others followed."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from latencytrace.analysis.tokens.counts import (
+    BATCH_SIZE,
+    CACHED,
+    FINISH_REASON,
+    INPUT,
+    MODEL,
+    OUTPUT,
+    SEQUENCES,
+    Said,
+    callers_first_token,
+    count,
+    engines_first_token,
+    first_body,
+    first_token,
+    tells,
+    told_first_token,
+    value,
+)
+from latencytrace.analysis.tokens.gaps import times_of
+from latencytrace.analysis.trace.known_engines import engine_of, generation_of, have_engines
+from latencytrace.model import AttributeValue, FirstTokenOf, Span, Stage, Trace, semconv
+
+_GENERATING = frozenset({Stage.PREFILL, Stage.DECODE, Stage.REMOTE_MODEL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLatency:
+    """Token times and counts of one request; None: unknown."""
+
+    model: str | None
+    model_call: Span | None  # the span that told the model
+    time_to_first_token_ns: int | None
+    time_to_first_token_of: FirstTokenOf | None
+    model_time_to_first_token_ns: int | None
+    time_per_output_token_ns: int | None
+    input_tokens: int | None
+    cached_input_tokens: int | None
+    output_tokens: int | None
+    finish_reason: str | None
+    batch_size: int | None
+
+
+def token_latency(trace: Trace) -> TokenLatency:
+    """Read token times and counts off a request's model calls.
+
+    The model calls are the spans with output tokens, or, where there are none, those
+    with input tokens; of several inside each other the outer one, whose counts the
+    inner ones repeat. The part of a disaggregated call that only prefills is none.
+
+    Returns:
+        Time to first token: when it left for the caller, as the request's own span says; of
+        an answer that was not streamed, the model's, which is kept beside the caller's: what
+        an engine says, counted from its span's start; else the end of the first prefill to
+        end; without a prefill, what any span says. Time per output token: of a streamed
+        answer the time from the first packet to the last that left, over the tokens that
+        left after the first; else the time that engines say they decoded, else the duration
+        of the decode spans, else the decoding that engines tell inside their spans, over the
+        tokens that each of their sequences got after its first.
+        Tokens: the sums over the model calls. Model, finish reason and batch size: of the
+        model call that ended last; without model calls, of any span.
+    """
+    tellers = [span for span in trace.spans.values() if tells(span)]
+    prefills = _only_prefilling(trace)
+    calls = _calls(trace, OUTPUT, tellers, prefills) or _calls(trace, INPUT, tellers, prefills)
+    told_by = calls or tellers
+    model_call = _last(told_by, MODEL)
+    model = None if model_call is None else value(model_call, MODEL)
+    finish_reason = _of_last(told_by, FINISH_REASON)
+    batch_size = _of_last(told_by, BATCH_SIZE)
+    if batch_size is None and have_engines(trace.spans.values()):
+        batch_size = _of_last(tellers, BATCH_SIZE)
+    first_of, first_ns, models_ns = _first_tokens(trace, tellers, prefills)
+    return TokenLatency(
+        model=None if model is None else str(model),
+        model_call=model_call,
+        time_to_first_token_ns=first_ns,
+        time_to_first_token_of=first_of,
+        model_time_to_first_token_ns=models_ns,
+        time_per_output_token_ns=(
+            _per_left_token(trace, calls)
+            or _per_engines_token(calls)
+            or _per_token(trace)
+            or _per_told_token(trace, calls)
+            or _per_event(trace, calls)
+            or None  # no time at all, as no stream takes
+        ),
+        input_tokens=_total(calls, INPUT),
+        cached_input_tokens=_total(calls, CACHED),
+        output_tokens=_total(calls, OUTPUT),
+        finish_reason=None if finish_reason is None else str(finish_reason),
+        batch_size=batch_size if isinstance(batch_size, int) else None,
+    )
+
+
+def _only_prefilling(trace: Trace) -> frozenset[str]:
+    """The spans of those parts of calls that only prefill; their tokens go to no caller."""
+    found: set[str] = set()
+    if not have_engines(trace.spans.values()):
+        return frozenset()
+    for span_id, span in trace.spans.items():
+        engine = engine_of(span)
+        if span.parent_id in found or (engine is not None and engine.only_prefills(span)):
+            found.add(span_id)
+    return frozenset(found)
+
+
+def _calls(
+    trace: Trace, said: Said, tellers: Iterable[Span], but: Collection[str]
+) -> tuple[Span, ...]:
+    """The spans that say this and lie below no other such span, as they were sent."""
+    if all(count(span, said) is None for span in tellers):
+        return ()
+    found = []
+    pending = [trace.root]
+    while pending:
+        span = pending.pop()
+        if span.span_id not in but and count(span, said) is not None:
+            found.append(trace.unclipped[span.span_id])
+        else:
+            pending.extend(trace.children.get(span.span_id, ()))
+    return tuple(found)
+
+
+def _of_last(spans: Iterable[Span], said: Said) -> AttributeValue:
+    """What the span that ended last says, of those that say it."""
+    last = _last(spans, said)
+    return None if last is None else value(last, said)
+
+
+def _last(spans: Iterable[Span], said: Said) -> Span | None:
+    """The span that ended last, of those that say this."""
+    told = (span for span in spans if value(span, said) is not None)
+    return max(told, key=lambda span: (span.end_ns, span.start_ns, span.span_id), default=None)
+
+
+def _first_tokens(
+    trace: Trace, tellers: Iterable[Span], prefills: Collection[str]
+) -> tuple[FirstTokenOf | None, int | None, int | None]:
+    """Whose time to first token is the request's, that time, and the model's own."""
+    models_ns = _models_first_token(trace, tellers, prefills)
+    root = trace.unclipped[trace.root.span_id]
+    left_ns = callers_first_token(root)
+    if left_ns is None and (models_ns is not None or _generates(trace)):
+        left_ns = first_body(root)
+    if left_ns is not None:
+        return FirstTokenOf.CALLER, left_ns - root.start_ns, models_ns
+    return None if models_ns is None else FirstTokenOf.MODEL, models_ns, models_ns
+
+
+def _generates(trace: Trace) -> bool:
+    """Whether a model made an answer in it, so that what was streamed may well be that."""
+    return not _GENERATING.isdisjoint(trace.stages.values())
+
+
+def _models_first_token(
+    trace: Trace, tellers: Iterable[Span], prefills: Collection[str]
+) -> int | None:
+    root_ns, root_id = trace.root.start_ns, trace.root.span_id
+    spans = [trace.unclipped[one.span_id] for one in tellers if one.span_id not in prefills]
+    first_ns = _earliest(map(engines_first_token, spans))
+    if first_ns is None:
+        first_ns = _earliest(_prefilled(trace))
+    if first_ns is None:
+        # What a request's own span says of its first chunk is its caller's.
+        first_ns = _earliest(
+            told_first_token(span) if span.span_id == root_id else first_token(span)
+            for span in spans
+        )
+    return None if first_ns is None else min(max(first_ns, root_ns), trace.root.end_ns) - root_ns
+
+
+def _earliest(times_ns: Iterable[int | None]) -> int | None:
+    return min((time_ns for time_ns in times_ns if time_ns is not None), default=None)
+
+
+def _prefilled(trace: Trace) -> Iterator[int]:
+    """When each prefill ended."""
+    for span_id, span in trace.spans.items():
+        if trace.stages[span_id] is Stage.PREFILL:
+            yield span.end_ns
+    for intervals in trace.intervals.values():
+        for interval in intervals:
+            if interval.stage is Stage.PREFILL:
+                yield interval.end_ns
+
+
+def _per_left_token(trace: Trace, calls: Iterable[Span]) -> int | None:
+    """The time from the first token that left to the last, over those after the first packet."""
+    root = trace.unclipped[trace.root.span_id]
+    tokens = _number(root, semconv.STREAMED_TOKENS)
+    if tokens is None:
+        # Where each event carries one token, they are as many.
+        events, told = _number(root, semconv.STREAMED_EVENTS), _total(calls, OUTPUT)
+        if events is not None and told is not None and told <= events + _choices(root):
+            tokens = events
+    return round(_left_ns(root) / tokens) if tokens else None
+
+
+def _per_event(trace: Trace, calls: Iterable[Span]) -> int | None:
+    """Likewise where nobody says what an event carries: an equal part of all tokens, or one."""
+    root = trace.unclipped[trace.root.span_id]
+    events = _number(root, semconv.STREAMED_EVENTS)
+    if events is None:
+        return None
+    told, all_events = _total(calls, OUTPUT), events + _choices(root)
+    tokens = max(events, (told or 0) * events // all_events)
+    return round(_left_ns(root) / tokens)
+
+
+def _left_ns(root: Span) -> int:
+    """How long tokens left for the caller, of each of the answers beside each other."""
+    times = times_of(root)
+    return 0 if times is None else sum(times.lengths_ns) * _choices(root)
+
+
+def _choices(root: Span) -> int:
+    return _number(root, semconv.STREAMED_CHOICES) or 1
+
+
+def _number(span: Span, key: str) -> int | None:
+    found = span.attributes.get(key)
+    return found if type(found) is int and found > 0 else None
+
+
+def _per_engines_token(calls: Iterable[Span]) -> int | None:
+    """The time that engines say they decoded over the tokens after the first."""
+    decoded_ns = following = 0
+    for span in calls:
+        decode_ns = generation_of(span).decode_ns
+        if decode_ns is not None:
+            decoded_ns += decode_ns
+            following += _following_tokens(span)
+    return round(decoded_ns / following) if following else None
+
+
+def _per_token(trace: Trace) -> int | None:
+    """Decode time over the tokens after the first; None where no decode span tells its tokens."""
+    decodes: list[Span] = []
+    tellers: dict[str, Span] = {}  # one span may tell the tokens of several decode spans
+    for span_id, span in trace.spans.items():
+        if trace.stages[span_id] is Stage.DECODE:
+            parent = trace.spans.get(span.parent_id or "")
+            teller = span if parent is None or count(span, OUTPUT) is not None else parent
+            if count(teller, OUTPUT):
+                tellers[teller.span_id] = teller
+                decodes.append(span)
+    following = sum(_following_tokens(span) for span in tellers.values())
+    decoded_ns = sum(span.end_ns - span.start_ns for span in decodes)
+    return round(decoded_ns / following) if following else None
+
+
+def _per_told_token(trace: Trace, calls: Iterable[Span]) -> int | None:
+    """The decoding that engines tell inside spans over the tokens after the first."""
+    following = sum(map(_following_tokens, calls))
+    decoded_ns = sum(
+        interval.end_ns - interval.start_ns
+        for span_id, intervals in trace.intervals.items()
+        if (engine := engine_of(trace.spans[span_id])) is not None and engine.tells_times
+        for interval in intervals
+        if interval.stage is Stage.DECODE
+    )
+    return round(decoded_ns / following) if following and decoded_ns else None
+
+
+def _following_tokens(span: Span) -> int:
+    """Tokens after the first one, of each sequence: those of a batch are made together."""
+    tokens = count(span, OUTPUT) or 0
+    sequences = count(span, SEQUENCES) or 1
+    return max(tokens // sequences - 1, 0)
+
+
+def _total(spans: Iterable[Span], said: Said) -> int | None:
+    counts = [found for found in (count(span, said) for span in spans) if found is not None]
+    return sum(counts) if counts else None

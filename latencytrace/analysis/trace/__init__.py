@@ -1,0 +1,1 @@
+"""What a span is: its engine, its stage, whether it is a request."""

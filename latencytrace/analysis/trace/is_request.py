@@ -1,0 +1,39 @@
+"""Which spans are requests: what a caller asked of a service once."""
+
+from latencytrace.analysis.trace.known_engines import engine_of
+from latencytrace.model import Span, SpanKind, semconv
+
+ENTRY_KINDS = frozenset({SpanKind.SERVER, SpanKind.CONSUMER})  # a message is answered, too
+
+_TGI_BATCH = "batch"  # the name of text-generation-inference's
+
+
+def is_request(span: Span, parent: Span | None) -> bool:
+    """Whether a span is a root, or a server or consumer called by another service.
+
+    Engines mark spans inside one service SERVER as well (Triton, vLLM, Ray); those are
+    no requests, and some requests begin with a span that is marked as nothing (SGLang).
+    Nor is a shared step one: it is a root, but nobody asked for it alone.
+    """
+    if parent is None:
+        return not is_shared(span)
+    return span.service != parent.service and is_entry(span)
+
+
+def is_entry(span: Span) -> bool:
+    """Whether a service begins to answer with this span."""
+    if span.kind in ENTRY_KINDS:
+        return True
+    engine = engine_of(span)
+    return engine is not None and engine.entry(span)
+
+
+def is_shared(span: Span) -> bool:
+    """Whether a span is work that serves many requests at once: a batch, a decode step."""
+    if semconv.SHARED in span.attributes:
+        return span.attributes[semconv.SHARED] is True
+    return (
+        span.parent_id is None
+        and span.name == _TGI_BATCH
+        and semconv.TGI_BATCH_SIZE in span.attributes
+    )

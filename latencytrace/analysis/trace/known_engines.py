@@ -1,0 +1,81 @@
+"""The engines whose spans we know how to read: a new one is a file and a line here."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Engine, Generation
+from latencytrace.analysis.engines import (
+    langfuse,
+    litellm,
+    llm_d,
+    logfire,
+    openinference_langchain,
+    ray_serve,
+    sglang,
+    tei,
+    tensorrt_llm,
+    tgi,
+    triton,
+    vllm,
+)
+from latencytrace.model import Span
+
+ENGINES: tuple[Engine, ...] = (
+    vllm.ENGINE,
+    sglang.ENGINE,
+    tgi.ENGINE,
+    tei.ENGINE,
+    triton.ENGINE,
+    tensorrt_llm.ENGINE,
+    ray_serve.ENGINE,
+    litellm.ENGINE,
+    llm_d.ENGINE,
+    langfuse.ENGINE,
+    logfire.ENGINE,
+    openinference_langchain.ENGINE,
+)
+
+
+def engine_of(span: Span) -> Engine | None:
+    """The engine that made a span, by its scope; where it came without one, by its marks."""
+    for engine in _candidates(span.scope):
+        if engine.knows(span):
+            return engine
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _candidates(scope: str) -> tuple[Engine, ...]:
+    if not scope:
+        return ENGINES
+    return tuple(engine for engine in ENGINES if scope.startswith(engine.scopes))
+
+
+def may_be_of_engine(span: Span) -> bool:
+    """Whether an engine may have made a span, by its scope alone."""
+    return bool(_candidates(span.scope))
+
+
+def have_engines(spans: Iterable[Span]) -> bool:
+    """Whether an engine may have made one of these spans: most traces have none."""
+    return any(map(_candidates, {span.scope for span in spans}))
+
+
+def generation_of(span: Span) -> Generation:
+    """What a span tells of the tokens made in words of its engine's own."""
+    if not _candidates(span.scope):
+        return NOTHING_GENERATED
+    engine = engine_of(span)
+    return NOTHING_GENERATED if engine is None else engine.generation(span)
+
+
+def title_of(span: Span) -> str:
+    """A span's name without what differs from request to request."""
+    engine = engine_of(span)
+    return span.name if engine is None else engine.title(span)
+
+
+def is_step(span: Span) -> bool:
+    """Whether a span is but a part of the span above it."""
+    engine = engine_of(span)
+    return engine is not None and span.name in engine.steps

@@ -1,0 +1,93 @@
+"""Which route a request took, and whether it only asks how the server is."""
+
+import re
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from latencytrace.analysis.trace.known_engines import title_of
+from latencytrace.model import AttributeValue, Span, SpanKind, semconv
+
+UNMATCHED: Final = "unmatched"  # the route of all requests that no route of the server matched
+
+_HEALTH = frozenset(
+    {
+        "/_health", "/api/health", "/health", "/healthcheck", "/healthz", "/live", "/liveness",
+        "/livez", "/metrics", "/ping", "/readiness", "/ready", "/readyz", "/v1/health",
+        "/v1/health/live", "/v1/health/ready", "/v2/health/live", "/v2/health/ready",
+        "/health/live", "/health/ready", "/health_generate",
+        # LiteLLM's proxy
+        "/health/backlog", "/health/history", "/health/latest", "/health/liveliness",
+        "/health/liveness", "/health/readiness", "/health/readiness/details",
+        "/health/services", "/health/shared-status",
+        "/-/healthz", "/-/routes",  # Ray Serve
+        "/grpc.health.v1.health/check", "grpc.health.v1.health/check",
+        "grpc.health.v1.health/watch", "/grpc.health.v1.health/watch",
+        *(
+            f"{slash}inference.grpcinferenceservice/{method}"  # KServe and Triton
+            for slash in ("", "/")
+            for method in ("serverlive", "serverready", "modelready")
+        ),
+    }
+)  # fmt: skip
+_HEALTH_IF_READ = re.compile(  # what else may be done there by another method
+    r"/load|/version"  # vLLM
+    r"|/v1/models/[^/:]+"  # KServe
+    r"|/v2/models/[^/]+(?:/versions/[^/]+)?/ready"
+)
+_READS = frozenset({"GET", "HEAD"})
+_ADDRESSES = (semconv.URL_PATH, semconv.HTTP_TARGET_OLD, semconv.URL_FULL, semconv.HTTP_URL_OLD)
+
+
+def route_of(root: Span) -> str:
+    """`POST /chat` from the template of the route; else the span's own name.
+
+    An HTTP server's span that has no route, and is named by the method alone or with the path
+    as it was asked for, is `UNMATCHED`: callers make up as many paths as they like.
+    """
+    route, method = root.attributes.get(semconv.HTTP_ROUTE), _method(root)
+    if route and method:
+        return f"{method} {route!s}"
+    if method and root.kind is SpanKind.SERVER and not route and _is_as_asked(root, method):
+        return UNMATCHED
+    return title_of(root)
+
+
+def is_health(root: Span) -> bool:
+    """Whether a request is a probe: its health, readiness, version or metrics were asked for."""
+    if root.kind is not SpanKind.SERVER:
+        return False
+    path = str(root.attributes.get(semconv.HTTP_ROUTE) or _path(root) or root.name)
+    path = path.partition("?")[0].rstrip("/").lower()
+    return path in _HEALTH or (
+        _method(root) in _READS and _HEALTH_IF_READ.fullmatch(path) is not None
+    )
+
+
+def _is_as_asked(root: Span, method: str) -> bool:
+    """Whether a name tells no more than the method, with the path or without."""
+    name = root.name.partition("?")[0]
+    if name in {method, "HTTP", f"HTTP {method}"}:
+        return True
+    path = _path(root)
+    return path is not None and name.removeprefix(method).strip() in {path, unquote(path)}
+
+
+def _method(root: Span) -> str:
+    method = root.attributes.get(semconv.HTTP_REQUEST_METHOD)
+    return str((root.attributes.get(semconv.HTTP_METHOD_OLD) if method is None else method) or "")
+
+
+def _path(root: Span) -> str | None:
+    """The path that was asked for."""
+    for key in _ADDRESSES:
+        address: AttributeValue = root.attributes.get(key)
+        if address and isinstance(address, str):
+            return address.partition("?")[0] if address.startswith("/") else _path_in(address)
+    return None
+
+
+def _path_in(address: str) -> str | None:
+    try:
+        return urlsplit(address).path or "/"
+    except ValueError:
+        return None

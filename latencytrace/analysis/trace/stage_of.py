@@ -1,0 +1,206 @@
+"""The tables that find the stage of any span, whoever sent it."""
+
+from collections.abc import Callable, Mapping
+
+from latencytrace.analysis.trace.asgi_messages import message_stage
+from latencytrace.analysis.trace.is_request import ENTRY_KINDS
+from latencytrace.analysis.trace.known_engines import engine_of
+from latencytrace.model import Span, SpanKind, Stage, semconv
+from latencytrace.model.stage import stage_named
+
+_OURS = {stage.value: stage for stage in Stage}
+
+# Tables by attribute, the first that knows its value wins. Framework spans (an agent's
+# loop, a chain) explain nothing: what only they cover is unattributed.
+_BY_ATTRIBUTE: tuple[tuple[str, Mapping[str, Stage]], ...] = (
+    (
+        semconv.GEN_AI_OPERATION_NAME,
+        {
+            "chat": Stage.REMOTE_MODEL,
+            "text_completion": Stage.REMOTE_MODEL,
+            "generate_content": Stage.REMOTE_MODEL,
+            "image_generation": Stage.REMOTE_MODEL,
+            "speech": Stage.REMOTE_MODEL,
+            "transcription": Stage.REMOTE_MODEL,
+            "embeddings": Stage.EMBED,
+            "embedding": Stage.EMBED,  # LiteLLM
+            "retrieval": Stage.RETRIEVE,
+            "vector_db_retrieve": Stage.RETRIEVE,  # OpenLLMetry
+            "search_memory": Stage.RETRIEVE,
+            "rerank": Stage.RERANK,
+            "execute_tool": Stage.TOOL,
+            "execute_task": Stage.UNATTRIBUTED,  # OpenLLMetry
+            "invoke_agent": Stage.UNATTRIBUTED,
+            "create_agent": Stage.UNATTRIBUTED,
+            "invoke_workflow": Stage.UNATTRIBUTED,
+            "plan": Stage.UNATTRIBUTED,
+        },
+    ),
+    (
+        semconv.OPENINFERENCE_SPAN_KIND,
+        {
+            "LLM": Stage.REMOTE_MODEL,
+            "EMBEDDING": Stage.EMBED,
+            "RETRIEVER": Stage.RETRIEVE,
+            "RERANKER": Stage.RERANK,
+            "TOOL": Stage.TOOL,
+            "GUARDRAIL": Stage.GUARDRAIL,
+            "PROMPT": Stage.PREPROCESS,
+            "CHAIN": Stage.UNATTRIBUTED,
+            "AGENT": Stage.UNATTRIBUTED,
+        },
+    ),
+    (
+        semconv.TRACELOOP_SPAN_KIND,
+        {
+            "tool": Stage.TOOL,
+            "workflow": Stage.UNATTRIBUTED,
+            "task": Stage.UNATTRIBUTED,
+            "agent": Stage.UNATTRIBUTED,
+        },
+    ),
+    (
+        semconv.TRACELOOP_REQUEST_TYPE,
+        {
+            "chat": Stage.REMOTE_MODEL,
+            "completion": Stage.REMOTE_MODEL,
+            "embedding": Stage.EMBED,
+            "rerank": Stage.RERANK,
+        },
+    ),
+    (
+        semconv.LANGFUSE_TYPE,
+        {
+            "generation": Stage.REMOTE_MODEL,
+            "embedding": Stage.EMBED,
+            "retriever": Stage.RETRIEVE,
+            "tool": Stage.TOOL,
+            "guardrail": Stage.GUARDRAIL,
+            "agent": Stage.UNATTRIBUTED,
+            "chain": Stage.UNATTRIBUTED,
+            "event": Stage.UNATTRIBUTED,
+            "span": Stage.UNATTRIBUTED,
+        },
+    ),
+    (semconv.MCP_METHOD_NAME, {"tools/call": Stage.TOOL}),
+)
+
+_DATABASE_SYSTEMS = (semconv.DB_SYSTEM_NAME, semconv.DB_SYSTEM_OLD)
+_VECTOR_DATABASES = frozenset(
+    {
+        "chroma", "chromadb", "faiss", "hnswlib", "lancedb", "marqo", "milvus", "pgvector",
+        "pinecone", "qdrant", "usearch", "weaviate",
+    }
+)  # fmt: skip
+
+_CHROMADB_SCOPE = "chromadb.telemetry.opentelemetry"  # its own tracing, of its own methods
+_CHROMADB_WRITES = ("add", "delete", "modify", "submit", "update", "upsert", "write")
+
+_SEARCH_ENGINES = frozenset({"elasticsearch", "opensearch"})
+_SEARCHES = frozenset({"knn_search", "msearch", "search"})
+
+_CALLS = (
+    semconv.HTTP_REQUEST_METHOD,
+    semconv.HTTP_METHOD_OLD,
+    semconv.RPC_SYSTEM_NAME,
+    semconv.RPC_SYSTEM_OLD,
+)
+
+_FRAMEWORK_SCOPES = ("fastapi", "starlette", "opentelemetry.instrumentation.asgi")
+
+
+def stage_of(span: Span) -> Stage:
+    """The stage that a span's own time belongs to.
+
+    Our attribute comes first, then the table of the engine that made the span (see
+    `analysis.engines`), then the semantic conventions, old names and new ones, then a name
+    that is a stage's or a tokenizer's.
+    Framework spans (server, endpoint, chain, a root that names no stage) have none:
+    UNATTRIBUTED. OTHER is what no table knows.
+    """
+    for rule in _RULES:
+        stage = rule(span)
+        if stage is not None:
+            return stage
+    return Stage.OTHER
+
+
+def _ours(span: Span) -> Stage | None:
+    name = span.attributes.get(semconv.STAGE)
+    return _OURS.get(name) if isinstance(name, str) else None
+
+
+def _engine(span: Span) -> Stage | None:
+    engine = engine_of(span)
+    if engine is None:
+        return None
+    stage = engine.stages.get(span.name)
+    return engine.stage(span) if stage is None else stage
+
+
+def _entry(span: Span) -> Stage | None:
+    return Stage.UNATTRIBUTED if span.kind in ENTRY_KINDS else None
+
+
+def _by_attribute(span: Span) -> Stage | None:
+    for key, table in _BY_ATTRIBUTE:
+        value = span.attributes.get(key)
+        if isinstance(value, str) and value in table:
+            return table[value]
+    return None
+
+
+def _database(span: Span) -> Stage | None:
+    for key in _DATABASE_SYSTEMS:
+        system = span.attributes.get(key)
+        if isinstance(system, str):
+            retrieves = system.lower() in _VECTOR_DATABASES or (
+                system.lower() in _SEARCH_ENGINES
+                and span.attributes.get(semconv.DB_OPERATION_NAME) in _SEARCHES
+            )
+            return Stage.RETRIEVE if retrieves else Stage.DATABASE
+    return None
+
+
+def _chromadb(span: Span) -> Stage | None:
+    if span.scope != _CHROMADB_SCOPE:
+        return None
+    method = span.name.rpartition(".")[2].lstrip("_")
+    return Stage.DATABASE if method.startswith(_CHROMADB_WRITES) else Stage.RETRIEVE
+
+
+def _call(span: Span) -> Stage | None:
+    if span.kind is SpanKind.CLIENT and any(key in span.attributes for key in _CALLS):
+        return Stage.NETWORK
+    return None
+
+
+def _by_name(span: Span) -> Stage | None:
+    """What is below a request; a job that is called `load` is one of its own."""
+    stage = stage_named(span.name)
+    return stage if stage is not None and stage.explains else None
+
+
+def _producer(span: Span) -> Stage | None:
+    """What it takes to hand a message over, and to wait for the answer, is the queue's."""
+    return Stage.QUEUE if span.kind is SpanKind.PRODUCER and span.parent_id is not None else None
+
+
+def _framework(span: Span) -> Stage | None:
+    is_framework = span.parent_id is None or span.scope.startswith(_FRAMEWORK_SCOPES)
+    return Stage.UNATTRIBUTED if is_framework else None
+
+
+_RULES: tuple[Callable[[Span], Stage | None], ...] = (
+    _ours,
+    _engine,
+    _entry,
+    _by_attribute,
+    _database,
+    _chromadb,
+    message_stage,
+    _call,
+    _producer,
+    _framework,
+    _by_name,
+)

@@ -1,0 +1,201 @@
+"""`latencytrace breakdown`: where the time of a cohort of requests went."""
+
+from collections.abc import Sequence
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.pictures import gpu_stages
+from latencytrace.cli.pictures.bars import stacked_bar
+from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.units import count, duration, share, shares
+from latencytrace.cli.processes import options
+from latencytrace.cli.source import reading
+from latencytrace.cli.source.filters import Filters, with_filters
+from latencytrace.model import Stage
+from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
+
+BAR_SHORTEST, BAR_LONGEST = 4, 48
+WIDEST = 120  # cells of the bar of all stages
+NEVER_TWO = (
+    "Never more than one request at a time: queues and contention cannot show. "
+    "Send several at once."
+)
+MOSTLY_UNATTRIBUTED = (
+    "More than half is time that no span explains. `latencytrace trace slowest` shows between "
+    'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it.'
+)
+UNNAMED = (Stage.UNATTRIBUTED, Stage.OTHER)
+MOSTLY = 0.5
+ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
+
+
+@with_filters
+def breakdown(
+    *,
+    wanted: Filters,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+    data: options.Data = None,
+) -> None:
+    """Show where the milliseconds went: time per stage, for each route.
+
+    Example: latencytrace breakdown --route "POST /chat" --since 15m
+    """
+    with reading.source(url, data) as source:
+        if as_json:
+            say_document(reading.breakdown(source, wanted))
+            return
+        console = screen()
+        show(console, *pictures(source, wanted, console))
+
+
+def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[RenderableType]:
+    """The breakdown asked for; one of every route that has requests, where none was named."""
+    whole = reading.breakdown(source, wanted)
+    notes = [Text(note, "dim") for note in (*_left_out(whole), *_never_two(whole))]
+    if not whole["requests"]:
+        return [why_none(source, wanted), *notes]
+    parts: list[RenderableType] = []
+    for title, document in _by_route(source, wanted, whole):
+        parts += picture(title, document, console)
+    return [*parts, *_on_gpus(source, wanted), *notes]
+
+
+def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
+    """What held the stages up on GPUs; they serve all routes, so none has a row of its own."""
+    rows = gpu_stages.of_cohort(
+        reading.stages_on_gpus(source), wanted.get("service"), wanted.get("model")
+    )
+    return [*gpu_stages.stages_table(rows), ""] if rows else []
+
+
+def _by_route(
+    source: reading.Source, wanted: Filters, whole: BreakdownDocument
+) -> list[tuple[str, BreakdownDocument]]:
+    if "route" in wanted:
+        return [(wanted["route"], whole)]
+    documents = []
+    for service in reading.services(source):
+        if wanted.get("service", service["service"]) != service["service"]:
+            continue
+        for route in service["routes"]:
+            title = f"{route} · {service['service']}"
+            asked = {**wanted, "service": service["service"], "route": route}
+            documents.append((title, reading.breakdown(source, asked)))
+    with_requests = [item for item in documents if item[1]["requests"]]
+    return with_requests or [("all routes", whole)]
+
+
+def picture(title: str, document: BreakdownDocument, console: Console) -> list[RenderableType]:
+    """One cohort: its numbers, its stages as bars, and what is worth knowing about them."""
+    heading = Text(title, "bold")
+    if not document["requests"]:
+        return [heading, "No request.", ""]
+    parts: list[RenderableType] = [heading, *_numbers(document), ""]
+    if console.color_system is not None:
+        whole = {row["stage"]: round(row["mean_ns"]) for row in document["stages"]}
+        parts += [stacked_bar(whole, min(console.width, WIDEST)), ""]
+    parts += [_stages(document, console.width), Text(_sum(document), "dim")]
+    unnamed = (row["share_ratio"] for row in document["stages"] if row["stage"] in UNNAMED)
+    if sum(unnamed) > MOSTLY:
+        parts.append(Text(MOSTLY_UNATTRIBUTED, "dim"))
+    return [*parts, ""]
+
+
+def _numbers(document: BreakdownDocument) -> list[RenderableType]:
+    total = document["duration_ns"]
+    first = document["time_to_first_token_ns"]
+    each = document["time_per_output_token_ns"]
+    facts = [count(document["requests"], "request")]
+    if total is not None:
+        facts += [f"{name} {duration(total[name])}" for name in ("p50", "p90", "p99")]
+    facts.append(f"attributed {share(document['attributed_ratio'])}")
+    lines = [" · ".join(facts)]
+    if first is not None:
+        facts = [f"first token p50 {duration(first['p50'])} p99 {duration(first['p99'])}"]
+        models = document["first_tokens_of_model"]
+        if models:
+            facts[0] += f" ({models:,} of them the model's, not the caller's)"
+        if each is not None:
+            facts.append(f"per token p50 {duration(each['p50'])} p99 {duration(each['p99'])}")
+        if document["output_tokens_per_second"] is not None:
+            facts.append(f"{document['output_tokens_per_second']:.0f} tokens/s a request")
+        lines.append(" · ".join(facts))
+    return [Text(line) for line in lines]
+
+
+def _stages(document: BreakdownDocument, width: int) -> RenderableType:
+    rows = document["stages"]
+    longest = max((row["share_ratio"] for row in rows), default=0.0) or 1.0
+    drawn = FittedTable(
+        *("stage", "", "mean", "share", "p50", "p95", "p99", "requests"),
+        left=("stage", ""),
+        bar="",
+        bar_cells=(BAR_SHORTEST, BAR_LONGEST),
+        name="stage",
+        leave_out=("", "p50", "requests", "p95", "p99"),
+    )
+    printed_shares = shares([row["mean_ns"] for row in rows])
+    for row, printed in zip(rows, printed_shares, strict=True):
+        drawn.add_row(
+            row["stage"],
+            stage_bar(row["share_ratio"] / longest, row["stage"]),
+            duration(row["mean_ns"]),
+            printed,
+            *(duration(value) for value in (row["p50_ns"], row["p95_ns"], row["p99_ns"])),
+            f"{row['requests']:,}",
+        )
+        _add_parts(drawn, row, longest, printed)
+    return drawn.drawn(width)
+
+
+def _add_parts(drawn: FittedTable, row: StageDocument, longest: float, printed: str) -> None:
+    """Rows of what its process did; an older service knows of none."""
+    parts = row.get("parts", [])
+    rest_ns = max(0, row["mean_ns"] - sum(part["mean_ns"] for part in parts))
+    printed_shares = shares([*(part["mean_ns"] for part in parts), rest_ns], printed)
+    for part, part_printed in zip(parts, printed_shares, strict=False):
+        drawn.add_row(
+            f"· {part['name']}",
+            stage_bar(part["share_ratio"] / longest, row["stage"]),
+            duration(part["mean_ns"]),
+            part_printed,
+            *("", "", ""),
+            f"{part['requests']:,}",
+            style="dim",
+        )
+
+
+def _sum(document: BreakdownDocument) -> str:
+    total = document["duration_ns"]
+    rows_ns = sum(row["mean_ns"] for row in document["stages"])
+    if total is None or abs(total["mean"] - rows_ns) <= ROUNDING_NS * len(document["stages"]):
+        return f"The rows add up to the mean duration, {duration(rows_ns)}: nothing is hidden."
+    return (
+        f"The rows add up to {duration(rows_ns)}, not to the mean duration of "
+        f"{duration(total['mean'])}: please report it."
+    )
+
+
+def _left_out(document: BreakdownDocument) -> Sequence[str]:
+    left_out = document["left_out"]
+    named = [
+        f"{count(number, what)} {which}"
+        for number, what, which in (
+            (left_out["health"], "request", "for health or metrics"),
+            (left_out["startup"], "load", "of processes before they served (--route load)"),
+            (left_out["reduced_detail"], "request", "traced in less detail"),
+            (left_out["unsure"], "request", "of which not all attributes are kept"),
+        )
+        if number
+    ]
+    return [f"Left out: {', '.join(named)}."] if named else []
+
+
+def _never_two(document: BreakdownDocument) -> Sequence[str]:
+    if document["max_concurrency"] != 1:
+        return []
+    return [NEVER_TWO]

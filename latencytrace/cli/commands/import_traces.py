@@ -1,0 +1,42 @@
+"""`latencytrace import`: traces from files, into a service or its data folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latencytrace.cli.processes import options
+from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.errors import LatencytraceError
+
+
+def import_traces(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE…", help="Files to read; - is standard input."),
+    ],
+    *,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(help="The service's OTLP/HTTP address. Default: what the service says."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print counts as JSON.")] = False,
+    url: options.Url = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Import into this data folder, without asking a service.")
+    ] = None,
+) -> None:
+    """Import traces from files: OTLP (JSON, JSON lines, protobuf) or Jaeger's JSON, also gzip.
+
+    The format is found by what a file holds. Spans go to the service, or into the data folder
+    where none runs; importing them again changes nothing. Exit code 1: something was rejected.
+
+    Example: latencytrace import traces.jsonl.gz
+    """
+    if not service_is_installed():
+        raise LatencytraceError(f"importing needs the service's parts: {EXTRA_HINT}")
+    from latencytrace.cli.importing.files import import_files  # noqa: PLC0415 - an extra, and heavy
+
+    clean = import_files(files, url=url, endpoint=endpoint, data=data, as_json=as_json)
+    if not clean:
+        raise typer.Exit(1)

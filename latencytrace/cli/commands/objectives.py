@@ -1,0 +1,149 @@
+"""`latencytrace objectives`: what is promised, how it stands, and when somebody is called."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from latencytrace.analysis.slo.burn_rate import burn_rules, detection_ns
+from latencytrace.cli.doctor_checks import no_request
+from latencytrace.cli.pictures import standings
+from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.units import count, duration, share
+from latencytrace.cli.processes import options
+from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.source import reading
+from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
+from latencytrace.model import Objective
+from latencytrace.model.objective import length_text
+from latencytrace.service.answers.documents import ObjectiveDocument
+from latencytrace.settings import objectives_file
+
+if TYPE_CHECKING:  # its parts are an extra
+    from latencytrace.service.objectives.file import ObjectivesFile
+
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE",
+        help="Default: LATENCYTRACE_OBJECTIVES, else objectives.yaml.",
+        show_default=False,
+    ),
+]
+
+
+def objectives(
+    file: File = None, *, as_json: options.AsJson = False, url: options.Url = None
+) -> None:
+    """Show how objectives stand and what fires; or check a file of them.
+
+    Without FILE the service is asked. Where none runs, or nothing is promised there, the
+    usual file is checked: what each objective promises, and when it alerts.
+
+    Example: latencytrace objectives objectives.yaml
+    """
+    if file is not None and (as_json or url is not None):
+        raise typer.BadParameter(
+            "a file is checked without a service: leave out --json and --url", param_hint="FILE"
+        )
+    asked = None if file is not None else _asked(url, is_needed=as_json or url is not None)
+    if asked is not None:
+        standing, firing = reading.objectives(asked), reading.alerts(asked)
+        if as_json:
+            say_document({"objectives": standing, "alerts": firing})
+            return
+        if standing or url is not None or objectives_file() is None:
+            unheard = [_unheard(asked, objective) for objective in standing]
+            show(screen(), *standings.picture(standing, firing), *filter(None, unheard))
+            return
+    found = read(file)
+    show(screen(), *picture(found.objectives, found.notes))
+
+
+def _asked(url: str | None, *, is_needed: bool) -> reading.Source | None:
+    """The service, if one runs.
+
+    Raises:
+        ServiceUnreachableError: None does, and one is needed.
+    """
+    try:
+        return reading.service(url)
+    except ServiceUnreachableError:
+        if is_needed:
+            raise
+        return None
+
+
+def _unheard(source: reading.Source, objective: ObjectiveDocument) -> str | None:
+    """Why no request of an objective has come, if its names are known to nobody."""
+    if objective["requests"]:
+        return None
+    route = objective["route"]
+    named = {"service": objective["service"], **({} if route is None else {"route": route})}
+    unknown = no_request.unknown(source, named)
+    return None if unknown is None else f"{objective['name']} has no request. {unknown}"
+
+
+def read(file: Path | None) -> "ObjectivesFile":
+    """The objectives of the file named, else of the usual one.
+
+    Raises:
+        ObjectivesError: There is none, or something in it is wrong.
+    """
+    path = file or objectives_file()
+    if path is None:
+        raise ObjectivesError(
+            "there is no objectives.yaml here: name a file, or set LATENCYTRACE_OBJECTIVES"
+        )
+    if not service_is_installed():
+        raise LatencytraceError(f"objectives need the service's parts: {EXTRA_HINT}")
+    from latencytrace.service.objectives.file import (  # noqa: PLC0415 - an extra
+        read_objectives,
+    )
+
+    return read_objectives(path)
+
+
+def picture(objectives: tuple[Objective, ...], notes: tuple[str, ...]) -> list[RenderableType]:
+    """Each objective with its tiers."""
+    parts: list[RenderableType] = []
+    for objective in objectives:
+        parts += [*heading(objective), _tiers(objective), ""]
+    parts += [Text(note, "dim") for note in notes]
+    return [*parts, f"{count(len(objectives), 'objective')}, nothing wrong."]
+
+
+def heading(objective: Objective) -> list[RenderableType]:
+    """What is promised, in words."""
+    of = [objective.service, objective.route, objective.model, objective.version]
+    promise = (
+        f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "
+        f"{objective.measured} within {duration(objective.threshold_ns)}, "
+        f"over {length_text(objective.period_ns)}"
+    )
+    return [Text(f"{objective.name}  {objective.display_name}", "bold"), promise]
+
+
+def _tiers(objective: Objective) -> RenderableType:
+    drawn = table(
+        "alert",
+        "burns",
+        "over",
+        "and over",
+        "at least bad",
+        "after a full outage",
+        left=("alert",),
+    )
+    for rule in burn_rules(objective):
+        drawn.add_row(
+            str(rule.severity),
+            f"{rule.factor:g}x",
+            length_text(rule.long_ns),
+            length_text(rule.short_ns),
+            share(rule.factor * objective.budget_ratio),
+            length_text(detection_ns(objective, rule, 1.0) or 0),
+        )
+    return drawn

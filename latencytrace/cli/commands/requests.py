@@ -1,0 +1,128 @@
+"""`latencytrace requests`: the slowest requests, and what each spent its time on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.pictures.bars import FAILED, legend, stacked_bar
+from latencytrace.cli.pictures.fitted_table import FittedTable
+from latencytrace.cli.pictures.runtime_parts import runtime_parts
+from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.units import UNKNOWN, count, duration, share
+from latencytrace.cli.processes import options
+from latencytrace.cli.source import reading
+from latencytrace.cli.source.filters import Filters, with_filters
+from latencytrace.model import RequestStatus, Stage
+from latencytrace.service.answers.documents import ListedRequestDocument
+
+BAR_SHORTEST, BAR_LONGEST = 8, 24
+LEAST_SHARE = 0.0005  # less is shown as 0.0 %
+LARGEST_STAGES = 2
+WIDE = 132  # cells from which whole trace ids fit
+SHORT_ID = 12
+ORDERS = {"slowest": "slowest first", "newest": "newest first"}
+
+
+@with_filters
+def requests(  # noqa: PLR0913 - one argument a flag
+    *,
+    wanted: Filters,
+    order: Annotated[str, typer.Option(help="slowest or newest first.")] = "slowest",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+    data: options.Data = None,
+) -> None:
+    """List requests, slowest first, with the stages they spent their time in.
+
+    Example: latencytrace requests --route "POST /chat" --limit 5
+    """
+    if order not in ORDERS:
+        raise typer.BadParameter(f"{order!r}: write slowest or newest", param_hint="--order")
+    with reading.source(url, data) as source:
+        if as_json:
+            say_document(reading.requests_document(source, wanted, order, limit))
+            return
+        console = screen()
+        found = reading.requests(source, wanted, order, limit)
+        if found:
+            show(console, *picture(found, ORDERS[order], console))
+        else:
+            show(console, why_none(source, wanted))
+
+
+def picture(
+    found: list[ListedRequestDocument], ordered: str, console: Console
+) -> list[RenderableType]:
+    """A row a request, and what to type to see one whole; there is at least one."""
+    coloured = console.color_system is not None
+    bars = ("stages",) if coloured else ()
+    drawn = FittedTable(
+        *("duration", *bars, "largest", "route", "status", *_known(found), "trace"),
+        left=("stages", "largest", "route", "status", "trace"),
+        bar="stages",
+        bar_cells=(BAR_SHORTEST, BAR_LONGEST),
+        name="route",
+        leave_out=(*bars, *reversed(_known(found)), "status", "largest"),
+    )
+    for request in found:
+        drawn.add_row(
+            duration(request["duration_ns"]),
+            *((partial(stacked_bar, request["ledger"]),) if coloured else ()),
+            _largest(request, wide=console.width >= WIDE),
+            request["route"],
+            Text(request["status"], "" if request["status"] == RequestStatus.OK else FAILED),
+            *(_TOLD[heading](request) for heading in _known(found)),
+            request["trace_id"] if console.width >= WIDE else request["trace_id"][:SHORT_ID],
+        )
+    stages = {stage for request in found for stage in request["ledger"]}
+    return [
+        Text(f"{count(len(found), 'request')}, {ordered}", "bold"),
+        *((legend(sorted(stages)),) if coloured else ()),
+        "",
+        drawn.drawn(console.width),
+        "",
+        Text(f"One of them: latencytrace trace {found[0]['trace_id'][:SHORT_ID]}", "dim"),
+    ]
+
+
+def _tokens(request: ListedRequestDocument) -> str:
+    tokens = request["output_tokens"]
+    return UNKNOWN if tokens is None else f"{tokens:,}"
+
+
+_TOLD: Mapping[str, Callable[[ListedRequestDocument], str]] = {
+    "first token": lambda request: duration(request["time_to_first_token_ns"]),
+    "tokens": _tokens,
+}
+
+
+def _known(found: Sequence[ListedRequestDocument]) -> list[str]:
+    """The columns of what a model tells, where one of the requests has it."""
+    return [
+        heading
+        for heading, told in _TOLD.items()
+        if any(told(request) != UNKNOWN for request in found)
+    ]
+
+
+def _largest(request: ListedRequestDocument, *, wide: bool) -> str:
+    ledger = sorted(request["ledger"].items(), key=lambda item: -item[1])[:LARGEST_STAGES]
+    whole = request["duration_ns"] or 1
+    told = [
+        f"{_what(request, stage) if wide else stage} {share(length / whole)}"
+        for place, (stage, length) in enumerate(ledger)
+        if not place or length / whole >= LEAST_SHARE
+    ]
+    return ", ".join(told)
+
+
+def _what(request: ListedRequestDocument, stage: str) -> str:
+    """A stage; of `runtime`, what most of it was."""
+    parts = runtime_parts(request["segments"]) if stage == Stage.RUNTIME else []
+    return f"{stage} ({parts[0][0]})" if parts else stage

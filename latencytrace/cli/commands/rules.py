@@ -1,0 +1,104 @@
+"""`latencytrace rules`: the same objectives for Prometheus, and for Grafana's own alerting."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, assert_never
+
+import typer
+
+from latencytrace.cli.commands.objectives import File, read
+from latencytrace.cli.pictures.terminal import write_out
+from latencytrace.cli.rule_files.grafana import grafana_document
+from latencytrace.cli.rule_files.prometheus import Document, RuleSettings, rules_document
+from latencytrace.cli.rule_files.tests import tests_document
+from latencytrace.errors import LatencytraceError
+from latencytrace.model import Objective
+from latencytrace.model.escaped import escaped
+from latencytrace.settings import dashboard_url
+
+_LONGEST_S = 300
+
+
+class RuleFormat(StrEnum):
+    """What is written."""
+
+    PROMETHEUS = "prometheus"
+    TESTS = "tests"
+    GRAFANA = "grafana"
+
+
+def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
+    file: File = None,
+    kind: Annotated[
+        RuleFormat,
+        typer.Option(
+            "--format", help="Rules for Prometheus, tests of them for promtool, or for Grafana."
+        ),
+    ] = RuleFormat.PROMETHEUS,
+    scrape_interval: Annotated[
+        float, typer.Option(help="Seconds between two scrapes of the service.")
+    ] = 15,
+    interval: Annotated[float, typer.Option(help="Seconds between two evaluations.")] = 30,
+    rule_file: Annotated[
+        str, typer.Option(help="What the tests call the file of rules.")
+    ] = "latencytrace-rules.yaml",
+    datasource: Annotated[
+        str, typer.Option(help="Grafana's uid of the Prometheus.")
+    ] = "prometheus",
+) -> None:
+    """Write the objectives as alert rules of Prometheus or Grafana.
+
+    Example: latencytrace rules objectives.yaml > latencytrace-rules.yaml
+    """
+    found = read(file)
+    for note in found.notes:
+        typer.echo(escaped(note), err=True)
+    for seconds in (scrape_interval, interval):
+        if not 1 <= seconds <= _LONGEST_S:
+            raise LatencytraceError(f"an interval lies between 1 and {_LONGEST_S} s")
+    settings = RuleSettings(
+        scrape_ns=round(scrape_interval * 1e9),
+        interval_ns=round(interval * 1e9),
+        dashboard_url=dashboard_url(),
+    )
+    text = yaml_text(_document(kind, found.objectives, settings, rule_file, datasource))
+    write_out(text.encode())
+
+
+def _document(
+    kind: RuleFormat,
+    objectives: Sequence[Objective],
+    settings: RuleSettings,
+    rule_file: str,
+    datasource: str,
+) -> Document:
+    match kind:
+        case RuleFormat.PROMETHEUS:
+            return rules_document(objectives, settings)
+        case RuleFormat.TESTS:
+            return tests_document(objectives, settings, rule_file)
+        case RuleFormat.GRAFANA:
+            return grafana_document(objectives, settings, datasource)
+        case unknown:
+            assert_never(unknown)
+
+
+def yaml_text(document: Mapping[str, object]) -> str:
+    """As YAML that people can read: long expressions in blocks, order kept."""
+    import yaml  # noqa: PLC0415 - an extra
+
+    class Dumper(yaml.SafeDumper):
+        """Without anchors."""
+
+        def ignore_aliases(self, data: object) -> bool:
+            """Write what is there twice twice."""
+            del data
+            return True
+
+    def block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, block)
+    head = "# Written by `latencytrace rules`; change the objectives and write it anew.\n"
+    return head + yaml.dump(document, Dumper=Dumper, sort_keys=False, width=10_000)

@@ -1,0 +1,159 @@
+"""`latencytrace run`: any Python program, traced without touching its code."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import latencytrace.agent.autostart as autostart_folder
+from latencytrace.cli.doctor_checks.other_tracers import other_tracer
+from latencytrace.cli.pictures.terminal import complain
+from latencytrace.cli.processes.foreground import run_in_foreground
+from latencytrace.cli.processes.local_service import (
+    EXTRA_HINT,
+    BackgroundProgram,
+    answers,
+    is_loopback,
+    listens,
+    service_is_installed,
+    service_program,
+)
+from latencytrace.cli.processes.own_name import own_command
+from latencytrace.cli.source.service_address import checked, service_address
+from latencytrace.errors import ServiceUnreachableError
+from latencytrace.model.secrets import text_shown
+from latencytrace.settings import AgentSettings, agent_settings, data_folder
+
+NOT_FOUND = 127  # what shells answer for a command that does not exist
+NOT_EXECUTABLE = 126
+LAST_SPANS_S = 0.5  # for child processes that outlive the program; it sends its own at its end
+
+
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The program and its arguments.")
+    ],
+    service: Annotated[
+        str | None, typer.Option(help="What to call the program in breakdowns.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="Base address of the OTLP receiver.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Data folder, where a service must be started first.")
+    ] = None,
+) -> None:
+    """Run a Python program with tracing on, and its child processes too.
+
+    If no service answers at the endpoint, one is started for as long as the program runs.
+
+    Example: latencytrace run --service rag -- uvicorn app:app --port 8000
+    """
+    executable = shutil.which(command[0])
+    if executable is None:
+        raise typer.Exit(_cannot_run(command[0]))
+    settings = agent_settings(endpoint=endpoint)
+    if settings.disabled:
+        _say("tracing is switched off in the environment: running without it")
+        os.execvp(command[0], command)  # noqa: S606 - running it is the point
+    environment = traced_environment(service=service, endpoint=endpoint)
+    other = other_tracer(command, environment["PYTHONPATH"])
+    if other is not None:
+        _say(f"{other[0]}. For latencytrace alone: {other[1]}")
+    if not _service_is_needed(checked("endpoint", settings.endpoint)):
+        os.execvpe(command[0], command, environment)  # noqa: S606 - likewise
+    raise typer.Exit(_run_beside_service(command, environment, settings, data or data_folder()))
+
+
+def traced_environment(
+    *,
+    service: str | None,
+    endpoint: str | None,
+    environ: Mapping[str, str] = os.environ,  # noqa: TID251 - handed on, not read
+) -> dict[str, str]:
+    """The environment in which every Python program starts the agent."""
+    environment = dict(environ)
+    folder = next(iter(autostart_folder.__path__))
+    before = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{folder}{os.pathsep}{before}" if before else folder
+    if service is not None:
+        environment["OTEL_SERVICE_NAME"] = service
+    if endpoint is not None:
+        environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
+        environment.pop("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", None)  # it would win
+    return environment
+
+
+def _service_is_needed(endpoint: str) -> bool:
+    """Whether to start a service; says what stands in the way of one."""
+    url = service_address(None)
+    if listens(endpoint):
+        if is_loopback(endpoint) and not answers(f"{url}/healthz"):
+            _say(f"spans go to {endpoint}, which is no service that answers at {url}")
+        return False
+    if not (is_loopback(endpoint) and is_loopback(url)):
+        _say(f"nothing listens at {endpoint}: running, but spans are lost until something does")
+        return False
+    if answers(f"{url}/healthz"):
+        _say(
+            f"the service at {url} does not receive at {endpoint}: spans are lost; see --endpoint"
+        )
+        return False
+    if not service_is_installed():
+        _say(f"no service at {endpoint}, and none to start: spans are lost. Run: {EXTRA_HINT}")
+        return False
+    return True
+
+
+def _run_beside_service(
+    command: list[str], environment: dict[str, str], settings: AgentSettings, folder: Path
+) -> int:
+    url = service_address(None)
+    log = Path(tempfile.mkdtemp(prefix="latencytrace-")) / "serve.log"
+    with service_program(
+        folder=folder, url=url, endpoint=settings.endpoint, log=log, grpc=settings.grpc
+    ) as background:
+        try:
+            started = _started(background, url)
+        except KeyboardInterrupt:
+            shutil.rmtree(log.parent, ignore_errors=True)
+            raise
+        if started:
+            _say(f"collecting into {folder}; look at it with: {own_command()} breakdown")
+        code = run_in_foreground(command, environment)
+        if started:
+            time.sleep(LAST_SPANS_S)
+    if started:
+        shutil.rmtree(log.parent, ignore_errors=True)
+        where = "" if folder == data_folder() else f" --data {folder}"
+        _say(f"the service has ended; its data stay: {own_command()} breakdown{where}")
+    return code
+
+
+def _started(background: BackgroundProgram, url: str) -> bool:
+    background.start()
+    try:
+        background.wait_until_answers(f"{url}/readyz")
+    except ServiceUnreachableError as error:
+        _say(f"running without a service, spans are lost: {error}")
+        return False
+    return True
+
+
+def _cannot_run(name: str) -> int:
+    path = Path(name)
+    if not path.is_file():
+        _say(f"command not found: {name}")
+        return NOT_FOUND
+    _say(f"not an executable program: {name}. Try: latencytrace run -- python {name}")
+    return NOT_EXECUTABLE
+
+
+def _say(line: str) -> None:
+    """Tell the user one thing, apart from the program's own output."""
+    complain(text_shown(line))

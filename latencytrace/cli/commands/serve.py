@@ -1,0 +1,151 @@
+"""`latencytrace serve`: receive spans, divide requests, answer questions."""
+
+import logging
+import os
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from latencytrace.cli.pictures.terminal import LogFormatter, say
+from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.processes.own_name import own_command
+from latencytrace.errors import LatencytraceError
+from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL, Address, service_settings
+
+
+def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the embedded store.", show_default=False)
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Address of the API [127.0.0.1:8321].", show_default=False)
+    ] = None,
+    otlp_http: Annotated[
+        str | None,
+        typer.Option(
+            "--otlp-http",
+            help="Address of the receiver [127.0.0.1:4318].",
+            show_default=False,
+        ),
+    ] = None,
+    otlp_grpc: Annotated[
+        str | None,
+        typer.Option(
+            "--otlp-grpc",
+            help="Address of the receiver over gRPC, or off [127.0.0.1:4317].",
+            show_default=False,
+        ),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Storage engine; chdb by default.", show_default=False)
+    ] = None,
+    keep_spans: Annotated[
+        float | None,
+        typer.Option(
+            "--keep-spans",
+            help="Share of ordinary requests whose spans are kept [1.0].",
+            show_default=False,
+        ),
+    ] = None,
+    objectives: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of objectives; objectives.yaml here by default.", show_default=False
+        ),
+    ] = None,
+    insecure: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--insecure", help="Listen off loopback without a token.")
+    ] = False,
+) -> None:
+    """Receive spans over OTLP, divide every request into stages, answer questions.
+
+    Every flag has an environment variable: LATENCYTRACE_DATA, _LISTEN, _OTLP_HTTP,
+    _OTLP_GRPC, _STORE, _KEEP_SPANS, _OBJECTIVES. Stop it with Ctrl-C; nothing that was
+    acknowledged is lost.
+
+    Example: latencytrace serve --data ./traces
+    """
+    if not service_is_installed():
+        raise LatencytraceError(f"the service is not installed: {EXTRA_HINT}")
+    _keep_metrics_to_ourselves()
+    from latencytrace.service.app import serve as run_service  # noqa: PLC0415 - an extra, and heavy
+    from latencytrace.service.net.descriptors import raise_limit  # noqa: PLC0415 - likewise
+    from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - likewise
+
+    log = logging.StreamHandler()
+    log.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[log], level=logging.INFO)
+    settings = service_settings(
+        folder=data,
+        listen=listen,
+        otlp_http=otlp_http,
+        otlp_grpc=otlp_grpc,
+        store=store,
+        keep_spans_ratio=keep_spans,
+        objectives=objectives,
+    )
+
+    name = own_command()
+
+    def ready(api: Address, otlp: Address, grpc: Address | None) -> None:
+        say(f"latencytrace takes spans at http://{otlp} and answers at http://{api}")
+        if grpc is not None:
+            say(f"it takes them over gRPC too, at {grpc}")
+        say(f"its data are in {settings.folder}")
+        if settings.objectives is not None:
+            say(f"it watches the objectives of {settings.objectives}")
+        to = _unless_usual("--endpoint", otlp, DEFAULT_OTLP_ENDPOINT)
+        at = _unless_usual("--url", api, DEFAULT_URL)
+        say(f"next: {name} run{to} -- COMMAND, then {name} breakdown{at}", flush=True)
+
+    with private_umask():
+        raise_limit()
+        run_service(settings, ready, insecure=insecure, stopping=_end_in_time)
+
+
+KERNELS_GRACE_S: Final = 0.5  # after the service's own
+
+
+def _end_in_time() -> None:
+    """Have this process end within its grace, even where a thread is deep in its work.
+
+    A thread cannot be stopped, and Python waits for it. What was acknowledged is in the journal,
+    and outlives this.
+    """
+    from latencytrace.service.net.listeners import GRACE_S  # noqa: PLC0415 - an extra, and heavy
+
+    def end() -> None:
+        logging.getLogger(__name__).error(
+            "something is still under way %d s after the signal to stop: it is cut short. What "
+            "was acknowledged is in the journal, and is read at the next start",
+            GRACE_S,
+        )
+        os._exit(1)
+
+    timer = threading.Timer(GRACE_S, end)
+    timer.daemon = True
+    timer.start()
+    # The kernel's own, for a thread that keeps the interpreter keeps it from the timer, too.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, GRACE_S + KERNELS_GRACE_S)
+
+
+def _unless_usual(flag: str, address: Address, usual: str) -> str:
+    """How a program on this machine is told of an address, if it does not know it."""
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what serve may be told
+    url = f"http://{replace(address, host=everywhere.get(address.host, address.host))}"
+    return "" if url == usual else f" {flag} {url}"
+
+
+def _keep_metrics_to_ourselves() -> None:
+    """Forget a folder that prometheus_client would share among processes.
+
+    It is read when prometheus_client is imported. Ours is one process: there it would lose
+    its exemplars, and mix its metrics into those of the program that the folder is for.
+    """
+    for name in ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"):
+        os.environ.pop(name, None)  # noqa: TID251 - taken away, not read

@@ -1,0 +1,222 @@
+"""`latencytrace trace`: one request as a waterfall, and its ledger."""
+
+import string
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from latencytrace.cli.doctor_checks.no_request import period, why_none
+from latencytrace.cli.pictures import gpu_stages
+from latencytrace.cli.pictures.bars import FAILED, in_order
+from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.cli.pictures.runtime_parts import of_the_runtime, runtime_parts
+from latencytrace.cli.pictures.shared_steps import shared_steps
+from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.token_gaps import between_tokens, first_token
+from latencytrace.cli.pictures.units import count, duration, exact, shares
+from latencytrace.cli.pictures.waterfall import waterfall
+from latencytrace.cli.processes import options
+from latencytrace.cli.source import reading
+from latencytrace.cli.source.filters import Filters, with_filters
+from latencytrace.errors import LatencytraceError
+from latencytrace.service.answers.documents import RequestDocument
+from latencytrace.service.answers.gpu_documents import GpuStageDocument
+
+SLOWEST = "slowest"
+ID_DIGITS = 32
+HEX_DIGITS = frozenset(string.hexdigits)
+MOST_SEARCHED = 1000
+BAR_SHORTEST, BAR_LONGEST = 8, 32
+SHORT_ID = 12
+
+
+@with_filters
+def trace(
+    trace_id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="A trace id, the beginning of one, or `slowest`."),
+    ],
+    *,
+    wanted: Filters,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+    data: options.Data = None,
+) -> None:
+    """Show one request as a waterfall, with the path that held it up, and its ledger.
+
+    First token: from the request's start until it left for the caller, or, where the answer is
+    not streamed, until the first prefill's end. Per token: the decoding after the first token
+    / (output tokens - 1). Between tokens: each gap from one to the next, as the caller got
+    them. Stall: a gap above 5 medians and 50 ms, with what it was spent on.
+
+    Example: latencytrace trace slowest --route "POST /chat"
+    """
+    with reading.source(url, data) as source:
+        document = reading.request(source, full_id(source, trace_id, wanted))
+        if as_json:
+            say_document(document)
+            return
+        console = screen()
+        show(console, *picture(document, console, _stages_on_gpus(source, document)))
+
+
+def _stages_on_gpus(
+    source: reading.Source, request: RequestDocument
+) -> Sequence[GpuStageDocument]:
+    """What is known of stages on GPUs, where the request was on one."""
+    if any(span["device"] is not None for span in request["spans"]):
+        return reading.stages_on_gpus(source)
+    return ()
+
+
+def full_id(source: reading.Source, trace_id: str, wanted: Filters) -> str:
+    """The trace that is meant.
+
+    Raises:
+        LatencytraceError: There is none, or more than one.
+    """
+    wanted_id = trace_id.strip().lower()
+    if wanted_id == SLOWEST:
+        slowest = reading.requests(source, wanted, SLOWEST, 1)
+        if not slowest:
+            raise LatencytraceError(f"nothing to show. {why_none(source, wanted)}")
+        return slowest[0]["trace_id"]
+    if not wanted_id or set(wanted_id) - HEX_DIGITS:
+        raise LatencytraceError(
+            f"{trace_id!r} is no trace id, nor the beginning of one: it has hex digits only; "
+            "`latencytrace requests` lists some, and `slowest` means the slowest of them"
+        )
+    if len(wanted_id) >= ID_DIGITS:
+        return wanted_id
+    newest = reading.requests(source, wanted, "newest", MOST_SEARCHED)
+    found = {item["trace_id"] for item in newest if item["trace_id"].startswith(wanted_id)}
+    if len(found) == 1:
+        return found.pop()
+    if found:
+        some = ", ".join(sorted(found)[:3])
+        raise LatencytraceError(
+            f"{trace_id!r} begins {len(found)} traces: {some}; write more of it"
+        )
+    raise LatencytraceError(
+        f"no trace begins with {trace_id!r} among the newest {MOST_SEARCHED:,} requests "
+        f"{period(wanted)}; `latencytrace requests` lists them, --since reaches further back"
+    )
+
+
+def picture(
+    request: RequestDocument, console: Console, on_gpus: Sequence[GpuStageDocument] = ()
+) -> list[RenderableType]:
+    """The request, its spans over time, its ledger, its GPUs, and what was mended."""
+    parts: list[RenderableType] = [*_heading(request), ""]
+    if not request["spans"]:
+        parts += ["Its spans were not kept: this is its critical path alone.", ""]
+    parts += [*waterfall(request, console), "", *ledger(request, console.width)]
+    parts += gpu_stages.devices_table(request, on_gpus)
+    parts += [*shared_steps(request), *between_tokens(request)]
+    return [*parts, *_repairs(request), *_profiles(request), ""]
+
+
+def _profiles(request: RequestDocument) -> list[RenderableType]:
+    """How to see what torch did in it; an older service knows of no profiles."""
+    return [
+        f"A profile saw it: latencytrace profile {profile_id}"
+        for profile_id in request.get("profiles", ())
+    ]
+
+
+def ledger(request: RequestDocument, width: int) -> list[RenderableType]:
+    """Time per stage; the last line says whether it adds up, to the nanosecond."""
+    stages = in_order(request["ledger"])
+    lengths = [length for _, length in stages]
+    longest = max(lengths, default=0) or 1
+    busy, exclusive = request["busy"], request["exclusive"]
+    more = ("busy", "exclusive") if busy else ()
+    drawn = FittedTable(
+        *("ledger", "", "time", "share", "exactly", *more),
+        left=("ledger", ""),
+        bar="",
+        bar_cells=(BAR_SHORTEST, BAR_LONGEST),
+        name="ledger",
+        leave_out=(*reversed(more), "", "exactly"),
+    )
+    for (stage, length), printed in zip(stages, shares(lengths), strict=True):
+        drawn.add_row(
+            stage,
+            stage_bar(length / longest, stage),
+            duration(length),
+            printed,
+            exact(length),
+            *(
+                duration(times[stage]) if stage in times else ""
+                for times in (busy, exclusive)[: len(more)]
+            ),
+        )
+    whole = sum(lengths)
+    drawn.add_row("sum", "", duration(whole), "", exact(whole), *("" for _ in more), style="bold")
+    if whole == request["duration_ns"]:
+        verdict = Text("The sum is the request's duration, exactly.", "dim")
+    else:
+        verdict = Text(
+            f"The request took {exact(request['duration_ns'])}: this ledger does not balance. "
+            "Please report it.",
+            "bold red",
+        )
+    runtime = of_the_runtime(runtime_parts(request["segments"]))
+    return [drawn.drawn(width), *_network(request["network"]), *runtime, verdict]
+
+
+def _network(phases: Mapping[str, int]) -> list[Text]:
+    """What the network's time went to; nothing, where no client told."""
+    if not phases.keys() - {"other"}:
+        return []
+    told = ", ".join(f"{phase} {duration(length)}" for phase, length in phases.items())
+    return [Text(f"of the network: {told}", "dim")]
+
+
+def _heading(request: RequestDocument) -> list[RenderableType]:
+    started = datetime.fromtimestamp(int(request["start"]) / 1e9, tz=UTC).astimezone()
+    each_ns = request["time_per_output_token_ns"]
+    facts = [
+        f"{started:%Y-%m-%d %H:%M:%S}",
+        f"took {duration(request['duration_ns'])}",
+        *first_token(request),
+        *([f"per token {duration(each_ns)}"] if each_ns is not None else []),
+        *(
+            count(number, noun)
+            for number, noun in (
+                (request["input_tokens"], "input token"),
+                (request["output_tokens"], "output token"),
+            )
+            if number is not None
+        ),
+        *([f"model {request['model']}"] if request["model"] else []),
+    ]
+    title = Text(f"{request['route']} · {request['service']} · {request['status']}", "bold")
+    title.append(_failure(request), f"bold {FAILED}")
+    return [title, Text(" · ".join(facts)), Text(request["trace_id"], "dim")]
+
+
+def _failure(request: RequestDocument) -> str:
+    """The exception that failed it, and where it was raised; an older service says neither."""
+    error_type = request.get("error_type")
+    if error_type is None:
+        return ""
+    names = {span["span_id"]: span["name"] for span in request["spans"]}
+    raised_in = request.get("error_span_id") or ""
+    where = f" in {names[raised_in]}" if raised_in in names else ""
+    return f": {error_type}{where if raised_in != request['span_id'] else ''}"
+
+
+def _repairs(request: RequestDocument) -> list[RenderableType]:
+    repairs = request["repairs"]
+    if not repairs:
+        return []
+    lines = [f"{count(len(repairs), 'repair')} of what arrived:"]
+    lines += [
+        f"  {repair['kind']}, span {repair['span_id']}: {repair['detail']}" for repair in repairs
+    ]
+    return ["", *(Text(line, "yellow") for line in lines)]

@@ -1,0 +1,73 @@
+"""What the agents that run have reported to the service on themselves."""
+
+from collections.abc import Iterator, Sequence
+
+from latencytrace.cli.doctor_checks.finding import Finding, Verdict
+from latencytrace.cli.source.metrics_text import Sample
+
+ABOUT = "agents that run"
+SHORT_INSTANCE = 8
+
+
+def agent_findings(metrics: Sequence[Sample]) -> Iterator[Finding]:
+    """Judge every agent that reported within the last minutes."""
+    for sample in metrics:
+        if sample.name == "latencytrace_agent_info":
+            yield from _agent(sample, [other for other in metrics if _of_same(other, sample)])
+
+
+def _agent(info: Sample, metrics: Sequence[Sample]) -> Iterator[Finding]:
+    labels = info.labels
+    name = f"{labels['service']} (instance {labels['agent'][:SHORT_INSTANCE]}"
+    name += f", process {labels['pid']})" if labels["pid"] else ")"
+    counts = {sample.name: round(sample.value) for sample in metrics}
+    sent = counts.get("latencytrace_agent_spans_sent_total", 0)
+    yield _finding(Verdict.FINE, f"{name}: latencytrace {labels['version']}, spans sent: {sent:,}")
+    if labels["provider"] != "ours":
+        yield _finding(
+            Verdict.NOTE,
+            f"{name}: its own tracer provider makes the spans, at about eight times the price",
+            "leave out what sets it, if latencytrace is to make them",
+        )
+    dropped = counts.get("latencytrace_agent_spans_dropped_total", 0)
+    if dropped:
+        yield _finding(
+            Verdict.WRONG,
+            f"{name}: spans dropped: {dropped:,}",
+            "see its log for why; where the service was away or slow, raise "
+            "OTEL_BSP_MAX_QUEUE_SIZE (65536)",
+        )
+    faults = counts.get("latencytrace_agent_faults_total", 0)
+    if faults:
+        yield _finding(
+            Verdict.WRONG,
+            f"{name}: errors of ours that the program did not see: {faults:,}",
+            "please report them; its log names the first of each kind",
+        )
+    for sample in metrics:
+        if sample.name == "latencytrace_agent_hook":
+            yield from _hook(name, sample)
+
+
+def _hook(name: str, sample: Sample) -> Iterator[Finding]:
+    """What is worth saying of one hook: that it is applied is no news, that it is not may be."""
+    hook, state, reason = (sample.labels[label] for label in ("hook", "state", "reason"))
+    if state == "applied" and not reason:
+        yield _finding(Verdict.FINE, f"{name}: hook {hook} is applied")
+    elif state in {"applied", "refused"}:
+        whole = "is not applied" if state == "refused" else "is applied in part"
+        yield _finding(
+            Verdict.WRONG,
+            f"{name}: hook {hook} {whole}: {reason}",
+            "install a version of the library that the hook knows, and report this one",
+        )
+
+
+def _of_same(sample: Sample, info: Sample) -> bool:
+    return sample.name.startswith("latencytrace_agent_") and all(
+        sample.labels.get(label) == info.labels.get(label) for label in ("service", "agent")
+    )
+
+
+def _finding(verdict: Verdict, what: str, fix: str | None = None) -> Finding:
+    return Finding(about=ABOUT, verdict=verdict, what=what, fix=fix)

@@ -1,0 +1,117 @@
+"""Whether the variables that tracing reads make sense together."""
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import urlsplit
+
+from latencytrace.cli.doctor_checks.finding import Finding, Verdict
+from latencytrace.cli.doctor_checks.other_tracers import other_tracer
+from latencytrace.errors import SettingsError
+from latencytrace.settings import GRPC, AgentSettings
+
+ABOUT = "environment"
+GRPC_PORT = 4317
+HTTP_PORT = 4318
+OFF_SWITCHES = ("LATENCYTRACE_DISABLED", "OTEL_SDK_DISABLED")
+NOBODY = "OTEL_TRACES_EXPORTER"  # which "none" makes a switch
+
+
+def environment_findings(
+    environ: Mapping[str, str], settings: Callable[[], AgentSettings]
+) -> Iterator[Finding]:
+    """Judge the environment.
+
+    Args:
+        environ: The variables that are set.
+        settings: Reads the agent's settings out of it.
+    """
+    try:
+        agent = settings()
+    except SettingsError as error:
+        yield _wrong(f"the agent stays off: {error}", "correct the variable that is named")
+        return
+    if agent.disabled:
+        switches = [name for name in OFF_SWITCHES if environ.get(name)]
+        if environ.get(NOBODY, "").strip().lower() == "none":
+            switches.append(NOBODY)
+        yield _wrong(
+            f"tracing is switched off: {', '.join(f'{n}={environ[n]}' for n in switches)}",
+            f"unset {' '.join(switches)}",
+        )
+    yield from _endpoint(environ, agent)
+    yield from _protocol(environ, agent)
+    yield from _other_providers(environ)
+
+
+def _endpoint(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Finding]:
+    """Whether the addresses are meant as OpenTelemetry means them."""
+    named = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/")
+    own = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+    if named.endswith("/v1/traces") and not agent.grpc:
+        yield _wrong(
+            f"OTEL_EXPORTER_OTLP_ENDPOINT={named} is a base address: spans go to "
+            f"{agent.traces_url}",
+            f"export OTEL_EXPORTER_OTLP_ENDPOINT={named.removesuffix('/v1/traces')}",
+        )
+    if own and not agent.grpc and urlsplit(own).path in {"", "/"}:
+        yield _wrong(
+            f"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={own} is used as it is, without /v1/traces",
+            f"export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={own.rstrip('/')}/v1/traces",
+        )
+    if own and named:
+        yield Finding(
+            about=ABOUT,
+            verdict=Verdict.NOTE,
+            what=f"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT wins: spans go to {own}",
+        )
+
+
+def _protocol(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Finding]:
+    """Whether the agent speaks what the variables ask for, at a port that is usual for it."""
+    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        protocol = environ.get(name, "").strip().lower()
+        if protocol not in {"", "http/protobuf", GRPC}:
+            yield _wrong(
+                f"{name}={protocol}, but the agent sends http/protobuf or grpc",
+                f"export {name}=http/protobuf, and name an address that takes it (port 4318)",
+            )
+    if agent.grpc and importlib.util.find_spec("h2") is None:
+        yield _wrong(
+            "the agent stays off: spans shall go over gRPC, for which a package is missing",
+            "pip install 'latencytrace[grpc]'",
+        )
+    usual, other = (GRPC_PORT, HTTP_PORT) if agent.grpc else (HTTP_PORT, GRPC_PORT)
+    for name in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        if _port(environ.get(name, "")) == other:
+            said, spoken = ("HTTP", "gRPC") if agent.grpc else ("gRPC", "HTTP")
+            yield _wrong(
+                f"{name}={environ[name]} is the usual port of OTLP over {said}; the agent "
+                f"speaks {spoken}",
+                f"export {name}={environ[name].replace(f':{other}', f':{usual}')}",
+            )
+
+
+def _other_providers(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether somebody else's instrumentation is started by the environment."""
+    other = other_tracer((), environ.get("PYTHONPATH", ""))
+    if other is not None:
+        yield _wrong(*other)
+    provider = environ.get("OTEL_PYTHON_TRACER_PROVIDER")
+    if provider:
+        yield Finding(
+            about=ABOUT,
+            verdict=Verdict.NOTE,
+            what=f"OTEL_PYTHON_TRACER_PROVIDER={provider}: where the program loads it, it "
+            "makes the spans, ours included, at its own price",
+        )
+
+
+def _port(address: str) -> int | None:
+    try:
+        return urlsplit(address).port
+    except ValueError:
+        return None
+
+
+def _wrong(what: str, fix: str) -> Finding:
+    return Finding(about=ABOUT, verdict=Verdict.WRONG, what=what, fix=fix)

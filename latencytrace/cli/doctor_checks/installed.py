@@ -1,0 +1,168 @@
+"""What is installed for this interpreter: versions, hooks, and who would time a call twice."""
+
+import importlib.metadata
+import importlib.util
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from latencytrace.agent.timing.hook import Hook
+from latencytrace.agent.timing.patching import HookState, unmet
+from latencytrace.cli.doctor_checks.finding import Finding, Verdict
+from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.plugins import HOOKS, plugins
+
+INSTALLED = "installed"
+HOOKED = "hooks"
+OTHERS = "other instrumentation"
+CONTRIB = "opentelemetry_instrumentor"  # the entry-point group of OpenTelemetry's own
+
+# Which of our hooks times the same calls as an instrumentor of somebody else's.
+SAME_CALLS = {
+    "aiohttp-client": "aiohttp",
+    "asgi": "asgi",
+    "fastapi": "asgi",
+    "flask": "wsgi",
+    "grpc_client": "grpc",
+    "grpc_server": "grpc",
+    "starlette": "asgi",
+    "wsgi": "wsgi",
+}
+# Distributions that set a tracer provider of their own once the program starts them.
+OWN_PROVIDERS = (
+    "arize-phoenix-otel",
+    "ddtrace",
+    "langfuse",
+    "logfire",
+    "openlit",
+    "opentelemetry-distro",
+    "traceloop-sdk",
+)
+
+
+def installed_findings(hooks: tuple[str, ...] | None) -> Iterator[Finding]:
+    """Judge what is installed.
+
+    Args:
+        hooks: Those that the settings name; None: all.
+    """
+    yield from _versions()
+    yield from _hooks(hooks)
+    yield from _others()
+
+
+def _versions() -> Iterator[Finding]:
+    version = importlib.metadata.version("latencytrace")
+    yield _fine(
+        INSTALLED, f"latencytrace {version}, Python {platform.python_version()}, {sys.executable}"
+    )
+    yield _fine(INSTALLED, f"OpenTelemetry SDK {importlib.metadata.version('opentelemetry-sdk')}")
+    if service_is_installed():
+        yield _fine(INSTALLED, "the service, too: `latencytrace run` starts one where none is")
+    else:
+        yield Finding(
+            about=INSTALLED,
+            verdict=Verdict.NOTE,
+            what="the agent alone, without the service; one must run elsewhere",
+            fix=EXTRA_HINT,
+        )
+
+
+def _hooks(named: tuple[str, ...] | None) -> Iterator[Finding]:
+    """Each hook, and whether its library is there in a version that it knows."""
+    found = {plugin.name: plugin for plugin in plugins(HOOKS)}
+    for name in named or ():
+        if name not in found:
+            yield Finding(
+                about=HOOKED,
+                verdict=Verdict.WRONG,
+                what=f"LATENCYTRACE_HOOKS names {name!r}, and no hook is called so",
+                fix=f"choose among {', '.join(found)}",
+            )
+    for name, plugin in found.items():
+        if named is not None and name not in named:
+            yield _note(HOOKED, f"{name}: left out by LATENCYTRACE_HOOKS")
+            continue
+        try:
+            hook = plugin.load()
+        except (ImportError, AttributeError, SyntaxError) as error:
+            yield Finding(
+                about=HOOKED,
+                verdict=Verdict.WRONG,
+                what=f"{name}: cannot be loaded: {error}",
+                fix=f"install {plugin.dist.name if plugin.dist else 'its package'} again",
+            )
+            continue
+        yield _hook(name, hook)
+
+
+def _hook(name: str, hook: type[Hook]) -> Finding:
+    refusal = unmet(hook.requires)
+    if refusal is None:
+        there = ", ".join(_installed(hook.requires)) or "the standard library"
+        return _fine(HOOKED, f"{name}: applies once the program imports its library ({there})")
+    state, reason = refusal
+    if state is HookState.ABSENT:
+        return _note(HOOKED, f"{name}: {reason}")
+    wanted = " or ".join(f"'{requirement}'" for requirement in hook.requires)
+    return Finding(
+        about=HOOKED,
+        verdict=Verdict.WRONG,
+        what=f"{name}: not applied, {reason}",
+        fix=f"pip install {wanted.replace(' >= ', '>=')}",
+    )
+
+
+def _installed(requirements: tuple[str, ...]) -> Iterator[str]:
+    """Those distributions among the required that are there, with their versions."""
+    for requirement in requirements:
+        name = requirement.partition(" ")[0]
+        try:
+            yield f"{name} {importlib.metadata.version(name)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
+def _others() -> Iterator[Finding]:
+    """Who else would time the same calls, or provide the spans."""
+    ours = {plugin.name for plugin in plugins(HOOKS)}
+    for plugin in plugins(CONTRIB):
+        hook = SAME_CALLS.get(plugin.name, plugin.name)
+        if hook in ours and plugin.dist is not None:
+            then = "its span is used" if hook in {"asgi", "wsgi"} else "each call is timed twice"
+            yield _note(
+                OTHERS,
+                f"{plugin.dist.name} {plugin.dist.version}: where the program starts it, {then} "
+                f"(hook {hook})",
+            )
+    for name in OWN_PROVIDERS:
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        yield _note(
+            OTHERS,
+            f"{name} {version}: where the program starts it, its tracer provider makes the "
+            "spans, ours included, at its own price",
+        )
+    if _has_native_telemetry():
+        version = importlib.metadata.version("fastapi")
+        yield _fine(
+            OTHERS, f"fastapi {version} traces by itself: silenced for requests that we time"
+        )
+
+
+def _has_native_telemetry() -> bool:
+    """Whether FastAPI is one that makes server spans itself; it is not imported for that."""
+    spec = importlib.util.find_spec("fastapi")
+    places = (spec.submodule_search_locations or ()) if spec is not None else ()
+    return any((Path(place) / "telemetry").is_dir() for place in places)
+
+
+def _fine(about: str, what: str) -> Finding:
+    return Finding(about=about, verdict=Verdict.FINE, what=what)
+
+
+def _note(about: str, what: str) -> Finding:
+    return Finding(about=about, verdict=Verdict.NOTE, what=what)

@@ -1,0 +1,95 @@
+"""Why a question found no request, as far as the service can tell."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from urllib.parse import unquote
+
+from latencytrace.cli.source import reading
+from latencytrace.cli.source.filters import Filters
+
+TIMES = ("since", "until")
+FIRST = "1970-01-01T00:00:00Z"
+MOST_NAMES = 20
+NOTHING_YET = (
+    "No request is there yet. Is the program traced (`latencytrace run -- COMMAND`), and has it "
+    "been asked anything? A request shows within three seconds of its end."
+)
+
+
+def why_none(source: reading.Source, wanted: Filters) -> str:
+    """What to tell somebody whose question nothing answers.
+
+    Names that nobody has come first, then a time without any request, then the filters that
+    no request of that time passes.
+    """
+    listed = unknown(source, wanted)
+    if listed is not None:
+        return listed
+    times = {name: value for name, value in wanted.items() if name in TIMES}
+    if not _any(source, times):
+        return _none_then(source, wanted)
+    filters = [item for item in wanted.items() if item[0] not in TIMES]
+    each = list(_one_by_one(filters))
+    nobodys = [flag for flag, alone in each if not _any(source, {**times, **alone})]
+    if nobodys:
+        return f"No request {period(wanted)} has {' or '.join(nobodys)}."
+    flags = ", ".join(flag for flag, _ in each)
+    return f"Requests {period(wanted)} have each of {flags}, but none has all of them."
+
+
+def unknown(source: reading.Source, wanted: Filters) -> str | None:
+    """Which of the names asked for nobody has, and what there is; None: all are known."""
+    listed = reading.services(source)
+    named, route = wanted.get("service"), wanted.get("route")
+    known = {service["service"] for service in listed}
+    if named is not None and named not in known:
+        return f"No service is called {named!r}. There are: {_names(known)}."
+    routes = {
+        known_route
+        for service in listed
+        if named in {None, service["service"]}
+        for known_route in service["routes"]
+    }
+    if route is not None and route not in routes:
+        return f"No route is called {route!r}. There are: {_names(routes)}."
+    return None
+
+
+def period(wanted: Filters) -> str:
+    """The time that was asked for, in words."""
+    if "since" not in wanted:
+        return "in the last hour"
+    return "with " + " ".join(_flag(name, wanted[name]) for name in TIMES if name in wanted)
+
+
+def _none_then(source: reading.Source, wanted: Filters) -> str:
+    newest = reading.requests(source, {"since": FIRST}, "newest", 1)
+    if not newest:
+        return NOTHING_YET
+    started = datetime.fromtimestamp(int(newest[0]["start"]) // 10**9, UTC)
+    return (
+        f"No request {period(wanted)}. The newest one started at "
+        f"{started:%Y-%m-%d %H:%M:%S} UTC: --since {started:%Y-%m-%dT%H:%M:%SZ} shows it."
+    )
+
+
+def _one_by_one(filters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Filters]]:
+    """Each filter as it was written, and as a question of its own."""
+    for name, value in filters:
+        for part in value.split("&") if name == "where" else [value]:
+            yield _flag(name, unquote(part) if name == "where" else part), {name: part}
+
+
+def _any(source: reading.Source, wanted: Filters) -> bool:
+    return bool(reading.requests(source, wanted, "newest", 1))
+
+
+def _flag(name: str, value: str) -> str:
+    written = f'"{value}"' if " " in value or not value else value
+    return f"--{name.replace('_', '-')} {written}"
+
+
+def _names(known: Iterable[str]) -> str:
+    names = sorted(known)
+    more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
+    return ", ".join([*names[:MOST_NAMES], *more]) or "none yet"

@@ -1,0 +1,1 @@
+"""Reading spans of other tools from files."""

@@ -1,0 +1,169 @@
+"""Files to spans kept: read, checked, sent in batches, counted, told."""
+
+import shlex
+import stat
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from latencytrace.cli.importing.chunks import STDIN, opened, plain_chunks
+from latencytrace.cli.importing.piece import Place, Record
+from latencytrace.cli.importing.records import records
+from latencytrace.cli.importing.report import Report
+from latencytrace.cli.importing.target import Target, target
+from latencytrace.cli.pictures.terminal import complain, say, say_document, side_screen
+from latencytrace.errors import OtlpError
+from latencytrace.model.escaped import escaped
+from latencytrace.service.answers.documents import BreakdownDocument
+from latencytrace.service.otlp.traces import CheckedRequest, check_message
+
+BATCH_SPANS: Final = 20_000
+BATCH_BYTES: Final = 8 * 1024 * 1024
+
+
+def import_files(
+    files: Sequence[str],
+    *,
+    url: str | None,
+    endpoint: str | None,
+    data: Path | None,
+    as_json: bool,
+) -> bool:
+    """Import files and print what came of it.
+
+    Returns:
+        Whether nothing was rejected.
+
+    Raises:
+        LatencytraceError: There is nowhere to import into, or it takes no more.
+    """
+    with target(url, endpoint, data) as into:
+        report = Report(into=into.title)
+        with _progress() as progress:
+            for name in files:
+                task = progress.add_task(escaped(Path(name).name), total=_size(name))
+                _import_file(name, into, report, lambda size: progress.advance(task, size))  # noqa: B023 - called within this turn
+        source = into.finish()
+        if report.since is not None and report.until is not None:
+            wanted = {"since": report.since, "until": report.until}
+            breakdown = cast(BreakdownDocument, source.document("/breakdown", wanted))
+            report.requests = breakdown["requests"]
+    if as_json:
+        say_document(report.document())
+    else:
+        for line in report.lines(_reading_flags(url, data)):
+            say(line)
+    for line in report.rejection_lines():
+        complain(line)
+    return not report.rejection_count
+
+
+def _import_file(name: str, into: Target, report: Report, on_read: Callable[[int], None]) -> None:
+    report.files += 1
+    title = "standard input" if name == STDIN else name
+    batch = _Batch(title, into, report)
+    try:
+        with opened(name) as file:
+            for piece in records(plain_chunks(file, on_read)):
+                if isinstance(piece, Record):
+                    batch.add(piece)
+                else:
+                    report.reject(title, piece.place, piece.reason)
+    except OtlpError as error:
+        report.reject(title, Place(byte=0), str(error))
+    batch.send()
+
+
+class _Batch:
+    """Records of one file that are kept together."""
+
+    def __init__(self, title: str, into: Target, report: Report) -> None:
+        self._title = title
+        self._into = into
+        self._report = report
+        self._checked: list[CheckedRequest] = []
+        self._messages: list[ExportTraceServiceRequest] = []
+        self._place: Place | None = None  # of the first
+        self._bytes = self._spans = 0
+
+    def add(self, record: Record) -> None:
+        """Check a record, and send the batch if it is full."""
+        checked = check_message(record.message, capture_content=self._into.takes_content)
+        if checked.rejected_spans:
+            self._report.reject(
+                self._title, record.place, checked.reason or "", checked.rejected_spans
+            )
+        if not checked.span_count:
+            return
+        if self._bytes and self._bytes + len(checked.block) > BATCH_BYTES:
+            self.send()
+        self._place = self._place or record.place
+        self._checked.append(checked)
+        self._messages.append(record.message)
+        self._bytes += len(checked.block)
+        self._spans += checked.span_count
+        if self._spans >= BATCH_SPANS:
+            self.send()
+
+    def send(self) -> None:
+        """Have everything kept, and begin anew."""
+        checked, messages, place = self._checked, self._messages, self._place
+        spans = self._spans
+        self._checked, self._messages, self._place = [], [], None
+        self._bytes = self._spans = 0
+        if place is None:
+            return
+        try:
+            self._into.keep(_together(checked))
+        except OtlpError as error:
+            self._report.reject(self._title, place, f"from here on: {error}", spans)
+            return
+        for message in messages:
+            self._report.add(message)
+
+
+def _together(checked: Sequence[CheckedRequest]) -> CheckedRequest:
+    """Several requests as one."""
+    return CheckedRequest(
+        block=b"".join(one.block for one in checked),
+        span_count=sum(one.span_count for one in checked),
+        rejected_spans=0,
+        reason=None,
+        span_counts=sum((Counter(one.span_counts) for one in checked), Counter[str]()),
+        rooted=frozenset().union(*(one.rooted for one in checked)),
+    )
+
+
+def _progress() -> Progress:
+    """A bar a file, where somebody watches."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=side_screen(),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+
+
+def _size(name: str) -> int | None:
+    """Of a regular file; None: unknown."""
+    if name == STDIN:
+        return None
+    try:
+        status = Path(name).stat()
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _reading_flags(url: str | None, data: Path | None) -> str:
+    if data is not None:
+        return f" --data {shlex.quote(str(data))}"
+    return f" --url {url}" if url is not None else ""

@@ -1,0 +1,191 @@
+"""Where an import goes: into a service that runs, or into the data folder itself."""
+
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+from google.protobuf.message import DecodeError
+from google.rpc.status_pb2 import Status
+
+from latencytrace.cli.processes.local_service import answers, is_loopback, open_url
+from latencytrace.cli.source.folder import FolderSource
+from latencytrace.cli.source.reading import ServiceSource, Source
+from latencytrace.cli.source.service_address import checked, service_address
+from latencytrace.errors import (
+    LatencytraceError,
+    OtlpError,
+    OverloadedError,
+    ServiceUnreachableError,
+)
+from latencytrace.service.app import taking_in
+from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.otlp.traces import PROTOBUF, CheckedRequest
+from latencytrace.settings import (
+    agent_settings,
+    data_folder,
+    service_settings,
+    service_token,
+)
+
+POST_TIMEOUT_S: Final = 60.0
+PATIENCE_S: Final = 120.0  # with a service that says it is too busy
+DIVIDED_WITHIN_S: Final = 30.0
+_BUSY = frozenset({429, 503})
+
+
+class Target(Protocol):
+    """Takes checked spans, and answers questions about them at the end."""
+
+    title: str  # a folder or an address
+    takes_content: bool  # prompts, texts and the like; a service takes them out itself
+
+    def keep(self, request: CheckedRequest) -> None:
+        """Keep spans; they are safe when this returns.
+
+        Raises:
+            OtlpError: The store cannot read them.
+            LatencytraceError: It takes no more.
+        """
+        ...
+
+    def finish(self) -> Source:
+        """Wait until everything is divided; returns who answers from now on."""
+        ...
+
+
+@contextmanager
+def target(url: str | None, endpoint: str | None, data: Path | None) -> Iterator[Target]:
+    """Find where to import into: the folder named, else the service, else the usual folder.
+
+    Raises:
+        ServiceUnreachableError: The service named does not answer.
+        StoreInUseError: Another process owns the folder.
+    """
+    address = service_address(url)
+    if data is None and answers(f"{address}/healthz"):
+        yield _service_target(address, endpoint)
+        return
+    if data is None and (url is not None or not is_loopback(address)):
+        raise ServiceUnreachableError(
+            f"no service answers at {address}: start one with `latencytrace serve`, "
+            "or import into a folder with --data"
+        )
+    folder = data or data_folder()
+    settings = service_settings(folder=folder)
+    with taking_in(settings) as (store, pipeline):
+        yield FolderTarget(
+            str(folder), pipeline, FolderSource(store), takes_content=settings.capture_content
+        )
+
+
+@dataclass(slots=True)
+class FolderTarget:
+    """A data folder that nobody else owns meanwhile."""
+
+    title: str
+    pipeline: Pipeline
+    source: Source
+    takes_content: bool = False
+
+    def keep(self, request: CheckedRequest) -> None:
+        """See `Target.keep`."""
+        while True:
+            try:
+                submitted = self.pipeline.submit(request)
+            except OverloadedError:
+                time.sleep(0.1)
+                continue
+            submitted.result()
+            return
+
+    def finish(self) -> Source:
+        """See `Target.finish`."""
+        self.pipeline.close()
+        return self.source
+
+
+@dataclass(slots=True)
+class ServiceTarget:
+    """A service that runs."""
+
+    title: str
+    traces_url: str
+    headers: Mapping[str, str]
+    source: ServiceSource
+    now_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    takes_content: bool = True
+    _last: str | None = field(default=None)  # the trace that is divided last
+
+    def keep(self, request: CheckedRequest) -> None:
+        """See `Target.keep`."""
+        deadline_s = self.now_s() + PATIENCE_S
+        while (wait_s := self._post(request.block, deadline_s)) is not None:
+            self.sleep(wait_s)
+        # Traces are divided in the order in which they fell quiet, then of their ids.
+        self._last = max(request.rooted, default=self._last)
+
+    def finish(self) -> Source:
+        """See `Target.finish`."""
+        deadline_s = self.now_s() + DIVIDED_WITHIN_S
+        while self._last is not None and not self._is_divided(self._last):
+            if self.now_s() > deadline_s:
+                raise LatencytraceError(
+                    f"what was sent to {self.traces_url} did not become requests of the service "
+                    f"at {self.source.url} within {DIVIDED_WITHIN_S:g} s: is that its receiver?"
+                )
+            self.sleep(0.1)
+        return self.source
+
+    def _post(self, block: bytes, deadline_s: float) -> float | None:
+        """Send once; returns after how many seconds to send again, None: it is kept."""
+        request = urllib.request.Request(self.traces_url, block, {**self.headers})  # noqa: S310 - the user's own address
+        try:
+            with open_url(request, POST_TIMEOUT_S):
+                return None
+        except urllib.error.HTTPError as error:
+            if error.code in _BUSY and self.now_s() < deadline_s:
+                after = error.headers.get("retry-after", "")
+                return float(after) if after.isdecimal() else 1.0
+            said = _said(error)
+            kind = OtlpError if error.code == 400 else LatencytraceError  # noqa: PLR2004 - HTTP's Bad Request
+            raise kind(f"{self.traces_url} answered {error.code}: {said}") from None
+        except OSError as error:
+            raise ServiceUnreachableError(f"{self.traces_url} fell silent: {error}") from None
+
+    def _is_divided(self, trace_id: str) -> bool:
+        try:
+            self.source.document(f"/requests/{trace_id}", {})
+        except ServiceUnreachableError:
+            raise
+        except LatencytraceError:  # not yet
+            return False
+        return True
+
+
+def _service_target(address: str, endpoint: str | None) -> ServiceTarget:
+    token = service_token()
+    source = ServiceSource(url=address, token=token)
+    receivers = cast(Mapping[str, str], source.document("/receivers", {}))
+    settings = agent_settings(endpoint=endpoint or receivers["otlp_http"], over_http=True)
+    checked("endpoint", settings.endpoint)
+    headers = {"content-type": PROTOBUF, **settings.headers}
+    if token is not None:
+        headers.setdefault("authorization", f"Bearer {token}")
+    return ServiceTarget(
+        title=address, traces_url=settings.traces_url, headers=headers, source=source
+    )
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    """What a receiver says is wrong."""
+    body = error.read()
+    try:
+        return Status.FromString(body).message or str(error.reason)
+    except DecodeError:
+        return body.decode("utf-8", "replace") or str(error.reason)

@@ -1,0 +1,1 @@
+"""Sending load at a chosen rate, and telling what came back."""

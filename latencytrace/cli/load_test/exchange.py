@@ -1,0 +1,61 @@
+"""One request and its answer over HTTP, timed on the way."""
+
+import time
+from dataclasses import dataclass
+
+import aiohttp
+
+from latencytrace.cli.load_test.answer import Answer, reader
+from latencytrace.cli.load_test.target import Target
+
+FIRST_SUCCESS, FIRST_REDIRECT = 200, 300
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """One request and its answer, as far as it came."""
+
+    target: Target
+    body: bytes | None
+    trace_id: str | None
+    span_id: str | None
+    sent_ns: int | None = None
+    first_byte_ns: int | None = None
+    end_ns: int | None = None
+    status: int | None = None
+    answer: Answer | None = None
+    error: str | None = None
+
+    async def run(self, client: aiohttp.ClientSession) -> None:
+        """Send and read to the last byte, noting each time on the way."""
+        headers = dict(self.target.headers)
+        if self.trace_id is not None:
+            headers["traceparent"] = f"00-{self.trace_id}-{self.span_id}-01"
+        self.sent_ns = time.monotonic_ns()
+        async with client.request(
+            self.target.method,
+            self.target.url,
+            data=self.body,
+            headers=headers,
+            allow_redirects=False,
+        ) as response:
+            self.first_byte_ns = time.monotonic_ns()
+            self.status = response.status
+            await self._read(response)
+        if self.error is None and not FIRST_SUCCESS <= response.status < FIRST_REDIRECT:
+            self.error = f"http {response.status}"
+
+    async def _read(self, response: aiohttp.ClientResponse) -> None:
+        body = reader(
+            response.headers.get("content-type", ""),
+            length_known="content-length" in response.headers,
+        )
+        last_ns = self.first_byte_ns or time.monotonic_ns()
+        try:
+            async for received, chunk_ended in response.content.iter_chunks():
+                last_ns = time.monotonic_ns()
+                body.feed(received, last_ns, chunk_ended=chunk_ended)
+            self.end_ns = time.monotonic_ns()
+        finally:
+            self.answer = body.answer(last_ns)
+        self.error = self.answer.error

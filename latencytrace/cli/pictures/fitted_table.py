@@ -1,0 +1,102 @@
+"""Tables that fit the terminal: whole columns are left out before any number is cut off."""
+
+from collections.abc import Callable, Sequence
+
+from rich.cells import cell_len
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from latencytrace.cli.pictures.bars import bar, stage_style, table
+from latencytrace.model.escaped import escaped
+
+GAP = 2  # cells between columns
+NAME_LEAST = 12  # such as `unattributed`
+
+Bar = Callable[[int], Text]  # draws it, so many cells long
+Cell = str | Text | Bar
+
+
+class FittedTable:
+    """A table of which no column is wider than the terminal has room for.
+
+    Args:
+        headings: Of its columns.
+        left: The columns that are set to the left.
+        bar: The column of bars, which take the room that is left.
+        bar_cells: How long they are at the least, and at the most.
+        name: The column of names that may be cut, where nothing else helps.
+        leave_out: Columns that a narrow terminal does without, the first of these first.
+    """
+
+    def __init__(
+        self,
+        *headings: str,
+        left: Sequence[str],
+        bar: str,
+        bar_cells: tuple[int, int],
+        name: str,
+        leave_out: Sequence[str],
+    ) -> None:
+        self._headings = headings
+        self._left = left
+        self._bar = bar
+        self._bar_least, self._bar_most = bar_cells
+        self._name = name
+        self._leave_out = leave_out
+        self._rows: list[tuple[Sequence[Cell], str | Style | None]] = []
+
+    def add_row(self, *cells: Cell, style: str | Style | None = None) -> None:
+        """Add a row: a cell for each heading."""
+        self._rows.append((cells, style))
+
+    def drawn(self, width: int) -> Table:
+        """The table for a console that is so wide."""
+        kept, least = self._kept(width)
+        wide = {heading: self._width(heading) for heading in kept}
+        free = max(0, width - least)
+        name = min(wide.get(self._name, 0), NAME_LEAST + free)
+        bar = min(self._bar_most, self._bar_least + max(0, free - max(0, name - NAME_LEAST)))
+        drawn = table(*kept, left=self._left)
+        for column in drawn.columns:
+            if column.header == self._name:
+                column.max_width = max(name, 1)
+        for cells, style in self._rows:
+            by_heading = zip(self._headings, cells, strict=True)
+            shown = [cell for heading, cell in by_heading if heading in kept]
+            drawn.add_row(
+                *(cell if isinstance(cell, str | Text) else cell(bar) for cell in shown),
+                style=style,
+            )
+        return drawn
+
+    def _kept(self, width: int) -> tuple[list[str], int]:
+        """The columns that there is room for, and how wide they are at the least."""
+        kept, in_turn = list(self._headings), list(self._leave_out)
+        while self._least_of(kept) > width and in_turn:
+            kept.remove(in_turn.pop(0))
+        return kept, self._least_of(kept)
+
+    def _least_of(self, kept: Sequence[str]) -> int:
+        return sum(map(self._least, kept)) + GAP * (len(kept) - 1)
+
+    def _least(self, heading: str) -> int:
+        if heading == self._name:
+            return min(NAME_LEAST, self._width(heading))
+        return self._width(heading)
+
+    def _width(self, heading: str) -> int:
+        if heading == self._bar:
+            return max(self._bar_least, len(heading))
+        place = self._headings.index(heading)
+        return max(len(heading), *(_cells(cells[place]) for cells, _ in self._rows))
+
+
+def stage_bar(ratio: float, stage: str) -> Bar:
+    """A bar in the colour of a stage, for whatever room there is."""
+    return lambda cells: Text(bar(ratio, cells), stage_style(stage))
+
+
+def _cells(cell: Cell) -> int:
+    text = cell if isinstance(cell, str) else cell.plain if isinstance(cell, Text) else ""
+    return cell_len(escaped(text))

@@ -1,0 +1,112 @@
+"""What held the stages on GPUs up, as rows below a breakdown or a trace."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from latencytrace.cli.pictures.bars import stage_style, table
+from latencytrace.cli.pictures.units import UNKNOWN, duration, share
+from latencytrace.service.answers.documents import RequestDocument
+from latencytrace.service.answers.gpu_documents import GpuStageDocument
+
+IN_WORDS = {
+    "compute": "arithmetic",
+    "memory_bandwidth": "memory bandwidth",
+    "copy": "copying",
+    "launch_or_sync": "launching, or waiting for the GPU",
+    "gpu_idle": "not the GPU: it was idle",
+    "latency_or_mixed": "latency, or a mixture",
+    "unknown": "unknown",
+}
+NOTES_IN_WORDS = {
+    "throttled": "clocks held down",
+    "foreign_load": "others at work there",
+    "queued": "waited for earlier work",
+    "modelled": "modelled",
+}
+
+
+def stages_table(stages: Sequence[GpuStageDocument]) -> list[RenderableType]:
+    """What each kind of work used while the device worked on it, and what bound it."""
+    if not stages:
+        return []
+    drawn = table(
+        "on the GPU", "model", "of", "device time", "of its time", "bandwidth", "tensor",
+        "bound by", "sure", "and", left=("on the GPU", "model", "of", "bound by", "sure", "and"),
+    )  # fmt: skip
+    for row in stages:
+        drawn.add_row(
+            Text(row["stage"], stage_style(row["stage"])),
+            row["model"] or UNKNOWN,
+            row["service"],
+            duration(row["device_ns"] / row["spans"]) if row["spans"] else UNKNOWN,
+            share(row["device_ns"] / row["wall_ns"]) if row["wall_ns"] else UNKNOWN,
+            _used(row, "bandwidth_ratio"),
+            _used(row, "tensor_ratio"),
+            IN_WORDS.get(row["bound"], row["bound"]),
+            row["confidence"] if row["bound"] != "unknown" else "",
+            ", ".join(NOTES_IN_WORDS.get(note, note) for note in row["notes"]),
+        )
+    return [drawn]
+
+
+def of_cohort(
+    stages: Sequence[GpuStageDocument], service: str | None, model: str | None
+) -> list[GpuStageDocument]:
+    """The rows of a service and a model, as far as they are named."""
+    return [
+        row
+        for row in stages
+        if service in {None, row["service"]} and model in {None, row["model"]}
+    ]
+
+
+def devices_table(
+    request: RequestDocument, stages: Sequence[GpuStageDocument]
+) -> list[RenderableType]:
+    """What a request's spans had a GPU do, and what held such work up lately."""
+    spans = [span for span in request["spans"] if span["device"] is not None]
+    if not spans:
+        return []
+    drawn = table(
+        "on the GPU", "span", "device time", "of its time", "launching", "waiting", "begins",
+        "bound by, lately", left=("on the GPU", "span", "bound by, lately"),
+    )  # fmt: skip
+    for span in spans:
+        device = span["device"]
+        if device is None:
+            continue
+        wall_ns = max(span["end_ns"] - span["start_ns"], device["end_ns"] - device["start_ns"])
+        error = "" if device["error_ns"] is None else f" ± {duration(device['error_ns'])}"
+        bounds = {
+            IN_WORDS.get(row["bound"], row["bound"])
+            for row in stages
+            if (row["uuid"], row["stage"], row["service"])
+            == (device["gpu"], span["stage"], span["service"])
+            and row["model"] in {span["attributes"].get("gen_ai.request.model"), ""}
+        }
+        drawn.add_row(
+            Text(span["stage"], stage_style(span["stage"])),
+            span["name"],
+            duration(device["device_ns"]),
+            share(device["device_ns"] / wall_ns) if wall_ns else UNKNOWN,
+            duration(device["launch_ns"]),
+            duration(device["queue_ns"]),
+            duration(max(0, device["start_ns"])) + error,
+            ", ".join(sorted(bounds)) or "unknown",
+        )
+    return ["", drawn]
+
+
+def _used(row: GpuStageDocument, counter: str) -> str:
+    used = row["used"].get(counter)
+    modelled = {
+        "bandwidth_ratio": row["modelled_bandwidth_ratio"],
+        "tensor_ratio": row.get("modelled_tensor_ratio"),  # an older service tells none
+    }[counter]
+    if used is None and modelled is not None:
+        return f"at least {share(modelled)}, modelled"
+    if used is None:
+        return UNKNOWN
+    return f"{share(used['ratio'])} ± {100 * used['error_ratio']:.1f}"

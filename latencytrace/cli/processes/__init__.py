@@ -1,0 +1,1 @@
+"""Starting, naming and ending programs."""

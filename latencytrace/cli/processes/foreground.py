@@ -1,0 +1,50 @@
+"""Runs a program as if it had replaced us: our signals, its exit code."""
+
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from latencytrace.cli.processes.parent_death import ending_with_parent
+
+PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+FROM_KERNEL = 0x80  # Linux's SI_KERNEL: a terminal sent it, to every process of its foreground
+
+
+def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a program until it ends.
+
+    Signals sent to us are passed on. Those from the terminal are not: the program
+    got them itself, and many take a second Ctrl-C for impatience.
+    If we are killed, the program gets SIGTERM.
+
+    Returns:
+        Its exit code; 128 and the signal's number if one killed it, as shells say.
+    """
+    waited_for = {*PASSED_ON, signal.SIGCHLD}
+    end_with_us = ending_with_parent()
+
+    def in_child() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        end_with_us()
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
+    try:
+        process = subprocess.Popen(  # noqa: S603 - what the user typed
+            command,
+            env=environment,
+            preexec_fn=in_child,  # noqa: PLW1509 - one thread only
+        )
+        while process.poll() is None:
+            received = signal.sigwaitinfo(waited_for)
+            if received.si_signo != signal.SIGCHLD and received.si_code != FROM_KERNEL:
+                process.send_signal(received.si_signo)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode

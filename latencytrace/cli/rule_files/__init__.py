@@ -1,0 +1,1 @@
+"""Writing rules for Prometheus and Grafana."""

@@ -1,0 +1,158 @@
+"""Objectives as a file of Prometheus rules: what is recorded, and what alerts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from latencytrace.analysis.slo.burn_promql import (
+    BUDGET_LEFT,
+    absent,
+    fires,
+    holds,
+    prometheus_rules,
+    recorded,
+    silent,
+)
+from latencytrace.analysis.slo.burn_rate import keep_firing_ns
+from latencytrace.errors import ObjectivesError
+from latencytrace.model import AlertKind, BurnRule, Objective, Severity
+from latencytrace.model.objective import length_text, window_text
+
+Document = dict[str, object]
+
+ABSENT = "LatencySLOAbsent"
+ABSENT_FOR = "10m"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSettings:
+    """How Prometheus is set up."""
+
+    scrape_ns: int  # between two scrapes
+    interval_ns: int  # between two evaluations
+    dashboard_url: str | None
+
+
+def rules_document(objectives: Sequence[Objective], settings: RuleSettings) -> Document:
+    """A rule file; a group for each objective, since rules within a group keep their order."""
+    return {"groups": [_group(objective, settings) for objective in objectives]}
+
+
+def rules_of(objective: Objective, settings: RuleSettings) -> tuple[BurnRule, ...]:
+    """The tiers that this Prometheus can watch.
+
+    Raises:
+        ObjectivesError: None of them pages.
+    """
+    rules = prometheus_rules(objective, settings.scrape_ns)
+    if not any(rule.severity is Severity.PAGE for rule in rules):
+        raise ObjectivesError(
+            f"{objective.name}: every window that would page is shorter than four scrapes, "
+            f"{length_text(settings.scrape_ns)} apart: take a longer period, or scrape more often"
+        )
+    return rules
+
+
+def begins(objective: Objective, rules: tuple[BurnRule, ...], severity: Severity) -> str:
+    """What makes a page begin; or a ticket, which does not while a page fires."""
+    tiers = tuple(rule for rule in rules if rule.severity is severity)
+    expression = fires(objective, tiers)
+    if severity is Severity.TICKET:
+        page = firing(AlertKind.BURN, objective, Severity.PAGE)
+        return f"(\n{expression}\n)\nunless on (slo, service, route) ALERTS{{{page}}}"
+    return expression
+
+
+def firing(name: str, objective: Objective, severity: Severity) -> str:
+    """Selects an alert of Prometheus's own that fires."""
+    return (
+        f'alertname="{name}", alertstate="firing", slo="{objective.name}", severity="{severity}"'
+    )
+
+
+def alert_labels(objective: Objective, severity: Severity) -> dict[str, str]:
+    """What an alert is known by; the series' own labels are the same."""
+    labels = {
+        "slo": objective.name,
+        "service": objective.service,
+        "route": objective.route or "",
+        "severity": str(severity),
+    }
+    return {name: text for name, text in labels.items() if text}
+
+
+def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
+    """What an alert says; the service's own `/api/v1/alerts` says more."""
+    of = objective.route or objective.service
+    budget = f'{BUDGET_LEFT}{{slo=\\"{objective.name}\\"}}'
+    said = {
+        "summary": (
+            f"{objective.name}: {of} spends its error budget "
+            '{{ $value | printf "%.3g" }} times too fast'
+        ),
+        "description": (
+            f"Promised: {100 * objective.target_ratio:.6g} % of {of} have {objective.measured} "
+            f"within {objective.threshold_ns / 1e9:g} s over {length_text(objective.period_ns)}. "
+            f'Budget left: {{{{ with query "{budget}" }}}}{{{{ . | first | value | '
+            "humanizePercentage }}{{ else }}unknown{{ end }}. Guilty stage, slow requests and "
+            "links: GET /api/v1/alerts of the service."
+        ),
+    }
+    if settings.dashboard_url is not None:
+        separator = "&" if "?" in settings.dashboard_url else "?"
+        said["dashboard_url"] = f"{settings.dashboard_url}{separator}var-slo={objective.name}"
+    return said
+
+
+def _group(objective: Objective, settings: RuleSettings) -> Document:
+    rules = rules_of(objective, settings)
+    return {
+        "name": f"latencytrace-{objective.name}",
+        "interval": window_text(settings.interval_ns),
+        "rules": [
+            *_recording(objective, rules, settings),
+            *_alerting(objective, rules, settings),
+        ],
+    }
+
+
+def _recording(
+    objective: Objective, rules: tuple[BurnRule, ...], settings: RuleSettings
+) -> Iterator[Document]:
+    found = recorded(objective, rules, settings.scrape_ns, settings.interval_ns)
+    for name, window, expression in found:
+        labels = {"slo": objective.name, "window": window}  # or promtool finds them twice
+        yield {"record": name, "expr": expression, "labels": labels}
+
+
+def _alerting(
+    objective: Objective, rules: tuple[BurnRule, ...], settings: RuleSettings
+) -> Iterator[Document]:
+    for severity in Severity:
+        tiers = tuple(rule for rule in rules if rule.severity is severity)
+        if not tiers:
+            continue
+        held = holds(objective, tiers, firing(AlertKind.BURN, objective, severity))
+        yield {
+            "alert": str(AlertKind.BURN),
+            "expr": f"(\n{begins(objective, rules, severity)}\n)\nor\n(\n{held}\n)",
+            "keep_firing_for": window_text(keep_firing_ns(objective, severity)),
+            "labels": alert_labels(objective, severity),
+            "annotations": annotations(objective, settings),
+        }
+    of = objective.route or objective.service
+    yield {
+        "alert": str(AlertKind.NO_DATA),
+        "expr": silent(objective, firing(AlertKind.NO_DATA, objective, Severity.PAGE)),
+        "labels": alert_labels(objective, Severity.PAGE),
+        "annotations": {"summary": f"{objective.name}: {of}, which was steady, is silent"},
+    }
+    yield {
+        "alert": ABSENT,
+        "expr": absent(objective),
+        "for": ABSENT_FOR,
+        "labels": alert_labels(objective, Severity.PAGE),
+        "annotations": {
+            "summary": f"{objective.name}: Prometheus has no counters of it, nobody watches it",
+            "description": "Is the service up, scraped, and given the file of objectives?",
+        },
+    }

@@ -1,0 +1,1 @@
+"""Where answers come from: a service, or its folder."""

@@ -1,0 +1,227 @@
+"""Where reading commands get their answers: the service, or the data folder itself."""
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Protocol, cast
+
+from latencytrace.cli.pictures.terminal import complain
+from latencytrace.cli.processes.local_service import (
+    EXTRA_HINT,
+    answers,
+    is_loopback,
+    open_url,
+    service_is_installed,
+)
+from latencytrace.cli.source.filters import Filters
+from latencytrace.cli.source.service_address import service_address
+from latencytrace.errors import LatencytraceError, ServiceUnreachableError
+from latencytrace.model.escaped import escaped
+from latencytrace.service.answers.documents import (
+    AlertDocument,
+    BreakdownDocument,
+    ListedRequestDocument,
+    ObjectiveDocument,
+    RequestDocument,
+    ServiceDocument,
+)
+from latencytrace.service.answers.gpu_documents import GpusDocument, GpuStageDocument
+from latencytrace.settings import data_folder, service_token
+
+
+class Source(Protocol):
+    """Answers a GET of the JSON API, wherever the answer comes from."""
+
+    def document(self, path: str, parameters: Filters) -> object:
+        """The API's document for a path below `/api/v1`.
+
+        Raises:
+            LatencytraceError: There is none; the message says what to do.
+        """
+        ...
+
+    def body(self, path: str, parameters: Filters) -> bytes:
+        """The same where the answer is no JSON."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSource:
+    """A service that runs."""
+
+    url: str
+    token: str | None = None
+    timeout_s: float = 60.0
+
+    def document(self, path: str, parameters: Filters) -> object:
+        """See `Source.document`."""
+        document: object = json.loads(self.body(path, parameters))
+        return document
+
+    def body(self, path: str, parameters: Filters) -> bytes:
+        """See `Source.body`."""
+        query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
+        return self._answer("GET", f"{path}{query}")
+
+    def told(self, method: str, path: str, document: object) -> object:
+        """What the API answers when it is told a document.
+
+        Raises:
+            LatencytraceError: It refuses; the message says why.
+        """
+        answer: object = json.loads(self._answer(method, path, json.dumps(document).encode()))
+        return answer
+
+    def _answer(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        request = urllib.request.Request(f"{self.url}/api/v1{path}", body, method=method)  # noqa: S310 - the user's own address
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
+        if self.token is not None:
+            request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            with open_url(request, self.timeout_s) as response:
+                return response.read()
+        except urllib.error.HTTPError as error:
+            raise LatencytraceError(_problem(error)) from None
+        except (OSError, HTTPException) as error:
+            raise ServiceUnreachableError(
+                f"the service at {self.url} fell silent: {error}"
+            ) from None
+
+
+def service(url: str | None) -> ServiceSource:
+    """The service that runs at an address, the usual one by default.
+
+    Raises:
+        ServiceUnreachableError: None does.
+    """
+    address = service_address(url)
+    running = _running(address)
+    if running is None:
+        raise ServiceUnreachableError(
+            f"no service answers at {address}: start one with `latencytrace serve`"
+        )
+    return running
+
+
+@contextmanager
+def source(url: str | None, data: Path | None) -> Iterator[Source]:
+    """Find who can answer: the folder named, else the service, else the usual folder.
+
+    Raises:
+        ServiceUnreachableError: Nobody; the message says what to do.
+    """
+    address = service_address(url)
+    running = _running(address) if data is None else None
+    if running is not None:
+        yield running
+        return
+    if data is None and (url is not None or not is_loopback(address)):
+        raise ServiceUnreachableError(
+            f"no service answers at {address}: start one with `latencytrace serve`, "
+            "or read its folder with --data"
+        )
+    with _folder(data or data_folder(), address, named=data is not None) as folder:
+        yield folder
+
+
+def _running(address: str) -> ServiceSource | None:
+    if not answers(f"{address}/healthz"):
+        return None
+    return ServiceSource(url=address, token=service_token())
+
+
+@contextmanager
+def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
+    missing = f"there are no data in {folder}"
+    if folder.exists() and not folder.is_dir():
+        missing = f"{folder} is no folder"
+    if not folder.is_dir() or next(folder.iterdir(), None) is None:
+        raise ServiceUnreachableError(
+            missing
+            if named
+            else f"no service answers at {address} and {missing}: "
+            "trace a program first, with `latencytrace run -- COMMAND`"
+        )
+    if not service_is_installed():
+        raise ServiceUnreachableError(
+            f"no service answers at {address}, and reading {folder} directly needs the "
+            f"service's parts: {EXTRA_HINT}"
+        )
+    from latencytrace.cli.source.folder import open_folder  # noqa: PLC0415 - an extra, and heavy
+
+    if not named:
+        complain(f"no service runs, reading {folder}")
+    with open_folder(folder) as opened:
+        yield opened
+
+
+def breakdown(source: Source, wanted: Filters) -> BreakdownDocument:
+    """Time per stage of a cohort."""
+    return cast(BreakdownDocument, source.document("/breakdown", wanted))
+
+
+def requests_document(source: Source, wanted: Filters, order: str, limit: int) -> object:
+    """`GET /requests`, as it is."""
+    return source.document("/requests", {**wanted, "order": order, "limit": str(limit)})
+
+
+def requests(
+    source: Source, wanted: Filters, order: str, limit: int
+) -> list[ListedRequestDocument]:
+    """Requests of a cohort, without their spans."""
+    document = requests_document(source, wanted, order, limit)
+    return cast("dict[str, list[ListedRequestDocument]]", document)["requests"]
+
+
+def request(source: Source, trace_id: str) -> RequestDocument:
+    """One request with its spans."""
+    path = f"/requests/{urllib.parse.quote(trace_id, safe='')}"
+    return cast(RequestDocument, source.document(path, {}))
+
+
+def gpus(source: Source) -> GpusDocument:
+    """The GPUs that are read, and the work on them."""
+    return cast(GpusDocument, source.document("/gpu", {}))
+
+
+def stages_on_gpus(source: Source) -> list[GpuStageDocument]:
+    """The work on GPUs; none, where an older service does not know the question."""
+    try:
+        return gpus(source)["stages"]
+    except LatencytraceError:
+        return []
+
+
+def services(source: Source) -> list[ServiceDocument]:
+    """The services and their routes."""
+    document = source.document("/services", {})
+    return cast("dict[str, list[ServiceDocument]]", document)["services"]
+
+
+def objectives(source: Source) -> list[ObjectiveDocument]:
+    """What is promised, and how it stands."""
+    document = source.document("/objectives", {})
+    return cast("dict[str, list[ObjectiveDocument]]", document)["objectives"]
+
+
+def alerts(source: Source) -> list[AlertDocument]:
+    """What fires."""
+    document = source.document("/alerts", {})
+    return cast("dict[str, list[AlertDocument]]", document)["alerts"]
+
+
+def _problem(error: urllib.error.HTTPError) -> str:
+    """What an RFC 9457 problem document says."""
+    try:
+        problem = json.load(error)
+    except ValueError:
+        problem = {}
+    detail = problem.get("detail") or problem.get("title") if isinstance(problem, dict) else None
+    return escaped(str(detail or f"{error.url} answered {error.code} {error.reason}"))

@@ -1,0 +1,27 @@
+"""Addresses that a user named: checked before anything is sent there."""
+
+from latencytrace.errors import SettingsError
+from latencytrace.model.secrets import shown
+from latencytrace.service.net.addresses import flaw
+from latencytrace.settings import service_url
+
+
+def service_address(url: str | None) -> str:
+    """Where the service is asked: the address named, else the usual one.
+
+    Raises:
+        SettingsError: It is no address; the message says why.
+    """
+    return checked("the service's address", (url or service_url()).rstrip("/"))
+
+
+def checked(what: str, address: str) -> str:
+    """The same address.
+
+    Raises:
+        SettingsError: It is none; the message says what of it is wrong.
+    """
+    wrong = flaw(address)
+    if wrong is not None:
+        raise SettingsError(f"{what} {shown(address)!r} {wrong}")
+    return address

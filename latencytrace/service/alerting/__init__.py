@@ -1,0 +1,1 @@
+"""Alerts on their way out: documents, texts, links and the outbox."""

@@ -1,0 +1,123 @@
+"""Alerts and objectives as documents: of the API, and of what sinks send."""
+
+from latencytrace.model import Alert, BadRequest, BurnRates, Evidence, Objective, Standing
+from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.text import description, request_text, summary
+from latencytrace.service.answers.documents import (
+    AlertDocument,
+    BadRequestDocument,
+    BurnRateDocument,
+    DistinctionDocument,
+    GuiltyStageDocument,
+    ObjectiveDocument,
+)
+
+
+def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
+    """All that is known of an alert."""
+    evidence, standing = alert.evidence, alert.standing
+    profile_url = links.of_alerts_profile(alert)
+    return {
+        "fingerprint": alert.fingerprint,
+        "status": "firing" if alert.ended_ns is None else "resolved",
+        "labels": dict(alert.labels),
+        "summary": summary(alert),
+        "description": [*description(alert), *_profile(profile_url)],
+        "onset": None if alert.onset_ns is None else str(alert.onset_ns),
+        "started": str(alert.started_ns),
+        "ended": None if alert.ended_ns is None else str(alert.ended_ns),
+        "end_reason": alert.end_reason,
+        "bad_ratio": alert.bad_ratio,
+        "window_ns": alert.window_ns,
+        "burn_rates": _burn_rates(standing),
+        "budget_left_ratio": standing.budget_left_ratio,
+        "exhaustion_ns": standing.exhaustion_ns,
+        "guilty": _guilty(evidence),
+        "failed_ratio": evidence.failed_ratio,
+        "version": evidence.version,
+        "distinctions": _distinctions(evidence),
+        "slowest": [_bad_request(request, links) for request in evidence.slowest],
+        "url": links.of_alert(alert),
+        "profile_url": profile_url,
+    }
+
+
+def objective_document(standing: Standing) -> ObjectiveDocument:
+    """What is promised, and how it stands."""
+    objective: Objective = standing.objective
+    return {
+        "name": objective.name,
+        "display_name": objective.display_name,
+        "service": objective.service,
+        "route": objective.route,
+        "model": objective.model,
+        "version": objective.version,
+        "measure": objective.measured,
+        "threshold_ns": objective.threshold_ns,
+        "target_ratio": objective.target_ratio,
+        "period_ns": objective.period_ns,
+        "requests": standing.total,
+        "bad_requests": standing.bad,
+        "burn_rates": _burn_rates(standing),
+        "budget_left_ratio": standing.budget_left_ratio,
+        "exhaustion_ns": standing.exhaustion_ns,
+        "last_request": (
+            None if standing.last_request_ns is None else str(standing.last_request_ns)
+        ),
+    }
+
+
+def _profile(url: str | None) -> tuple[str, ...]:
+    if url is None:
+        return ()
+    return (f"Profile of the steps after this alert began, once it is taken: {url}",)
+
+
+def _burn_rates(standing: Standing) -> list[BurnRateDocument]:
+    return [_burn_rate(rate) for rate in standing.rates]
+
+
+def _burn_rate(rate: BurnRates) -> BurnRateDocument:
+    return {
+        "factor": rate.rule.factor,
+        "severity": str(rate.rule.severity),
+        "long_ns": rate.rule.long_ns,
+        "short_ns": rate.rule.short_ns,
+        "long": rate.long,
+        "short": rate.short,
+        "firing": rate.firing,
+    }
+
+
+def _guilty(evidence: Evidence) -> GuiltyStageDocument | None:
+    if evidence.guilty is None:
+        return None
+    return {
+        "stage": evidence.guilty.stage,
+        "excess_ns": evidence.guilty.excess_ns,
+        "share_ratio": evidence.guilty.share_ratio,
+    }
+
+
+def _distinctions(evidence: Evidence) -> list[DistinctionDocument]:
+    return [
+        {
+            "trait": one.trait,
+            "value": one.value,
+            "bad_ratio": one.bad_ratio,
+            "good_ratio": one.good_ratio,
+        }
+        for one in evidence.distinctions
+    ]
+
+
+def _bad_request(request: BadRequest, links: AlertLinks) -> BadRequestDocument:
+    return {
+        "trace_id": request.trace_id,
+        "span_id": request.span_id,
+        "status": request.status,
+        "duration_ns": request.duration_ns,
+        "ledger": {str(stage): length for stage, length in request.ledger.items()},
+        "summary": request_text(request),
+        "url": links.of_request(request),
+    }

@@ -1,0 +1,199 @@
+"""Tells sinks of alerts, at least once each, however long a sink refuses or hangs."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from latencytrace.errors import SinkError
+from latencytrace.model import Alert
+from latencytrace.service.alerting.document import alert_document
+from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.queue import SinkQueue
+from latencytrace.service.objectives.memory import ObjectiveMemory
+from latencytrace.service.sink import Notice, Sink, Transition
+
+_log = logging.getLogger(__name__)
+
+COPY_EVERY_NS = 60 * 10**9  # between the copies of an end
+_LOOK_S = 1.0  # for what is due
+_LAST_S = 2.0  # that a sink has at the end; what it did not take is sent after the next start
+
+# What a broken promise of a sink raises; one of them must not stop the others.
+_FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+
+
+class Outbox:
+    """A queue and a thread for each sink; what waits is on disk, too.
+
+    Args:
+        sinks: By name.
+        links: What documents link to.
+        memory: Where what waits is kept.
+        now_ns: The evaluator's clock.
+        wall_ns: The time of day as others have it, which may be set back.
+        chance: A number between 0 and 1.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
+        self,
+        sinks: Mapping[str, Sink],
+        links: AlertLinks,
+        memory: ObjectiveMemory,
+        now_ns: Callable[[], int],
+        wall_ns: Callable[[], int],
+        chance: Callable[[], float],
+    ) -> None:
+        self._sinks = sinks
+        self._links = links
+        self._memory = memory
+        self._now_ns = now_ns
+        self._wall_ns = wall_ns
+        self._queues = {name: SinkQueue(chance) for name in sinks}
+        self._repeated: dict[tuple[str, str], int] = {}  # (sink, alert) → how often by now
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=(name,), name=f"latencytrace-{name}", daemon=True
+            )
+            for name in sinks
+        ]
+        self.sent = dict.fromkeys(sinks, 0)
+        self.failed = dict.fromkeys(sinks, 0)
+        self._take_up()
+
+    def start(self) -> None:
+        """Begin to send."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop; what was not taken by now is sent after the next start."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(_LAST_S)
+
+    def notices(self, changed: Iterable[Alert]) -> list[Notice]:
+        """What is to be sent of alerts that began or ended."""
+        now_ns = self._now_ns()
+        return [
+            notice
+            for alert in changed
+            for name, sink in self._sinks.items()
+            for notice in self._of_change(alert, name, sink, now_ns)
+        ]
+
+    def add(self, notices: Sequence[Notice]) -> None:
+        """Send these, once they are kept."""
+        if not notices:
+            return
+        obsolete = []
+        with self._changed:
+            for notice in notices:
+                obsolete += self._queues[notice.sink].add([notice])
+            self._changed.notify_all()
+        if obsolete:
+            self._memory.forget(obsolete)
+
+    def repeat(self, firing: Iterable[Alert]) -> None:
+        """Send again what still fires, where a sink wants that; kept nowhere."""
+        now_ns = self._now_ns()
+        repeats: list[Notice] = []
+        known: set[tuple[str, str]] = set()
+        for alert in firing:
+            for name, sink in self._sinks.items():
+                if sink.repeat_s is None:
+                    continue
+                known.add((name, alert.fingerprint))
+                turn = int((now_ns - alert.started_ns) / 1e9 // sink.repeat_s)
+                # The first turn that is seen was told by the process before, or is the first.
+                if turn > self._repeated.setdefault((name, alert.fingerprint), turn):
+                    self._repeated[name, alert.fingerprint] = turn
+                    key = f"continues:{turn}"
+                    repeats.append(self._notice(alert, name, Transition.CONTINUES, key, now_ns))
+        self._repeated = {which: turn for which, turn in self._repeated.items() if which in known}
+        with self._changed:
+            new = [one for one in repeats if not self._queues[one.sink].has(one.about)]
+        self.add(new)
+
+    def waiting(self) -> Mapping[str, int]:
+        """How many notices wait, by sink."""
+        return {name: len(queue) for name, queue in self._queues.items()}
+
+    def dropped(self) -> Mapping[str, int]:
+        """How many were given up, by sink."""
+        return {name: queue.dropped for name, queue in self._queues.items()}
+
+    def step(self, name: str) -> bool:
+        """Send the next notice that is due to a sink.
+
+        Returns:
+            Whether there was one.
+        """
+        with self._changed:
+            notice = self._queues[name].due(self._now_ns())
+        if notice is None:
+            return False
+        try:
+            self._sinks[name].send(notice, self._wall_ns())
+        except (SinkError, *_FAULTS) as error:
+            self._refused(notice, error)
+        else:
+            self.sent[name] += 1
+            with self._changed:
+                self._queues[name].sent(notice)
+            self._memory.forget([notice])
+        return True
+
+    def _refused(self, notice: Notice, error: BaseException) -> None:
+        self.failed[notice.sink] += 1
+        with self._changed:
+            tried_again = self._queues[notice.sink].failed(notice, self._now_ns())
+        said = str(error) if isinstance(error, SinkError) else repr(error)
+        if tried_again:
+            _log.warning("alert not delivered, tried again: %s: %s", notice.sink, said)
+            return
+        _log.error("alert given up after a day: %s: %s", notice.sink, said)
+        self._memory.forget([notice])
+
+    def _run(self, name: str) -> None:
+        while not self._stopping:
+            if not self.step(name):
+                with self._changed:
+                    if not self._stopping:
+                        self._changed.wait(_LOOK_S)
+
+    def _of_change(self, alert: Alert, name: str, sink: Sink, now_ns: int) -> list[Notice]:
+        if alert.ended_ns is None:
+            return [self._notice(alert, name, Transition.BEGAN, "began", now_ns)]
+        keys = ["ended", *(f"ended:{copy}" for copy in range(2, sink.ends + 1))]
+        return [
+            self._notice(alert, name, Transition.ENDED, key, now_ns + place * COPY_EVERY_NS)
+            for place, key in enumerate(keys)
+        ]
+
+    def _notice(
+        self, alert: Alert, name: str, transition: Transition, key: str, due_ns: int
+    ) -> Notice:
+        return Notice(
+            key=f"{alert.fingerprint}:{key}",
+            sink=name,
+            transition=transition,
+            alert=alert_document(alert, self._links),
+            due_ns=due_ns,
+        )
+
+    def _take_up(self) -> None:
+        """Send what an earlier process left, but for sinks that are gone."""
+        left = self._memory.notices()
+        gone = [notice for notice in left if notice.sink not in self._sinks]
+        if gone:
+            _log.warning("%d notices to sinks that are gone are not sent", len(gone))
+            self._memory.forget(gone)
+        self.add([notice for notice in left if notice.sink in self._sinks])

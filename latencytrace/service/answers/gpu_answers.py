@@ -1,0 +1,121 @@
+"""GPUs and the work on them, as documents of the API."""
+
+from collections.abc import Mapping, Sequence
+
+from latencytrace.analysis.gpu.bound import NO_PEAKS, DeviceTimes, Peaks, verdict
+from latencytrace.analysis.gpu.join import DeviceUse, Kind, device_use
+from latencytrace.model.gpu_sample import BandwidthMethod, GpuMetric
+from latencytrace.model.gpu_window import DeviceWork
+from latencytrace.model.stage import Stage
+from latencytrace.service.answers.gpu_documents import (
+    BandwidthDocument,
+    GpuDocument,
+    GpusDocument,
+    GpuStageDocument,
+)
+from latencytrace.service.reports.device_works import DeviceWorks
+from latencytrace.service.reports.gpus import GpuReports, Key, KnownGpu, of_metric
+
+
+def gpus(reports: GpuReports, works: DeviceWorks) -> GpusDocument:
+    """Every GPU heard of in the last hour, and what each kind of work did there."""
+    known = reports.gpus()
+    uuids = dict.fromkeys([*(gpu.device.uuid for gpu in known), *works.gpus()])
+    return GpusDocument(
+        gpus=[_gpu(reports, gpu) for gpu in known],
+        stages=[row for uuid in uuids for row in _stages(uuid, reports, works.on(uuid))],
+    )
+
+
+def _gpu(reports: GpuReports, gpu: KnownGpu) -> GpuDocument:
+    values = reports.fresh(gpu)
+    device = gpu.device
+    events = of_metric(values, GpuMetric.CLOCK_EVENT)
+    return GpuDocument(
+        uuid=device.uuid,
+        index=device.index,
+        name=device.name,
+        vendor=device.vendor,
+        driver=device.driver,
+        parent_uuid=device.parent_uuid,
+        silent_ns=reports.silent_ns(gpu),
+        bandwidth=_bandwidth(values),
+        kernel_active_ratio=values.get((GpuMetric.KERNEL_ACTIVE, None)),
+        engine_active_ratio=values.get((GpuMetric.ENGINE_ACTIVE, None)),
+        sm_active_ratio=values.get((GpuMetric.SM_ACTIVE, None)),
+        sm_occupancy_ratio=values.get((GpuMetric.SM_OCCUPANCY, None)),
+        pipes=of_metric(values, GpuMetric.PIPE_ACTIVE),
+        memory_used_bytes=values.get((GpuMetric.MEMORY_USED, None)),
+        memory_total_bytes=values.get((GpuMetric.MEMORY_TOTAL, None)),
+        power_watts=values.get((GpuMetric.POWER, None)),
+        energy_joules=values.get((GpuMetric.ENERGY, None)),
+        temperatures_celsius=of_metric(values, GpuMetric.TEMPERATURE),
+        clocks_hertz=of_metric(values, GpuMetric.CLOCK),
+        clock_events=[reason for reason, is_active in events.items() if is_active],
+        pcie_bytes_per_second=of_metric(values, GpuMetric.PCIE),
+        nvlink_bytes_per_second=of_metric(values, GpuMetric.NVLINK),
+        ecc_errors=of_metric(values, GpuMetric.ECC_ERRORS),
+        xid_errors=of_metric(values, GpuMetric.XID_ERRORS),
+    )
+
+
+def _bandwidth(values: Mapping[Key, float]) -> BandwidthDocument | None:
+    """By the best method that there is."""
+    shares = of_metric(values, GpuMetric.BANDWIDTH_UTILIZATION)
+    for method in BandwidthMethod:
+        if method.value in shares:
+            return BandwidthDocument(
+                method=method.value,
+                utilization_ratio=shares[method.value],
+                bytes_per_second=values.get((GpuMetric.BANDWIDTH, method.value)),
+                peak_bytes_per_second=values.get((GpuMetric.BANDWIDTH_PEAK, None)),
+            )
+    return None
+
+
+def _stages(uuid: str, reports: GpuReports, work: Sequence[DeviceWork]) -> list[GpuStageDocument]:
+    of_kind: dict[Kind, list[DeviceWork]] = {}
+    for one in work:
+        of_kind.setdefault(Kind.of(one), []).append(one)
+    uses = device_use(reports.windows(uuid), work)
+    peaks = reports.peaks(uuid)
+    rows = [
+        stage_document(uuid, kind, pieces, uses.get(kind, DeviceUse()), peaks)
+        for kind, pieces in of_kind.items()
+    ]
+    return sorted(rows, key=lambda row: -row["device_ns"])
+
+
+def stage_document(
+    uuid: str,
+    kind: Kind,
+    work: Sequence[DeviceWork],
+    use: DeviceUse,
+    peaks: Peaks = NO_PEAKS,
+) -> GpuStageDocument:
+    """One kind of work on one GPU, judged."""
+    times = DeviceTimes.of(work)
+    copies = kind.stage is Stage.TRANSFER
+    judged = verdict(times, use, peaks=peaks, copies=copies)
+    return GpuStageDocument(
+        uuid=uuid,
+        service=kind.service,
+        model=kind.model,
+        stage=kind.stage.value,
+        bound=judged.bound.value,
+        confidence=judged.confidence.value,
+        notes=list(judged.notes),
+        spans=len(work),
+        wall_ns=times.wall_ns,
+        device_ns=times.device_ns,
+        launch_ns=times.launch_ns,
+        queue_ns=times.queue_ns,
+        windows=use.window_count,
+        coverage_ratio=use.coverage_ratio,
+        used={
+            name: {"ratio": estimate.ratio, "error_ratio": estimate.error_ratio}
+            for name, estimate in use.used.items()
+        },
+        modelled_bandwidth_ratio=times.modelled_bandwidth(peaks.bytes_per_s),
+        modelled_tensor_ratio=times.modelled_tensor(peaks.flops_per_s),
+    )

@@ -1,0 +1,368 @@
+"""What the JSON API says: from a store's answers to its documents (DESIGN part 4).
+
+The views serve these; the command line asks for the same ones where it reads a folder.
+Durations are integer nanoseconds, absolute times decimal strings of Unix nanoseconds,
+ids lower-case hex, unknown is null.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.gpu.device_work import device_work
+from latencytrace.analysis.ledger.stage_times import stage_times
+from latencytrace.analysis.reported.network_phases import network_phases
+from latencytrace.analysis.trace.error_types import error_type, failed_by
+from latencytrace.analysis.trace.is_request import is_shared
+from latencytrace.errors import NotFoundError, QuestionError
+from latencytrace.model import (
+    AttributeValue,
+    Breakdown,
+    Cohort,
+    Link,
+    Quantiles,
+    Request,
+    Span,
+    SpanKind,
+    Stage,
+    StatusCode,
+    Trace,
+)
+from latencytrace.service.answers.cohort_words import (
+    attributes_of,
+    period_ns,
+    status_of,
+    token_range,
+)
+from latencytrace.service.answers.steps import steps_of_request
+from latencytrace.service.answers.token_documents import between_tokens
+from latencytrace.service.store import Order, Store, TableFormat
+
+Document = dict[str, object]
+
+MAX_LIMIT = 10_000
+MAX_LEDGERS = 500_000  # of one table, which is in memory as a whole
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+_SPAN_ID = re.compile(r"[0-9a-f]{16}")
+
+
+def cohort_of(parameters: Mapping[str, str | None], now_ns: int) -> Cohort:
+    """The cohort that query parameters name; without `since`, the last hour.
+
+    Raises:
+        QuestionError: A time, a status, a range or a condition cannot be read, or is empty.
+    """
+    status, where = parameters.get("status"), parameters.get("where")
+    input_tokens, output_tokens = parameters.get("input_tokens"), parameters.get("output_tokens")
+    since_ns, until_ns = period_ns(parameters.get("since"), parameters.get("until"), now_ns)
+    return Cohort(
+        service=parameters.get("service"),
+        route=parameters.get("route"),
+        model=parameters.get("model"),
+        version=parameters.get("version"),
+        instance=parameters.get("instance"),
+        status=status_of(status) if status else None,
+        input_tokens=token_range(input_tokens) if input_tokens else None,
+        output_tokens=token_range(output_tokens) if output_tokens else None,
+        attributes=attributes_of(where) if where else (),
+        since_ns=since_ns,
+        until_ns=until_ns,
+    )
+
+
+def services(store: Store) -> Document:
+    """`GET /services`."""
+    return {
+        "services": [
+            {"service": service, "routes": list(store.routes(service))}
+            for service in store.services()
+        ]
+    }
+
+
+def breakdown(store: Store, cohort: Cohort) -> Document:
+    """`GET /breakdown`."""
+    return breakdown_document(store.breakdown(cohort))
+
+
+def requests(store: Store, cohort: Cohort, order: str, limit: int) -> Document:
+    """`GET /requests`: requests with their segments, without their spans.
+
+    Raises:
+        QuestionError: `order` or `limit` is not to be had.
+    """
+    if order not in set(Order):
+        raise QuestionError(f"order {order!r} is not known: use {' or '.join(Order)}")
+    if not 1 <= limit <= MAX_LIMIT:
+        raise QuestionError(f"limit must lie between 1 and {MAX_LIMIT}, not be {limit}")
+    found = store.requests(cohort, Order(order), limit)
+    return {"requests": [request_document(request) for request in found]}
+
+
+def ledgers(store: Store, cohort: Cohort, table_format: str) -> bytes:
+    """`GET /ledgers`: a table with a row for each request and a column for each stage.
+
+    Raises:
+        QuestionError: The format is not known, or there are too many requests.
+    """
+    if table_format not in set(TableFormat):
+        raise QuestionError(
+            f"format {table_format!r} is not known: use {' or '.join(TableFormat)}"
+        )
+    count = store.count(cohort)
+    if count > MAX_LEDGERS:
+        raise QuestionError(
+            f"{count:,} requests are more than {MAX_LEDGERS:,} at once: take a shorter time "
+            "with since and until, or fewer routes"
+        )
+    return store.ledgers(cohort, TableFormat(table_format))
+
+
+def request(
+    store: Store, trace_id: str, span_id: str | None, is_open: Callable[[str], bool]
+) -> Document:
+    """`GET /requests/{trace_id}`: one request with its spans.
+
+    Args:
+        store: Where it is kept.
+        trace_id: 32 hex digits.
+        span_id: Of the request; None: the outermost of its trace.
+        is_open: Whether spans of a trace have arrived that are not divided yet.
+
+    Raises:
+        QuestionError: An id is no id.
+        NotFoundError: There is none; the message says why.
+    """
+    trace_id = trace_id.lower()
+    if not _TRACE_ID.fullmatch(trace_id):
+        raise QuestionError(f"{trace_id!r} is no trace id: it has 32 hex digits")
+    if span_id is not None and not _SPAN_ID.fullmatch(span_id.lower()):
+        raise QuestionError(f"{span_id!r} is no span id: it has 16 hex digits")
+    found = store.request(trace_id, span_id.lower() if span_id else None)
+    spans = store.kept_spans(trace_id)
+    if found is None:
+        raise NotFoundError(_why_not_found(trace_id, span_id, spans, is_open))
+    trees = build_traces(spans, rootless=True)
+    tree = next((trace for trace in trees if trace.root.span_id == found.span_id), None)
+    document = request_document(found)
+    document["spans"] = (
+        [
+            span_document(span, tree.stages[span.span_id], found.start_ns)
+            for span in sorted(
+                tree.unclipped.values(), key=lambda span: (span.start_ns, span.span_id)
+            )
+        ]
+        if tree
+        else []
+    )
+    document["spans_kept"] = tree is not None
+    failure = failed_by(tree) if tree else None
+    document["error_type"] = failure[1] if failure else None
+    document["error_span_id"] = failure[0].span_id if failure else None
+    document["profiles"] = []  # only a service that runs knows of them
+    document["started_by"] = _started_by(tree) if tree else []
+    document["shared_steps"], document["shared_steps_left_out"] = (
+        steps_of_request(store, tree, found) if tree else ([], 0)
+    )
+    document |= between_tokens(tree, found.segments)
+    document["network"] = network_phases(tree, found.segments) if tree else {}
+    times = stage_times(tree, found.segments) if tree else {}
+    document["busy"] = {stage.value: of_stage.busy_ns for stage, of_stage in times.items()}
+    document["exclusive"] = {
+        stage.value: of_stage.exclusive_ns for stage, of_stage in times.items()
+    }
+    return document
+
+
+def _started_by(tree: Trace) -> list[Document]:
+    """Where a consumer's message came from, if that is in other traces: it links to it."""
+    if tree.root.kind is not SpanKind.CONSUMER:
+        return []
+    return [
+        {"trace_id": link.trace_id, "span_id": link.span_id}
+        for link in tree.root.links
+        if link.trace_id != tree.root.trace_id
+    ]
+
+
+def _why_not_found(
+    trace_id: str, span_id: str | None, spans: Sequence[Span], is_open: Callable[[str], bool]
+) -> str:
+    if is_open(trace_id):
+        return (
+            f"trace {trace_id} is still open: it is divided one second after it has gone quiet, "
+            "once the span of its request has arrived; ask again then"
+        )
+    step = next((span for span in spans if is_shared(span)), None)
+    if step is not None and span_id is None:
+        return (
+            f"trace {trace_id} is a shared step, which served many requests: "
+            f"/api/v1/steps/{step.span_id} has them"
+        )
+    if spans and span_id is None:
+        return (
+            f"of trace {trace_id} {len(spans)} spans have arrived, but not the one of its "
+            "request: see whether its sender still runs, and ends and exports its spans"
+        )
+    if spans:
+        return f"no request of trace {trace_id} has the span id {span_id}; ask without span_id"
+    return f"no request has the trace id {trace_id}: it never arrived, or is no longer kept"
+
+
+def breakdown_document(found: Breakdown) -> Document:
+    """A breakdown as its document."""
+    return {
+        "requests": found.requests,
+        "attributed_ratio": found.attributed_ratio,
+        "duration_ns": _quantiles(found.duration_ns),
+        "time_to_first_token_ns": _quantiles(found.time_to_first_token_ns),
+        "first_tokens_of_model": found.first_tokens_of_model,
+        "time_per_output_token_ns": _quantiles(found.time_per_output_token_ns),
+        "output_tokens_per_second": found.output_tokens_per_second,
+        "max_concurrency": found.max_concurrency,
+        "stages": [
+            {
+                "stage": row.stage.value,
+                "mean_ns": round(row.mean_ns),
+                "share_ratio": row.share_ratio,
+                "p50_ns": round(row.p50_ns),
+                "p95_ns": round(row.p95_ns),
+                "p99_ns": round(row.p99_ns),
+                "requests": row.requests,
+                "parts": [
+                    {
+                        "name": part.name,
+                        "mean_ns": round(part.mean_ns),
+                        "share_ratio": part.share_ratio,
+                        "requests": part.requests,
+                    }
+                    for part in row.parts
+                ],
+            }
+            for row in found.stages
+        ],
+        "left_out": {
+            "health": found.health_left_out,
+            "startup": found.startup_left_out,
+            "reduced_detail": found.reduced_detail_left_out,
+            "unsure": found.unsure_left_out,
+        },
+    }
+
+
+def request_document(found: Request) -> Document:
+    """A request as its document, without spans."""
+    return {
+        "trace_id": found.trace_id,
+        "span_id": found.span_id,
+        "service": found.service,
+        "instance": found.instance,
+        "route": found.route,
+        "model": found.model,
+        "version": found.version,
+        "status": found.status.value,
+        "start": str(found.start_ns),
+        "duration_ns": found.duration_ns,
+        "revision": found.revision,
+        "time_to_first_token_ns": found.time_to_first_token_ns,
+        "time_to_first_token_of": found.time_to_first_token_of,
+        "model_time_to_first_token_ns": found.model_time_to_first_token_ns,
+        "time_per_output_token_ns": found.time_per_output_token_ns,
+        "input_tokens": found.input_tokens,
+        "cached_input_tokens": found.cached_input_tokens,
+        "output_tokens": found.output_tokens,
+        "finish_reason": found.finish_reason,
+        "batch_size": found.batch_size,
+        "queue_depth": found.queue_depth,
+        "concurrency": found.concurrency,
+        "retries": _retries(found),
+        "preemptions": found.preemptions,
+        "cold_start": found.cold_start,
+        "ledger": {stage.value: length_ns for stage, length_ns in found.ledger.items()},
+        "segments": [
+            {
+                "start_ns": segment.start_ns,
+                "end_ns": segment.end_ns,
+                "stage": segment.stage.value,
+                "span_id": segment.span_id,
+                "name": segment.name,
+            }
+            for segment in found.segments
+        ],
+        "repairs": [
+            {"kind": repair.kind.value, "span_id": repair.span_id, "detail": repair.detail}
+            for repair in found.repairs
+        ],
+    }
+
+
+def _retries(found: Request) -> int:
+    """How many failed attempts held the request up."""
+    return len({segment.span_id for segment in found.segments if segment.stage is Stage.RETRY})
+
+
+def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:
+    """A span, not clipped to its parent, its times relative to the request's start."""
+    return {
+        "span_id": span.span_id,
+        "parent_id": span.parent_id,
+        "name": span.name,
+        "stage": stage.value,
+        "service": span.service,
+        "instance": span.instance,
+        "start_ns": span.start_ns - request_start_ns,
+        "end_ns": span.end_ns - request_start_ns,
+        "status": "error" if span.status is StatusCode.ERROR else "ok",
+        "error_type": error_type(span),
+        "attributes": {key: _plain(value) for key, value in span.attributes.items()},
+        "links": [_link(link) for link in span.links],
+        "device": _device(span, request_start_ns),
+    }
+
+
+def _device(span: Span, request_start_ns: int) -> Document | None:
+    work = device_work(span)
+    if work is None:
+        return None
+    return {
+        "gpu": work.gpu,
+        "start_ns": work.start_ns - request_start_ns,
+        "end_ns": work.end_ns - request_start_ns,
+        "device_ns": work.device_ns,
+        "launch_ns": work.launch_ns,
+        "queue_ns": work.queue_ns,
+        "error_ns": work.error_ns,
+    }
+
+
+def _link(link: Link) -> Document:
+    return {
+        "trace_id": link.trace_id,
+        "span_id": link.span_id,
+        "attributes": {key: _plain(value) for key, value in link.attributes.items()},
+    }
+
+
+def _plain(value: AttributeValue) -> object:
+    """An attribute as JSON can hold it."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no word for it
+    return value
+
+
+def _quantiles(found: Quantiles | None) -> Document | None:
+    if found is None:
+        return None
+    return {
+        "mean": round(found.mean),
+        "p50": round(found.p50),
+        "p90": round(found.p90),
+        "p95": round(found.p95),
+        "p99": round(found.p99),
+        "p999": round(found.p999),
+    }

@@ -1,0 +1,205 @@
+"""What the JSON API says of shared steps: who was served together, and who slowed whom."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from latencytrace.analysis.gpu.shared_steps import shared_step
+from latencytrace.analysis.trace.is_request import is_shared
+from latencytrace.errors import NotFoundError, QuestionError
+from latencytrace.model import Link, Request, SharedStep, Span, StepMember, Trace, semconv
+from latencytrace.service.store import Store
+
+Document = dict[str, object]
+
+MOST_STEPS = 8  # told with a request: those that held it up longest
+MOST_OTHERS = 3  # told of each
+_SPAN_ID = re.compile(r"[0-9a-f]{16}")
+
+_Place = tuple[str, str]  # trace id, span id
+
+
+def step(store: Store, span_id: str) -> Document:
+    """`GET /steps/{span_id}`: a shared step and all its members.
+
+    Raises:
+        QuestionError: The id is no id.
+        NotFoundError: There is no such step; the message says why.
+    """
+    span_id = span_id.lower()
+    if not _SPAN_ID.fullmatch(span_id):
+        raise QuestionError(f"{span_id!r} is no span id: it has 16 hex digits")
+    found = store.spans_of_id(span_id)
+    shared = next((span for span in found if is_shared(span)), None)
+    if shared is None and found:
+        raise NotFoundError(
+            f"span {span_id} is no shared step: ask for /requests/{found[0].trace_id}"
+        )
+    if shared is None:
+        raise NotFoundError(f"no span has the id {span_id}: it never arrived, or is not kept")
+    (divided,) = _divided(store, [shared])
+    requests = _requests_of(store, divided.members)
+    return {
+        **_step_document(divided),
+        "members": [_member_document(member, requests) for member in divided.members],
+        "unknown_members": divided.unknown_members,
+        "unknown_share_ns": divided.unknown_share_ns,
+    }
+
+
+def steps_of_request(store: Store, tree: Trace, found: Request) -> tuple[list[Document], int]:
+    """The shared steps that held a request up, the longest first.
+
+    Returns:
+        Them, and how many more there are.
+    """
+    held_up = _held_up(tree, found)
+    if not held_up:
+        return [], 0
+    known = {
+        (span.trace_id, span.span_id): span
+        for span in store.spans_at([(link.trace_id, link.span_id) for link, _, _ in held_up])
+    }
+    by_step: dict[_Place, tuple[Span, int]] = {}
+    for link, member, held_up_ns in held_up:
+        place = (link.trace_id, link.span_id)
+        if link.attributes.get(semconv.SHARED) is True or (
+            place in known and is_shared(known[place])
+        ):
+            before_ns = by_step[place][1] if place in by_step else 0
+            by_step[place] = (member, before_ns + held_up_ns)
+    longest = sorted(by_step.items(), key=lambda item: (-item[1][1], item[0]))
+    told = longest[:MOST_STEPS]
+    divided = {
+        (one.span.trace_id, one.span.span_id): one
+        for one in _divided(store, [known[place] for place, _ in told if place in known])
+    }
+    others = {
+        place: [one for one in step.members if one.trace_id != found.trace_id][:MOST_OTHERS]
+        for place, step in divided.items()
+    }
+    requests = _requests_of(store, [one for few in others.values() for one in few])
+    documents: list[Document] = []
+    for place, (member, held_up_ns) in told:
+        documents.append(
+            {
+                **(
+                    _step_document(divided[place])
+                    if place in divided
+                    else _unkept_document(place, member, tree)
+                ),
+                "held_up_ns": held_up_ns,
+                "share_ns": sum(
+                    one.share_ns
+                    for one in divided[place].members
+                    if one.trace_id == found.trace_id
+                )
+                if place in divided
+                else None,
+                "largest_others": [
+                    _member_document(one, requests) for one in others.get(place, ())
+                ],
+            }
+        )
+    return documents, len(longest) - len(told)
+
+
+def _held_up(tree: Trace, found: Request) -> list[tuple[Link, Span, int]]:
+    """Links out of the trace of spans that the request waited for, and how long it did."""
+    links = {
+        span.span_id: [link for link in span.links if link.trace_id != found.trace_id]
+        for span in tree.spans.values()
+        if span.links
+    }
+    waited_ns: dict[str, int] = {}
+    for segment in found.segments if links else ():
+        span = tree.spans.get(segment.span_id)
+        while span is not None and not links.get(span.span_id):
+            span = tree.spans.get(span.parent_id or "")
+        if span is not None:
+            length_ns = segment.end_ns - segment.start_ns
+            waited_ns[span.span_id] = waited_ns.get(span.span_id, 0) + length_ns
+    return [
+        (link, tree.spans[span_id], length_ns)
+        for span_id, length_ns in waited_ns.items()
+        for link in links[span_id]
+    ]
+
+
+def _divided(store: Store, steps: Sequence[Span]) -> list[SharedStep]:
+    """Steps with the members that can be found."""
+    places = {(link.trace_id, link.span_id) for step in steps for link in step.links}
+    linked = list(store.spans_at(places)) if places else []
+    found = [shared_step(step, linked) for step in steps]
+    return [
+        shared_step(one.span, [*linked, *store.linking_to(one.span)])
+        if one.unknown_members or not one.members
+        else one
+        for one in found
+    ]
+
+
+def _requests_of(store: Store, members: Iterable[StepMember]) -> Mapping[str, Collection[Request]]:
+    """The requests of the members' traces."""
+    trace_ids = {member.trace_id for member in members}
+    requests: dict[str, list[Request]] = {}
+    for request in store.requests_of(trace_ids) if trace_ids else ():
+        requests.setdefault(request.trace_id, []).append(request)
+    return requests
+
+
+def _step_document(found: SharedStep) -> Document:
+    return {
+        "trace_id": found.span.trace_id,
+        "span_id": found.span.span_id,
+        "name": found.span.name,
+        "service": found.span.service,
+        "instance": found.span.instance,
+        "stage": found.stage.value,
+        "start": str(found.span.start_ns),
+        "wall_ns": found.wall_ns,
+        "size": found.size,
+        "tokens": found.tokens,
+        "basis": found.basis.value,
+    }
+
+
+def _unkept_document(place: _Place, member: Span, tree: Trace) -> Document:
+    """What a member tells of a step that did not arrive, or is no longer kept."""
+    size = member.attributes.get(semconv.BATCH_SIZE)
+    return {
+        "trace_id": place[0],
+        "span_id": place[1],
+        "name": member.name,
+        "service": member.service,
+        "instance": member.instance,
+        "stage": tree.stages[member.span_id].value,
+        "start": str(member.start_ns),
+        "wall_ns": member.end_ns - member.start_ns,
+        "size": size if isinstance(size, int) else None,
+        "tokens": None,
+        "basis": None,
+    }
+
+
+def _member_document(member: StepMember, requests: Mapping[str, Collection[Request]]) -> Document:
+    request = _request_of(member, requests.get(member.trace_id, ()))
+    span = member.span
+    service = span.service if span else request.service if request else None
+    return {
+        "trace_id": member.trace_id,
+        "span_id": member.span_id,
+        "service": service,
+        "route": request.route if request else None,
+        "tokens": member.tokens,
+        "wall_ns": max(span.end_ns - span.start_ns, 0) if span else None,
+        "share_ns": member.share_ns,
+    }
+
+
+def _request_of(member: StepMember, requests: Collection[Request]) -> Request | None:
+    """The request of the member's own service, else the outermost of its trace."""
+    service = member.span.service if member.span else None
+    ranked = sorted(
+        requests, key=lambda one: (one.service != service, not one.outermost, one.start_ns)
+    )
+    return ranked[0] if ranked else None

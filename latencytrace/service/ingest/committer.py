@@ -1,0 +1,389 @@
+"""Group commit: many senders' requests become one insert.
+
+Each is answered once its spans are safe from the death of this process: once the journal holds
+them, or after its commit where there is no journal. An insert costs some 10 ms of CPU however
+few spans it has, so that rare ones leave the machine to the programs that are traced.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from latencytrace.errors import OtlpError, OverloadedError, PoisonedBlockError, StoreError
+from latencytrace.service.ingest.journal import Journal, Segment
+from latencytrace.service.otlp.traces import CheckedRequest, check, without_unknown_fields
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_NS = 100_000_000  # between the beginnings of two commits, unless one is full
+RETRY_NS = 1_000_000_000  # at most, after a commit that the store did not take
+MAX_SPANS = 50_000  # in one commit; more are not waited for
+MAX_BYTES = 256 * 1024 * 1024  # waiting and being committed, all together
+
+
+class Outcome(StrEnum):
+    """The end of a request that was submitted."""
+
+    STORED = "stored"
+    REFUSED = "refused"  # acknowledged, but the store's engine cannot read it
+    FAILED = "failed"  # never acknowledged: its sender was told so
+
+
+OnSettled = Callable[[Sequence[CheckedRequest], Outcome], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Waiting:
+    """A request and the sender's claim to hear what became of it."""
+
+    request: CheckedRequest
+    segment: Segment | None = None  # of the journal that holds it: it was acknowledged
+    future: Future[None] = field(default_factory=Future)
+
+
+class BlockTaker(Protocol):
+    """What a committer needs of a `Store`."""
+
+    def insert_otlp(self, block: bytes) -> None:
+        """See `Store.insert_otlp`."""
+        ...
+
+
+class CommitQueue:
+    """Requests that wait for a commit, and the rule when it is due. No threads in it."""
+
+    def __init__(self, *, interval_ns: int = INTERVAL_NS, max_spans: int = MAX_SPANS) -> None:
+        self.interval_ns = interval_ns
+        self._max_spans = max_spans
+        self._waiting: list[Waiting] = []
+        self._span_count = 0
+        self._last_ns: int | None = None  # when the last commit began
+        self.is_retry = False  # what is first could not be committed before
+
+    def add(self, waiting: Waiting) -> None:
+        """Put a request at the end."""
+        self._waiting.append(waiting)
+        self._span_count += waiting.request.span_count
+
+    def put_back(self, taken: Sequence[Waiting]) -> None:
+        """Put requests first that could not be committed; full or not, they wait an interval."""
+        self._waiting[:0] = taken
+        self._span_count += sum(waiting.request.span_count for waiting in taken)
+        self.is_retry = True
+
+    def due_in_ns(self, now_ns: int) -> int | None:
+        """How long the next commit can wait for company.
+
+        Returns:
+            0 when nothing was committed lately or a commit is full; None when
+            nothing waits.
+        """
+        if not self._waiting:
+            return None
+        if self._last_ns is None or (self._span_count >= self._max_spans and not self.is_retry):
+            return 0
+        # A clock that was set back must not hold up anybody for longer than the interval.
+        since_ns = max(now_ns - self._last_ns, 0)
+        interval_ns = min(self.interval_ns, RETRY_NS) if self.is_retry else self.interval_ns
+        return max(interval_ns - since_ns, 0)
+
+    def take(self, now_ns: int) -> list[Waiting]:
+        """Remove what goes into one commit that begins now, at least one request."""
+        spans = 0
+        count = 0
+        for waiting in self._waiting:
+            spans += waiting.request.span_count
+            count += 1
+            if spans >= self._max_spans:
+                break
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._span_count -= spans
+        self._last_ns = now_ns
+        self.is_retry = False
+        return taken
+
+
+class Committer:
+    """Commits requests to a store from one thread.
+
+    A request is committed at once when the last commit is long past, otherwise with all that
+    came within an interval, or up to a `flush`. A future resolves once the journal holds it;
+    without a journal, after its commit.
+
+    Args:
+        store: Takes the blocks.
+        on_settled: Takes the end of each request, in the committing thread, before the
+            futures resolve.
+        now_ns: The clock.
+        max_bytes: How much may wait before `submit` refuses.
+        journal: Holds what was acknowledged; None: everybody waits for the commit.
+    """
+
+    def __init__(
+        self,
+        store: BlockTaker,
+        *,
+        on_settled: OnSettled,
+        now_ns: Callable[[], int],
+        max_bytes: int = MAX_BYTES,
+        journal: Journal | None = None,
+    ) -> None:
+        self._store = store
+        self._on_settled = on_settled
+        self._now_ns = now_ns
+        self._max_bytes = max_bytes
+        self._journal = journal
+        self._queue = CommitQueue()
+        self._bytes = 0
+        self._open = True
+        self._ended = False  # the thread does nothing more
+        self._submitted = 0  # requests, in the order of their commits
+        self._settled = 0  # of these; committed, or refused
+        self._wanted = 0  # of these; somebody waits for them in `flush`
+        self._fault: StoreError | None = None  # of the last commit
+        self._journal_fault: StoreError | None = None  # of the last request
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="latencytrace-commit", daemon=True)
+
+    def resume(self) -> list[CheckedRequest]:
+        """Queue what an earlier process acknowledged and did not commit.
+
+        Returns:
+            It.
+        """
+        resumed = []
+        with self._changed:
+            for block, segment in () if self._journal is None else self._journal.left():
+                try:
+                    # What is to be taken out was taken out before it was written.
+                    request = check(block, None, None, capture_content=True)
+                except OtlpError as error:
+                    segment.refuse(error)
+                    continue
+                self._add(Waiting(request=request, segment=segment))
+                resumed.append(request)
+        return resumed
+
+    def start(self) -> None:
+        """Begin to commit."""
+        self._thread.start()
+
+    def rest(self, interval_ns: int) -> None:
+        """Commit as rarely as this from now on, where there is a journal."""
+        if self._journal is not None:
+            self._queue.interval_ns = interval_ns
+
+    def submit(self, request: CheckedRequest) -> Future[None]:
+        """Queue a request.
+
+        Returns:
+            Resolves once its spans are safe from the death of this process. It
+            fails with `OtlpError` when the store's engine cannot read this
+            request, with `StoreError` when the store fails.
+
+        Raises:
+            OverloadedError: Too much waits already.
+            StoreError: The committer is closed, or the journal cannot be written.
+        """
+        waiting = Waiting(request=request)
+        if not request.span_count:
+            waiting.future.set_result(None)
+            return waiting.future
+        with self._changed:
+            if not self._open:
+                raise StoreError("the service is shutting down: send the spans again later")
+            if self._bytes and self._bytes + len(request.block) > self._max_bytes:
+                raise OverloadedError(
+                    f"{self._bytes} bytes of spans wait to be stored: send again in a second"
+                )
+            if self._journal is not None:
+                waiting = Waiting(request=request, segment=self._noted(self._journal, request))
+                waiting.future.set_result(None)
+            self._add(waiting)
+            self._changed.notify_all()
+        return waiting.future
+
+    def flush(self) -> None:
+        """Commit all that was submitted, now.
+
+        Raises:
+            StoreError: The store fails, and will be asked again.
+        """
+        with self._changed:
+            if self._ended or not self._thread.is_alive():
+                return
+            last = self._wanted = self._submitted
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._settled >= last or self._wanted < last or self._ended
+            )
+            if self._settled < last and self._fault is not None:
+                raise self._fault
+
+    @property
+    def is_running(self) -> bool:
+        """Whether requests are being committed."""
+        return self._thread.is_alive()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait or are being committed."""
+        return self._bytes
+
+    @property
+    def fault(self) -> StoreError | None:
+        """Why nothing can be kept for now; None: it can, as far as is known."""
+        return self._journal_fault or self._fault
+
+    @property
+    def damaged_files(self) -> Mapping[str, int]:
+        """The files of the journal that are damaged, and in how many places."""
+        return {} if self._journal is None else self._journal.damaged_files
+
+    def probe(self) -> None:
+        """Look whether the journal can be written again."""
+        with self._changed:
+            if self._journal_fault is not None and self._journal is not None:
+                with suppress(StoreError):
+                    self._journal.probe()
+                    self._journal_fault = None
+
+    def close(self) -> None:
+        """Commit what is queued, then stop; later requests are refused."""
+        with self._changed:
+            self._open = False
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _noted(self, journal: Journal, request: CheckedRequest) -> Segment:
+        try:
+            segment = journal.append(request.block)
+        except StoreError as error:
+            self._journal_fault = error
+            raise
+        self._journal_fault = None
+        return segment
+
+    def _run(self) -> None:
+        try:
+            while taken := self._next():
+                done = False
+                try:
+                    self._settle(taken, self._commit(taken))
+                    done = True
+                finally:
+                    if not done:  # a fault of ours ends this thread, and nobody waits for it
+                        self._fail(taken, StoreError("the service has failed: see its log"))
+        finally:
+            self._abandon()
+
+    def _next(self) -> list[Waiting]:
+        """Wait until a commit is due; empty: closed and nothing left."""
+        with self._changed:
+            while True:
+                due_in_ns = self._queue.due_in_ns(self._now_ns())
+                if due_in_ns is None and not self._open:
+                    return []
+                # What could not be committed waits for the interval, whoever wants it.
+                is_wanted = self._wanted > self._settled and not self._queue.is_retry
+                is_wanted |= not self._open
+                if due_in_ns is not None and (due_in_ns == 0 or is_wanted):
+                    if self._journal is not None:
+                        self._journal.turn()
+                    return self._queue.take(self._now_ns())
+                self._changed.wait(None if due_in_ns is None else due_in_ns / 1e9)
+
+    def _add(self, waiting: Waiting) -> None:
+        self._bytes += len(waiting.request.block)
+        self._submitted += 1
+        self._queue.add(waiting)
+
+    def _settle(self, taken: Sequence[Waiting], fault: StoreError | None) -> None:
+        """Let go of what was committed or refused; keep what was acknowledged and was not."""
+        with self._changed:
+            self._fault = fault
+            # At the end the journal alone keeps it, for the next start.
+            gone = taken
+            if fault is not None and self._open:
+                self._queue.put_back([one for one in taken if one.segment])
+                gone = [one for one in taken if not one.segment]
+            if fault is None and self._journal is not None:
+                for segment in (one.segment for one in taken if one.segment):
+                    self._journal.committed(segment)
+            self._settled += len(gone)
+            self._bytes -= sum(len(waiting.request.block) for waiting in gone)
+            if fault is not None:
+                self._wanted = self._settled
+            self._changed.notify_all()
+
+    def _abandon(self) -> None:
+        """Leave nobody waiting for a thread that is gone."""
+        with self._changed:
+            self._open = False
+            self._ended = True
+            while left := self._queue.take(self._now_ns()):
+                self._fail(left, StoreError("the service is shutting down: send them again"))
+            self._wanted = 0
+            self._changed.notify_all()
+
+    def _commit(self, taken: Sequence[Waiting]) -> StoreError | None:
+        try:
+            refused = self._insert(taken)
+        except StoreError as error:
+            _log.error("%d requests were not stored: %s", len(taken), error)
+            self._fail([one for one in taken if one.segment is None], error)
+            return error
+        stored = [one for one in taken if id(one) not in refused]
+        self._end(stored, Outcome.STORED)
+        self._end([one for one in taken if id(one) in refused and one.segment], Outcome.REFUSED)
+        for waiting in stored:
+            if waiting.segment is None and waiting.future.set_running_or_notify_cancel():
+                waiting.future.set_result(None)
+        for waiting in taken:
+            if waiting.segment is None and id(waiting) in refused:
+                self._fail([waiting], refused[id(waiting)])
+        return None
+
+    def _insert(self, taken: Sequence[Waiting]) -> dict[int, OtlpError]:
+        """Insert requests as one block; halve it where the engine refuses it.
+
+        Returns:
+            What is wrong with each request that could not be kept, by its `id()`.
+        """
+        try:
+            self._store.insert_otlp(b"".join(waiting.request.block for waiting in taken))
+        except PoisonedBlockError as error:
+            if len(taken) == 1:
+                return self._insert_reencoded(taken[0], error)
+            middle = len(taken) // 2
+            return self._insert(taken[:middle]) | self._insert(taken[middle:])
+        return {}
+
+    def _insert_reencoded(
+        self, waiting: Waiting, error: PoisonedBlockError
+    ) -> dict[int, OtlpError]:
+        try:
+            self._store.insert_otlp(without_unknown_fields(waiting.request.block))
+        except (PoisonedBlockError, OtlpError):
+            _log.warning("a request of %d spans is refused: %s", waiting.request.span_count, error)
+            return {id(waiting): OtlpError(f"the request cannot be read: {error}")}
+        return {}
+
+    def _fail(self, waiting: Sequence[Waiting], error: StoreError | OtlpError) -> None:
+        """Tell senders that their spans are not kept; those of the journal are."""
+        failed = [one for one in waiting if one.segment is None]
+        self._end(failed, Outcome.FAILED)
+        for one in failed:
+            # A sender that hung up has cancelled its future.
+            if one.future.set_running_or_notify_cancel():
+                one.future.set_exception(error)
+
+    def _end(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
+        if waiting:
+            self._on_settled([one.request for one in waiting], outcome)

@@ -1,0 +1,113 @@
+"""What both receivers do with what they were sent: bound it, check it, have it kept."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+from latencytrace.errors import OverloadedError
+from latencytrace.service.ingest.workers import Workers
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.otlp.traces import CheckedRequest
+
+MAX_BYTES_READ: Final = 4 * otlp.MAX_BYTES  # of all bodies that are being read and checked
+LONG_BODY_BYTES: Final = 64 * 1024  # decompressed; more would hold up the event loop for long
+RETRY_AFTER_S: Final = 1
+
+T = TypeVar("T")
+Submit = Callable[[CheckedRequest], Future[None]]
+
+
+class Share:
+    """What one body has taken of what all may take together."""
+
+    def __init__(self, intake: "Intake") -> None:
+        self._intake = intake
+        self.bytes = 0
+
+    def take(self, size: int) -> None:
+        """Note that this much more was read.
+
+        Raises:
+            OverloadedError: Too much is being read.
+        """
+        self._intake.bytes += size
+        self.bytes += size
+        if self._intake.bytes > self._intake.max_bytes:
+            raise OverloadedError("too many bodies are being read: send again in a second")
+
+
+class Intake:
+    """The way of a body into the store, one for all receivers.
+
+    Args:
+        submit: Keeps the spans of a checked request.
+        telemetry: Counts what is not kept.
+        max_bytes: How much all bodies that are being read may have together.
+        capture_content: Keep prompts, texts and the like.
+    """
+
+    def __init__(
+        self,
+        submit: Submit,
+        telemetry: Telemetry,
+        *,
+        max_bytes: int = MAX_BYTES_READ,
+        capture_content: bool = False,
+    ) -> None:
+        self._submit = submit
+        self._telemetry = telemetry
+        self.max_bytes = max_bytes
+        self._check = partial(otlp.check, capture_content=capture_content)
+        self.bytes = 0  # being read and checked now
+        self._workers = Workers()
+
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """One body's share, given back at the end."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            self.bytes -= share.bytes
+
+    async def check(
+        self, body: bytes, content_type: str | None, content_encoding: str | None
+    ) -> CheckedRequest:
+        """See `otlp.check`; a long body is checked beside the event loop.
+
+        Raises:
+            OtlpError: Nothing of it can be kept.
+            OverloadedError: Too many long ones are being checked.
+        """
+        short = otlp.decompressed_if_short(body, content_encoding, LONG_BODY_BYTES)
+        if short is not None:
+            return self._check(short, content_type, None)
+        return await self.beside(self._check, body, content_type, content_encoding)
+
+    async def beside(self, work: Callable[..., T], *arguments: object) -> T:
+        """Do what takes a while beside the event loop, which it would hold up.
+
+        Raises:
+            OverloadedError: Too much of that is being done.
+        """
+        return await self._workers.run(work, *arguments)
+
+    async def keep(self, checked: CheckedRequest) -> None:
+        """Wait until its spans are safe from the death of this process.
+
+        Raises:
+            OtlpError: The store's engine cannot read it.
+            OverloadedError: Too much waits already.
+            StoreError: The store fails, or is closed.
+        """
+        self._telemetry.spans_rejected.inc(checked.rejected_spans)
+        await asyncio.wrap_future(self._submit(checked))
+
+    def refused(self, status: HTTPStatus) -> None:
+        """Count a body that was not kept, by the status that HTTP has for the reason."""
+        self._telemetry.posts_refused.labels(str(int(status))).inc()

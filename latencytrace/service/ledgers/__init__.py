@@ -1,0 +1,1 @@
+"""Open traces, their attribution, and the ledgers that come of it."""

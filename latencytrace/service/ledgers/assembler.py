@@ -1,0 +1,372 @@
+"""Which traces are open, when each is complete enough to be divided, and an account of all spans.
+
+It knows trace ids, times and counts only; the spans stay in the store. No thread, no I/O.
+
+A trace is not divided while spans of it wait to be stored. Each span that was submitted is
+counted until its end: with a ledger, or without one for a reason.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from latencytrace.service.metrics.span_account import Account, Without
+
+SECOND_NS = 1_000_000_000
+QUIET_NS = SECOND_NS  # after the last span of a trace whose root has arrived
+ROOTLESS_QUIET_NS = 30 * SECOND_NS  # after the last span of one whose root has not
+AGE_NS = 300 * SECOND_NS  # after its first span a trace is divided, and revised as more come
+LATE_NS = 600 * SECOND_NS  # a span that comes later than this is counted, and left
+STORED_NS = 6000 * SECOND_NS  # for so long arrivals are in the store, and a while longer
+MISSED_NS = 60 * SECOND_NS  # how long spans are looked for that the store does not show
+MAX_OPEN = 100_000
+MAX_CLOSED = 200_000  # traces remembered, to know what is late
+
+Counts = Mapping[str, int]  # spans by trace id
+
+
+@dataclass(slots=True)
+class _Open:
+    """One trace whose spans are still coming."""
+
+    first_ns: int
+    last_ns: int
+    rooted: bool
+    spans: int = 0  # since it was opened
+    waiting: int = 0  # of the spans, those that are not stored yet
+    late: int = 0  # of the spans, those that are only stored
+    missed_ns: int | None = None  # when spans of it were first missed in the store
+    left: bool = False  # an earlier process stored spans of it and did not divide them
+
+    @property
+    def due_ns(self) -> int:
+        quiet_ns = QUIET_NS if self.rooted else ROOTLESS_QUIET_NS
+        return min(self.last_ns + quiet_ns, self.first_ns + AGE_NS)
+
+    def is_complete(self, now_ns: int) -> bool:
+        """Whether it can be divided: all of it is stored, or it has grown old."""
+        return not self.waiting or now_ns - self.first_ns >= AGE_NS
+
+
+@dataclass(slots=True)
+class _Closed:
+    """One trace that was due."""
+
+    due_ns: int  # for the first time
+    spans: int  # that were divided
+    old_ns: int | None = None  # when a rootless one has been quiet for so long that it is old
+
+
+@dataclass(slots=True)
+class AssemblerCounts:
+    """What the bounds cost."""
+
+    evicted: int = 0  # traces divided early because too many were open
+    late: int = 0  # times that spans came too late for their trace
+
+
+class Assembler:
+    """Open traces, by the time when each is due.
+
+    A trace is due when it has been quiet for a second and its root has arrived, or
+    when it has grown old. A span that comes later makes its trace due again.
+
+    Args:
+        now_ns: The clock; one that is never set back.
+        max_open: The oldest of more open traces are due at once.
+        max_closed: How many traces are remembered after they were due. Spans of a
+            forgotten one, however late, make it due again.
+    """
+
+    def __init__(
+        self,
+        now_ns: Callable[[], int],
+        *,
+        max_open: int = MAX_OPEN,
+        max_closed: int = MAX_CLOSED,
+    ) -> None:
+        self.counts = AssemblerCounts()
+        self.account = Account()
+        self._now_ns = now_ns
+        self._max_open = max_open
+        self._max_closed = max_closed
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._dividing: dict[str, _Open] = {}
+        self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
+        self._closed: OrderedDict[str, _Closed] = OrderedDict()
+        self._rootless: OrderedDict[str, _Closed] = OrderedDict()
+        self._growing_old: list[tuple[int, str]] = []  # a heap, of the rootless ones
+
+    @property
+    def open_count(self) -> int:
+        """How many traces are open."""
+        return len(self._open)
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether traces come faster than they are taken: no more should be let in."""
+        return len(self._open) > 2 * self._max_open
+
+    def is_open(self, trace_id: str) -> bool:
+        """Whether spans of a trace have come that are not divided yet."""
+        return trace_id in self._open or trace_id in self._dividing
+
+    def is_old(self, trace_id: str) -> bool:
+        """Whether a trace has been quiet for so long that its root will not come any more."""
+        known = self._rootless.get(trace_id)
+        return known is not None and known.old_ns is not None and known.old_ns <= self._now_ns()
+
+    def arrived(self, spans: Counts, rooted: frozenset[str]) -> None:
+        """Note that spans arrived and wait to be stored, of `rooted` a root among them."""
+        now_ns = self._now_ns()
+        for trace_id, count in spans.items():
+            self.account.taken += count
+            self.account.open += count
+            trace = self._open.get(trace_id)
+            if trace is None:
+                trace = self._opened(trace_id, now_ns, rooted=trace_id in rooted)
+            elif trace_id in rooted and not trace.rooted:
+                trace.rooted = True
+                heappush(self._due, (trace.due_ns, trace_id))
+            trace.last_ns = now_ns
+            trace.spans += count
+            trace.waiting += count
+            if self._is_late(trace_id, now_ns):
+                self.counts.late += 1
+                trace.late += count
+
+    def stored(self, spans: Counts) -> None:
+        """Note that spans which arrived can be read from now on."""
+        for trace_id, count in spans.items():
+            trace = self._open[trace_id]  # whatever waits keeps it open
+            trace.waiting -= count
+            if trace.late == trace.spans and not (trace.waiting or trace.left):
+                del self._open[trace_id]
+                self.account.open -= trace.spans
+                self.account.without[Without.LATE] += trace.spans
+
+    def withdrawn(self, spans: Counts) -> None:
+        """Note that spans which arrived are not kept, and that their sender knows it."""
+        for trace_id, count in spans.items():
+            self.account.taken -= count
+            self._removed(trace_id, count)
+
+    def refused(self, spans: Counts) -> None:
+        """Note that spans which were acknowledged can never be stored."""
+        for trace_id, count in spans.items():
+            self.account.without[Without.REFUSED] += count
+            self._removed(trace_id, count)
+
+    def left(self, trace_ids: Iterable[str]) -> None:
+        """Open traces whose spans an earlier process stored and did not divide."""
+        now_ns = self._now_ns()
+        for trace_id in trace_ids:
+            if not self.is_open(trace_id):
+                self._opened(trace_id, now_ns, rooted=True).left = True
+
+    def is_due(self) -> bool:
+        """Whether a trace may be due."""
+        now_ns = self._now_ns()
+        return len(self._open) > self._max_open or any(
+            heap and heap[0][0] <= now_ns for heap in (self._due, self._growing_old)
+        )
+
+    def due(self, limit: int) -> list[str]:
+        """Take up to `limit` traces that are due, the oldest first where too many are open.
+
+        Those of which spans wait to be stored stay open, as a whole or, if they have grown
+        old, with what waits. What was taken is to be given back by `attributed`, `without`,
+        `again` or `missed`.
+        """
+        now_ns = self._now_ns()
+        due = self._evicted(limit)
+        due += self._grown_old(now_ns, limit - len(due))
+        waiting: list[tuple[int, str]] = []
+        while self._due and self._due[0][0] <= now_ns and len(due) < limit:
+            entry = heappop(self._due)
+            trace = self._open.get(entry[1])
+            if trace is None:  # evicted, or due by an entry of its own
+                continue
+            if trace.due_ns > now_ns:
+                heappush(self._due, (trace.due_ns, entry[1]))
+            elif trace.is_complete(now_ns):
+                due.append(self._taken(entry[1]))
+            else:
+                waiting.append(entry)
+        for entry in waiting:
+            heappush(self._due, entry)
+        return due
+
+    def short(self, shown: Counts) -> Counts:
+        """Of traces that were taken, those that show fewer spans than expected: by how many."""
+        short = {trace_id: self.expected(trace_id) - count for trace_id, count in shown.items()}
+        return {trace_id: by for trace_id, by in short.items() if by > 0}
+
+    def expected(self, trace_id: str) -> int:
+        """How many spans of a trace that was taken have been stored, as far as is remembered."""
+        # Of those that came long ago the arrivals may be gone.
+        since_ns = self._now_ns() - STORED_NS
+        known = (self._closed.get(trace_id), self._rootless.get(trace_id))
+        before = sum(one.spans for one in known if one is not None and one.due_ns > since_ns)
+        return before + self._dividing[trace_id].spans
+
+    def being_divided(self, trace_ids: Iterable[str]) -> list[str]:
+        """Those of the traces that were taken and not given back."""
+        return [trace_id for trace_id in trace_ids if trace_id in self._dividing]
+
+    def attributed(self, trace_ids: Iterable[str]) -> None:
+        """Give back traces that have their ledgers."""
+        for trace_id in trace_ids:
+            self.account.attributed += self._close(trace_id)
+            if rootless := self._rootless.pop(trace_id, None):
+                self.account.rootless -= rootless.spans
+                self.account.attributed += rootless.spans
+                self._closed[trace_id].spans += rootless.spans
+
+    def without(self, trace_ids: Iterable[str], reason: Without | None) -> None:
+        """Give back traces that were divided and have no ledger: spans still make them due.
+
+        Args:
+            trace_ids: They.
+            reason: None: they hold no request so far, for their root has not come.
+        """
+        for trace_id in trace_ids:
+            spans = self._close(trace_id)
+            # None of what comes is late before it held a request.
+            self._closed.pop(trace_id, None)
+            if reason is not None:
+                self.account.without[reason] += spans
+                continue
+            self.account.rootless += spans
+            known = self._rootless.setdefault(trace_id, _Closed(self._now_ns(), 0))
+            known.spans += spans
+            if not self.is_old(trace_id):
+                known.old_ns = self._now_ns() + ROOTLESS_QUIET_NS
+                heappush(self._growing_old, (known.old_ns, trace_id))
+            while len(self._rootless) > self._max_closed:
+                _, forgotten = self._rootless.popitem(last=False)
+                self.account.rootless -= forgotten.spans
+                self.account.without[Without.NO_REQUEST] += forgotten.spans
+
+    def again(self, trace_ids: Iterable[str]) -> None:
+        """Open traces again that were taken and could not be divided for now."""
+        for trace_id in self._dividing.keys() & set(trace_ids):
+            self._reopened(trace_id)
+
+    def missed(self, trace_id: str, count: int) -> bool:
+        """Note that the store does not show all spans of a trace that was taken.
+
+        Returns:
+            Whether it is open again, for they may come to light. Otherwise they count as
+            lost, and the trace is to be divided without them.
+        """
+        now_ns = self._now_ns()
+        trace = self._dividing[trace_id]
+        if trace.missed_ns is None or now_ns - trace.missed_ns < MISSED_NS:
+            missed_ns = now_ns if trace.missed_ns is None else trace.missed_ns
+            self._reopened(trace_id).missed_ns = missed_ns
+            return True
+        lost = min(count, trace.spans)
+        trace.spans -= lost
+        self.account.open -= lost
+        if closed := self._closed.get(trace_id):  # those were attributed, and are not sought again
+            gone = min(count - lost, closed.spans)
+            closed.spans -= gone
+            count -= gone
+        if rootless := self._rootless.get(trace_id):
+            gone = min(count - lost, rootless.spans)
+            rootless.spans -= gone
+            self.account.rootless -= gone
+            lost += gone
+        self.account.without[Without.LOST] += lost
+        return False
+
+    def close_all(self) -> list[str]:
+        """Take every trace that has its root: the service ends."""
+        rooted = [
+            trace_id
+            for trace_id, trace in self._open.items()
+            if trace.rooted and not trace.waiting
+        ]
+        return [self._taken(trace_id) for trace_id in rooted]
+
+    def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
+        # What was divided once has had its root; a late span is a revision.
+        trace = _Open(now_ns, now_ns, rooted or trace_id in self._closed)
+        self._open[trace_id] = trace
+        heappush(self._due, (trace.due_ns, trace_id))
+        if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
+            known.old_ns = None  # it is quiet no more
+        return trace
+
+    def _taken(self, trace_id: str) -> str:
+        """Take an open trace; what of it waits to be stored stays open."""
+        trace = self._open.pop(trace_id)
+        if trace.waiting:
+            rest = self._opened(trace_id, self._now_ns(), rooted=trace.rooted)
+            rest.spans = rest.waiting = trace.waiting
+            trace.spans -= trace.waiting
+            trace.waiting = 0
+        self._dividing[trace_id] = trace
+        return trace_id
+
+    def _reopened(self, trace_id: str) -> _Open:
+        taken = self._dividing.pop(trace_id)
+        trace = self._open.get(trace_id)
+        if trace is None:
+            trace = self._opened(trace_id, self._now_ns(), rooted=True)
+        trace.spans += taken.spans
+        trace.late += taken.late
+        trace.rooted = True
+        trace.left |= taken.left
+        trace.missed_ns = taken.missed_ns
+        return trace
+
+    def _evicted(self, limit: int) -> list[str]:
+        """The oldest traces, as many as are too many."""
+        excess = min(len(self._open) - self._max_open, limit)
+        evicted: list[str] = []
+        if excess > 0:
+            for trace_id, trace in self._open.items():
+                if not trace.waiting:
+                    evicted.append(trace_id)
+                if len(evicted) == excess:
+                    break
+            self.counts.evicted += len(evicted)
+        return [self._taken(trace_id) for trace_id in evicted]
+
+    def _grown_old(self, now_ns: int, limit: int) -> list[str]:
+        """Rootless traces that have just grown old: they are divided once more."""
+        taken: list[str] = []
+        while self._growing_old and self._growing_old[0][0] <= now_ns and len(taken) < limit:
+            old_ns, trace_id = heappop(self._growing_old)
+            known = self._rootless.get(trace_id)
+            if known and known.old_ns == old_ns and not self.is_open(trace_id):
+                self._opened(trace_id, now_ns, rooted=True)
+                taken.append(self._taken(trace_id))
+        return taken
+
+    def _removed(self, trace_id: str, count: int) -> None:
+        """Take spans out of their trace that are never stored."""
+        self.account.open -= count
+        trace = self._open[trace_id]
+        trace.waiting -= count
+        trace.spans -= count
+        trace.late = min(trace.late, trace.spans)
+        if not (trace.spans or trace.left):
+            del self._open[trace_id]
+
+    def _close(self, trace_id: str) -> int:
+        """Remember a trace that was divided; how many spans of it were."""
+        trace = self._dividing.pop(trace_id)
+        self.account.open -= trace.spans
+        closed = self._closed.setdefault(trace_id, _Closed(self._now_ns(), 0))
+        closed.spans += trace.spans
+        while len(self._closed) > self._max_closed:
+            self._closed.popitem(last=False)
+        return trace.spans
+
+    def _is_late(self, trace_id: str, now_ns: int) -> bool:
+        closed = self._closed.get(trace_id)
+        return closed is not None and now_ns - closed.due_ns > LATE_NS

@@ -1,0 +1,163 @@
+"""The spans of traces divided into the ledgers of their requests."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+
+from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.ledger.critical_path import critical_path
+from latencytrace.analysis.ledger.requests import request_of
+from latencytrace.analysis.trace.is_request import is_shared
+from latencytrace.analysis.trace.startup import as_load, may_be_startup
+from latencytrace.model import Request, Span, Stage, Trace, semconv
+from latencytrace.service.ledgers.compiled_paths import CriticalPaths
+from latencytrace.service.ledgers.process_starts import Process, ProcessStarts
+from latencytrace.service.metrics.span_account import Without
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.store import Revisions
+
+_log = logging.getLogger(__name__)
+
+PIECE_TRACES = 25  # are divided without a rest, some 5 ms
+
+# What a broken promise between our own functions raises. The analysis accepts any heap of
+# spans, so that each of these is a fault of ours: one trace must not stop the others for it.
+FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Attributed:
+    """What became of traces."""
+
+    requests: list[Request] = field(default_factory=list)
+    withdrawn: dict[tuple[str, str], int] = field(default_factory=dict)  # none any more
+    steps: dict[str, list[Span]] = field(default_factory=dict)  # shared ones, by trace
+    reasons: dict[str, Without] = field(default_factory=dict)  # of traces without a request
+    starts: list[str] = field(default_factory=list)  # divided before as requests, and are none
+
+    @property
+    def with_request(self) -> set[str]:
+        """The traces that have a ledger."""
+        return {request.trace_id for request in self.requests}
+
+
+class Attribution:
+    """Divides traces, a piece at a time.
+
+    Args:
+        telemetry: Counts what stops it.
+        rest: Called between two pieces.
+        is_old: Whether the root of a trace will not come any more.
+        known: Tells which processes have served, before the first trace is divided.
+    """
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        rest: Callable[[], None],
+        is_old: Callable[[str], bool],
+        known: Callable[[], Iterable[Process]] = tuple,
+    ) -> None:
+        self._telemetry = telemetry
+        self._rest = rest
+        self._is_old = is_old
+        self._critical_paths = CriticalPaths()
+        self._known = known
+        self._starts: ProcessStarts | None = None
+
+    def attributed(
+        self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions
+    ) -> Attributed:
+        """Divide the requests of each trace.
+
+        Args:
+            arrived: The spans of each.
+            revisions: What was written of them.
+        """
+        found = Attributed()
+        before: dict[str, dict[str, int]] = {}
+        for (trace_id, span_id), revision in revisions.items():
+            before.setdefault(trace_id, {})[span_id] = revision
+        traces: list[Trace] = []
+        if self._starts is None:
+            self._starts = ProcessStarts(self._known())
+        found.starts += self._starts.served(chain.from_iterable(arrived.values()))
+        for trace_id, spans in arrived.items():
+            if len(traces) >= PIECE_TRACES:
+                self._divide(traces, revisions, found)
+                traces = []
+                self._rest()
+            traces += self._traces(trace_id, spans, before.get(trace_id, {}), found)
+        self._divide(traces, revisions, found)
+        _note_steps(arrived, found)
+        return found
+
+    def _traces(
+        self, trace_id: str, spans: Sequence[Span], known: Mapping[str, int], found: Attributed
+    ) -> Sequence[Trace]:
+        """The trees of a trace.
+
+        Args:
+            trace_id: Its id.
+            spans: All of it.
+            known: Requests written of it before, by their span ids: the revision.
+            found: Takes what is withdrawn, and why there is no tree.
+        """
+        if not known.keys() <= {span.span_id for span in spans}:
+            # Its arrivals are no longer kept: what is left would replace a whole ledger.
+            self._telemetry.outdated.inc()
+            found.reasons[trace_id] = Without.OUTDATED
+            return ()
+        if not known:  # later revisions would count their spans again
+            self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
+        try:
+            # What was a request without its root stays one until that comes.
+            traces = build_traces(spans, rootless=bool(known) or self._is_old(trace_id))
+        except FAULTS:
+            self._set_aside(trace_id, found)
+            return ()
+        for span_id in known.keys() - {trace.root.span_id for trace in traces}:
+            found.withdrawn[trace_id, span_id] = known[span_id]
+        return traces
+
+    def _divide(self, traces: Sequence[Trace], revisions: Revisions, found: Attributed) -> None:
+        try:
+            paths = self._critical_paths(traces)
+        except FAULTS:
+            _log.exception("a batch is divided trace by trace, please report this")
+            paths = []
+        for trace, path in zip_longest(traces, paths):
+            try:
+                request = request_of(trace, path or critical_path(trace), revisions)
+                found.requests.append(as_load(request) if self._is_start(trace) else request)
+            except FAULTS:
+                self._set_aside(trace.root.trace_id, found)
+
+    def _is_start(self, trace: Trace) -> bool:
+        """Whether a process did it before it served anything, or loaded something by itself."""
+        root = trace.root
+        if not may_be_startup(root):
+            return False
+        told = root.attributes.get(semconv.STARTUP) is True
+        if told or trace.stages[root.span_id] is Stage.LOAD:
+            return True
+        return self._starts is not None and self._starts.is_start(root)
+
+    def _set_aside(self, trace_id: str, found: Attributed) -> None:
+        """Count a trace that a fault of ours stops."""
+        self._telemetry.faulty.inc()
+        found.reasons[trace_id] = Without.FAULT
+        _log.exception("trace %s is set aside, please report this", trace_id)
+
+
+def _note_steps(arrived: Mapping[str, Sequence[Span]], found: Attributed) -> None:
+    """Note the traces that hold a shared step and no request."""
+    for trace_id in arrived.keys() - found.with_request:
+        steps = [span for span in arrived[trace_id] if is_shared(span)]
+        if steps:
+            found.steps[trace_id] = steps
+            found.reasons.setdefault(trace_id, Without.SHARED_STEP)

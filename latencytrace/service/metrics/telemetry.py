@@ -1,0 +1,313 @@
+"""The service's metrics: what the requests cost, and what the service drops or refuses."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from latencytrace.model import Measure, Objective, Request, Stage
+from latencytrace.service.metrics.cohorts import MAX_COHORTS, OVERFLOWED, RequestCohorts
+from latencytrace.service.metrics.span_account import Account, Without
+from latencytrace.service.store import DamagedPart
+
+# Round numbers, for those are what people promise; dense where serving happens.
+DURATION_BUCKETS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75,
+    1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0,
+)  # fmt: skip
+STAGE_BUCKETS = (0.0001, 0.00025, 0.0005, *DURATION_BUCKETS)
+FIRST_TOKEN_BUCKETS = (
+    0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
+)  # fmt: skip
+TOKEN_BUCKETS = (
+    0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5,
+    1.0,
+)  # fmt: skip
+
+MAX_DAMAGED = 100  # pieces of the store, and of the journal, that metrics name
+
+_COHORT = ("service", "route", "model")
+_PREFIX = "latencytrace_service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Custody:
+    """What became of the spans that were taken, and what can be kept now."""
+
+    account: Account = field(default_factory=Account)
+    damaged_files: Mapping[str, int] = field(default_factory=dict)  # of the journal: places
+    damaged_parts: Sequence[DamagedPart] = ()  # of the store
+    failing: bool = False  # spans cannot be kept for now
+
+
+class Telemetry:
+    """Every metric of one service, on a registry of its own.
+
+    Cohorts are bounded: beyond `max_cohorts`, requests join the cohort `overflow`. It
+    counts from 0 after a restart, as Prometheus expects of counters; a request is
+    counted once it has settled. The threshold of every
+    objective is a boundary of the histogram that measures it.
+    """
+
+    def __init__(
+        self, max_cohorts: int = MAX_COHORTS, objectives: Sequence[Objective] = ()
+    ) -> None:
+        # A series more for each label set, that nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call] # untyped there
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._cohorts = RequestCohorts(max_cohorts)
+        self._objectives = objectives
+        self._of_requests()
+        self._of_the_service()
+
+    def _of_requests(self) -> None:
+        self.request_duration = self._histogram(
+            "latencytrace_request_duration_seconds",
+            "From a request's start to its end.",
+            _COHORT,
+            self._buckets(DURATION_BUCKETS, Measure.DURATION),
+        )
+        self.stage_duration = self._histogram(
+            "latencytrace_stage_duration_seconds",
+            "Critical-path time of a request in one stage.",
+            (*_COHORT, "stage"),
+            self._buckets(STAGE_BUCKETS, Measure.STAGE),
+        )
+        self.time_to_first_token = self._histogram(
+            "latencytrace_time_to_first_token_seconds",
+            "From a request's start to its first output token.",
+            _COHORT,
+            self._buckets(FIRST_TOKEN_BUCKETS, Measure.TIME_TO_FIRST_TOKEN),
+        )
+        self.time_per_output_token = self._histogram(
+            "latencytrace_time_per_output_token_seconds",
+            "Mean time between output tokens after the first.",
+            _COHORT,
+            self._buckets(TOKEN_BUCKETS, Measure.TIME_PER_OUTPUT_TOKEN),
+        )
+        self.requests = self._counter(
+            "latencytrace_requests", "Requests by how they ended.", (*_COHORT, "status")
+        )
+        self.tokens = self._counter(
+            "latencytrace_tokens", "Tokens read and written.", (*_COHORT, "direction")
+        )
+
+    def _of_the_service(self) -> None:
+        self.spans_received = self._counter(
+            f"{_PREFIX}_spans_received",
+            "Spans that were acknowledged, and those taken over from the journal.",
+        )
+        self.spans_rejected = self._counter(
+            f"{_PREFIX}_spans_rejected", "Spans rejected by partial success."
+        )
+        self.posts_refused = self._counter(
+            f"{_PREFIX}_posts_refused", "Posts that were not kept, by HTTP status.", ("code",)
+        )
+        self._connections_closed = self._counter(
+            f"{_PREFIX}_connections_closed",
+            "Connections closed before their time, by reason.",
+            ("reason",),
+        )
+        self.repaired = self._counter(
+            f"{_PREFIX}_repaired_requests",
+            "Requests whose trace was mended, by repair.",
+            ("kind",),
+        )
+        self.content_removed = self._counter(
+            f"{_PREFIX}_content_removed",
+            "Attributes of spans left out as content; counted when their trace is divided.",
+        )
+        self.revised = self._counter(
+            f"{_PREFIX}_revised",
+            "Requests whose ledger changed after they had settled and were counted.",
+        )
+        self.recovered = self._counter(
+            f"{_PREFIX}_recovered",
+            "Traces found in the store without a ledger and divided then; 0 unless at fault.",
+        )
+        self.withdrawn = self._counter(
+            f"{_PREFIX}_withdrawn_requests",
+            "Requests that turned out to be part of another one, by a span that came late.",
+        )
+        self.outdated = self._counter(
+            f"{_PREFIX}_outdated_traces",
+            "Traces with a late span whose other spans are no longer kept; left as they were.",
+        )
+        self.faulty = self._counter(
+            f"{_PREFIX}_faulty_traces", "Traces set aside by a fault of the service's own."
+        )
+        self.overflowed = self._counter(
+            f"{_PREFIX}_overflowed_requests", "Requests counted in the cohort `overflow`."
+        )
+        self.store_errors = self._counter(
+            f"{_PREFIX}_store_errors", "Batches of traces that the store could not take; retried."
+        )
+        self.metrics_unsent = self._counter(
+            f"{_PREFIX}_metrics_unsent", "Times that metrics could not be sent over OTLP."
+        )
+
+    def watch(
+        self,
+        *,
+        open_traces: Callable[[], int],
+        waiting_bytes: Callable[[], int],
+        evicted: Callable[[], int],
+        late: Callable[[], int],
+        custody: Callable[[], Custody],
+    ) -> None:
+        """Read these whenever the metrics are read; for counts kept elsewhere."""
+        self.registry.register(_CustodyMetrics(custody))
+        self._gauge(f"{_PREFIX}_open_traces", "Traces whose spans still come.", open_traces)
+        self._gauge(f"{_PREFIX}_waiting_bytes", "Bytes that wait to be kept.", waiting_bytes)
+        self.registry.register(
+            _WatchedCounter(
+                f"{_PREFIX}_evicted_traces",
+                "Traces divided early because too many were open.",
+                evicted,
+            )
+        )
+        self.registry.register(
+            _WatchedCounter(
+                f"{_PREFIX}_late_traces", "Times that spans came too late for their trace.", late
+            )
+        )
+
+    def connection_closed(self, reason: str) -> None:
+        """Count a connection that was closed before its time."""
+        self._connections_closed.labels(reason).inc()
+
+    def count(self, requests: Iterable[Request]) -> None:
+        """Count requests that have settled, health routes never."""
+        for request in requests:
+            if request.counts:
+                cohort = self._cohorts.of(request)
+                if cohort is OVERFLOWED:
+                    self.overflowed.inc()
+                self._count(request, cohort)
+
+    def _count(self, request: Request, cohort: Sequence[str]) -> None:
+        for kind in {repair.kind for repair in request.repairs}:
+            self.repaired.labels(kind.value).inc()
+        exemplar = {"trace_id": request.trace_id}
+        self.request_duration.labels(*cohort).observe(request.duration_ns / 1e9, exemplar)
+        self.requests.labels(*cohort, request.status.value).inc()
+        for stage in Stage:
+            stage_ns = request.ledger.get(stage)
+            if stage_ns:
+                self.stage_duration.labels(*cohort, stage.value).observe(stage_ns / 1e9, exemplar)
+        if request.time_to_first_token_ns is not None:
+            first_s = request.time_to_first_token_ns / 1e9
+            self.time_to_first_token.labels(*cohort).observe(first_s, exemplar)
+        if request.time_per_output_token_ns is not None:
+            token_s = request.time_per_output_token_ns / 1e9
+            self.time_per_output_token.labels(*cohort).observe(token_s, exemplar)
+        if request.input_tokens:
+            self.tokens.labels(*cohort, "input").inc(request.input_tokens)
+        if request.output_tokens:
+            self.tokens.labels(*cohort, "output").inc(request.output_tokens)
+
+    def _histogram(
+        self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
+    ) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    def _buckets(self, base: Sequence[float], measure: Measure) -> Sequence[float]:
+        """The buckets of a histogram, each threshold promised of it among them."""
+        thresholds = {
+            objective.threshold_ns / 1e9
+            for objective in self._objectives
+            if objective.measure is measure
+        }
+        # Its half and its double, too: quantiles are wanted near it.
+        return sorted({*base, *(share * bound for bound in thresholds for share in (0.5, 1, 2))})
+
+    def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, value: Callable[[], int]) -> None:
+        Gauge(name, text, registry=self.registry).set_function(value)
+
+
+class _CustodyMetrics(Collector):
+    """The custody of spans, read at one moment, so that its account balances."""
+
+    def __init__(self, custody: Callable[[], Custody]) -> None:
+        self._custody = custody
+
+    def collect(self) -> Iterator[Metric]:
+        """Read it."""
+        custody = self._custody()
+        account = custody.account
+        yield CounterMetricFamily(
+            f"{_PREFIX}_spans_attributed",
+            "Spans whose trace was divided into ledgers.",
+            value=account.attributed,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_spans_open",
+            "Spans that wait to be stored, or whose trace is still open.",
+            value=account.open,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_spans_rootless",
+            "Spans whose trace holds no request so far, for its root has not come.",
+            value=account.rootless,
+        )
+        without = CounterMetricFamily(
+            f"{_PREFIX}_spans_without_ledger",
+            "Spans whose trace was done with and has no ledger, by reason.",
+            labels=("reason",),
+        )
+        for reason in Without:
+            without.add_metric((reason.value,), account.without[reason])
+        yield without
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_spans_unaccounted",
+            "Spans that were taken and are in no ledger, no open trace and no other count: "
+            "0 unless at fault.",
+            value=account.unaccounted,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_store_failing",
+            "1 while spans cannot be kept, because the disk is full and the like.",
+            value=custody.failing,
+        )
+        parts = GaugeMetricFamily(
+            f"{_PREFIX}_damaged_parts",
+            "Rows of each part of a table that could not be read and was set aside.",
+            labels=("table", "part"),
+        )
+        for part in custody.damaged_parts[:MAX_DAMAGED]:
+            parts.add_metric((part.table, part.name), part.rows or 0)
+        yield parts
+        files = CounterMetricFamily(
+            f"{_PREFIX}_journal_damaged_blocks",
+            "Stretches of each file of the journal that could not be read at the start.",
+            labels=("file",),
+        )
+        for name, count in list(custody.damaged_files.items())[:MAX_DAMAGED]:
+            files.add_metric((name,), count)
+        yield files
+
+
+class _WatchedCounter(Collector):
+    """A counter whose count is kept elsewhere."""
+
+    def __init__(self, name: str, text: str, count: Callable[[], int]) -> None:
+        self._name = name
+        self._text = text
+        self._count = count
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Read it."""
+        yield CounterMetricFamily(self._name, self._text, value=self._count())

@@ -1,0 +1,1 @@
+"""Listening: connections, hosts, time limits, problem documents."""

@@ -1,0 +1,169 @@
+"""Sockets, and the HTTP servers on them, in one event loop."""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import uvicorn
+
+from latencytrace.errors import SettingsError
+from latencytrace.service.net import descriptors
+from latencytrace.service.net.connections import Closed, Connections
+from latencytrace.service.net.edge import Application
+
+GRACE_S: Final = 10  # from the signal to the end of the process, whatever is under way
+ANSWERS_S: Final = 4  # of it, for answers under way
+KEEP_ALIVE_S = 75  # senders post every 5 s: a connection that ends just then costs them a post
+_BACKLOG = 2048
+_LOOK_EVERY_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def listening(host: str, port: int, flag: str) -> Iterator[socket.socket]:
+    """A socket that listens at an address.
+
+    Raises:
+        SettingsError: It cannot; the message says what to do, by the flag's name.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as opened:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            opened.bind((host, port))
+            opened.listen(_BACKLOG)
+        except OSError as error:
+            raise SettingsError(
+                f"cannot listen on {host}:{port}: {error.strerror}. If a latencytrace runs "
+                f"there, use it; else choose another address with {flag} HOST:PORT"
+            ) from None
+        yield opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An application and the socket it is served on."""
+
+    application: Application
+    socket: socket.socket
+
+
+class Companion(Protocol):
+    """A server that is none of HTTP, in the same event loop."""
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it answers."""
+        ...
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        ...
+
+    async def stop(self, grace_s: float) -> None:
+        """Answer what is under way within this time; may be called again with less."""
+        ...
+
+    async def stopped(self) -> None:
+        """Return once it has ended."""
+        ...
+
+
+class Servers:
+    """Servers that start together, and end together at a signal.
+
+    Args:
+        companions: Those that are none of HTTP.
+        stopping: Called at the first signal.
+        closed: Told of each connection that is closed before its time, by reason.
+    """
+
+    def __init__(
+        self, *companions: Companion, stopping: Callable[[], None], closed: Closed
+    ) -> None:
+        self._stopping_begins = stopping
+        self._closed = closed
+        self._servers: tuple[uvicorn.Server, ...] = ()
+        self._companions = companions
+        self._stopping: list[asyncio.Future[None]] = []  # a task that nobody holds may vanish
+
+    @property
+    def are_started(self) -> bool:
+        """Whether each of them answers."""
+        return (
+            bool(self._servers)
+            and all(server.started for server in self._servers)
+            and all(companion.is_started for companion in self._companions)
+        )
+
+    def run(self, *listeners: Listener) -> None:
+        """Serve until SIGINT or SIGTERM, then answer what is under way, and return.
+
+        A second signal cuts short what is under way.
+        """
+        most = descriptors.most_connections(descriptors.limit())
+        configurations = [
+            uvicorn.Config(
+                listener.application,
+                # A class is asked for; it is only called.
+                http=Connections(most, self._closed).protocol,  # type: ignore[arg-type] # see above
+                access_log=False,
+                log_config=None,
+                log_level="warning",
+                lifespan="off",
+                ws="none",
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=ANSWERS_S,
+                timeout_keep_alive=KEEP_ALIVE_S,
+            )
+            for listener in listeners
+        ]
+        self._servers = tuple(map(uvicorn.Server, configurations))
+        with asyncio.Runner(loop_factory=configurations[0].get_loop_factory()) as runner:
+            runner.run(self._serve([listener.socket for listener in listeners]))
+
+    async def _serve(self, sockets: list[socket.socket]) -> None:
+        for companion in self._companions:
+            await companion.start()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        watching = asyncio.create_task(_watch_descriptors())
+        # `serve` would install signal handlers of its own, one server's over the other's.
+        await asyncio.gather(
+            *(
+                server._serve([listened])  # noqa: SLF001 - see above
+                for server, listened in zip(self._servers, sockets, strict=True)
+            ),
+            *(companion.stopped() for companion in self._companions),
+        )
+        watching.cancel()
+
+    def _stop(self) -> None:
+        again = any(server.should_exit for server in self._servers)
+        if not again:
+            self._stopping_begins()
+        for server in self._servers:
+            server.force_exit = again
+            server.should_exit = True
+        for companion in self._companions:
+            self._stopping.append(asyncio.ensure_future(companion.stop(0 if again else ANSWERS_S)))
+
+
+async def _watch_descriptors() -> None:
+    """Say when nobody can connect any more for want of descriptors: accepting fails in silence."""
+    told = None
+    while True:
+        short = descriptors.shortage()
+        if short is not None and told is None:
+            _log.error("%s", short)
+        elif short is None and told is not None:
+            _log.warning("files and connections can be opened again")
+        told = short
+        await asyncio.sleep(_LOOK_EVERY_S)

@@ -1,0 +1,1 @@
+"""Service level objectives: their file, counts, burn and alerts."""

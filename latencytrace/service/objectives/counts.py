@@ -1,0 +1,184 @@
+"""What is counted of one objective: its requests over time, and the latest of them."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+
+from latencytrace.analysis.slo.burn_rate import usual_requests
+from latencytrace.analysis.slo.guilty_stage import guilty_stage, measured_ledger
+from latencytrace.analysis.slo.verdict import is_good, measured_ns
+from latencytrace.analysis.tail.distinctions import Traits, distinctions, traits_of
+from latencytrace.model import (
+    BadRequest,
+    Evidence,
+    Ledger,
+    Objective,
+    Request,
+    RequestStatus,
+    Tally,
+)
+from latencytrace.model.objective import HOUR_NS, MINUTE_NS
+from latencytrace.service.objectives.tally_ring import TallyRing
+
+FINE_NS, FINE_SPAN_NS = 10 * 10**9, 8 * HOUR_NS
+COARSE_NS, COARSE_EXTRA_NS = 5 * MINUTE_NS, 24 * HOUR_NS
+LATEST_BAD, LATEST_GOOD = 200, 300
+GOOD_EVERY_NS = 10**8  # one of each so long is enough to know what is usual
+SLOWEST = 3
+
+_STEPS = 500  # of what is covered of a window: how exactly that is known
+
+_GOOD, _BAD = Tally(bad=0, total=1), Tally(bad=1, total=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What an alert may have to say of a request."""
+
+    at_ns: int
+    failed: bool
+    value_ns: int | None
+    ledger: Ledger  # of the part that is measured
+    traits: Traits
+    request: BadRequest
+
+
+def series_of(objective: Objective) -> str:
+    """What an objective's counts are kept under: another threshold's counts are others."""
+    counted = (
+        objective.service, objective.route, objective.model, objective.version,
+        objective.measured, objective.threshold_ns,
+    )  # fmt: skip
+    return f"{objective.name}:{sha256(repr(counted).encode()).hexdigest()[:16]}"
+
+
+class ObjectiveCounts:
+    """Counts each request once, when it is divided; exact, whatever the histograms hold.
+
+    Args:
+        objective: Whose requests they are.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self._bad_count = self._total_count = 0
+        self._coverages: dict[int, tuple[int, float]] = {}  # by window: when it was found
+        self._fine = TallyRing(FINE_NS, FINE_SPAN_NS)
+        self._coarse = TallyRing(COARSE_NS, objective.period_ns + COARSE_EXTRA_NS)
+        self._bad: deque[_Seen] = deque(maxlen=LATEST_BAD)
+        self._good: deque[_Seen] = deque(maxlen=LATEST_GOOD)
+        self._good_ns = 0  # when the latest of them ended
+
+    @property
+    def since_start(self) -> Tally:
+        """What was counted since this process began."""
+        return Tally(bad=self._bad_count, total=self._total_count)
+
+    @property
+    def series(self) -> str:
+        """What its counts are kept under."""
+        return series_of(self.objective)
+
+    def count(self, request: Request, at_ns: int) -> bool:
+        """Count a request of its cohort at a moment; false: that is too long ago."""
+        good = is_good(self.objective, request)
+        if good is None:
+            return True
+        self._note(request, at_ns, good=good)
+        return self.add(at_ns, _GOOD if good else _BAD)
+
+    def recall(self, request: Request, at_ns: int) -> None:
+        """Note what there is to say of a request, without counting it."""
+        good = is_good(self.objective, request)
+        if good is not None:
+            self._note(request, at_ns, good=good)
+
+    def add(self, at_ns: int, tally: Tally) -> bool:
+        """Count requests that were judged; false: that is too long ago."""
+        self._bad_count += tally.bad
+        self._total_count += tally.total
+        self._fine.add(at_ns, tally)
+        return self._coarse.add(at_ns, tally)
+
+    def tally(self, until_ns: int, window_ns: int) -> Tally:
+        """The requests of a window."""
+        return self._ring(window_ns).tally(until_ns, window_ns)
+
+    def coverage_ratio(self, until_ns: int, window_ns: int) -> float:
+        """The share of a window that is not silent for longer than a twelfth of it."""
+        known = self._coverages.get(window_ns)
+        # Of a long window it changes slowly, and costs more to know than all else.
+        if known is not None and until_ns - known[0] < known[1] * window_ns / _STEPS:
+            return known[1]
+        found = self._ring(window_ns).coverage_ratio(until_ns, window_ns, window_ns // 12)
+        self._coverages[window_ns] = until_ns, found
+        return found
+
+    def usual_requests(self, until_ns: int, window_ns: int) -> float:
+        """How many requests a window has in the mean of the period."""
+        period_ns = self.objective.period_ns
+        period = self.tally(until_ns, period_ns)
+        coverage_ratio = self.coverage_ratio(until_ns, period_ns)
+        return usual_requests(self.objective, period, coverage_ratio, window_ns)
+
+    def last_ns(self) -> int | None:
+        """When the latest request came, to the slot."""
+        found = [ring.last_ns() for ring in (self._fine, self._coarse)]
+        return max((at_ns for at_ns in found if at_ns is not None), default=None)
+
+    def evidence(self, since_ns: int) -> Evidence:
+        """What is known of the latest bad requests since a moment."""
+        bad = [seen for seen in self._bad if seen.at_ns >= since_ns]
+        slow = [seen.ledger for seen in bad if not seen.failed]
+        versions = {seen.traits.get("version") for seen in bad}
+        version = versions.pop() if len(versions) == 1 else None
+        by_length = sorted(bad, key=lambda seen: seen.value_ns or 0, reverse=True)
+        good = [seen.traits for seen in self._good]
+        return Evidence(
+            guilty=guilty_stage(slow, [seen.ledger for seen in self._good]),
+            failed_ratio=sum(seen.failed for seen in bad) / len(bad) if bad else None,
+            version=str(version) if version is not None else None,
+            distinctions=distinctions([seen.traits for seen in bad], good),
+            slowest=tuple(seen.request for seen in by_length[:SLOWEST]),
+        )
+
+    def changes(self) -> Iterator[tuple[int, int, Tally]]:
+        """Slots that changed since this was asked last: their length, start and counts."""
+        for ring in (self._fine, self._coarse):
+            for at_ns, tally in ring.changes():
+                yield ring.slot_ns, at_ns, tally
+
+    def restore(self, slots: Iterable[tuple[int, int, Tally]]) -> None:
+        """Take up what was kept."""
+        kept = list(slots)
+        for ring in (self._fine, self._coarse):
+            ring.restore((at_ns, tally) for length, at_ns, tally in kept if length == ring.slot_ns)
+
+    def _note(self, request: Request, at_ns: int, *, good: bool) -> None:
+        if not good:
+            self._bad.append(self._seen(request, at_ns))
+        elif abs(at_ns - self._good_ns) >= GOOD_EVERY_NS:
+            self._good.append(self._seen(request, at_ns))
+            self._good_ns = at_ns
+
+    def _ring(self, window_ns: int) -> TallyRing:
+        return self._fine if window_ns <= FINE_SPAN_NS else self._coarse
+
+    def _seen(self, request: Request, at_ns: int) -> _Seen:
+        value_ns = measured_ns(self.objective, request)
+        slow = value_ns is not None and value_ns > self.objective.threshold_ns
+        return _Seen(
+            at_ns=at_ns,
+            failed=request.status not in {RequestStatus.OK, RequestStatus.CANCELLED} and not slow,
+            value_ns=value_ns,
+            ledger=measured_ledger(self.objective, request),
+            traits=traits_of(request),
+            request=BadRequest(
+                trace_id=request.trace_id,
+                span_id=request.span_id,
+                status=request.status,
+                duration_ns=request.duration_ns,
+                ledger=request.ledger,
+            ),
+        )

@@ -1,0 +1,222 @@
+"""Objectives and requests in, alerts out: it decides, and never sends."""
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+
+from latencytrace.analysis.slo.burn_rate import (
+    burn_rules,
+)
+from latencytrace.errors import StoreError
+from latencytrace.model import (
+    Alert,
+    Objective,
+    Request,
+    Standing,
+    Tally,
+)
+from latencytrace.model.objective import HOUR_NS
+from latencytrace.service.metrics.settling import Settled
+from latencytrace.service.objectives.alerts import alerts_of, ended_alert, standing_of
+from latencytrace.service.objectives.counts import (
+    COARSE_EXTRA_NS,
+    COARSE_NS,
+    FINE_NS,
+    FINE_SPAN_NS,
+    ObjectiveCounts,
+)
+from latencytrace.service.objectives.matching import Promises
+from latencytrace.service.objectives.memory import ObjectiveMemory
+from latencytrace.service.objectives.restored_alerts import earlier_alerts
+from latencytrace.service.objectives.state import (
+    ObjectiveState,
+    TierState,
+    TierStates,
+)
+from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
+from latencytrace.service.sink import Notice
+
+_log = logging.getLogger(__name__)
+
+
+class Evaluator:
+    """Counts requests for every objective, and says at each tick which alerts fire.
+
+    Args:
+        objectives: What is promised.
+        clock: The time of day.
+        memory: Where counts and alerts are kept beyond a restart.
+    """
+
+    def __init__(
+        self, objectives: Sequence[Objective], clock: SteadyClock, memory: ObjectiveMemory
+    ) -> None:
+        self._clock = clock
+        self._memory = memory
+        self._lock = threading.Lock()
+        self._started_ns = clock()
+        self._counts = [ObjectiveCounts(objective) for objective in objectives]
+        self._promises = Promises(objectives)
+        self._states = [
+            ObjectiveState(
+                tiers=TierStates(of_rule={rule: TierState() for rule in burn_rules(objective)})
+            )
+            for objective in objectives
+        ]
+        self._unkept: dict[tuple[str, int, int], Tally] = {}
+        self._unkept_notices: list[Notice] = []
+        self._counted_until_ns = memory.counted_until_ns()
+        self._unkept_until_ns = self._kept_until_ns = self._counted_until_ns
+        self._evaluated_ns = self._started_ns
+        self._tidied_ns = 0
+        self._written: dict[str, str] = {}
+        self._standings: tuple[Standing, ...] = ()
+        self._alerts: tuple[Alert, ...] = ()
+        self._told: dict[str, Alert] = {}  # those that fire, by fingerprint
+        self._forgotten: set[str] = set()  # series that the file knows no more
+        self.future_stamps = 0
+        self.outdated = 0
+        self._restore()
+        self._evaluate(self._started_ns)
+
+    @property
+    def clock_jumps(self) -> int:
+        """How often the clock was set by more than a minute."""
+        return self._clock.jumps
+
+    def count(self, settled: Settled) -> None:
+        """Count requests that have settled, each once, health routes never."""
+        with self._lock:
+            now_ns = self._clock()
+            for request in settled.requests:
+                if request.counts:
+                    self._count(request, now_ns)
+            self._counted_until_ns = settled.until_ns
+
+    @property
+    def counted_until_ns(self) -> int | None:
+        """Up to which moment of writing requests are counted; None: that is not known."""
+        return self._counted_until_ns
+
+    def recall(self, requests: Iterable[Request]) -> None:
+        """Note what there is to say of requests that an earlier process counted."""
+        with self._lock:
+            for request in requests:
+                if request.counts:
+                    for place, _ in self._promises.of(request):
+                        end_ns = request.start_ns + request.duration_ns
+                        self._counts[place].recall(request, end_ns)
+            self._evaluate(self._started_ns)
+
+    def tick(self) -> tuple[Alert, ...]:
+        """Evaluate every objective now.
+
+        Returns:
+            The alerts that ended or began since the last tick, of an earlier process if need
+            be: those whose objective left the file since have ended, too. Ends come first,
+            for what begins may have the same labels.
+        """
+        with self._lock:
+            now_ns = self._clock()
+            before = self._told
+            self._evaluate(now_ns)
+            self._evaluated_ns = now_ns
+            self._gather()
+            self._unkept_until_ns = self._counted_until_ns
+        self._told = {alert.fingerprint: alert for alert in self._alerts}
+        began = [alert for alert in self._alerts if alert.fingerprint not in before]
+        ended = [
+            ended_alert(alert, self._standings, now_ns)
+            for fingerprint, alert in before.items()
+            if fingerprint not in self._told
+        ]
+        return (*ended, *began)
+
+    def keep(self, notices: Sequence[Notice] = ()) -> None:
+        """Write what has changed; requests are counted meanwhile, however slow the disk.
+
+        Args:
+            notices: What is to be told of the last tick: kept with it, or neither is.
+        """
+        self._unkept_notices += notices
+        written = {
+            counts.series: state.text(counts.objective)
+            for counts, state in zip(self._counts, self._states, strict=True)
+        }
+        states = {name: text for name, text in written.items() if self._written.get(name) != text}
+        has_counted = self._unkept_until_ns != self._kept_until_ns
+        if not (states or self._unkept or self._unkept_notices or self._forgotten or has_counted):
+            return
+        until_ns = self._unkept_until_ns
+        try:
+            self._memory.keep(
+                self._unkept,
+                states,
+                self._outlived(),
+                self._unkept_notices,
+                self._forgotten,
+                until_ns,
+            )
+        except StoreError as error:
+            _log.error("%s", error)
+        else:
+            self._written = written
+            self._kept_until_ns = until_ns
+            self._unkept.clear()
+            self._unkept_notices.clear()
+            self._forgotten.clear()
+
+    def alerts(self) -> tuple[Alert, ...]:
+        """The alerts that fire, as of the last tick."""
+        return self._alerts
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Where each objective stands, as of the last tick."""
+        return self._standings
+
+    def since_start(self) -> list[tuple[Objective, Tally]]:
+        """The requests of each objective since this process began, for metrics."""
+        return [(counts.objective, counts.since_start) for counts in self._counts]
+
+    def _count(self, request: Request, now_ns: int) -> None:
+        end_ns = request.start_ns + request.duration_ns + self._clock.set_back_ns
+        for place, _ in self._promises.of(request):
+            self.future_stamps += end_ns > now_ns + STEP_NS
+            self.outdated += not self._counts[place].count(request, min(end_ns, now_ns))
+
+    def _evaluate(self, now_ns: int) -> None:
+        standings: list[Standing] = []
+        alerts: list[Alert] = []
+        for counts, state in zip(self._counts, self._states, strict=True):
+            rates = state.tiers.step(counts, now_ns)
+            state.silence.step(counts, self._started_ns, now_ns)
+            standing = standing_of(counts, rates, now_ns)
+            standings.append(standing)
+            alerts += alerts_of(standing, counts, state, now_ns)
+        self._standings = tuple(standings)
+        self._alerts = tuple(alerts)
+
+    def _gather(self) -> None:
+        for counts in self._counts:
+            for length, at_ns, tally in counts.changes():
+                self._unkept[counts.series, length, at_ns] = tally
+
+    def _outlived(self) -> dict[int, int]:
+        """What is too old to be kept, once an hour: looking for it reads the whole file."""
+        now_ns = self._evaluated_ns
+        if now_ns // HOUR_NS == self._tidied_ns // HOUR_NS:
+            return {}
+        self._tidied_ns = now_ns
+        longest_ns = max((counts.objective.period_ns for counts in self._counts), default=0)
+        return {
+            FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
+            COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
+        }
+
+    def _restore(self) -> None:
+        states = self._memory.states()
+        for counts, state in zip(self._counts, self._states, strict=True):
+            counts.restore(self._memory.slots(counts.series))
+            state.read(states.get(counts.series, "{}"))
+        self._told = {alert.fingerprint: alert for alert in earlier_alerts(states)}
+        self._forgotten = states.keys() - {counts.series for counts in self._counts}

@@ -1,0 +1,31 @@
+"""Which objectives a request belongs to, found at once however many there are."""
+
+from collections.abc import Iterator, Sequence
+
+from latencytrace.analysis.slo.verdict import is_good
+from latencytrace.model import Objective, Request
+
+
+class Promises:
+    """Objectives by service and route.
+
+    Args:
+        objectives: All of them.
+    """
+
+    def __init__(self, objectives: Sequence[Objective]) -> None:
+        self._by_route: dict[tuple[str, str | None], list[tuple[int, Objective]]] = {}
+        for place, objective in enumerate(objectives):
+            key = (objective.service, objective.route)
+            self._by_route.setdefault(key, []).append((place, objective))
+
+    def of(self, request: Request) -> Iterator[tuple[int, Objective]]:
+        """The objectives that count a request, each with its place among all."""
+        for route in (request.route, None):
+            for place, objective in self._by_route.get((request.service, route), ()):
+                if objective.counts(request):
+                    yield place, objective
+
+    def are_broken(self, request: Request) -> bool:
+        """Whether a request breaks one of them."""
+        return any(is_good(objective, request) is False for _, objective in self.of(request))

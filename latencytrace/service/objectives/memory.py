@@ -1,0 +1,204 @@
+"""What objectives must remember beyond a restart: counts, which alerts fire, what to tell whom."""
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import orjson
+
+from latencytrace.errors import StoreError
+from latencytrace.model import Tally
+from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.storage.private_files import open_private, refuse_link
+
+FILE = "objectives.sqlite"
+_log = logging.getLogger(__name__)
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS slots (
+    series TEXT, length_ns INTEGER, at_ns INTEGER, bad INTEGER, total INTEGER,
+    PRIMARY KEY (series, length_ns, at_ns)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS states (
+    series TEXT PRIMARY KEY, state TEXT
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notices (
+    number INTEGER PRIMARY KEY, key TEXT, sink TEXT, transition TEXT, alert BLOB, due_ns INTEGER
+);
+CREATE TABLE IF NOT EXISTS counted (
+    one INTEGER PRIMARY KEY CHECK (one = 1), until_ns INTEGER
+);
+"""
+
+
+class ObjectiveMemory:
+    """One file in the data folder, written after each evaluation.
+
+    Args:
+        connection: To the file.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()  # one thread evaluates, one for each sink tells
+
+    @classmethod
+    def open(cls, folder: Path, now_ns: int) -> Self:
+        """Open the file, or a new one where it is torn, which is then set aside.
+
+        What is stamped later than now, before the clock was set back, is forgotten.
+
+        Raises:
+            StoreError: Neither can be had.
+        """
+        path = folder / FILE
+        try:
+            return cls(_opened(path, now_ns))
+        except sqlite3.DatabaseError as error:
+            if not path.exists() or isinstance(error, sqlite3.OperationalError):
+                raise StoreError(f"{path} cannot be opened: {error}") from None
+            aside = path.with_suffix(".torn")
+            path.replace(aside)
+            _log.warning(
+                "%s could not be read (%s) and was set aside as %s: the counts of objectives "
+                "begin anew. Delete it, or keep it for a repair by hand",
+                path,
+                error,
+                aside,
+            )
+            return cls(_opened(path, now_ns))
+
+    def slots(self, series: str) -> list[tuple[int, int, Tally]]:
+        """The counts kept of a series: length of the slot, start, counts."""
+        rows = self._connection.execute(
+            "SELECT length_ns, at_ns, bad, total FROM slots WHERE series = ?", (series,)
+        )
+        return [(length, at_ns, Tally(bad=bad, total=total)) for length, at_ns, bad, total in rows]
+
+    def counted_until_ns(self) -> int | None:
+        """Up to which moment of writing the requests are in the counts; None: not known."""
+        row = self._connection.execute("SELECT until_ns FROM counted").fetchone()
+        return None if row is None else int(row[0])
+
+    def states(self) -> dict[str, str]:
+        """What was kept of each series last."""
+        return dict(self._connection.execute("SELECT series, state FROM states").fetchall())
+
+    def keep(  # noqa: PLR0913, PLR0917 - all of it or nothing
+        self,
+        slots: Mapping[tuple[str, int, int], Tally],
+        states: Mapping[str, str],
+        forget_before: Mapping[int, int],
+        notices: Sequence[Notice] = (),
+        forget_states: Iterable[str] = (),
+        counted_until_ns: int | None = None,
+    ) -> None:
+        """Keep counts, states and what is to be told, all or nothing.
+
+        Args:
+            slots: Counts by series, length of the slot and its start.
+            states: By series.
+            forget_before: By length of the slot: what is older is not needed any more.
+            notices: What is to be sent.
+            forget_states: Series whose state is not needed any more.
+            counted_until_ns: Up to which moment of writing the requests are in the counts.
+
+        Raises:
+            StoreError: The disk does not take them; they may be kept with the next.
+        """
+        try:
+            with self._lock, self._connection:
+                self._connection.executemany(
+                    "INSERT INTO notices (key, sink, transition, alert, due_ns)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    [
+                        (one.key, one.sink, one.transition, orjson.dumps(one.alert), one.due_ns)
+                        for one in notices
+                    ],
+                )
+                self._connection.executemany(
+                    "REPLACE INTO slots VALUES (?, ?, ?, ?, ?)",
+                    [(*slot, tally.bad, tally.total) for slot, tally in slots.items()],
+                )
+                self._connection.executemany(
+                    "REPLACE INTO states VALUES (?, ?)", list(states.items())
+                )
+                if counted_until_ns is not None:
+                    self._connection.execute(
+                        "REPLACE INTO counted VALUES (1, ?)", (counted_until_ns,)
+                    )
+                self._connection.executemany(
+                    "DELETE FROM states WHERE series = ?", [(series,) for series in forget_states]
+                )
+                self._connection.executemany(
+                    "DELETE FROM slots WHERE length_ns = ? AND at_ns < ?",
+                    list(forget_before.items()),
+                )
+        except sqlite3.Error as error:
+            raise StoreError(f"the counts of objectives could not be kept: {error}") from None
+
+    def notices(self) -> list[Notice]:
+        """What is still to be sent, in order."""
+        rows = self._connection.execute(
+            "SELECT key, sink, transition, alert, due_ns FROM notices ORDER BY number"
+        )
+        return [
+            Notice(
+                key=key,
+                sink=sink,
+                transition=Transition(transition),
+                alert=orjson.loads(alert),
+                due_ns=due_ns,
+            )
+            for key, sink, transition, alert, due_ns in rows
+        ]
+
+    def forget(self, notices: Iterable[Notice]) -> None:
+        """These need not be sent any more; where the disk refuses, they are sent again."""
+        try:
+            with self._lock, self._connection:
+                self._connection.executemany(
+                    "DELETE FROM notices WHERE key = ? AND sink = ?",
+                    [(notice.key, notice.sink) for notice in notices],
+                )
+        except sqlite3.Error as error:
+            _log.error("a notice that was sent could not be struck off: %s", error)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._connection.close()
+
+
+def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
+    _make_private(path)
+    # One evaluator uses it at a time; which thread that is, tests and the service choose.
+    connection = sqlite3.connect(path, timeout=5, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")  # safe from the death of the process
+    connection.executescript(_TABLES)
+    [(state,)] = connection.execute("PRAGMA quick_check(1)")
+    if state != "ok":
+        connection.close()
+        raise sqlite3.DatabaseError(state)
+    with connection:
+        connection.execute("DELETE FROM slots WHERE at_ns > ?", (now_ns,))
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, whose rights SQLite gives to the two beside it, and follow no link.
+
+    Raises:
+        StoreError: It cannot be made, or one of the three is a link.
+    """
+    try:
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened: {error.strerror}") from None
+    for beside in ("-wal", "-shm", "-journal"):
+        refuse_link(path.with_name(path.name + beside))

@@ -1,0 +1,83 @@
+"""The alerts that an earlier process announced, from what it kept of each objective."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+
+from latencytrace.errors import ObjectivesError
+from latencytrace.model import Alert, AlertKind, Measure, Objective, Severity, Stage, Standing
+from latencytrace.service.objectives.alerts import NO_EVIDENCE
+
+_log = logging.getLogger(__name__)
+
+
+def earlier_alerts(states: Mapping[str, str]) -> Iterator[Alert]:
+    """What has been told and is not over yet, of objectives that the file may know no more.
+
+    Args:
+        states: What was kept of each series.
+    """
+    for series, text in states.items():
+        try:
+            yield from _alerts(json.loads(text))
+        except ObjectivesError as error:
+            _log.warning("what was kept of %s is not understood: %s", series, error)
+
+
+def _alerts(kept: Mapping[str, object]) -> list[Alert]:
+    match kept:
+        case {"objective": dict() as fields, "announced": dict() as announced}:
+            standing = _standing(_objective(fields))
+            return [
+                _alert(key, started_ns, onset_ns, standing)
+                for key, (started_ns, onset_ns) in announced.items()
+            ]
+        case _:
+            return []
+
+
+def _objective(fields: Mapping[str, object]) -> Objective:
+    """As it was promised.
+
+    Raises:
+        ObjectivesError: This version knows no such objective.
+    """
+    stage = fields.get("stage")
+    try:
+        return Objective(
+            **{
+                **fields,
+                "measure": Measure(str(fields.get("measure"))),
+                "stage": None if stage is None else Stage(str(stage)),
+            }  # type: ignore[arg-type] # the fields that were kept are an objective's
+        )
+    except (TypeError, ValueError) as error:
+        raise ObjectivesError(str(error)) from None
+
+
+def _standing(objective: Objective) -> Standing:
+    """Of an objective that nobody counts for."""
+    return Standing(
+        objective=objective,
+        rates=(),
+        bad=0,
+        total=0,
+        budget_left_ratio=None,
+        exhaustion_ns=None,
+        last_request_ns=None,
+    )
+
+
+def _alert(key: str, started_ns: int, onset_ns: int | None, standing: Standing) -> Alert:
+    kind, _, severity = key.partition("/")
+    return Alert(
+        kind=AlertKind(kind),
+        severity=Severity(severity),
+        onset_ns=onset_ns,
+        started_ns=started_ns,
+        ended_ns=None,
+        bad_ratio=None,
+        window_ns=None,
+        standing=standing,
+        evidence=NO_EVIDENCE,
+    )

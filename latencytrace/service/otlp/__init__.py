@@ -1,0 +1,1 @@
+"""OTLP's bytes: checked, bounded, and freed of content."""

@@ -1,0 +1,330 @@
+"""OTLP trace requests checked before they are stored, and the answers to their senders.
+
+About 10 µs of CPU a span for protobuf (`tests/benchmarks/bench_ingest.py`), of which 1 is for
+reading it and its ids, and the rest for taking content out (`redaction`) and writing it anew.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import orjson
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
+
+from latencytrace.errors import MediaTypeError, OtlpError
+from latencytrace.service.otlp.json import message_from_json
+from latencytrace.service.otlp.redaction import redact
+from latencytrace.service.otlp.wire_parts import has_more_parts
+
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
+MAX_BYTES: Final = 64 * 1024 * 1024  # of one request, decompressed
+MAX_MEMBERS: Final = 64  # of a gzip body: senders write one, files joined together have several
+
+MOST_PARTS: Final = 2_000_000  # of one request: resources, scopes, spans and what these have
+MOST_MESSAGES: Final = 4_000_000  # of one request, encoded: an attribute and its value are two
+
+INVALID_ARGUMENT: Final = 3  # codes of google.rpc.Status
+RESOURCE_EXHAUSTED: Final = 8
+UNAVAILABLE: Final = 14
+
+_TRACE_ID_BYTES = 16
+_SPAN_ID_BYTES = 8
+_NO_TRACE_ID = bytes(_TRACE_ID_BYTES)
+_NO_SPAN_ID = bytes(_SPAN_ID_BYTES)
+_NO_PARENT = (b"", _NO_SPAN_ID)  # some senders write a root's parent as zeros
+_SERVER = ProtoSpan.SPAN_KIND_SERVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRequest:
+    """A trace request that the store can take."""
+
+    block: bytes  # protobuf; several, concatenated, are one request again
+    span_count: int  # in `block`
+    rejected_spans: int
+    reason: str | None  # why spans were rejected; None: none were
+    span_counts: Mapping[str, int]  # of the spans in `block`, by trace id in lower-case hex
+    rooted: frozenset[str]  # of these, the ones that got a span without parent or of kind SERVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtlpAnswer:
+    """The body of an HTTP answer to a sender, in the format he spoke."""
+
+    body: bytes
+    content_type: str
+
+
+def check(
+    body: bytes,
+    content_type: str | None,
+    content_encoding: str | None,
+    *,
+    capture_content: bool = False,
+) -> CheckedRequest:
+    """Check one `POST /v1/traces`, and take out of it what is content.
+
+    Args:
+        body: As it came over the wire.
+        content_type: The header; protobuf or JSON.
+        content_encoding: The header; gzip, identity or None.
+        capture_content: Keep prompts, texts and the like.
+
+    Returns:
+        The request without the spans whose ids are no ids; those are counted. Checking its
+        block again changes nothing.
+
+    Raises:
+        OtlpError: Nothing of the body can be kept; the message says why.
+    """
+    plain = decompressed(body, content_encoding)
+    if media_type(content_type) == JSON:
+        return check_message(message_from_json(plain), capture_content=capture_content)
+    return check_message(_message(plain), capture_content=capture_content)
+
+
+def media_type(content_type: str | None) -> str:
+    """Which of the two formats of OTLP/HTTP a Content-Type names.
+
+    Args:
+        content_type: The header, empty where there is none; None: it did not come over HTTP,
+            and is protobuf.
+
+    Raises:
+        MediaTypeError: Neither. A page in a browser can post without one, or with one of a
+            form, to any address and unasked.
+    """
+    if content_type is None:
+        return PROTOBUF
+    named = content_type.partition(";")[0].strip().lower()
+    if not named:
+        raise MediaTypeError(f"there is no Content-Type: send {PROTOBUF} or {JSON}")
+    if named not in {PROTOBUF, JSON}:
+        raise MediaTypeError(f"Content-Type {content_type!r} is neither {PROTOBUF} nor {JSON}")
+    return named
+
+
+def without_unknown_fields(block: bytes) -> bytes:
+    """A block, encoded anew with nothing but the fields that OTLP defines.
+
+    Raises:
+        OtlpError: It is no protobuf.
+    """
+    message = _message(block)
+    message.DiscardUnknownFields()
+    return message.SerializeToString()
+
+
+def acceptance(checked: CheckedRequest, content_type: str | None) -> OtlpAnswer:
+    """The answer to a request that was kept, with what was rejected of it."""
+    response = ExportTraceServiceResponse()
+    if checked.rejected_spans:
+        response.partial_success.rejected_spans = checked.rejected_spans
+        response.partial_success.error_message = checked.reason or ""
+    return answer(response, content_type)
+
+
+def refusal(message: str, code: int, content_type: str | None) -> OtlpAnswer:
+    """The answer to a request that was not kept.
+
+    Args:
+        message: What is wrong and what to do.
+        code: Of `google.rpc.Status`: INVALID_ARGUMENT and the like.
+        content_type: What the sender spoke; anything unknown is answered in protobuf.
+    """
+    return answer(Status(code=code, message=message), content_type)
+
+
+def answer(message: Message, content_type: str | None) -> OtlpAnswer:
+    """A message of OTLP's as the body of an answer."""
+    if (content_type or "").partition(";")[0].strip().lower() == JSON:
+        return OtlpAnswer(body=orjson.dumps(json_format.MessageToDict(message)), content_type=JSON)
+    return OtlpAnswer(body=message.SerializeToString(), content_type=PROTOBUF)
+
+
+def _message(plain: bytes) -> ExportTraceServiceRequest:
+    if has_more_parts(plain, ExportTraceServiceRequest, MOST_MESSAGES):
+        raise OtlpError(_TOO_MANY_PARTS)
+    try:
+        return ExportTraceServiceRequest.FromString(plain)
+    except DecodeError as error:
+        raise OtlpError(f"the body is not an OTLP trace request in protobuf: {error}") from None
+
+
+def check_message(
+    message: ExportTraceServiceRequest, *, capture_content: bool = False
+) -> CheckedRequest:
+    """Check a request that is decoded already.
+
+    Args:
+        message: Loses the spans whose ids are no ids, and its content.
+        capture_content: Keep the content.
+
+    Raises:
+        OtlpError: It has more parts than any batch of spans.
+    """
+    _refuse_too_many(message)
+    if not capture_content:
+        redact(message)
+    counts: Counter[bytes] = Counter()
+    rooted: set[bytes] = set()
+    span_count = rejected = 0
+    for spans in _span_lists(message):
+        good = [span for span in spans if _has_ids(span)]
+        if len(good) < len(spans):
+            rejected += len(spans) - len(good)
+            good = [ProtoSpan.FromString(span.SerializeToString()) for span in good]
+            del spans[:]
+            spans.extend(good)
+        span_count += len(spans)
+        for span in spans:
+            trace_id = span.trace_id
+            counts[trace_id] += 1
+            if span.parent_span_id in _NO_PARENT or span.kind == _SERVER:
+                rooted.add(trace_id)
+    return CheckedRequest(
+        # Never as it came: what the engine reads is what was looked at here.
+        block=message.SerializeToString(),
+        span_count=span_count,
+        rejected_spans=rejected,
+        reason=_REASON if rejected else None,
+        span_counts={trace_id.hex(): count for trace_id, count in counts.items()},
+        rooted=frozenset(map(bytes.hex, rooted)),
+    )
+
+
+_REASON = (
+    f"a trace id needs {_TRACE_ID_BYTES} bytes and a span id {_SPAN_ID_BYTES}, not all of them 0"
+)
+
+
+class _Spans(Protocol):
+    """A repeated field of spans, as far as it is used here."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[ProtoSpan]: ...
+    def __delitem__(self, which: slice) -> None: ...
+    def extend(self, spans: Iterable[ProtoSpan]) -> None: ...
+
+
+def _refuse_too_many(message: ExportTraceServiceRequest) -> None:
+    """Refuse what would take long to look at: millions of parts with next to nothing in them.
+
+    Raises:
+        OtlpError: It is that.
+    """
+    left = MOST_PARTS - len(message.resource_spans)
+    for resource in message.resource_spans:
+        left -= len(resource.scope_spans) + len(resource.resource.attributes)
+        if left < 0:
+            break
+        for scope in resource.scope_spans:
+            left -= len(scope.spans)
+            if left < 0:
+                break
+            # Of each span a few lengths are looked at, 0.3 µs.
+            for span in scope.spans:
+                left -= len(span.attributes) + len(span.events) + len(span.links)
+    if left < 0:
+        raise OtlpError(_TOO_MANY_PARTS)
+
+
+def _span_lists(message: ExportTraceServiceRequest) -> Iterator[_Spans]:
+    for resource in message.resource_spans:
+        for scope in resource.scope_spans:
+            yield scope.spans
+
+
+def _has_ids(span: ProtoSpan) -> bool:
+    trace_id, span_id = span.trace_id, span.span_id
+    return (
+        len(trace_id) == _TRACE_ID_BYTES
+        and len(span_id) == _SPAN_ID_BYTES
+        and trace_id != _NO_TRACE_ID
+        and span_id != _NO_SPAN_ID
+    )
+
+
+def decompressed(body: bytes, content_encoding: str | None) -> bytes:
+    """A body as it was before it was compressed.
+
+    Raises:
+        OtlpError: It is compressed otherwise, torn or too large.
+    """
+    encoding = (content_encoding or "identity").strip().lower()
+    if encoding == "gzip":
+        return _gunzipped(body)
+    if encoding != "identity":
+        raise OtlpError(f"Content-Encoding {content_encoding!r} is not known: use gzip or none")
+    if len(body) > MAX_BYTES:
+        raise OtlpError(_TOO_LARGE)
+    return body
+
+
+def decompressed_if_short(body: bytes, content_encoding: str | None, most: int) -> bytes | None:
+    """Return a body as it was before it was compressed; None: it has more than `most` bytes.
+
+    Raises:
+        OtlpError: It is compressed otherwise, or torn.
+    """
+    if len(body) > most:
+        return None
+    if (content_encoding or "").strip().lower() == "gzip":
+        return _inflated(body, most)
+    return decompressed(body, content_encoding)
+
+
+_TOO_MANY_PARTS = (
+    f"the request has more than {MOST_PARTS} resources, scopes, spans and attributes: "
+    "send smaller batches"
+)
+_TOO_LARGE = f"the request has more than {MAX_BYTES} bytes: send smaller batches"
+_TOO_MANY_MEMBERS = f"the gzip body has more than {MAX_MEMBERS} members: compress it as one"
+_PIECE_BYTES = 64 * 1024  # what follows a member in its last piece is copied
+
+
+def _gunzipped(body: bytes) -> bytes:
+    plain = _inflated(body, MAX_BYTES)
+    if plain is None:
+        raise OtlpError(_TOO_LARGE)
+    return plain
+
+
+def _inflated(body: bytes, most: int) -> bytes | None:
+    """Return the members of a gzip file, joined; None: they have more than `most` bytes.
+
+    It takes time in proportion to the body and to `most`, whatever the body holds.
+    """
+    view = memoryview(body)
+    parts: list[bytes] = []
+    left = most
+    for _ in range(MAX_MEMBERS):
+        if not view:
+            return b"".join(parts)
+        inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
+        while not inflater.eof:
+            if not view:
+                raise OtlpError("the gzip body ends too early")
+            try:
+                part = inflater.decompress(view[:_PIECE_BYTES], left + 1)
+            except zlib.error as error:
+                raise OtlpError(f"the body is not gzip: {error}") from None
+            left -= len(part)
+            if left < 0:
+                return None
+            parts.append(part)
+            view = view[_PIECE_BYTES:]
+        view = memoryview(body)[len(body) - len(view) - len(inflater.unused_data) :]
+    if view:
+        raise OtlpError(_TOO_MANY_MEMBERS)
+    return b"".join(parts)

@@ -1,0 +1,1 @@
+"""Profiles that were asked for, and the folder that keeps them."""

@@ -1,0 +1,1 @@
+"""What agents, GPUs and engines report beside spans."""

@@ -1,0 +1,137 @@
+"""What agents report on themselves, as metrics of the service: `latencytrace_agent_*`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as MetricFamily
+from prometheus_client.registry import Collector
+
+from latencytrace.model import semconv
+from latencytrace.service.otlp.metrics import number, texts
+
+MAX_AGENTS: Final = 500
+MAX_HOOKS: Final = 100  # of one agent
+SILENT_NS: Final = 180_000_000_000  # three reports missed: it has ended
+PREFIX: Final = "latencytrace_agent"
+_COUNTS: Final = {
+    semconv.AGENT_SPANS_SENT: ("spans_sent", "Spans that an agent has sent."),
+    semconv.AGENT_SPANS_DROPPED: ("spans_dropped", "Spans that an agent has dropped."),
+    semconv.AGENT_FAULTS: ("faults", "Errors of its own that an agent kept from its program."),
+}
+_AGENT = ("service", "agent")  # not `instance`: Prometheus keeps that for what it scrapes
+
+
+@dataclass(slots=True)
+class _Agent:
+    """The last report of one agent."""
+
+    heard_ns: int
+    about: Mapping[str, str]
+    provider: str = ""
+    counts: dict[str, float] = field(default_factory=dict)
+    cpu_ns: dict[str, float] = field(default_factory=dict)  # by part
+    hooks: list[tuple[str, str, str]] = field(default_factory=list)  # name, state, reason
+
+
+class AgentReports(Collector):
+    """Holds the last report of each agent that is heard of; bounded.
+
+    Args:
+        now_ns: A monotonic clock.
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._agents: dict[tuple[str, str], _Agent] = {}
+        self.evicted = 0  # agents forgotten for others' sake
+
+    def take(self, request: ExportMetricsServiceRequest) -> int:
+        """Note the reports in a request of metrics.
+
+        Returns:
+            How many data points are of other metrics, and are not kept.
+        """
+        ignored = 0
+        for resource_metrics in request.resource_metrics:
+            about = texts(resource_metrics.resource.attributes)
+            agent = _Agent(heard_ns=self._now_ns(), about=about)
+            for scope_metrics in resource_metrics.scope_metrics:
+                ignored += sum(_note(agent, metric) for metric in scope_metrics.metrics)
+            if agent.provider:
+                key = (about.get("service.name", ""), about.get("service.instance.id", ""))
+                self._agents.pop(key, None)
+                self._agents[key] = agent  # the one heard of last stands last
+        while len(self._agents) > MAX_AGENTS:
+            del self._agents[next(iter(self._agents))]
+            self.evicted += 1
+        return ignored
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """Read the reports of agents that still run."""
+        latest_ns = self._now_ns() - SILENT_NS
+        heard = {
+            key: agent for key, agent in list(self._agents.items()) if agent.heard_ns >= latest_ns
+        }
+        yield CounterMetricFamily(
+            "latencytrace_service_evicted_agents",
+            "Agents forgotten because too many report.",
+            value=self.evicted,
+        )
+        labels = (*_AGENT, "version", "pid", "provider")
+        info = GaugeMetricFamily(f"{PREFIX}_info", "Agents that run.", labels=labels)
+        hooks = GaugeMetricFamily(
+            f"{PREFIX}_hook", "Hooks of agents.", labels=(*_AGENT, "hook", "state", "reason")
+        )
+        counts = {
+            name: CounterMetricFamily(f"{PREFIX}_{short}", text, labels=_AGENT)
+            for name, (short, text) in _COUNTS.items()
+        }
+        cpu = CounterMetricFamily(
+            f"{PREFIX}_cpu_seconds",
+            "CPU time that an agent costs its program.",
+            labels=(*_AGENT, "part"),
+        )
+        for key, agent in heard.items():
+            version = agent.about.get("telemetry.distro.version", "")
+            pid = agent.about.get("process.pid", "")
+            info.add_metric([*key, version, pid, agent.provider], 1)
+            for name, family in counts.items():
+                family.add_metric(key, agent.counts.get(name, 0))
+            for part, spent_ns in agent.cpu_ns.items():
+                cpu.add_metric([*key, part], spent_ns / 1e9)
+            for hook in agent.hooks:
+                hooks.add_metric([*key, *hook], 1)
+        yield from (info, hooks, cpu, *counts.values())
+
+
+def _note(agent: _Agent, metric: Metric) -> int:
+    """Note one metric; returns how many points of it are of no agent's."""
+    points = metric.gauge.data_points or metric.sum.data_points
+    if metric.name in _COUNTS:
+        agent.counts[metric.name] = sum(map(number, points))
+    elif metric.name == semconv.AGENT_RUNNING:
+        for point in points:
+            agent.provider = texts(point.attributes).get(semconv.AGENT_PROVIDER, "")
+    elif metric.name == semconv.AGENT_CPU_NS:
+        for point in points[:MAX_HOOKS]:
+            agent.cpu_ns[texts(point.attributes).get(semconv.AGENT_PART, "")] = number(point)
+    elif metric.name == semconv.AGENT_HOOK:
+        for point in points[:MAX_HOOKS]:
+            noted = texts(point.attributes)
+            keys = (semconv.HOOK, semconv.HOOK_STATE, semconv.HOOK_REASON)
+            name, state, reason = (noted.get(key, "") for key in keys)
+            agent.hooks.append((name, state, reason))
+    else:
+        return (
+            len(points)
+            + len(metric.histogram.data_points)
+            + len(metric.exponential_histogram.data_points)
+            + len(metric.summary.data_points)
+        )
+    return 0

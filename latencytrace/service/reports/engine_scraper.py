@@ -1,0 +1,160 @@
+"""Reads the metrics of inference engines again and again, and shows them by one set of names."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from latencytrace.errors import ScrapeError
+from latencytrace.service.reports.engine_names import FORMS, Reading
+from latencytrace.service.reports.engine_readings import Readings, Told, engine_readings
+
+PREFIX: Final = "latencytrace_engine"
+PACE_S: Final = 5.0  # between two readings of an engine
+SILENT_NS: Final = 20_000_000_000  # readings that are older are not shown: nobody knows any more
+MAX_MODELS: Final = 50  # of one target
+MAX_CHARACTERS: Final = 200
+_LABELS: Final = ("engine", "target", "model")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Target:
+    """One engine, and what it told last."""
+
+    url: str
+    name: str  # HOST:PORT, as it is shown
+    readings: Readings = field(default_factory=dict)
+    batch_sizes: dict[Told, float] = field(default_factory=dict)
+    heard_ns: int | None = None
+    failed: int = 0
+    left_out: int = 0
+    why_not: str = ""  # of its last failure; empty: it answered
+
+
+class EngineScraper(Collector):
+    """Reads each engine in a thread of its own, so that one that hangs holds up no other.
+
+    Args:
+        urls: Where their metrics are.
+        fetch: Reads an address.
+        now_ns: A monotonic clock.
+        hear: Takes what no engine told, and says whether it could be used.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        fetch: Callable[[str], str],
+        now_ns: Callable[[], int],
+        hear: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._targets = [_Target(url=url, name=_name(url, urls)) for url in urls]
+        self._fetch = fetch
+        self._hear = hear
+        self._now_ns = now_ns
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Begin to read them."""
+        for target in self._targets:
+            threading.Thread(
+                target=self._run, args=(target,), name="latencytrace-scrape", daemon=True
+            ).start()
+
+    def close(self) -> None:
+        """Stop; what is being fetched is forgotten."""
+        self._stopping.set()
+
+    def step(self) -> None:
+        """Read each of them once."""
+        for target in self._targets:
+            self._read(target)
+
+    def collect(self) -> Iterator[Metric]:
+        """Show what is fresh."""
+        up = GaugeMetricFamily(
+            f"{PREFIX}_up", "1 while an engine's metrics are read.", labels=("target",)
+        )
+        failed = CounterMetricFamily(
+            "latencytrace_service_engine_scrapes_failed",
+            "Times that an engine's metrics could not be read.",
+            labels=("target",),
+        )
+        left_out = GaugeMetricFamily(
+            "latencytrace_service_engine_models_left_out",
+            "Models of engines that are not shown, for there are too many.",
+            value=sum(target.left_out for target in self._targets),
+        )
+        for target in self._targets:
+            up.add_metric([target.name], not target.why_not and target.heard_ns is not None)
+            failed.add_metric([target.name], target.failed)
+        yield from (up, failed, left_out)
+        for reading, form in FORMS.items():
+            kind = CounterMetricFamily if form.is_counter else GaugeMetricFamily
+            family = kind(f"{PREFIX}_{reading}", form.text, labels=_LABELS)
+            for labels, value in self._values(reading):
+                family.add_metric(labels, value)
+            yield family
+
+    def _values(self, reading: Reading) -> Iterator[tuple[list[str], float]]:
+        latest_ns = self._now_ns() - SILENT_NS
+        for target in self._targets:
+            if target.heard_ns is None or target.heard_ns < latest_ns:
+                continue
+            for (engine, model), told in target.readings.items():
+                value = told.get(reading)
+                if value is None and reading is Reading.BATCH_SIZE:
+                    value = target.batch_sizes.get((engine, model))
+                if value is not None:
+                    yield [engine, target.name, model[:MAX_CHARACTERS]], value
+
+    def _run(self, target: _Target) -> None:
+        self._read(target)
+        while not self._stopping.wait(PACE_S):
+            self._read(target)
+
+    def _read(self, target: _Target) -> None:
+        try:
+            text = self._fetch(target.url)
+            readings = {} if self._hear(text) else engine_readings(text)
+        except ScrapeError as error:
+            target.failed += 1
+            if str(error) != target.why_not:  # once, not every five seconds
+                _log.warning("metrics of %s are not read: %s", target.url, error)
+            target.why_not = str(error)
+            return
+        target.left_out = max(0, len(readings) - MAX_MODELS)
+        readings = dict(sorted(readings.items())[:MAX_MODELS])
+        target.batch_sizes = _batch_sizes(target.readings, readings)
+        target.readings = readings
+        target.heard_ns = self._now_ns()
+        target.why_not = ""
+
+
+def _batch_sizes(before: Readings, now: Readings) -> dict[Told, float]:
+    """Means since the reading before; none where nothing ran or the engine was restarted."""
+    sizes = {}
+    for told, counts in now.items():
+        last = before.get(told, {})
+        inferences, executions = (
+            counts.get(reading, 0.0) - last.get(reading, 0.0)
+            for reading in (Reading.INFERENCES, Reading.EXECUTIONS)
+        )
+        if Reading.EXECUTIONS in last and executions > 0 and inferences > 0:
+            sizes[told] = inferences / executions
+    return sizes
+
+
+def _name(url: str, urls: Sequence[str]) -> str:
+    """Host and port; with the path where several stand on one port."""
+    netloc = urlsplit(url).netloc
+    alone = sum(urlsplit(other).netloc == netloc for other in urls) == 1
+    return netloc if alone else f"{netloc}{urlsplit(url).path}"

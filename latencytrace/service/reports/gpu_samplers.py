@@ -1,0 +1,103 @@
+"""How the reading of GPUs goes, by the agent that reads: `latencytrace_gpu_sampler_*`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as MetricFamily
+from prometheus_client.registry import Collector
+
+from latencytrace.model import semconv
+from latencytrace.service.otlp.metrics import number, texts
+
+MAX_SAMPLERS: Final = 500
+MAX_ERRORS: Final = 50  # kinds of them, of one sampler
+SILENT_NS: Final = 60_000_000_000
+_SAMPLER: Final = ("service", "agent")
+_GAUGES: Final = {
+    semconv.GPU_SAMPLER_TICK: ("tick", "What reading all GPUs once took last."),
+    semconv.GPU_SAMPLER_INTERVAL: ("interval", "Between two readings now; longer when slow."),
+    semconv.GPU_SAMPLER_STUCK: ("stuck", "Since when a call into the driver does not return."),
+}
+
+
+@dataclass(slots=True)
+class _Sampler:
+    heard_ns: int
+    gauges: dict[str, float] = field(default_factory=dict)
+    errors: dict[tuple[str, str], float] = field(default_factory=dict)
+
+
+class GpuSamplerReports(Collector):
+    """Holds the last report of each sampler; bounded.
+
+    Args:
+        now_ns: A monotonic clock.
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._samplers: dict[tuple[str, str], _Sampler] = {}
+
+    def take(self, request: ExportMetricsServiceRequest) -> int:
+        """Note the reports in a request of metrics.
+
+        Returns:
+            How many data points they have.
+        """
+        taken = 0
+        for of_resource in request.resource_metrics:
+            sampler = _Sampler(self._now_ns())
+            for of_scope in of_resource.scope_metrics:
+                taken += sum(_note(sampler, metric) for metric in of_scope.metrics)
+            if sampler.gauges:
+                about = texts(of_resource.resource.attributes)
+                key = (about.get("service.name", ""), about.get("service.instance.id", ""))
+                self._samplers.pop(key, None)
+                self._samplers[key] = sampler  # the one heard of last stands last
+        while len(self._samplers) > MAX_SAMPLERS:
+            del self._samplers[next(iter(self._samplers))]
+        return taken
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """Read the reports of samplers that still run."""
+        latest_ns = self._now_ns() - SILENT_NS
+        heard = [item for item in list(self._samplers.items()) if item[1].heard_ns >= latest_ns]
+        for name, (short, text) in _GAUGES.items():
+            family = GaugeMetricFamily(
+                f"latencytrace_gpu_sampler_{short}_seconds", text, labels=_SAMPLER
+            )
+            for key, sampler in heard:
+                if name in sampler.gauges:
+                    family.add_metric(key, sampler.gauges[name])
+            yield family
+        errors = CounterMetricFamily(
+            "latencytrace_gpu_sampler_errors",
+            "Calls into the driver that failed.",
+            labels=(*_SAMPLER, "call", "error"),
+        )
+        for key, sampler in heard:
+            for kind, times in sampler.errors.items():
+                errors.add_metric([*key, *kind], times)
+        yield errors
+
+
+def _note(sampler: _Sampler, metric: Metric) -> int:
+    """Note one metric; returns how many points it had."""
+    points = metric.gauge.data_points or metric.sum.data_points
+    if metric.name in _GAUGES:
+        for point in points:
+            sampler.gauges[metric.name] = number(point)
+    elif metric.name == semconv.GPU_SAMPLER_ERRORS:
+        for point in points[:MAX_ERRORS]:
+            about = texts(point.attributes)
+            kind = (about.get(semconv.GPU_SAMPLER_CALL, ""), about.get(semconv.ERROR_TYPE, ""))
+            sampler.errors[kind] = number(point)
+    else:
+        return 0
+    return len(points)

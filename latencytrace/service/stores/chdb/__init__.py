@@ -1,0 +1,1 @@
+"""The embedded store: chDB, its repair, and copies under way."""

@@ -1,0 +1,399 @@
+"""The embedded engine: who owns its folder, its connections, and what its faults mean."""
+
+import logging
+import os
+import queue
+import re
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final, Protocol, Self, cast
+
+import chdb
+
+from latencytrace.errors import PoisonedBlockError, StoreError
+from latencytrace.service.sql import otlp_view
+from latencytrace.service.sql.tables import (
+    COUNT,
+    DATABASE,
+    TABLE_UUIDS,
+    UUIDS,
+    Target,
+    copy_of,
+    missing_columns,
+    table_definitions,
+    taken_over,
+    written_anew,
+)
+from latencytrace.service.storage.data_folder import locked, refuse_others
+from latencytrace.service.storage.private_files import private_folder, write_private
+from latencytrace.service.store import DamagedPart
+from latencytrace.service.stores.chdb import repair as chdb_repair
+from latencytrace.service.stores.chdb.damage import Damage
+
+_log = logging.getLogger(__name__)
+
+READERS: Final = 2  # at once: more would starve the writer
+READ_SECONDS: Final = 30
+_SHORT_INSERTS: Final = 3  # that are tried again as they are
+_MENDS: Final = 8  # of parts that one question may find damaged
+
+# The engine's codes for input that is not of its format.
+_UNREADABLE = frozenset(
+    {
+        6,  # CANNOT_PARSE_TEXT
+        27,  # CANNOT_PARSE_INPUT_ASSERTION_FAILED
+        32,  # ATTEMPT_TO_READ_AFTER_EOF
+        33,  # CANNOT_READ_ALL_DATA
+        36,  # BAD_ARGUMENTS: two values in the place of one
+        41,  # CANNOT_PARSE_DATETIME
+        117,  # INCORRECT_DATA
+        128,  # TOO_LARGE_ARRAY_SIZE
+        131,  # TOO_LARGE_STRING_SIZE
+        444,  # UNKNOWN_PROTOBUF_FORMAT
+    }
+)
+_START_FAILED = "Error initializing"  # the engine prints the reason itself
+_CODE = re.compile(r"Code: (\d+)\. DB::Exception: ")
+
+
+class Engine:
+    """The engine on its folder, which no other process may touch meanwhile.
+
+    Args:
+        folder: The data folder; locked by the caller.
+        lock: The open lock file.
+    """
+
+    def __init__(self, folder: Path, lock: IO[str]) -> None:
+        self._path = folder / "clickhouse"
+        self._lock = lock
+        self._connections: list[Connection] = []
+        self._damage: Damage | None = None
+        self.otlp_schema = folder / "otlp.proto"
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Lock a folder and bring its tables to today's form.
+
+        Args:
+            folder: The data folder.
+
+        Raises:
+            StoreInUseError: Another process, or another store of this one, owns it.
+            StoreError: The folder cannot be used, or is somebody else's.
+        """
+        folder = folder.absolute()
+        try:
+            if folder.is_dir():
+                refuse_others(folder)  # before a folder of somebody's is tightened
+            private_folder(folder, may_be_link=True)
+            engine = cls(folder, locked(folder / "lock"))
+            write_private(engine.otlp_schema, otlp_view.PROTOBUF_SCHEMA.encode())
+            private_folder(engine._path)
+        except FileExistsError as error:
+            raise StoreError(f"{folder} is no folder: name one that is new or empty") from error
+        except OSError as error:
+            raise StoreError(
+                f"the data folder {folder} cannot be used: {error.strerror}"
+            ) from error
+        try:
+            engine._prepare()
+        except BaseException:
+            engine.close()
+            raise
+        engine._name_what_was_set_aside()
+        return engine
+
+    def connect(self, **settings: int) -> "Connection":
+        """A connection with settings of its own."""
+        try:
+            connection = Connection(chdb.connect(str(self._path)), self._damage)
+        except RuntimeError as error:
+            raise _connection_error(self._path, error) from error
+        self._connections.append(connection)
+        for name, value in ({"max_threads": 1} | settings).items():
+            connection.query(f"SET {name} = {value}", "Null")
+        return connection
+
+    def damaged_parts(self) -> Sequence[DamagedPart]:
+        """The parts of tables that were set aside."""
+        return () if self._damage is None else self._damage.parts()
+
+    def close(self) -> None:
+        """End all connections, then let go of the folder."""
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._lock.close()
+
+    def _prepare(self) -> None:
+        try:
+            connection = self.connect()
+        except StoreError as error:
+            torn = _START_FAILED in str(error)
+            aside = chdb_repair.set_definitions_aside(self._path) if torn else None
+            if aside is None:
+                raise
+            connection = self._connect_repaired(aside)
+            _log.warning("%s; its definitions were torn: made anew, the old in %s", error, aside)
+        connection.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic", "Null")
+        self._damage = Damage(connection)
+        connection = self.connect()  # one that sets aside what is damaged
+        for table, definition in table_definitions():
+            self._take_over(connection, table, definition)
+            # A table whose definition is lost still has its data under its UUID.
+            missing = connection.query(f"EXISTS TABLE {table}", "TSV").strip() == b"0"
+            found = missing and chdb_repair.has_data(self._path, UUIDS[table])
+            verb = "ATTACH TABLE" if found else "CREATE TABLE IF NOT EXISTS"
+            connection.query(f"{verb} {table} UUID '{UUIDS[table]}' {definition}", "Null")
+        views = otlp_view.view_definitions()
+        for statement in (*missing_columns(), *views):
+            connection.query(statement, "Null")
+
+    def _connect_repaired(self, aside: Path) -> "Connection":
+        try:
+            return self.connect()
+        except StoreError:
+            chdb_repair.put_back(self._path, aside)
+            raise
+
+    def _take_over(self, connection: "Connection", table: str, definition: str) -> None:
+        """Bring the rows of a table of an older layout into one of today's."""
+        lines = connection.query(TABLE_UUIDS, "TSV").decode().splitlines()
+        uuids = dict(line.split("\t") for line in lines)
+        if table not in uuids and copy_of(table) in uuids:  # it was ended between two steps
+            connection.query(f"RENAME TABLE {copy_of(table)} TO {table}", "Null")
+        elif uuids.get(table, UUIDS[table]) != UUIDS[table]:
+            _log.warning("the table %s has an older layout and is written anew", table)
+            lines = connection.query(f"DESCRIBE TABLE {table}", "TSV").decode().splitlines()
+            columns = {line.split("\t")[0] for line in lines}
+            rows = connection.query(COUNT.format(table=table), "TSV")
+            for statement in written_anew(table, definition, columns):
+                connection.query(statement, "Null")
+            if connection.query(COUNT.format(table=copy_of(table)), "TSV") != rows:
+                raise StoreError(
+                    f"the table {table} could not be written anew: look after the disk's space, "
+                    "and start again; nothing is lost"
+                )
+            for statement in taken_over(table):
+                connection.query(statement, "Null")
+
+    def _name_what_was_set_aside(self) -> None:
+        for part in self.damaged_parts():
+            _log.warning(
+                "part %s of the table %s could not be read (%s) and was set aside in its folder "
+                "`detached`; nothing else is missing. Delete it, or keep it for a repair by hand",
+                part.name,
+                part.table,
+                part.reason,
+            )
+
+
+class Connection:
+    """One connection; it does one thing at a time.
+
+    Args:
+        connection: The engine's.
+        damage: Sets aside what an answer says is damaged; None: nothing does.
+    """
+
+    def __init__(self, connection: "_ChdbConnection", damage: Damage | None = None) -> None:
+        self._connection = connection
+        self._damage = damage
+        self._short_inserts = 0  # one after the other
+        self._free = threading.Lock()
+
+    def query(
+        self, sql: str, answer_format: str, parameters: Mapping[str, object] | None = None
+    ) -> bytes:
+        """The answer to a question, in one of the engine's formats.
+
+        Raises:
+            StoreError: The engine cannot answer it.
+        """
+        return cast(bytes, self._answer(sql, answer_format, parameters).bytes())
+
+    def written(self, sql: str, parameters: Mapping[str, object] | None = None) -> int:
+        """Ask for rows to be written; how many were, in all tables together.
+
+        Raises:
+            StoreError: The engine cannot keep them.
+        """
+        return self._answer(sql, "Null", parameters).rows_written()
+
+    def insert(self, target: Target, block: bytes, rows: int) -> None:
+        """Insert a block; it is kept when this returns, every row of it.
+
+        The engine reads it from a file in memory: of what it is sent in pieces, it keeps what
+        it can, and reports success on a full disk.
+
+        Args:
+            target: Where to.
+            block: In the target's format.
+            rows: How many it has.
+
+        Raises:
+            PoisonedBlockError: The block is not of its format.
+            StoreError: The engine cannot keep it, or not all of it.
+        """
+        if not block:
+            return
+        try:
+            with in_memory(block) as path, self._free:
+                statement = target.insert_statement(path)
+                written = self._connection.query(statement, "Null", params={}).rows_written()
+        except RuntimeError as error:
+            raise _insert_error(error) from error
+        except OSError as error:
+            raise StoreError(f"a block could not be handed to the store: {error}") from error
+        self._verify(written - target.rows_passing, rows)
+
+    def _verify(self, written: int, rows: int) -> None:
+        """Hold the rows that were written against those that were sent."""
+        if written == rows:
+            self._short_inserts = 0
+            return
+        self._short_inserts += 1
+        message = f"the store kept {written} of {rows} rows"
+        if self._short_inserts > _SHORT_INSERTS:  # or it would be asked for ever
+            raise PoisonedBlockError(message)
+        raise StoreError(f"{message}: they are inserted again")
+
+    def _answer(
+        self, sql: str, answer_format: str, parameters: Mapping[str, object] | None
+    ) -> "_ChdbResult":
+        bound = {name: bound_text(value) for name, value in (parameters or {}).items()}
+        with self._free:
+            for mends_left in range(_MENDS, -1, -1):
+                try:
+                    return self._connection.query(sql, answer_format, params=bound)
+                except RuntimeError as error:
+                    mended = (
+                        mends_left
+                        and self._damage is not None
+                        and self._damage.mend(_code_of(error), str(error))
+                    )
+                    if not mended:
+                        raise _store_error(error) from error
+        raise AssertionError("the last round returns or raises")
+
+    def close(self) -> None:
+        """End the connection once it is free."""
+        with self._free:
+            self._connection.close()
+
+
+@contextmanager
+def in_memory(block: bytes) -> Iterator[str]:
+    """The path of a file that holds a block, while the code inside runs.
+
+    Raises:
+        OSError: There is no memory for it, or no file can be opened any more.
+    """
+    file = os.memfd_create("latencytrace", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(block)
+        while view:
+            view = view[os.write(file, view) :]
+        yield f"/proc/self/fd/{file}"
+    finally:
+        os.close(file)
+
+
+class Readers:
+    """The few connections that questions of people are answered over."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        for _ in range(READERS):
+            self._free.put(engine.connect(max_execution_time=READ_SECONDS, readonly=2))
+
+    def query(
+        self, sql: str, answer_format: str, parameters: Mapping[str, object] | None = None
+    ) -> bytes:
+        """See `Connection.query`; waits for its turn."""
+        with self._turn() as connection:
+            return connection.query(sql, answer_format, parameters)
+
+    @contextmanager
+    def _turn(self) -> Iterator[Connection]:
+        try:
+            connection = self._free.get(timeout=READ_SECONDS)
+        except queue.Empty:
+            raise StoreError(
+                f"{READERS} questions have been under way for {READ_SECONDS} s: ask again later, "
+                "or for a shorter time"
+            ) from None
+        try:
+            yield connection
+        finally:
+            self._free.put(connection)
+
+
+class _ChdbResult(Protocol):
+    def bytes(self) -> object: ...
+    def rows_written(self) -> int: ...
+
+
+class _ChdbConnection(Protocol):
+    """What we use of chdb's connection, which has no types."""
+
+    def query(self, sql: str, fmt: str, params: Mapping[str, str]) -> _ChdbResult: ...
+    def close(self) -> None: ...
+
+
+def bound_text(value: object) -> str:
+    """A value as the engine reads it for a parameter of a query.
+
+    Args:
+        value: None, a number, a text, or texts for an array.
+    """
+    if value is None:
+        return "\\N"
+    if isinstance(value, str):
+        return _escaped(value)
+    if isinstance(value, Collection):
+        quoted = (_escaped(cast(str, text)).replace("'", "\\'") for text in value)
+        return "['" + "','".join(quoted) + "']" if value else "[]"
+    return str(value)
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
+
+
+def _code_of(error: RuntimeError) -> int | None:
+    code = _CODE.search(str(error))
+    return int(code[1]) if code else None
+
+
+def _store_error(error: RuntimeError) -> StoreError:
+    return StoreError(f"the store failed: {_shortened(error)}")
+
+
+def _insert_error(error: RuntimeError) -> StoreError:
+    if _code_of(error) in _UNREADABLE:
+        return PoisonedBlockError(f"the store cannot read the block: {_shortened(error)}")
+    return _store_error(error)
+
+
+def _connection_error(path: Path, error: RuntimeError) -> StoreError:
+    if "already initialized with path" in str(error):
+        return StoreError(
+            f"the data folder {path.parent} cannot be opened: this process has another one open, "
+            "and the embedded engine takes one at a time; close that store first"
+        )
+    return StoreError(f"the data folder {path.parent} cannot be opened: {_shortened(error)}")
+
+
+def _shortened(error: RuntimeError) -> str:
+    text = str(error)
+    return text if len(text) <= _MESSAGE_CHARS else text[:_MESSAGE_CHARS] + "…"
+
+
+_MESSAGE_CHARS = 500

@@ -1,0 +1,356 @@
+"""The embedded store: ClickHouse's engine in this process, one folder, no server."""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Self, cast
+
+import orjson
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from latencytrace.errors import PoisonedBlockError, StoreError
+from latencytrace.model import Breakdown, Cohort, Request, Span, Stage
+from latencytrace.service.clock import now_ns
+from latencytrace.service.sql import (
+    arrival_rows,
+    ledger_table,
+    otlp_view,
+    questions,
+    request_rows,
+    span_rows,
+)
+from latencytrace.service.sql.tables import ARRIVALS, SPANS
+from latencytrace.service.store import (
+    NONE_WITHDRAWN,
+    DamagedPart,
+    Order,
+    Revisions,
+    TableFormat,
+    Written,
+)
+from latencytrace.service.stores.chdb.engine import Engine, Readers
+from latencytrace.service.stores.chdb.pending_copies import NotedTraces
+
+_log = logging.getLogger(__name__)
+
+_SPAN_LINES = "JSONCompactEachRow"
+_LINES = "JSONEachRow"
+TO_KEEP = "to_keep"  # the file with the traces that are noted
+MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
+LINKED_WITHIN_NS = 600 * 10**9  # before a step began, its members may have begun
+_SIGN = 1 << 63
+_MS = 1_000_000
+_Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
+
+
+class ChdbStore:
+    """Implements `Store`. Make one with `open`."""
+
+    def __init__(self, engine: Engine, to_keep: NotedTraces) -> None:
+        self._engine = engine
+        self._to_keep = to_keep
+        self._keeping = threading.Lock()
+        # Merging the view's steps would cost 7 ms of planning at each insert.
+        self._inserter = engine.connect(query_plan_merge_expressions=0)
+        self._assembler = engine.connect()  # its reads wait for no reader's
+        self._readers = Readers(engine)
+        self._otlp = otlp_view.target(engine.otlp_schema)
+        self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """See `Store.open`."""
+        engine = Engine.open(folder)
+        return cls(engine, NotedTraces(folder / TO_KEEP))
+
+    def insert_otlp(self, block: bytes) -> None:
+        """See `Store.insert_otlp`."""
+        made = None
+        if len(block) <= arrival_rows.MOST_BYTES:
+            made = arrival_rows.rows_of(block)
+        if made is not None:
+            rows, count = made
+            if count:
+                self._inserter.insert(arrival_rows.TARGET, rows, count)
+        elif block:
+            self._inserter.insert(self._otlp, block, _span_count(block))
+
+    def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """See `Store.arrived`."""
+        lines = self._assembler.query(
+            span_rows.spans_of(ARRIVALS), _SPAN_LINES, {"trace_ids": trace_ids}
+        )
+        return _by_trace(span_rows.spans_from(lines))
+
+    def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """See `Store.arrived_counts`."""
+        return self._counts(questions.ARRIVED_COUNTS, trace_ids)
+
+    def revisions(self, trace_ids: Collection[str]) -> Revisions:
+        """See `Store.revisions`."""
+        lines = self._assembler.query(questions.REVISIONS, _SPAN_LINES, {"trace_ids": trace_ids})
+        rows = cast(list[tuple[str, str, int]], _rows(lines))
+        highest: dict[tuple[str, str], int] = {}
+        for trace_id, span_id, revision in rows:
+            highest[trace_id, span_id] = max(revision, highest.get((trace_id, span_id), 0))
+        return highest
+
+    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """See `Store.written`."""
+        question = questions.written_question(request_rows.COLUMNS)
+        lines = self._assembler.query(question, _LINES, {"trace_ids": trace_ids})
+        return list(request_rows.requests_from(lines))
+
+    def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """See `Store.kept_counts`."""
+        if not self._to_keep.ids.isdisjoint(trace_ids):
+            self.keep_noted()
+        return self._counts(questions.KEPT_COUNTS, trace_ids)
+
+    def unassembled(self) -> Sequence[str]:
+        """See `Store.unassembled`."""
+        return _firsts(self._assembler.query(questions.UNASSEMBLED, _SPAN_LINES))
+
+    def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
+        """See `Store.without_ledger`."""
+        stretch = {"since": since_ns, "until": until_ns}
+        return _firsts(self._assembler.query(questions.WITHOUT_LEDGER, _SPAN_LINES, stretch))
+
+    def last_written_ns(self) -> int:
+        """See `Store.last_written_ns`."""
+        return self._written_ns
+
+    def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
+        """See `Store.uncounted`."""
+        question = questions.uncounted_question(request_rows.COLUMNS)
+        lines = self._assembler.query(question, _LINES, {"until": until_ns})
+        return list(request_rows.written_from(lines))
+
+    def write(
+        self,
+        requests: Sequence[Request],
+        keep_spans_of: Collection[str],
+        withdrawn: Revisions = NONE_WITHDRAWN,
+        age_ns: int = 0,
+        counted: Collection[tuple[str, str]] = (),
+    ) -> Written:
+        """See `Store.write`."""
+        # Written in milliseconds, and never twice in one.
+        read_ns = max(now_ns() - age_ns, self._written_ns + _MS) // _MS * _MS
+        # The spans first: where a crash comes between, the trace is unassembled, and
+        # all of it is written again.
+        if keep_spans_of:
+            with self._keeping:
+                self._to_keep.add(keep_spans_of)
+            if len(self._to_keep.ids) >= MOST_TO_KEEP:
+                self.keep_noted()
+        revised = {(one.trace_id, one.span_id): one for one in requests if one.revision > 1}
+        standing = self._standing({*revised, *withdrawn, *counted})
+        void = _void(standing, revised, withdrawn)
+        if requests or void:
+            # One whose row is lost counts as from the beginning of time.
+            counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
+            rows = request_rows.rows_of(requests, read_ns, counted_as_ns)
+            # The void rows first: where one has the key of a row of today, the later one stands.
+            lines = request_rows.void_rows(void, read_ns) + b"\n" + rows
+            self._assembler.insert(request_rows.TARGET, lines, len(requests) + len(void))
+        self._written_ns = read_ns
+        return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
+
+    def keep_noted(self) -> None:
+        """See `Store.keep_noted`."""
+        with self._keeping:
+            if self._to_keep.ids:
+                self._assembler.query(span_rows.KEEP, _LINES, {"trace_ids": self._to_keep.ids})
+                self._to_keep.clear()
+
+    def services(self) -> Sequence[str]:
+        """See `Store.services`."""
+        return _firsts(self._readers.query(questions.SERVICES, _SPAN_LINES))
+
+    def instances(self) -> Sequence[tuple[str, str]]:
+        """See `Store.instances`."""
+        rows = _rows(self._readers.query(questions.INSTANCES, _SPAN_LINES))
+        return [(cast(str, service), cast(str, instance)) for service, instance in rows]
+
+    def routes(self, service: str | None) -> Sequence[str]:
+        """See `Store.routes`."""
+        return _firsts(self._readers.query(questions.ROUTES, _SPAN_LINES, {"service": service}))
+
+    def breakdown(self, cohort: Cohort) -> Breakdown:
+        """See `Store.breakdown`."""
+        question, parameters = questions.breakdown_question(cohort)
+        found = questions.breakdown_from(self._readers.query(question, _LINES, parameters))
+        if all(stage.stage is not Stage.RUNTIME for stage in found.stages):
+            return found
+        question, parameters = questions.runtime_question(cohort)
+        lines = self._readers.query(question, _LINES, parameters)
+        return questions.with_runtime_parts(found, lines)
+
+    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
+        """See `Store.requests`."""
+        question, parameters = questions.requests_question(cohort, order, request_rows.COLUMNS)
+        lines = self._readers.query(question, _LINES, {**parameters, "limit": limit})
+        return list(request_rows.requests_from(lines))
+
+    def count(self, cohort: Cohort) -> int:
+        """See `Store.count`."""
+        question, parameters = ledger_table.count_question(cohort)
+        return int(self._readers.query(question, "TSV", parameters))
+
+    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
+        """See `Store.ledgers`."""
+        question, parameters = ledger_table.table_question(cohort)
+        return self._readers.query(question, ledger_table.ENGINE_FORMATS[table_format], parameters)
+
+    def request(self, trace_id: str, span_id: str | None) -> Request | None:
+        """See `Store.request`."""
+        lines = self._readers.query(
+            questions.request_question(request_rows.COLUMNS, outermost=span_id is None),
+            _LINES,
+            {"trace_id": trace_id} | ({} if span_id is None else {"span_id": span_id}),
+        )
+        return next(request_rows.requests_from(lines), None)
+
+    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
+        """See `Store.kept_spans`."""
+        # Of a trace that waits to be copied, a part may have been copied before.
+        waits = trace_id in self._to_keep.ids
+        for table in (ARRIVALS, SPANS) if waits else (SPANS, ARRIVALS):
+            lines = self._readers.query(
+                span_rows.spans_of(table), _SPAN_LINES, {"trace_ids": [trace_id]}
+            )
+            if lines:
+                return tuple(span_rows.spans_from(lines))
+        return ()
+
+    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """See `Store.requests_of`."""
+        question = questions.written_question(request_rows.COLUMNS)
+        lines = self._readers.query(question, _LINES, {"trace_ids": trace_ids})
+        return list(request_rows.requests_from(lines))
+
+    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
+        """See `Store.spans_at`."""
+        wanted = set(places)
+        found = self._spans(
+            span_rows.spans_at,
+            trace_ids={trace_id for trace_id, _ in wanted},
+            span_ids={span_id for _, span_id in wanted},
+        )
+        return tuple(span for span in found if (span.trace_id, span.span_id) in wanted)
+
+    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
+        """See `Store.spans_of_id`."""
+        return self._spans(span_rows.spans_of_id, span_id=span_id)
+
+    def linking_to(self, span: Span) -> tuple[Span, ...]:
+        """See `Store.linking_to`."""
+        since, until = _in_column(
+            max(span.start_ns - LINKED_WITHIN_NS, 0), max(span.end_ns, span.start_ns)
+        )
+        found = self._spans(
+            span_rows.spans_linking, span_id=span.span_id, since=since, until=until
+        )
+        place = (span.trace_id, span.span_id)
+        return tuple(
+            one
+            for one in found
+            if any((link.trace_id, link.span_id) == place for link in one.links)
+        )
+
+    def _spans(self, question: Callable[[str], str], **parameters: object) -> tuple[Span, ...]:
+        """What both tables answer, each span once."""
+        found: dict[tuple[str, str], Span] = {}
+        for table in (SPANS, ARRIVALS):
+            lines = self._readers.query(question(table), _SPAN_LINES, parameters)
+            for span in span_rows.spans_from(lines):
+                found.setdefault((span.trace_id, span.span_id), span)
+        return tuple(found.values())
+
+    def damaged_parts(self) -> Sequence[DamagedPart]:
+        """See `Store.damaged_parts`."""
+        return self._engine.damaged_parts()
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        try:
+            self.keep_noted()
+        except StoreError as error:
+            _log.error("spans are kept at the next start: %s", error)
+        self._engine.close()
+
+    def _counts(self, question: str, trace_ids: Collection[str]) -> Mapping[str, int]:
+        lines = self._assembler.query(question, _SPAN_LINES, {"trace_ids": trace_ids})
+        return dict(cast(list[tuple[str, int]], _rows(lines)))
+
+    def _standing(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], _Place]:
+        """Where requests stand that were written before."""
+        trace_ids = {trace_id for trace_id, _ in keys}
+        if not trace_ids:
+            return {}
+        lines = self._assembler.query(questions.STANDING, _SPAN_LINES, {"trace_ids": trace_ids})
+        return {
+            (trace_id, span_id): (start_ns, counted_ns)
+            for trace_id, span_id, start_ns, counted_ns in cast(
+                list[tuple[str, str, int, int]], _rows(lines)
+            )
+        }
+
+
+def _void(
+    standing: Mapping[tuple[str, str], _Place],
+    revised: Mapping[tuple[str, str], Request],
+    withdrawn: Revisions,
+) -> list[tuple[str, str, int, int]]:
+    """The rows of requests that are withdrawn, or that start at another time by now."""
+    moved = [
+        (*key, standing[key][0], request.revision)
+        for key, request in revised.items()
+        if key in standing and request.start_ns != standing[key][0]
+    ]
+    return moved + [
+        (*key, standing[key][0], revision + 1)
+        for key, revision in withdrawn.items()
+        if key in standing
+    ]
+
+
+def _span_count(block: bytes) -> int:
+    """How many spans a block has, by another reader than the engine's.
+
+    Raises:
+        PoisonedBlockError: It is no protobuf.
+    """
+    try:
+        message = ExportTraceServiceRequest.FromString(block)
+    except DecodeError as error:
+        raise PoisonedBlockError(f"the block cannot be read: {error}") from None
+    return sum(
+        len(scope.spans) for resource in message.resource_spans for scope in resource.scope_spans
+    )
+
+
+def _rows(lines: bytes) -> list[list[object]]:
+    return [cast(list[object], orjson.loads(line)) for line in lines.splitlines()]
+
+
+def _firsts(lines: bytes) -> list[str]:
+    return [cast(str, row[0]) for row in _rows(lines)]
+
+
+def _by_trace(spans: Iterable[Span]) -> dict[str, tuple[Span, ...]]:
+    """Spans that come in order of their trace, taken together."""
+    return {
+        trace_id: tuple(group)
+        for trace_id, group in groupby(spans, key=lambda span: span.trace_id)
+    }
+
+
+def _in_column(since_ns: int, until_ns: int) -> tuple[int, int]:
+    """Bounds as a signed column holds times of 64 bits; all of it where they span its edge."""
+    since, until = ((time_ns ^ _SIGN) - _SIGN for time_ns in (since_ns, until_ns))
+    return (since, until) if since <= until else (-_SIGN, _SIGN - 1)

@@ -1,0 +1,1 @@
+"""The loop that evaluates objectives and hands alerts on."""

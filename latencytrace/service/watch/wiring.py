@@ -1,0 +1,99 @@
+"""Puts together what watches objectives: memory, evaluator, outbox and sinks."""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from latencytrace.errors import PluginError, SettingsError
+from latencytrace.model import Alert, Cohort, Objective, Request
+from latencytrace.model.objective import HOUR_NS
+from latencytrace.plugins import SINKS, load_plugin, plugins
+from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.metrics import NoticeMetrics
+from latencytrace.service.alerting.outbox import Outbox
+from latencytrace.service.clock import now_ns
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.objectives.evaluator import Evaluator
+from latencytrace.service.objectives.memory import ObjectiveMemory
+from latencytrace.service.objectives.metrics import ObjectiveMetrics
+from latencytrace.service.objectives.steady_clock import SteadyClock
+from latencytrace.service.sink import Sink
+from latencytrace.service.store import Order, Store
+from latencytrace.service.watch.loop import Watch
+
+_RECALLED = 1000  # requests, for an alert that fires at the start
+
+
+def watching(  # noqa: PLR0913, PLR0917 - what it is made of
+    folder: Path,
+    objectives: Sequence[Objective],
+    sinks: Sequence[tuple[str, str]],
+    store: Store,
+    links: AlertLinks,
+    telemetry: Telemetry,
+    changed: Callable[[Iterable[Alert]], None],
+) -> tuple[Evaluator, Watch]:
+    """An evaluator and what runs it.
+
+    Args:
+        folder: Where it remembers.
+        objectives: What is promised.
+        sinks: Names and addresses of where alerts are sent.
+        store: Where requests are kept.
+        links: What alerts link to.
+        telemetry: Shows its metrics, too.
+        changed: Takes the alerts that began or ended, before sinks do.
+
+    Raises:
+        PluginError: No such sink is installed.
+        SettingsError: A sink needs another address.
+        StoreError: Its file cannot be opened.
+    """
+    clock = SteadyClock(now_ns, time.monotonic_ns)
+    opened = {name: open_sink(name, address) for name, address in sinks}
+    memory = ObjectiveMemory.open(folder, clock())
+    if memory.counted_until_ns() is None:
+        # Nothing is known of what was counted: it begins with what is written from now on.
+        memory.keep({}, {}, {}, counted_until_ns=store.last_written_ns())
+    evaluator = Evaluator(objectives, clock, memory)
+    for alert in evaluator.alerts():
+        evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))
+    outbox = Outbox(opened, links, memory, clock, now_ns, random.random)
+    telemetry.registry.register(ObjectiveMetrics(evaluator))
+    telemetry.registry.register(NoticeMetrics(outbox))
+    return evaluator, Watch(evaluator, memory, outbox, changed)
+
+
+def open_sink(name: str, address: str) -> Sink:
+    """Open the sink of a name, as LATENCYTRACE_SINKS gives it.
+
+    Raises:
+        PluginError: No such sink is installed.
+        SettingsError: It needs another address.
+    """
+    if name not in {plugin.name for plugin in plugins(SINKS)}:
+        known = ", ".join(plugin.name for plugin in plugins(SINKS))
+        raise PluginError(f"LATENCYTRACE_SINKS: there is no sink {name!r}; installed: {known}")
+    opened = getattr(load_plugin(SINKS, name), "open", None)
+    if opened is None:
+        raise PluginError(f"LATENCYTRACE_SINKS: {name!r} cannot be opened")
+    try:
+        sink: Sink = opened(address)
+    except SettingsError as error:
+        raise SettingsError(f"LATENCYTRACE_SINKS: {name!r}: {error}") from None
+    return sink
+
+
+def _latest(store: Store, objective: Objective, started_ns: int) -> Sequence[Request]:
+    """What an alert that fired before the start can still say of its requests, in order."""
+    cohort = Cohort(
+        service=objective.service,
+        route=objective.route,
+        model=objective.model,
+        version=objective.version,
+        instance=None,
+        since_ns=started_ns - HOUR_NS,
+        until_ns=None,
+    )
+    return store.requests(cohort, Order.NEWEST, _RECALLED)[::-1]

@@ -1,0 +1,1 @@
+"""The web: addresses of the API, and pages."""

@@ -1,0 +1,28 @@
+"""`GET /api/v1/objectives` and `GET /api/v1/alerts`."""
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from latencytrace.service.alerting.document import alert_document, objective_document
+from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
+from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.objectives.evaluator import Evaluator
+
+
+def objectives_router(evaluator: Evaluator, links: AlertLinks) -> APIRouter:
+    """What is promised, how it stands, and what fires."""
+    router = APIRouter(tags=["objectives"])
+
+    @router.get("/objectives", response_model=ObjectivesDocument)
+    def objectives() -> Response:
+        """Every objective with its burn rates and the budget that is left."""
+        standings = evaluator.standings()
+        return JsonAnswer({"objectives": [objective_document(one) for one in standings]})
+
+    @router.get("/alerts", response_model=AlertsDocument)
+    def alerts() -> Response:
+        """The alerts that fire, each with its cause and three requests."""
+        return JsonAnswer({"alerts": [alert_document(one, links) for one in evaluator.alerts()]})
+
+    return router

@@ -1,0 +1,65 @@
+"""`/api/v1/profiles`: asked for, listed, fetched."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
+from latencytrace.service.answers.profile_documents import ProfileDocument, ProfilesDocument
+from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.profiles.orders import Profile, Profiles
+
+
+class Wanted(BaseModel):
+    """What to profile: so many steps or so long, whichever is over first."""
+
+    service: str | None = None
+    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = DEFAULT_STEPS
+    seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = DEFAULT_SECONDS
+
+
+def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRouter:
+    """Profiles of programs that compute with torch.
+
+    Args:
+        profiles: Who keeps them.
+        url_of: Where the trace of one is fetched.
+    """
+    router = APIRouter(tags=["profiles"])
+
+    def document(profile: Profile) -> ProfileDocument:
+        return {**asdict(profile), "url": url_of(profile.id)}  # type: ignore[typeddict-item]  # its fields
+
+    @router.post("/profiles", response_model=ProfileDocument, status_code=HTTPStatus.ACCEPTED)
+    def ask(wanted: Wanted) -> Response:
+        """Have a process take one at its next step; it is told when it posts spans."""
+        asked = profiles.ask(wanted.service, steps=wanted.steps, seconds=wanted.seconds)
+        return JsonAnswer(document(asked), HTTPStatus.ACCEPTED)
+
+    @router.get("/profiles", response_model=ProfilesDocument)
+    def listed() -> Response:
+        """Those that are known, the newest first."""
+        return JsonAnswer({"profiles": [document(one) for one in profiles.all()]})
+
+    @router.get("/profiles/{profile_id}", response_model=ProfileDocument)
+    def one(profile_id: str) -> Response:
+        """One, and what has become of it."""
+        return JsonAnswer(document(profiles.one(profile_id)))
+
+    @router.delete("/profiles/{profile_id}", response_model=ProfileDocument)
+    def cancel(profile_id: str) -> Response:
+        """Give up one that nobody waits for any more; what is kept stays."""
+        return JsonAnswer(document(profiles.cancel(profile_id)))
+
+    @router.get("/profiles/{profile_id}/trace", response_class=Response)
+    def trace(profile_id: str) -> Response:
+        """A Chrome trace, gzipped: for ui.perfetto.dev or chrome://tracing."""
+        named = {"content-disposition": f'attachment; filename="{profile_id}.json.gz"'}
+        return Response(profiles.trace(profile_id), 200, named, "application/gzip")
+
+    return router

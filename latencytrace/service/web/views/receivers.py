@@ -1,0 +1,29 @@
+"""`GET /api/v1/receivers`."""
+
+from ipaddress import ip_address
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from latencytrace.service.answers.documents import ReceiversDocument
+from latencytrace.service.net.json_answer import JsonAnswer
+
+
+def receivers_router(host: str, port: int) -> APIRouter:
+    """Where this service takes spans.
+
+    Args:
+        host: The address of the receiver of OTLP over HTTP.
+        port: Its port.
+    """
+    router = APIRouter(tags=["receivers"])
+
+    @router.get("/receivers", response_model=ReceiversDocument)
+    async def receivers(request: Request) -> Response:
+        """Where spans are taken, as the caller can reach it."""
+        listens_everywhere = ip_address(host).is_unspecified
+        reached = (request.url.hostname or host) if listens_everywhere else host
+        name = f"[{reached}]" if ":" in reached else reached
+        return JsonAnswer({"otlp_http": f"http://{name}:{port}"})
+
+    return router

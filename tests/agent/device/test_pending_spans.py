@@ -1,0 +1,121 @@
+"""Spans whose device still works when they are over for the host."""
+
+import threading
+
+import pytest
+
+from latencytrace.agent.device.pending_spans import LONGEST_NS, MOST
+from latencytrace.agent.device.timer import DevicePasses, DeviceTimer
+from latencytrace.agent.timing.recorder import Timing
+from latencytrace.model import Stage, semconv
+from tests.agent.hooked import Spans
+from tests.fake_cuda import FakeCuda
+from tests.fakes import FakeClock
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def spans() -> Spans:
+    return Spans()
+
+
+@pytest.fixture
+def cuda() -> FakeCuda:
+    return FakeCuda(FakeClock(5_000 * MS))
+
+
+def computed(spans: Spans, cuda: FakeCuda) -> tuple[Timing, DevicePasses]:
+    """A span whose host is done at once, and the device 20 ms later."""
+    timing = spans.recorder.start("forward", Stage.FORWARD, started_ns=cuda.clock())
+    passes = DeviceTimer(cuda, cuda.clock).passes()
+    passes.begin()
+    cuda.work(20)
+    passes.end()
+    return timing, passes
+
+
+def ended_late(spans: Spans, cuda: FakeCuda) -> None:
+    timing, passes = computed(spans, cuda)
+    spans.recorder.late.end(timing, cuda.clock() + 1, passes)
+
+
+def test_a_span_whose_device_is_done_ends_at_once(spans: Spans, cuda: FakeCuda) -> None:
+    timing, passes = computed(spans, cuda)
+    cuda.wait()
+
+    spans.recorder.late.end(timing, cuda.clock(), passes)
+
+    assert spans.only.attributes[semconv.DEVICE_DURATION] == 20 * MS
+
+
+def test_another_ends_when_its_device_is_seen_to_be_done_with_the_end_it_had(
+    spans: Spans, cuda: FakeCuda
+) -> None:
+    ended_late(spans, cuda)
+    before = list(spans.names)
+    cuda.wait()
+
+    spans.recorder.late.settle()
+
+    assert before == []
+    assert spans.only.ended - spans.only.started == 1
+    assert spans.only.attributes[semconv.DEVICE_DURATION] == 20 * MS
+
+
+def test_the_end_of_a_span_around_it_settles_it_first(spans: Spans, cuda: FakeCuda) -> None:
+    outer = spans.recorder.start("encode", Stage.EMBED)
+    ended_late(spans, cuda)
+    cuda.wait()
+
+    outer.end()
+
+    assert spans.names == ["forward", "encode"]
+
+
+def test_a_thread_that_had_nothing_computed_asks_no_device(spans: Spans, cuda: FakeCuda) -> None:
+    ended_late(spans, cuda)
+    cuda.wait()
+
+    other = threading.Thread(target=spans.recorder.late.settle)
+    other.start()
+    other.join()
+
+    assert spans.names == []
+
+
+def test_after_a_second_it_ends_unmeasured(spans: Spans, cuda: FakeCuda) -> None:
+    ended_late(spans, cuda)
+    spans.recorder.late.give_up(cuda.clock() + LONGEST_NS // 2)
+    early = list(spans.names)
+
+    spans.recorder.late.give_up(cuda.clock() + LONGEST_NS + 1)
+
+    assert early == []
+    assert spans.only.attributes[semconv.DEVICE_UNMEASURED] == 1
+    assert spans.only.ended - spans.only.started == 1
+
+
+def test_too_many_end_unmeasured_the_oldest_first(spans: Spans, cuda: FakeCuda) -> None:
+    for _ in range(MOST + 3):
+        ended_late(spans, cuda)
+
+    assert len(spans.all) == 3
+
+
+def test_a_flush_ends_all_of_them(spans: Spans, cuda: FakeCuda) -> None:
+    for _ in range(3):
+        ended_late(spans, cuda)
+
+    spans.recorder.late.give_up(None)
+
+    assert len(spans.all) == 3
+
+
+def test_a_forked_child_ends_none_of_its_parents(spans: Spans, cuda: FakeCuda) -> None:
+    ended_late(spans, cuda)
+
+    spans.recorder.reset_after_fork()
+    spans.recorder.late.give_up(None)
+
+    assert spans.names == []

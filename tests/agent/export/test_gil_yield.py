@@ -1,0 +1,114 @@
+"""Pauses of a background thread: a yield where nobody waits, a sleep where somebody does."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from latencytrace.agent.export.gil_yield import SLEEP_S, Breath, yielding
+from tests.agent.receiving import PATIENCE_S
+from tests.fakes import FakeClock
+
+SHORT_NS = 800
+
+
+class Yields:
+    """Takes as long as it is told."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.takes_ns = SHORT_NS
+        self.slept: list[float] = []
+        self.breath = Breath(self._yield, self.slept.append, self.clock)
+
+    def _yield(self) -> None:
+        self.clock.now_ns += self.takes_ns
+
+
+@pytest.fixture
+def yields() -> Yields:
+    return Yields()
+
+
+@pytest.fixture
+def interpreter_is_held() -> Iterator[None]:
+    """Nobody gets the interpreter who is not let in."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(10 * PATIENCE_S)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_where_nobody_waits_it_only_yields(yields: Yields) -> None:
+    for yields.takes_ns in (SHORT_NS, SHORT_NS + 100, SHORT_NS - 100, 2 * SHORT_NS - 200):
+        yields.breath()
+
+    assert yields.slept == []
+
+
+def test_a_yield_that_took_longer_woke_somebody_who_is_let_in(yields: Yields) -> None:
+    yields.breath()
+    yields.takes_ns = 10 * SHORT_NS
+    yields.breath()
+    yields.takes_ns = SHORT_NS
+    yields.breath()
+
+    assert yields.slept == [SLEEP_S]
+
+
+def test_where_somebody_has_run_meanwhile_nobody_need_be_let_in(yields: Yields) -> None:
+    for yields.takes_ns in (SHORT_NS, 5_000_000, SHORT_NS, 5_000_000):
+        yields.breath()
+
+    assert yields.slept == []
+
+
+def test_a_processor_that_has_become_slower_is_soon_the_usual(yields: Yields) -> None:
+    for yields.takes_ns in [SHORT_NS] * 10 + [4 * SHORT_NS] * 2_000:
+        yields.breath()
+    slept = len(yields.slept)
+    yields.breath()
+
+    assert 0 < slept < 1_000
+    assert len(yields.slept) == slept
+
+
+def test_a_clock_that_stands_still_is_no_reason_to_sleep(yields: Yields) -> None:
+    yields.takes_ns = 0
+    yields.breath()
+    yields.breath()
+
+    assert yields.slept == []
+
+
+def test_where_nothing_yields_each_pause_is_a_sleep() -> None:
+    slept: list[float] = []
+    breath = Breath(None, slept.append)
+    breath()
+    breath()
+
+    assert slept == [SLEEP_S, SLEEP_S]
+
+
+@pytest.mark.usefixtures("interpreter_is_held")
+@pytest.mark.parametrize("can_yield", [True, False])
+def test_a_thread_that_pauses_now_and_then_lets_others_in(*, can_yield: bool) -> None:
+    breath = Breath(yielding() if can_yield else None)
+    let_in = False
+
+    def work() -> None:
+        while not let_in:
+            sum(range(100))
+            breath()
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    let_in = True
+    worker.join(PATIENCE_S)
+
+    assert not worker.is_alive()
+
+
+def test_here_something_yields() -> None:
+    assert yielding() is not None

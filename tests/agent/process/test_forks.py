@@ -1,0 +1,77 @@
+"""Forks beside threads of ours."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from latencytrace.agent.process import background
+from latencytrace.agent.process.forks import LONGEST_WAIT_S, WholeImports
+
+FORKING_IMPORTS = Path(__file__).parents[1] / "forking_imports.py"
+FORKS = 20
+
+
+@pytest.mark.timeout(240)  # a child that hangs is waited for
+def test_a_child_meets_no_module_that_a_thread_was_importing() -> None:
+    run = subprocess.run(
+        [sys.executable, FORKING_IMPORTS, str(FORKS)], capture_output=True, text=True, check=False
+    )
+
+    assert run.stdout.split() == ["NvmlReader"] * FORKS, run.stdout + run.stderr
+
+
+def test_a_fork_waits_for_an_import_but_not_for_ever() -> None:
+    imports, begun, over = WholeImports(), threading.Event(), threading.Event()
+
+    def importing() -> None:
+        with imports:
+            begun.set()
+            over.wait()
+
+    thread = threading.Thread(target=importing)
+    thread.start()
+    begun.wait()
+    before_s = time.monotonic()
+    imports.before_fork()
+    waited_s = time.monotonic() - before_s
+    imports.after_fork()
+
+    over.set()
+    thread.join()
+    with imports:  # it was left as it was
+        pass
+    assert LONGEST_WAIT_S * 0.9 < waited_s < LONGEST_WAIT_S + 5
+
+
+def test_threads_that_are_held_begin_once_they_may() -> None:
+    ran = threading.Event()
+    background.hold()
+    thread = background.background_thread(ran.set, "held")
+    began_early = thread.is_alive()
+
+    background.let_go()
+
+    thread.join(10)
+    assert ran.is_set()
+    assert not began_early
+
+
+def test_a_child_leaves_the_threads_to_its_parent_that_were_held() -> None:
+    background.hold()
+    thread = background.background_thread(lambda: None, "held")
+    child = os.fork()
+    if not child:
+        background.let_go()
+        os._exit(0 if thread.ident is None else 1)
+
+    _, status = os.waitpid(child, 0)
+    background.let_go()
+    thread.join(10)
+
+    assert status == 0
+    assert thread.ident is not None

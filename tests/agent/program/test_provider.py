@@ -1,0 +1,197 @@
+"""A provider that the program sets, before us or after, makes every span; ours stands aside."""
+
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import ProxyTracerProvider, get_tracer, set_tracer_provider
+from opentelemetry.util._once import Once
+
+import latencytrace
+from latencytrace.agent.guard import raise_fault
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.start import start, uninstrument
+from latencytrace.settings import AgentSettings
+from tests.agent.receiving import Receiver, TracedProgram, wait_until
+
+
+@pytest.fixture(autouse=True)
+def no_provider_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenTelemetry takes a provider once a process: begin each test like a new one."""
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
+
+
+@pytest.fixture
+def memory() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def program(memory: InMemorySpanExporter) -> Iterator[TracerProvider]:
+    """The provider of a program that traces itself."""
+    provider = TracerProvider(resource=Resource({"service.name": "the program's"}))
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    yield provider
+    provider.shutdown()
+
+
+def names(memory: InMemorySpanExporter) -> list[str]:
+    return [span.name for span in memory.get_finished_spans()]
+
+
+@pytest.mark.parametrize("first", ["the program", "the agent"])
+def test_the_programs_provider_wins_and_its_spans_reach_both(
+    settings: AgentSettings,
+    receiver: Receiver,
+    program: TracerProvider,
+    memory: InMemorySpanExporter,
+    first: str,
+) -> None:
+    if first == "the program":
+        set_tracer_provider(program)
+    start(settings, raise_fault)
+    if first == "the agent":
+        set_tracer_provider(program)
+    try:
+        with latencytrace.stage("rerank"):
+            get_tracer("the program's own").start_span("own").end()
+        arrived = TracedProgram(receiver).spans(at_least=2)
+    finally:
+        uninstrument()
+
+    assert names(memory) == ["own", "rerank"]
+    assert sorted(span.name for span in arrived) == ["own", "rerank"]
+    assert {span.resource["service.name"] for span in arrived} == {"the program's"}
+    assert trace.get_tracer_provider() is program
+
+
+def test_agent_status_says_whose_provider_makes_the_spans(
+    agent: TracedProgram, program: TracerProvider
+) -> None:
+    before = agent.status.provider
+    set_tracer_provider(program)
+
+    assert (before, agent.status.provider) == ("ours", "the program's")
+
+
+def test_a_tracer_from_before_the_program_set_its_provider_records_into_it(
+    agent: TracedProgram, program: TracerProvider, memory: InMemorySpanExporter
+) -> None:
+    tracer = get_tracer("early")
+    early = tracer.start_span("early")
+    set_tracer_provider(program)
+
+    tracer.start_span("late").end()
+    early.end()
+
+    assert isinstance(early, RecordedSpan)
+    assert names(memory) == ["late"]
+    assert sorted(span.name for span in agent.spans(at_least=2)) == ["early", "late"]
+
+
+def test_a_tracer_from_before_the_agent_is_recorded_by_the_agent(settings: AgentSettings) -> None:
+    tracer = get_tracer("earliest")
+    start(settings, raise_fault)
+    try:
+        span = tracer.start_span("name")
+    finally:
+        uninstrument()
+
+    assert isinstance(span, RecordedSpan)
+
+
+def test_a_second_provider_of_the_program_is_refused_as_without_us(
+    agent: TracedProgram, program: TracerProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_tracer_provider(program)
+    set_tracer_provider(TracerProvider())
+
+    assert agent.status.running
+    assert trace.get_tracer_provider() is program
+    assert "Overriding of current TracerProvider" in caplog.text
+
+
+def test_after_uninstrument_the_place_is_as_it_was(
+    settings: AgentSettings, program: TracerProvider, memory: InMemorySpanExporter
+) -> None:
+    before = trace._set_tracer_provider  # noqa: SLF001 - what is patched
+    start(settings, raise_fault)
+    ours = trace.get_tracer_provider()
+    uninstrument()
+    empty = trace.get_tracer_provider()
+
+    set_tracer_provider(program)
+    get_tracer("late").start_span("late").end()
+
+    assert trace._set_tracer_provider is before  # noqa: SLF001
+    assert ours is not empty
+    assert isinstance(empty, ProxyTracerProvider)
+    assert names(memory) == ["late"]
+
+
+def test_a_tracer_from_the_agents_time_works_on_under_a_later_provider(
+    settings: AgentSettings, program: TracerProvider, memory: InMemorySpanExporter
+) -> None:
+    start(settings, raise_fault)
+    tracer = get_tracer("module of the program")
+    uninstrument()
+    silent = tracer.start_span("nobody listens")
+    set_tracer_provider(program)
+
+    tracer.start_span("name").end()
+
+    assert not silent.is_recording()
+    assert names(memory) == ["name"]
+
+
+def test_instrumenting_again_under_the_programs_provider_feeds_nothing_twice(
+    settings: AgentSettings, receiver: Receiver, program: TracerProvider
+) -> None:
+    set_tracer_provider(program)
+    for _ in range(3):
+        start(settings, raise_fault)
+        uninstrument()
+    start(settings, raise_fault)
+    try:
+        get_tracer("own").start_span("own").end()
+        arrived = TracedProgram(receiver).spans(at_least=1)
+    finally:
+        uninstrument()
+
+    assert [span.name for span in arrived] == ["own"]
+
+
+def test_after_uninstrument_nothing_of_the_programs_reaches_our_receiver(
+    settings: AgentSettings,
+    receiver: Receiver,
+    program: TracerProvider,
+    memory: InMemorySpanExporter,
+) -> None:
+    set_tracer_provider(program)
+    start(settings, raise_fault)
+    uninstrument()
+
+    get_tracer("own").start_span("own").end()
+
+    wait_until(lambda: names(memory) == ["own"])
+    assert receiver.spans == []
+
+
+def test_a_provider_that_takes_no_processors_is_left_alone_with_a_warning(
+    settings: AgentSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_tracer_provider(trace.NoOpTracerProvider())
+    start(settings, raise_fault)
+    try:
+        with latencytrace.stage("rerank"):
+            pass
+        assert latencytrace.flush()
+    finally:
+        uninstrument()
+
+    assert "takes no processors" in caplog.text

@@ -1,0 +1,96 @@
+"""What the agent says that it costs."""
+
+import time
+
+import pytest
+
+from latencytrace.agent.api.stages import stage
+from latencytrace.agent.export.exporter import ExportCounts
+from latencytrace.agent.reporting.own_cost import (
+    PRICED_FOR_NS,
+    WINDOW_NS,
+    CostMeter,
+    OwnCost,
+    span_cpu_ns,
+)
+from latencytrace.agent.start import agent_status
+from latencytrace.model import semconv
+from tests.agent.receiving import TracedProgram, attributes_of, wait_until
+from tests.fakes import FakeClock
+
+
+def spent(made: int, encoder_ns: int, exporter_ns: int) -> ExportCounts:
+    return ExportCounts(
+        sent=made, encode_cpu_ns=encoder_ns, export_cpu_ns=encoder_ns + exporter_ns
+    )
+
+
+def test_a_span_costs_some_microseconds() -> None:
+    assert 500 < span_cpu_ns() < 1_000_000
+
+
+def test_hooks_cost_as_many_spans_as_were_made_times_the_price_of_one() -> None:
+    meter = CostMeter(FakeClock(), lambda: 5_000)
+
+    meter.tell(spent(100, 7, 9), 0)
+
+    assert meter.read() == OwnCost(hooks_cpu_ns=500_000, encoder_cpu_ns=7, exporter_cpu_ns=9)
+
+
+def test_a_rate_is_that_of_the_last_window() -> None:
+    clock = FakeClock()
+    meter = CostMeter(clock, lambda: 1_000)
+
+    clock.move_s(WINDOW_NS / 1e9)
+    meter.tell(spent(1_000_000, WINDOW_NS // 4, 0), 0)
+    clock.move_s(WINDOW_NS / 1e9)
+    meter.tell(spent(1_000_000, WINDOW_NS // 4, WINDOW_NS // 2), 0)
+
+    cost = meter.read()
+    assert (cost.hooks_ratio, cost.encoder_ratio, cost.exporter_ratio) == (0, 0, 0.5)
+    assert cost.hooks_cpu_ns == 1_000_000_000
+
+
+def test_the_price_is_looked_up_once_a_minute_and_not_before_there_is_a_span() -> None:
+    clock = FakeClock()
+    asked: list[int] = []
+
+    def price() -> int:
+        asked.append(clock())
+        return 1
+
+    meter = CostMeter(clock, price)
+    for made in (0, 1, 2):
+        meter.tell(spent(made, 0, 0), 0)
+    clock.move_s(PRICED_FOR_NS / 1e9)
+    meter.tell(spent(3, 0, 0), 0)
+
+    assert len(asked) == 2
+
+
+def test_the_agent_says_what_it_costs_and_reports_it(agent: TracedProgram) -> None:
+    for _ in range(50):
+        with stage("rerank"):
+            pass
+
+    agent.spans(50)
+    wait_until(lambda: agent_status().cost.hooks_cpu_ns > 0)
+    wait_until(lambda: bool(agent.receiver.reports))
+
+    cost = agent_status().cost
+    assert cost.hooks_cpu_ns > 50 * 500
+    assert cost.encoder_cpu_ns > 0
+    assert cost.exporter_cpu_ns > 0
+    assert cost.encoder_cpu_ns + cost.exporter_cpu_ns <= time.process_time_ns()
+    (metric,) = [
+        metric
+        for metric in agent.receiver.reports[0].resource_metrics[0].scope_metrics[0].metrics
+        if metric.name == semconv.AGENT_CPU_NS
+    ]
+    parts = [attributes_of(p.attributes)[semconv.AGENT_PART] for p in metric.sum.data_points]
+    assert parts == ["hooks", "encoder", "exporter"]
+
+
+@pytest.mark.parametrize("part", ["hooks_ratio", "encoder_ratio", "exporter_ratio"])
+def test_an_agent_that_does_not_run_costs_nothing(part: str) -> None:
+    assert getattr(agent_status().cost, part) == 0

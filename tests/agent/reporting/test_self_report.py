@@ -1,0 +1,159 @@
+"""What the agent reports on itself, to a real receiver."""
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
+
+import latencytrace
+from latencytrace.agent.export.http import HttpSender
+from latencytrace.agent.reporting.self_report import Report, SelfReport
+from latencytrace.agent.timing.patching import HookState, HookStatus
+from latencytrace.model import semconv
+from latencytrace.settings import agent_settings
+from tests.agent.receiving import Receiver, attributes_of, receiving, wait_until
+from tests.fakes import FakeClock
+
+SECOND_NS = 1_000_000_000
+HOOKS = (
+    HookStatus(name="httpx", state=HookState.APPLIED),
+    HookStatus(name="qdrant", state=HookState.REFUSED, reason="not found: x.y"),
+)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def self_report(url: str, clock: FakeClock) -> SelfReport:
+    return SelfReport({"service.name": "rag"}, HttpSender(url, {}, 5.0), clock)
+
+
+def report(sent: int = 7) -> Report:
+    return Report(provider="ours", sent=sent, dropped=2, faults=1, hooks=HOOKS)
+
+
+def metrics(request: ExportMetricsServiceRequest) -> dict[str, Metric]:
+    (of_resource,) = request.resource_metrics
+    (of_scope,) = of_resource.scope_metrics
+    return {metric.name: metric for metric in of_scope.metrics}
+
+
+def test_the_stock_classes_read_what_it_says(receiver: Receiver, clock: FakeClock) -> None:
+    sender = self_report(f"{receiver.endpoint}/v1/metrics", clock)
+
+    sender.send(report())
+    sender.close()
+
+    (request,) = receiver.reports
+    found = metrics(request)
+    sums = {
+        name: metric.sum.data_points[0].as_int for name, metric in found.items() if _sum(metric)
+    }
+    resource = attributes_of(request.resource_metrics[0].resource.attributes)
+    assert resource == {"service.name": "rag"}
+    assert sums == {
+        semconv.AGENT_SPANS_SENT: 7,
+        semconv.AGENT_SPANS_DROPPED: 2,
+        semconv.AGENT_FAULTS: 1,
+        semconv.AGENT_CPU_NS: 0,
+    }
+    assert [attributes_of(p.attributes) for p in found[semconv.AGENT_HOOK].gauge.data_points] == [
+        {semconv.HOOK: "httpx", semconv.HOOK_STATE: "applied"},
+        {
+            semconv.HOOK: "qdrant",
+            semconv.HOOK_STATE: "refused",
+            semconv.HOOK_REASON: "not found: x.y",
+        },
+    ]
+
+
+def _sum(metric: Metric) -> bool:
+    """Whether it is a counter since the start."""
+    return (
+        metric.sum.is_monotonic
+        and metric.sum.aggregation_temporality == AGGREGATION_TEMPORALITY_CUMULATIVE
+    )
+
+
+def test_a_change_is_told_after_ten_seconds_and_nothing_new_after_sixty(
+    receiver: Receiver, clock: FakeClock
+) -> None:
+    sender = self_report(f"{receiver.endpoint}/v1/metrics", clock)
+    told = []
+
+    for at_s, sent in ((0, 1), (9.9, 2), (10, 2), (69, 2), (70, 2)):
+        clock.now_ns = round(at_s * SECOND_NS)
+        sender.send(report(sent))
+        told.append(len(receiver.reports))
+    sender.close()
+
+    assert told == [1, 1, 2, 2, 3]
+
+
+def test_a_receiver_of_traces_alone_is_asked_once(receiver: Receiver, clock: FakeClock) -> None:
+    receiver.answers.append((404, {}))
+    sender = self_report(f"{receiver.endpoint}/v1/traces", clock)
+
+    sender.send(report())
+    clock.move_s(1000)
+    sender.send(report(8))
+
+    assert (receiver.refused, receiver.posts) == (1, [])
+
+
+def test_one_that_is_away_is_asked_again_a_minute_later(clock: FakeClock) -> None:
+    with receiving() as gone:
+        port = gone.server_port
+    sender = self_report(f"http://127.0.0.1:{port}/v1/metrics", clock)
+    sender.send(report())
+
+    with receiving(port) as back:
+        clock.move_s(59)
+        sender.send(report(8))
+        early = len(back.reports)
+        clock.move_s(1)
+        sender.send(report(8))
+        sender.close()
+
+        assert (early, len(back.reports)) == (0, 1)
+
+
+def test_a_running_agent_says_what_it_has_done(receiver: Receiver) -> None:
+    latencytrace.instrument("rag", endpoint=receiver.endpoint, hooks=["httpx"])
+    try:
+        with latencytrace.stage("rerank"):
+            pass
+        latencytrace.flush()
+        wait_until(lambda: bool(receiver.reports))
+    finally:
+        latencytrace.uninstrument()
+
+    found = metrics(receiver.reports[0])
+    (running,) = found[semconv.AGENT_RUNNING].gauge.data_points
+    assert attributes_of(running.attributes) == {semconv.AGENT_PROVIDER: "ours"}
+    assert found[semconv.AGENT_SPANS_SENT].sum.data_points[0].as_int == 1
+
+
+@pytest.mark.parametrize(
+    ("environ", "url"),
+    [
+        ({}, "http://127.0.0.1:4318/v1/metrics"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:1/"}, "http://c:1/v1/metrics"),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://m/x"}, "http://m/x"),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://t/v1/traces"}, None),
+        ({"OTEL_METRICS_EXPORTER": "none"}, None),
+    ],
+)
+def test_where_it_reports_to(environ: Mapping[str, str], url: str | None) -> None:
+    assert agent_settings(environ=environ).metrics_url == url

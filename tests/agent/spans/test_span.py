@@ -1,0 +1,258 @@
+"""The span as OpenTelemetry's interface, beyond what the encoder's tests compare."""
+
+import asyncio
+import gc
+import logging
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+import pytest
+from opentelemetry.trace import INVALID_SPAN, StatusCode, Tracer, get_current_span
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.spans import span as recorded_span
+from latencytrace.agent.spans.provider import RecordingProvider
+from latencytrace.agent.spans.span import RecordedSpan
+from tests.agent.hooked import Spans
+
+
+@pytest.fixture
+def spans() -> Spans:
+    return Spans()
+
+
+@pytest.fixture
+def tracer(spans: Spans) -> Tracer:
+    return spans.provider.get_tracer("scope")
+
+
+def test_a_span_is_current_inside_its_block_only(spans: Spans, tracer: Tracer) -> None:
+    with tracer.start_as_current_span("name") as span:
+        assert get_current_span() is span
+        assert span.is_recording()
+
+    assert get_current_span() is INVALID_SPAN
+    assert spans.all == [span]
+
+
+def test_a_span_ends_once(spans: Spans, tracer: Tracer) -> None:
+    span = tracer.start_span("name")
+
+    span.end(10)
+    span.end(20)
+
+    assert spans.only.end_time == 10
+
+
+@pytest.mark.parametrize("by", ["its end", "its block"])
+def test_a_span_that_two_threads_end_at_the_same_time_ends_once(
+    spans: Spans, tracer: Tracer, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    others = [tracer.start_as_current_span("name")]
+    span: Any = others[0]
+
+    def while_the_clock_is_read() -> int:
+        if others:
+            others.pop()
+            span.end()
+        return monotonic_ns()
+
+    monkeypatch.setattr(recorded_span, "monotonic_ns", while_the_clock_is_read)
+    if by == "its end":
+        span.end()
+    else:
+        with span:
+            pass
+
+    assert spans.all == [span]
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_numpy_boolean_is_a_boolean(spans: Spans, tracer: Tracer, value: bool) -> None:  # noqa: FBT001 - a case
+    numpy_value: Any = np.bool_(value)
+
+    tracer.start_span("name", attributes={"a": numpy_value}).end()
+
+    assert spans.only.attributes["a"] is value
+
+
+def test_an_attribute_that_is_set_to_none_is_taken_back(spans: Spans, tracer: Tracer) -> None:
+    span = tracer.start_span("name", attributes={"a": 1, "b": 2, "c": 3})
+    none: Any = None
+
+    span.set_attribute("a", none)
+    span.set_attributes({"b": none, "d": 4})
+    span.end()
+
+    assert dict(spans.only.attributes) == {"c": 3, "d": 4}
+
+
+def test_a_block_that_shall_not_end_its_span_leaves_it_open(spans: Spans, tracer: Tracer) -> None:
+    with tracer.start_as_current_span("name", end_on_exit=False) as span:
+        pass
+
+    assert span.is_recording()
+    assert spans.all == []
+
+
+def test_a_span_that_was_not_made_current_is_not_made_so_by_its_block(
+    spans: Spans, tracer: Tracer
+) -> None:
+    with tracer.start_span("name"):
+        assert get_current_span() is INVALID_SPAN
+
+    assert len(spans.all) == 1
+
+
+def test_after_its_end_nothing_changes_a_span(tracer: Tracer) -> None:
+    span = tracer.start_span("name", attributes={"a": 1})
+    span.end()
+
+    span.set_attribute("a", 2)
+    span.set_attributes({"b": 3})
+    span.add_event("late")
+    span.add_link(tracer.start_span("other").get_span_context())
+    span.set_status(StatusCode.ERROR)
+    span.update_name("late")
+
+    assert isinstance(span, RecordedSpan)
+    assert (span.name, dict(span.attributes), span.extra) == ("name", {"a": 1}, None)
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_what_is_no_exception_is_no_error_of_the_span(
+    spans: Spans, tracer: Tracer, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), tracer.start_as_current_span("name"):
+        raise error
+
+    assert spans.only.status.status_code is StatusCode.UNSET
+    assert spans.only.extra is None
+
+
+def test_a_decorated_function_is_a_span_each_time_it_is_called(
+    spans: Spans, tracer: Tracer
+) -> None:
+    @tracer.start_as_current_span("name", attributes={"a": 1})
+    def program(number: int) -> int:
+        assert get_current_span() is not INVALID_SPAN
+        return number
+
+    assert [program(1), program(2)] == [1, 2]
+
+    first, second = spans.all
+    assert first.trace_id != second.trace_id
+    assert first.ended <= second.started
+    assert [dict(span.attributes) for span in spans.all] == [{"a": 1}, {"a": 1}]
+    assert program.__name__ == "program"
+
+
+def test_a_decorated_coroutine_function_is_a_span_each_time_it_is_awaited(
+    spans: Spans, tracer: Tracer
+) -> None:
+    @tracer.start_as_current_span("name")
+    async def program(number: int) -> int:
+        await asyncio.sleep(0)
+        return number
+
+    assert asyncio.run(program(1)) == 1
+
+    assert len(spans.all) == 1
+
+
+def test_a_block_around_the_yield_of_a_dropped_generator_ends_without_a_complaint(
+    spans: Spans, tracer: Tracer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    def stream() -> Generator[int, None, None]:
+        with tracer.start_as_current_span("name"):
+            yield 1
+
+    def in_a_context_of_its_own(call: Callable[[], object]) -> None:
+        async def main() -> None:
+            call()
+
+        asyncio.run(main())
+
+    tokens = stream()
+    in_a_context_of_its_own(lambda: next(tokens))
+    in_a_context_of_its_own(tokens.close)
+
+    assert len(spans.all) == 1
+    assert [record for record in caplog.records if "context" in record.message] == []
+
+
+def test_a_value_of_the_program_is_kept_alive_by_no_span(tracer: Tracer) -> None:
+    class Tensor:
+        """Large."""
+
+    tensor: Any = Tensor()
+    gone = weakref.ref(tensor)
+    span = tracer.start_span("name", attributes={"tensor": tensor, "list": [tensor]})
+
+    del tensor
+    gc.collect()
+
+    assert isinstance(span, RecordedSpan)
+    assert gone() is None
+    assert dict(span.attributes) == {"list": ()}
+
+
+def test_a_list_changed_later_changes_no_attribute(tracer: Tracer) -> None:
+    values = [1, 2]
+    span = tracer.start_span("name", attributes={"values": values})
+
+    values.append(3)
+
+    assert isinstance(span, RecordedSpan)
+    assert span.attributes["values"] == (1, 2)
+
+
+def test_an_exception_is_an_event_with_its_type_and_text(spans: Spans, tracer: Tracer) -> None:
+    with pytest.raises(LookupError), tracer.start_as_current_span("name"):
+        raise LookupError("why")
+
+    assert spans.only.extra is not None
+    ((name, _, noted),) = spans.only.extra.events
+    assert (name, noted["exception.type"], noted["exception.message"]) == (
+        "exception",
+        "LookupError",
+        "why",
+    )
+    assert spans.only.status.description == "LookupError: why"
+
+
+def test_of_a_deep_stack_trace_the_innermost_frames_are_kept(spans: Spans, tracer: Tracer) -> None:
+    def even(depth: int) -> None:
+        if not depth:
+            raise ValueError("at the bottom")
+        odd(depth - 1)
+
+    def odd(depth: int) -> None:
+        even(depth - 1)
+
+    with pytest.raises(ValueError, match="bottom"), tracer.start_as_current_span("name"):
+        even(600)
+
+    noted = spans.only.events[0].attributes
+    assert noted is not None
+    frames = str(noted["exception.stacktrace"]).count("  File ")
+    assert frames == 200
+    assert "at the bottom" in str(noted["exception.stacktrace"])
+
+
+def test_a_span_that_was_sent_is_freed_without_the_collector() -> None:
+    tracer = RecordingProvider().get_tracer("scope")
+    gc.disable()
+    try:
+        with tracer.start_as_current_span("name", attributes={"a": (1, 2)}) as span:
+            span.add_event("event")
+        gone = weakref.ref(span)
+        del span
+
+        assert gone() is None
+    finally:
+        gc.enable()

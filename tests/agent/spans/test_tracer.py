@@ -1,0 +1,499 @@
+"""Our tracer provider: ids, parents, sampling, processors, and the step behind another's."""
+
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import Span as SdkSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    NonRecordingSpan,
+    SpanContext,
+    TraceFlags,
+    Tracer,
+    TraceState,
+    get_current_span,
+    set_span_in_context,
+)
+
+from latencytrace.agent.guard import FaultCounter
+from latencytrace.agent.spans import provider as recording_provider
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.model.span_limits import SpanLimits
+from tests.agent.hooked import PATIENCE_S, Spans
+
+STATE = TraceState([("vendor", "value")])
+
+
+def context_of(*, sampled: bool, remote: bool = True) -> Context:
+    flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+    parent = SpanContext(7, 8, is_remote=remote, trace_flags=flags, trace_state=STATE)
+    return set_span_in_context(NonRecordingSpan(parent), Context())
+
+
+@pytest.fixture
+def spans() -> Spans:
+    return Spans()
+
+
+@pytest.fixture
+def tracer(spans: Spans) -> Tracer:
+    return spans.provider.get_tracer("scope", "1.2")
+
+
+def test_a_span_without_a_parent_begins_a_trace_of_its_own(spans: Spans, tracer: Tracer) -> None:
+    for _ in range(100):
+        tracer.start_span("name").end()
+
+    assert len({span.trace_id for span in spans.all}) == 100
+    assert len({span.span_id for span in spans.all}) == 100
+    assert {span.parent_id for span in spans.all} == {0}
+
+
+def test_a_program_that_seeds_the_generator_does_not_repeat_ids(
+    spans: Spans, tracer: Tracer
+) -> None:
+    for _ in range(2):
+        random.seed(0)
+        tracer.start_span("name").end()
+
+    first, second = spans.all
+    assert first.trace_id != second.trace_id
+    assert first.span_id != second.span_id
+
+
+def test_a_program_that_draws_random_numbers_draws_those_it_drew_without_us(
+    tracer: Tracer,
+) -> None:
+    random.seed(0)
+    without = random.getrandbits(64)
+
+    random.seed(0)
+    tracer.start_span("name").end()
+
+    assert random.getrandbits(64) == without
+
+
+def test_a_child_belongs_to_its_parents_trace(spans: Spans, tracer: Tracer) -> None:
+    with tracer.start_as_current_span("outer"):
+        tracer.start_span("inner").end()
+
+    inner, outer = spans.all
+    assert (inner.trace_id, inner.parent_id) == (outer.trace_id, outer.span_id)
+
+
+def test_an_empty_context_makes_a_root_whatever_is_current(spans: Spans, tracer: Tracer) -> None:
+    with tracer.start_as_current_span("outer"):
+        tracer.start_span("root", context=Context()).end()
+
+    assert spans.all[0].parent_id == 0
+
+
+def test_a_remote_parent_hands_its_state_on_to_every_span_below(
+    spans: Spans, tracer: Tracer
+) -> None:
+    with tracer.start_as_current_span("served", context=context_of(sampled=True)):
+        tracer.start_span("below").end()
+
+    below, served = spans.all
+    assert (served.trace_id, served.parent_id) == (7, 8)
+    assert served.parent is not None
+    assert served.parent.is_remote
+    assert below.get_span_context().trace_state == STATE
+
+
+def test_below_a_parent_that_is_not_sampled_nothing_is_recorded(
+    spans: Spans, tracer: Tracer
+) -> None:
+    with tracer.start_as_current_span("served", context=context_of(sampled=False)) as span:
+        with tracer.start_as_current_span("below") as below:
+            assert get_current_span() is below
+        context = below.get_span_context()
+
+    assert spans.all == []
+    assert not span.is_recording()
+    assert (context.trace_id, context.trace_flags.sampled) == (7, False)
+    assert context.trace_state == STATE
+    assert get_current_span() is INVALID_SPAN
+
+
+def test_asking_for_a_tracer_again_gives_the_same_one(spans: Spans, tracer: Tracer) -> None:
+    assert spans.provider.get_tracer("scope", "1.2") is tracer
+    assert spans.provider.get_tracer("scope") is not tracer
+
+
+def test_scopes_are_told_apart_by_attributes_of_any_type(spans: Spans) -> None:
+    get = spans.provider.get_tracer
+    first = get("scope", attributes={"a": {"b": 1}})
+
+    assert get("scope", attributes={"a": {"b": 1}}) is first
+    assert get("scope", attributes={"a": {"b": 2}}) is not first
+
+
+# --- processors that the program adds
+
+
+class Watching(SpanProcessor):
+    """Remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.ended: list[ReadableSpan] = []
+        self.stopped = False
+
+    def on_start(self, span: SdkSpan, parent_context: Context | None = None) -> None:  # noqa: ARG002 - the SDK's signature
+        """Remember a start."""
+        span.set_attribute("seen", value=True)
+        self.started.append(span.name)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Remember an end."""
+        self.ended.append(span)
+
+    def shutdown(self) -> None:
+        """Remember the end of all."""
+        self.stopped = True
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """Hold nothing."""
+        return timeout_millis > 1
+
+
+def test_a_processor_that_the_program_adds_sees_every_span_as_the_sdks(
+    spans: Spans, tracer: Tracer
+) -> None:
+    watching = Watching()
+    spans.provider.add_span_processor(watching)
+
+    with tracer.start_as_current_span("outer", context=context_of(sampled=True)) as outer:
+        outer.add_event("event", {"a": 1})
+        outer.add_link(outer.get_span_context())
+    assert spans.provider.force_flush()
+
+    (shown,) = watching.ended
+    assert watching.started == ["outer"]
+    assert isinstance(shown, ReadableSpan)
+    assert shown.attributes == {"seen": True}
+    assert (shown.events[0].name, len(shown.links)) == ("event", 1)
+    assert shown.instrumentation_scope is not None
+    assert shown.instrumentation_scope.name == "scope"
+    assert shown.context == outer.get_span_context()
+    assert shown.to_json()
+    assert spans.all == [outer]
+
+
+def test_an_exporter_of_the_sdk_works_behind_our_provider(spans: Spans, tracer: Tracer) -> None:
+    memory = InMemorySpanExporter()
+    spans.provider.add_span_processor(SimpleSpanProcessor(memory))
+
+    tracer.start_span("name").end()
+    assert spans.provider.force_flush()
+
+    (shown,) = memory.get_finished_spans()
+    assert shown.name == "name"
+    assert encode_spans([shown]).resource_spans[0].scope_spans[0].spans[0].name == "name"
+
+
+def test_an_exporter_sees_what_this_process_is(tracer: Tracer, spans: Spans) -> None:
+    memory = InMemorySpanExporter()
+    spans.provider.record_to(spans.all.append, resource={"service.name": "program"})
+    spans.provider.add_span_processor(SimpleSpanProcessor(memory))
+
+    tracer.start_span("name").end()
+    assert spans.provider.force_flush()
+
+    assert memory.get_finished_spans()[0].resource.attributes == {"service.name": "program"}
+
+
+def test_a_processor_that_hangs_is_not_waited_for_by_who_ends_a_span(
+    spans: Spans, tracer: Tracer
+) -> None:
+    go_on = threading.Event()
+
+    class Hanging(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:  # noqa: ARG002 - the SDK's signature
+            go_on.wait(PATIENCE_S)
+
+    spans.provider.add_span_processor(Hanging())
+    try:
+        tracer.start_span("first").end()
+        tracer.start_span("second").end()
+    finally:
+        go_on.set()
+        spans.provider.shutdown()
+
+    assert spans.names == ["first", "second"]
+
+
+def test_a_processor_that_raises_is_a_fault_that_the_program_does_not_see(
+    spans: Spans, tracer: Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[str] = []
+    monkeypatch.setattr(FaultCounter, "__call__", lambda _, doing, __: faults.append(doing))
+    watching = Watching()
+
+    class Raising(SpanProcessor):
+        def on_start(self, *_: object, **__: object) -> None:
+            raise RuntimeError
+
+        def on_end(self, *_: object) -> None:
+            raise RuntimeError
+
+    spans.provider.add_span_processor(Raising())
+    spans.provider.add_span_processor(watching)
+    tracer.start_span("name").end()
+    assert spans.provider.force_flush()
+
+    assert [span.name for span in watching.ended] == ["name"]
+    assert faults == [
+        "showing a started span to a processor",
+        "showing an ended span to a processor",
+    ]
+
+
+def test_what_limits_leave_out_is_counted_for_processors_too(spans: Spans, tracer: Tracer) -> None:
+    watching = Watching()
+    spans.provider.record_to(
+        spans.all.append, limits=SpanLimits(attributes=2, events=1, links=0, length=1)
+    )
+    spans.provider.add_span_processor(watching)
+
+    span = tracer.start_span("name", attributes={"a": "long", "b": "long", "c": "long"})
+    span.add_event("first")
+    span.add_event("second")
+    span.add_link(span.get_span_context())
+    span.end()
+    assert spans.provider.force_flush()
+
+    (shown,) = watching.ended
+    assert shown.attributes == {"c": "l", "seen": True}
+    assert (shown.dropped_attributes, shown.dropped_events, shown.dropped_links) == (2, 1, 1)
+
+
+def test_a_processor_hears_of_a_span_when_its_block_begins(spans: Spans, tracer: Tracer) -> None:
+    watching = Watching()
+    spans.provider.add_span_processor(watching)
+
+    @tracer.start_as_current_span("decorated")
+    def decorated() -> None:
+        """Nothing."""
+
+    block = tracer.start_as_current_span("block")
+    heard_before = list(watching.started)
+    decorated()
+    with tracer.start_as_current_span("outer") as outer, block as within:
+        pass
+
+    assert heard_before == []
+    assert watching.started == ["decorated", "outer", "block"]
+    assert isinstance(outer, RecordedSpan)
+    assert isinstance(within, RecordedSpan)
+    assert within.parent_id == outer.span_id
+
+
+def test_a_started_span_can_be_read_as_the_sdks(spans: Spans, tracer: Tracer) -> None:
+    read: list[object] = []
+
+    class Reading(Watching):
+        """One written for the SDK's spans."""
+
+        def on_start(self, span: SdkSpan, parent_context: Context | None = None) -> None:
+            """Read what they have."""
+            scope = span.instrumentation_scope
+            assert scope is not None
+            read.append((span.resource.attributes["service.name"], scope.name, span.events))
+            super().on_start(span, parent_context)
+
+    spans.provider.record_to(spans.all.append, resource={"service.name": "program"})
+    spans.provider.add_span_processor(Reading())
+    tracer.start_span("name").end()
+
+    assert read == [("program", "scope", ())]
+    assert spans.provider.resource.attributes["service.name"] == "program"
+
+
+def test_a_flush_reaches_every_processor_and_nothing_said_means_flushed(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FaultCounter, "__call__", lambda *_: None)
+    flushed: list[str] = []
+
+    class Silent(Watching):
+        """One that returns nothing, as many do."""
+
+        def force_flush(self, timeout_millis: int = 30000) -> Any:  # noqa: ANN401, ARG002 - None
+            """Flush."""
+            flushed.append(type(self).__name__)
+
+    class Failing(Silent):
+        """One that fails."""
+
+        def force_flush(self, timeout_millis: int = 30000) -> Any:  # noqa: ANN401 - none
+            """Fail."""
+            super().force_flush(timeout_millis)
+            raise RuntimeError
+
+    spans.provider.add_span_processor(Silent())
+    silent = spans.provider.force_flush()
+    spans.provider.add_span_processor(Failing())
+    spans.provider.add_span_processor(Silent())
+    failing = spans.provider.force_flush()
+
+    assert (silent, failing) == (True, False)
+    assert flushed == ["Silent", "Silent", "Failing", "Silent"]
+
+
+def test_where_no_thread_can_be_started_a_flush_shows_what_ended(
+    spans: Spans, tracer: Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(FaultCounter, "__call__", lambda *_: None)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    watching = Watching()
+    spans.provider.add_span_processor(watching)
+    tracer.start_span("name").end()
+    flushed = spans.provider.force_flush()
+
+    assert flushed
+    assert [shown.name for shown in watching.ended] == ["name"]
+
+
+def test_who_shuts_down_twice_waits_once_for_a_receiver_that_hangs(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns, asked = [0], list[float]()
+
+    def hang(timeout_s: float) -> bool:
+        asked.append(timeout_s)
+        now_ns[0] += int(timeout_s * 1e9)
+        return False
+
+    monkeypatch.setattr(recording_provider, "monotonic_ns", lambda: now_ns[0])
+    spans.provider.record_to(spans.all.append, flush=hang)
+    spans.provider.shutdown()
+    spans.provider.shutdown()
+
+    assert asked == [3.0, 0.1]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_flushing_the_provider_sends_our_own_spans_too(spans: Spans, *, taken: bool) -> None:
+    asked: list[float] = []
+
+    def flush(timeout_s: float) -> bool:
+        asked.append(timeout_s)
+        return taken
+
+    spans.provider.record_to(spans.all.append, flush=flush)
+    flushed = spans.provider.force_flush(7000)
+    spans.provider.shutdown()
+
+    assert flushed is taken
+    assert asked == [7.0, 3.0]
+
+
+def test_flushing_and_shutting_down_reach_the_programs_processors(
+    spans: Spans, tracer: Tracer
+) -> None:
+    watching = Watching()
+    spans.provider.add_span_processor(watching)
+
+    flushed = spans.provider.force_flush(), spans.provider.force_flush(1)
+    spans.provider.shutdown()
+    tracer.start_span("after").end()
+
+    assert flushed == (True, False)
+    assert watching.stopped
+    assert watching.started == []
+    assert spans.names == ["after"]
+
+
+# --- the program's own provider
+
+
+@pytest.fixture
+def memory() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def program(memory: InMemorySpanExporter) -> Iterator[TracerProvider]:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    yield provider
+    provider.shutdown()
+
+
+def test_behind_the_programs_provider_its_spans_are_made_and_ours_are_not(
+    spans: Spans, tracer: Tracer, program: TracerProvider, memory: InMemorySpanExporter
+) -> None:
+    spans.provider.yield_to(program)
+
+    with tracer.start_as_current_span("with a tracer from before") as span:
+        assert get_current_span() is span
+        spans.provider.get_tracer("later").start_span("with a later one").end()
+
+    names = [span.name for span in memory.get_finished_spans()]
+    assert names == ["with a later one", "with a tracer from before"]
+    assert spans.all == []
+
+
+def test_a_span_of_ours_under_way_keeps_its_children_in_its_trace(
+    spans: Spans, tracer: Tracer, program: TracerProvider, memory: InMemorySpanExporter
+) -> None:
+    with tracer.start_as_current_span("ours") as ours:
+        spans.provider.yield_to(program)
+        tracer.start_span("the program's").end()
+
+    (child,) = memory.get_finished_spans()
+    assert isinstance(ours, RecordedSpan)
+    assert child.parent is not None
+    assert (child.parent.trace_id, child.parent.span_id) == (ours.trace_id, ours.span_id)
+    assert spans.all == [ours]
+
+
+def test_what_the_program_decorates_goes_on_under_its_own_provider(
+    spans: Spans, tracer: Tracer, program: TracerProvider, memory: InMemorySpanExporter
+) -> None:
+    @tracer.start_as_current_span("name")
+    def decorated() -> int:
+        return 1
+
+    spans.provider.yield_to(program)
+
+    assert decorated() == 1
+    assert [span.name for span in memory.get_finished_spans()] == ["name"]
+
+
+def test_what_is_decorated_under_the_programs_provider_is_a_span_of_it_each_time(
+    spans: Spans, tracer: Tracer, program: TracerProvider, memory: InMemorySpanExporter
+) -> None:
+    spans.provider.yield_to(program)
+
+    @tracer.start_as_current_span("name")
+    def decorated() -> int:
+        return 1
+
+    assert (decorated(), decorated()) == (1, 1)
+    assert [span.name for span in memory.get_finished_spans()] == ["name", "name"]
+
+
+def test_ours_again_means_ours_again(
+    spans: Spans, tracer: Tracer, program: TracerProvider, memory: InMemorySpanExporter
+) -> None:
+    spans.provider.yield_to(program)
+    spans.provider.yield_to(None)
+
+    tracer.start_span("name").end()
+
+    assert spans.names == ["name"]
+    assert memory.get_finished_spans() == ()

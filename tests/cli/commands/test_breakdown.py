@@ -1,0 +1,165 @@
+"""The picture of a breakdown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from latencytrace.cli.commands.breakdown import picture, pictures
+from latencytrace.service.answers.documents import BreakdownDocument
+from tests.cli.documents import MS, breakdown_document, no_requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneRoute:
+    """A source with a single breakdown."""
+
+    only: BreakdownDocument
+
+    def document(self, path: str, parameters: Mapping[str, str]) -> object:
+        """See `reading.Source.document`."""
+        if path == "/gpu":
+            return {"gpus": [], "stages": []}
+        assert (path, parameters) == ("/breakdown", {"route": "POST /chat"})
+        return self.only
+
+    def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """Not asked for here."""
+        raise AssertionError(path, parameters)
+
+
+PLAIN = Console(width=96, color_system=None)
+
+
+def drawn(document: BreakdownDocument, console: Console = PLAIN) -> str:
+    with console.capture() as captured:
+        for part in picture("POST /chat", document, console):
+            console.print(part)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def test_the_picture_of_a_known_breakdown_is_exactly_this() -> None:
+    document = breakdown_document(retrieve=10 * MS, decode=85 * MS, unattributed=5 * MS)
+
+    assert (
+        drawn(document)
+        == """\
+POST /chat
+4 requests · p50 100 ms · p90 100 ms · p99 100 ms · attributed 95.0 %
+first token p50 20.0 ms p99 20.0 ms · per token p50 3.00 ms p99 3.00 ms · 333 tokens/s a request
+
+stage                                          mean   share      p50      p95      p99  requests
+retrieve      ███▎                          10.0 ms  10.0 %  10.0 ms  10.0 ms  10.0 ms         4
+decode        ████████████████████████████  85.0 ms  85.0 %  85.0 ms  85.0 ms  85.0 ms         4
+unattributed  █▋                            5.00 ms   5.0 %  5.00 ms  5.00 ms  5.00 ms         4
+The rows add up to the mean duration, 100 ms: nothing is hidden.
+"""
+    )
+
+
+def test_first_tokens_that_no_caller_got_are_told_apart() -> None:
+    document = breakdown_document(decode=100 * MS)
+    document["first_tokens_of_model"] = 3
+
+    assert "p99 20.0 ms (3 of them the model's, not the caller's) ·" in drawn(document)
+
+
+def test_rows_that_do_not_add_up_are_said_so() -> None:
+    document = breakdown_document(decode=100 * MS)
+    document["stages"][0]["mean_ns"] -= 2 * MS
+
+    assert "The rows add up to 98.0 ms, not to the mean duration of 100 ms" in drawn(document)
+
+
+def notes(document: BreakdownDocument) -> list[str]:
+    source = OneRoute(only=document)
+    return [str(part) for part in pictures(source, {"route": "POST /chat"}, PLAIN)[-2:]]
+
+
+def test_who_sees_little_is_told_how_to_see_more() -> None:
+    little = breakdown_document(decode=40 * MS, unattributed=60 * MS)
+    much = breakdown_document(decode=60 * MS, unattributed=40 * MS)
+    waited = breakdown_document(runtime=60 * MS, unattributed=40 * MS)
+
+    assert "latencytrace.stage(" in drawn(little)
+    assert "latencytrace.stage(" not in drawn(much)
+    assert "latencytrace.stage(" not in drawn(waited)  # it would name nothing
+
+
+def test_requests_that_never_overlapped_are_warned_about() -> None:
+    document = breakdown_document(decode=MS)
+    document["max_concurrency"] = 1
+
+    assert "Never more than one request at a time" in notes(document)[-1]
+
+
+def test_overlapping_requests_are_not_warned_about() -> None:
+    assert "Never more" not in notes(breakdown_document(decode=MS))[-1]
+
+
+def test_what_is_left_out_is_said() -> None:
+    assert "Left out: 3 requests for health or metrics." in notes(breakdown_document(decode=MS))
+
+
+def test_no_requests_are_an_answer() -> None:
+    assert drawn(no_requests()) == "POST /chat\nNo request.\n"
+
+
+def waiting() -> BreakdownDocument:
+    """A cohort whose requests waited for threads, and for each other."""
+    document = breakdown_document(decode=60 * MS, runtime=40 * MS)
+    document["stages"][1]["parts"] = [
+        {"name": "thread-pool wait", "mean_ns": 30 * MS, "share_ratio": 0.3, "requests": 3},
+        {"name": "event-loop lag", "mean_ns": 10 * MS, "share_ratio": 0.1, "requests": 4},
+    ]
+    return document
+
+
+def test_what_the_process_did_has_a_row_each_below_its_stage() -> None:
+    lines = drawn(waiting()).splitlines()[1:]
+
+    assert [line.split()[-1] for line in lines[6:8]] == ["3", "4"]
+    assert lines[6].startswith("· thread-pool wait  █")
+    assert "30.0 ms  30.0 %" in lines[6]
+    assert "10.0 ms  10.0 %" in lines[7]
+    assert "The rows add up to the mean duration, 100 ms" in lines[8]
+
+
+def test_a_stage_of_one_part_prints_the_same_share_of_both() -> None:
+    decode, runtime = waiting()["stages"]
+    runtime["mean_ns"] = MS // 4  # 0.25 %, which rounds to 0.2 or, as the column adds up, 0.3
+    runtime["parts"] = [
+        {"name": "gc", "mean_ns": MS // 4, "share_ratio": 0.0025, "requests": 1},
+    ]
+    decode["mean_ns"] = 100 * MS - MS // 4
+    document: BreakdownDocument = {**waiting(), "stages": [runtime, decode]}
+
+    lines = drawn(document).splitlines()[5:7]
+
+    assert ["0.3 %" in line for line in lines] == [True, True]
+
+
+def test_an_older_service_that_knows_no_parts_is_read_all_the_same() -> None:
+    document = waiting()
+    for row in document["stages"]:
+        row.pop("parts")  # type: ignore[misc] # an older service has none
+
+    assert "runtime" in drawn(document)
+
+
+def test_a_terminal_of_eighty_columns_is_wide_enough() -> None:
+    document = breakdown_document(unattributed=123 * MS, decode=456 * MS)
+    document["stages"][0]["parts"] = waiting()["stages"][1]["parts"]
+
+    lines = drawn(document, Console(width=80, color_system=None)).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+
+
+def test_colours_appear_only_on_a_terminal() -> None:
+    coloured = Console(width=100, force_terminal=True, color_system="truecolor")
+    document = breakdown_document(decode=MS)
+
+    assert "\x1b[" in drawn(document, coloured)
+    assert "\x1b[" not in drawn(document)

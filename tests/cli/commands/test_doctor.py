@@ -1,0 +1,349 @@
+"""`latencytrace doctor`: real interpreters, real addresses, and what it says of them."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from latencytrace.cli.processes.local_service import free_port
+from tests.agent.receiving import receiving
+from tests.cli.programs import NOWHERE, environment, latencytrace, listening
+from tests.end_to_end.running_service import RunningService
+
+NO_RECEIVER = {"OTEL_EXPORTER_OTLP_ENDPOINT": NOWHERE}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    with RunningService(tmp_path_factory.mktemp("doctor") / "data") as running:
+        yield running
+
+
+def at(service: RunningService) -> dict[str, str]:
+    return {"LATENCYTRACE_URL": service.url, "OTEL_EXPORTER_OTLP_ENDPOINT": service.otlp}
+
+
+def found(*arguments: str | Path, **env: str) -> dict[str, str | None]:
+    """What is wrong, and what mends it."""
+    said = latencytrace("doctor", "--json", *arguments, env=environment(**{**NO_RECEIVER, **env}))
+    document = json.loads(said.stdout)
+    wrong = {f["what"]: f["fix"] for f in document["findings"] if f["verdict"] == "wrong"}
+    assert document["wrong"] == len(wrong)
+    assert said.returncode == (1 if wrong else 0), said.stderr
+    return wrong
+
+
+def test_where_nothing_is_wrong_it_says_so_and_ends_with_0(service: RunningService) -> None:
+    said = latencytrace("doctor", env=environment(**at(service)))
+
+    assert said.returncode == 0, said.stdout
+    assert said.stdout.endswith("\nNothing is wrong.\n")
+    assert f"answers at {service.url} and is ready" in said.stdout
+    assert f"spans are taken at {service.otlp}/v1/traces" in said.stdout
+    assert "✓ httpx: applies once the program imports its library (httpx " in said.stdout
+
+
+def test_a_loopback_service_that_run_would_start_is_no_fault() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+
+    assert found(LATENCYTRACE_URL=url) == {}
+
+
+def test_a_port_that_somebody_else_has_taken_is_one() -> None:
+    with listening() as url:
+        (what, fix), *more = found(LATENCYTRACE_URL=url).items()
+
+    assert what == f"something that is no latencytrace service has taken {url}"
+    assert fix is not None
+    assert fix.startswith("export LATENCYTRACE_URL=http://127.0.0.1:")
+    assert not more
+
+
+def test_a_far_service_that_does_not_answer_is_one() -> None:
+    far = f"http://localhost.localdomain:{free_port()}"
+
+    assert f"none answers at {far}" in found(LATENCYTRACE_URL=far)
+
+
+def test_a_receiver_that_is_elsewhere_than_the_service_loses_spans(
+    service: RunningService,
+) -> None:
+    (what, fix), *more = found(LATENCYTRACE_URL=service.url).items()
+
+    assert what.startswith(f"nobody takes spans at {NOWHERE}/v1/traces: ")
+    assert fix == f"export OTEL_EXPORTER_OTLP_ENDPOINT={service.otlp}"
+    assert not more
+
+
+def test_spans_that_go_to_another_receiver_than_the_services_are_noted(
+    service: RunningService,
+) -> None:
+    with receiving() as other:
+        said = latencytrace(
+            "doctor",
+            env=environment(
+                LATENCYTRACE_URL=service.url, OTEL_EXPORTER_OTLP_ENDPOINT=other.endpoint
+            ),
+        )
+
+    assert said.returncode == 0
+    assert (
+        f"· spans go to {other.endpoint}/v1/traces; the service takes them at {service.otlp}"
+        in said.stdout
+    )
+
+
+def test_a_receiver_that_takes_no_traces_is_told_by_its_answer(service: RunningService) -> None:
+    wrong = found(LATENCYTRACE_URL=service.url, OTEL_EXPORTER_OTLP_ENDPOINT=service.url)
+
+    assert list(wrong) == [
+        f"{service.url}/v1/traces answers 404 Not Found: spans are refused",
+    ]
+
+
+class _Ok(BaseHTTPRequestHandler):
+    """Says yes to everything."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_receiver_over_grpc_is_asked_as_the_agent_would(service: RunningService) -> None:
+    spoken = {**at(service), "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    right = {**spoken, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{service.otlp_grpc}"}
+    said = latencytrace("doctor", env=environment(**right))
+    wrong = found(**spoken)
+
+    assert f"spans are taken at http://{service.otlp_grpc}, over gRPC" in said.stdout
+    assert said.returncode == 0
+    assert [what for what in wrong if what.startswith("nobody takes spans over gRPC")]
+
+
+def test_something_else_at_the_services_address_is_no_service() -> None:
+    with HTTPServer(("127.0.0.1", 0), _Ok) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{other.server_port}"
+
+        wrong = found(LATENCYTRACE_URL=url)
+        other.shutdown()
+
+    assert f"what answers at {url} is no latencytrace service" in wrong
+
+
+def test_what_the_service_refused_is_counted_with_its_fix(tmp_path: Path) -> None:
+    with RunningService(tmp_path / "data") as service:
+        service.post(b"rubbish")
+        service.post(b"", path="/v1/logs")
+
+        wrong = found(**at(service))
+
+    assert wrong == {
+        "posts that were not OTLP, 400: 1": (
+            "the answer told the sender why; look at what posts to this address"
+        ),
+        "posts of another kind than traces and metrics, 404: 1": (
+            "in the senders: export OTEL_LOGS_EXPORTER=none"
+        ),
+    }
+
+
+def test_what_is_damaged_on_the_services_disk_is_named(tmp_path: Path) -> None:
+    journal = tmp_path / "data" / "journal"
+    journal.mkdir(parents=True)
+    (journal / "000000000042.spans").write_bytes(b"no block of spans")
+    (tmp_path / "data" / "lock").touch()  # so that the folder is known for a data folder
+    with RunningService(tmp_path / "data") as service:
+        wrong = found(**at(service))
+
+    assert list(wrong) == [
+        "the journal's file 000000000042.spans is damaged in 1 places and was set aside"
+    ]
+
+
+def test_a_token_that_is_missing_is_named(tmp_path: Path) -> None:
+    asking = ("--listen", "0.0.0.0:0", "--otlp-http", "0.0.0.0:0")
+    with RunningService(tmp_path / "data", *asking, env={"LATENCYTRACE_TOKEN": "sesame"}) as it:
+        wrong = found(**at(it))
+        shown = found(
+            **at(it),
+            LATENCYTRACE_TOKEN="sesame",  # noqa: S106 - of a test
+            OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20sesame",
+        )
+
+    assert list(wrong) == [
+        f"the service at {it.url} asks for a token",
+        f"{it.otlp}/v1/traces asks for a token: spans are refused",
+    ]
+    assert shown == {}
+
+
+DROPPING = """
+import os, latencytrace
+for _ in range(50):
+    with latencytrace.stage("rerank"):
+        pass
+latencytrace.flush()
+print(os.getpid())
+"""
+
+
+def test_an_agent_that_dropped_spans_is_named_with_its_process(tmp_path: Path) -> None:
+    few = {"OTEL_BSP_MAX_QUEUE_SIZE": "5", "OTEL_BSP_SCHEDULE_DELAY": "60000"}
+    with RunningService(tmp_path / "data") as service:
+        ran = latencytrace(
+            *("run", "--service", "tiny", "--", sys.executable, "-c", DROPPING),
+            env=environment(**at(service), **few),
+        )
+
+        (said,) = found(**at(service))
+
+    assert said.startswith("tiny (instance ")
+    assert said.endswith(f", process {ran.stdout.strip()}): spans dropped: 45")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "what", "fix"),
+    [
+        ("LATENCYTRACE_DISABLED", "1", "tracing is switched off", "unset LATENCYTRACE_DISABLED"),
+        ("OTEL_SDK_DISABLED", "true", "tracing is switched off", "unset OTEL_SDK_DISABLED"),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "localhost:4318",
+            "the agent stays off: endpoint 'localhost:4318' must begin with http://",
+            "correct the variable that is named",
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            f"{NOWHERE}/v1/traces",
+            f"OTEL_EXPORTER_OTLP_ENDPOINT={NOWHERE}/v1/traces is a base address",
+            f"export OTEL_EXPORTER_OTLP_ENDPOINT={NOWHERE}",
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            NOWHERE,
+            f"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={NOWHERE} is used as it is",
+            f"export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={NOWHERE}/v1/traces",
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_PROTOCOL",
+            "http/json",
+            "OTEL_EXPORTER_OTLP_PROTOCOL=http/json, but",
+            "export OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "http://127.0.0.1:4317",
+            "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317 is the usual port of OTLP",
+            "export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318",
+        ),
+        (
+            "PYTHONPATH",
+            "/x/opentelemetry/instrumentation/auto_instrumentation",
+            "PYTHONPATH starts opentelemetry-instrument",
+            "take the entry that ends in auto_instrumentation out of PYTHONPATH",
+        ),
+        (
+            "LATENCYTRACE_HOOKS",
+            "httpx,htttpx",
+            "LATENCYTRACE_HOOKS names 'htttpx', and no hook is called so",
+            "choose among ",
+        ),
+    ],
+)
+def test_a_variable_that_makes_no_sense_is_named_with_its_fix(
+    variable: str, value: str, what: str, fix: str
+) -> None:
+    wrong = found(**{variable: value})
+
+    (said, mended), *more = wrong.items()
+    assert said.startswith(what)
+    assert mended is not None
+    assert mended.startswith(fix)
+    assert not more
+
+
+def installed(folder: Path, name: str, version: str, entry_points: str = "") -> str:
+    """A distribution as installers leave it behind; returns what to put on PYTHONPATH."""
+    metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    )
+    (metadata / "entry_points.txt").write_text(entry_points)
+    return str(folder)
+
+
+def test_a_library_that_is_too_old_is_refused_with_the_version_to_install(tmp_path: Path) -> None:
+    path = installed(tmp_path, "qdrant-client", "1.2.0")
+
+    assert found(PYTHONPATH=path) == {
+        "qdrant: not applied, qdrant-client 1.2.0 is older than 1.10": (
+            "pip install 'qdrant-client>=1.10'"
+        )
+    }
+
+
+def test_a_hook_that_cannot_be_loaded_names_its_package(tmp_path: Path) -> None:
+    broken = "[latencytrace.hook]\nmine = no_such_module:MyHook\n"
+    path = installed(tmp_path, "my-hooks", "1.0", broken)
+
+    assert found(PYTHONPATH=path) == {
+        "mine: cannot be loaded: No module named 'no_such_module'": "install my-hooks again"
+    }
+
+
+def test_instrumentors_and_providers_of_others_are_noted(tmp_path: Path) -> None:
+    contrib = "[opentelemetry_instrumentor]\nhttpx = somewhere:Instrumentor\n"
+    path = installed(tmp_path, "opentelemetry-instrumentation-httpx", "0.70", contrib)
+    installed(tmp_path, "logfire", "5.2")
+
+    said = latencytrace("doctor", env=environment(**NO_RECEIVER, PYTHONPATH=path)).stdout
+
+    assert (
+        "· opentelemetry-instrumentation-httpx 0.70: where the program starts it, each call is "
+        "timed twice (hook httpx)"
+    ) in said
+    assert "· logfire 5.2: where the program starts it, its tracer provider makes the" in said
+
+
+def test_without_the_dashes_a_command_is_looked_at_as_well(service: RunningService) -> None:
+    assert found(sys.executable, "app.py", "--port", "80", **at(service)) == {}
+    assert found("--", sys.executable, "app.py", "--port", "80", **at(service)) == {}
+
+
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="needs a second interpreter")
+def test_a_command_of_an_interpreter_without_latencytrace_is_told(tmp_path: Path) -> None:
+    bare = Path(sys.executable).resolve()
+    script = tmp_path / "serve"
+    script.write_text(f"#!{bare}\nprint('never run')\n")
+    script.chmod(0o755)
+
+    assert found("--", script) == {
+        f"latencytrace is not installed for {bare}, which would run it": (
+            f"{bare} -m pip install latencytrace"
+        )
+    }
+
+
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="needs a second interpreter")
+def test_a_command_of_another_interpreter_with_latencytrace_is_judged_by_it(
+    service: RunningService,
+) -> None:
+    bare = Path(sys.executable).resolve()
+    packages = os.pathsep.join([*filter(None, sys.path), str(Path(__file__).parents[3])])
+
+    said = latencytrace(
+        *("doctor", "--", bare, "app.py"), env=environment(**at(service), PYTHONPATH=packages)
+    )
+
+    assert said.returncode == 0, said.stdout
+    assert said.stdout.splitlines()[1].endswith(f", {bare}")

@@ -1,0 +1,79 @@
+"""`latencytrace export`: what may be asked for, and where it is written."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from latencytrace.cli.commands.export import ExportFormat, export
+from latencytrace.errors import SettingsError
+from tests.cli.recording_api import RecordingApi, recording_api
+
+__all__ = ["recording_api"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"wanted_format": ExportFormat.PERFETTO}, "name it with --trace"),
+        ({"output": Path("out.json")}, "name it with --trace"),
+        ({"output": Path("out.foo")}, "end it in .csv or .parquet"),
+        ({"trace": "slowest", "wanted_format": ExportFormat.CSV}, "leave out --trace"),
+        ({"trace": "slowest", "output": Path("out.parquet")}, "leave out --trace"),
+        ({"wanted_format": ExportFormat.PARQUET}, "-o FILE"),
+    ],
+)
+def test_what_does_not_fit_together_is_a_usage_error(
+    arguments: dict[str, object], said: str
+) -> None:
+    with pytest.raises(typer.BadParameter, match=said):
+        export(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted_format"),
+    [("ledgers.csv", "csv"), ("ledgers.parquet", "parquet"), ("ledgers", "csv")],
+)
+def test_the_ending_of_the_file_says_the_format(
+    name: str, wanted_format: str, recording_api: RecordingApi, tmp_path: Path
+) -> None:
+    export(output=tmp_path / name, url=recording_api.url)
+
+    assert ("/api/v1/ledgers", {"format": wanted_format}) in recording_api.asked
+    assert (tmp_path / name).read_bytes() == recording_api.TABLE
+
+
+def test_a_table_goes_to_standard_output(
+    recording_api: RecordingApi, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    export(url=recording_api.url)
+
+    assert capfdbinary.readouterr().out == recording_api.TABLE
+
+
+def test_of_a_table_without_rows_it_is_said_why(
+    recording_api: RecordingApi, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    recording_api.listed = []
+
+    export(route="/nothing", output=tmp_path / "ledgers.csv", url=recording_api.url)
+
+    assert capsys.readouterr().err == (
+        "latencytrace: no rows. No route is called '/nothing'. There are: POST /chat.\n"
+    )
+
+
+def test_a_trace_is_written_for_perfetto(recording_api: RecordingApi, tmp_path: Path) -> None:
+    export(output=tmp_path / "one.json", trace="slowest", url=recording_api.url)
+
+    assert (tmp_path / "one.json").read_text().startswith('{"traceEvents": [')
+
+
+def test_a_file_that_cannot_be_written_is_named_and_nothing_is_left(
+    recording_api: RecordingApi, tmp_path: Path
+) -> None:
+    output = tmp_path / "folder" / "ledgers.csv"
+
+    with pytest.raises(SettingsError, match="cannot be written: No such file or directory"):
+        export(output=output, url=recording_api.url)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,79 @@
+"""`latencytrace objectives` of a file."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from latencytrace.cli import app
+from latencytrace.errors import ObjectivesError, ServiceUnreachableError
+from tests.cli.programs import NOWHERE
+from tests.service.objectives.test_file import CHAT
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of one's own, without variables that name another file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LATENCYTRACE_OBJECTIVES", raising=False)
+    monkeypatch.setenv("LATENCYTRACE_URL", NOWHERE)
+    return tmp_path
+
+
+def said(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["objectives", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_it_shows_what_is_promised_and_when_it_alerts(here: Path) -> None:
+    (here / "objectives.yaml").write_text(CHAT)
+
+    assert said().splitlines() == [
+        "chat-e2e  99 % under 2 s",
+        "99 % of rag · POST /chat: duration within 2.00 s, over 30 d",
+        "alert   burns    over  and over  at least bad  after a full outage",
+        "page    28.8x  15 min  1.25 min        28.8 %             4.32 min",
+        "page    14.4x     1 h     5 min        14.4 %             8.64 min",
+        "page       6x     6 h    30 min         6.0 %             21.6 min",
+        "ticket     3x     1 d       2 h         3.0 %             43.2 min",
+        "ticket     1x     3 d       6 h         1.0 %             43.2 min",
+        "",
+        "1 objective, nothing wrong.",
+    ]
+
+
+def test_a_file_can_be_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "mine.yaml").write_text(CHAT)
+    monkeypatch.setenv("LATENCYTRACE_OBJECTIVES", "mine.yaml")
+
+    assert said("mine.yaml") == said()
+
+
+def test_what_is_wrong_is_the_error(here: Path) -> None:
+    (here / "objectives.yaml").write_text(CHAT.replace("lte", "gte"))
+
+    with pytest.raises(ObjectivesError, match=r"line 15: .*op is 'gte'"):
+        CliRunner().invoke(app, ["objectives"], catch_exceptions=False)
+
+
+@pytest.mark.usefixtures("here")
+def test_no_file_at_all_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(ObjectivesError, match="name a file, or set LATENCYTRACE_OBJECTIVES"):
+        CliRunner().invoke(app, ["objectives"], catch_exceptions=False)
+
+
+def test_json_is_what_a_service_says_so_one_must_run(here: Path) -> None:
+    (here / "objectives.yaml").write_text(CHAT)
+
+    with pytest.raises(ServiceUnreachableError, match="no service answers"):
+        CliRunner().invoke(app, ["objectives", "--json"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("flags", [("--json",), ("--url", NOWHERE)])
+def test_a_file_is_checked_without_a_service(flags: tuple[str, ...], here: Path) -> None:
+    (here / "objectives.yaml").write_text(CHAT)
+
+    result = CliRunner().invoke(app, ["objectives", "objectives.yaml", *flags])
+
+    assert result.exit_code == 2

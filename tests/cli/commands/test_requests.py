@@ -1,0 +1,79 @@
+"""The list of requests."""
+
+from typing import cast
+
+import pytest
+from rich.console import Console
+
+from latencytrace.cli.commands.requests import picture
+from latencytrace.model import Stage
+from latencytrace.service.answers.documents import ListedRequestDocument
+from tests.cli.documents import request_document, segment
+
+
+def drawn(console: Console) -> str:
+    with console.capture() as captured:
+        for part in picture([request_document()], "slowest first", console):
+            console.print(part)
+    return captured.get()
+
+
+def test_a_row_says_how_long_where_and_which() -> None:
+    row = drawn(Console(width=140, color_system=None)).splitlines()[3].split()
+
+    assert row[:2] == ["100", "ms"]
+    assert " ".join(row).startswith(
+        "100 ms decode 60.0 %, embed 20.0 % POST /chat ok 30.0 ms 10 1f3c9a0000"
+    )
+
+
+def test_a_narrow_terminal_shows_the_beginning_of_the_trace_id() -> None:
+    lines = drawn(Console(width=100, color_system=None)).splitlines()
+
+    assert lines[3].rstrip().endswith(" 1f3c9a000000")
+    assert lines[5].rstrip() == "One of them: latencytrace trace 1f3c9a000000"
+
+
+def listed(width: int, **more: object) -> list[str]:
+    request = cast(ListedRequestDocument, {**request_document(), **more})
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        for part in picture([request], "slowest first", console):
+            console.print(part)
+    return captured.get().splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+def test_a_list_fits_the_terminal_and_keeps_durations_and_traces_whole(width: int) -> None:
+    lines = listed(width, route="POST /v1/chat/completions of a very long name indeed")
+
+    assert max(map(len, lines)) <= width
+    assert "100 ms" in lines[3]
+    assert "1f3c9a000000" in lines[3]
+
+
+def test_columns_that_no_request_has_are_not_there() -> None:
+    heading = listed(120, time_to_first_token_ns=None, output_tokens=None)[2]
+
+    assert heading.split() == ["duration", "largest", "route", "status", "trace"]
+
+
+def test_what_kept_a_request_waiting_is_named_where_there_is_room() -> None:
+    waited = {
+        "ledger": {Stage.RUNTIME: 99_990, Stage.DECODE: 10},
+        "duration_ns": 100_000,
+        "segments": [
+            {**segment("aa", "runtime", 0, 1), "name": "garbage collection"},
+            {**segment("aa", "runtime", 1, 3), "name": "event-loop lag"},
+        ],
+    }
+
+    assert "runtime (event-loop lag) 100.0 %  POST" in listed(140, **waited)[3]
+    assert "runtime 100.0 %  POST" in listed(100, **waited)[3]
+
+
+def test_stages_are_a_bar_in_colour_and_words_without() -> None:
+    coloured = drawn(Console(width=140, force_terminal=True, color_system="truecolor"))
+
+    assert "█" in coloured
+    assert "█" not in drawn(Console(width=140, color_system=None))

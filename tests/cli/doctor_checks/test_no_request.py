@@ -1,0 +1,111 @@
+"""What somebody is told whose question no request answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from latencytrace.cli.commands.trace import full_id
+from latencytrace.cli.doctor_checks.no_request import MOST_NAMES, why_none
+from latencytrace.cli.source.folder import FolderSource
+from latencytrace.errors import LatencytraceError
+from tests.cli.filtered_folder import folder
+
+__all__ = ["folder"]
+
+BOTH = {"since": "2025-11-21T00:00:00Z"}  # the times of both requests
+
+
+@dataclass(frozen=True, slots=True)
+class NoRequests:
+    """A source with routes, and nothing else."""
+
+    routes: Sequence[str]
+
+    def document(self, path: str, _: Mapping[str, str]) -> object:
+        """See `reading.Source.document`."""
+        if path == "/services":
+            return {"services": [{"service": "rag", "routes": self.routes}]}
+        return {"requests": []}
+
+    def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """Not asked for here."""
+        raise AssertionError(path, parameters)
+
+
+def test_without_any_request_ever_the_way_to_one_is_told() -> None:
+    assert "latencytrace run -- COMMAND" in why_none(NoRequests([]), {})
+
+
+def test_in_a_time_without_requests_the_newest_is_named(folder: FolderSource) -> None:
+    assert why_none(folder, {}) == (
+        "No request in the last hour. The newest one started at 2025-11-22 01:53:20 UTC: "
+        "--since 2025-11-22T01:53:20Z shows it."
+    )
+    assert why_none(folder, {"since": "2h", "until": "1h", "status": "ok"}).startswith(
+        "No request with --since 2h --until 1h. The newest one started at"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"service": "nobody"}, "No service is called 'nobody'. There are: another, rag."),
+        ({"route": "/x"}, "No route is called '/x'. There are: GET /, POST /chat."),
+        (
+            {"service": "another", "route": "POST /chat"},
+            "No route is called 'POST /chat'. There are: GET /.",
+        ),
+    ],
+    ids=["service", "route", "route of a service"],
+)
+def test_names_that_nobody_has_are_answered_with_those_there_are(
+    wanted: Mapping[str, str], told: str, folder: FolderSource
+) -> None:
+    assert why_none(folder, {**BOTH, **wanted}) == told
+
+
+@pytest.mark.parametrize(
+    ("wanted", "flags"),
+    [
+        ({"model": "large", "status": "ok"}, "--model large"),
+        ({"model": "large one", "version": ""}, '--model "large one" or --version ""'),
+        ({"input_tokens": "99.."}, "--input-tokens 99.."),
+        ({"where": "tenant=acme&rate=5%25&tier=a%26b"}, "--where rate=5% or --where tier=a&b"),
+    ],
+    ids=["one of two", "both of two", "a range", "conditions"],
+)
+def test_filters_that_no_request_passes_are_named(
+    wanted: Mapping[str, str], flags: str, folder: FolderSource
+) -> None:
+    assert why_none(folder, {**BOTH, **wanted}) == (
+        f"No request with --since {BOTH['since']} has {flags}."
+    )
+
+
+def test_filters_that_pass_only_apart_are_named_as_such(folder: FolderSource) -> None:
+    told = why_none(folder, {**BOTH, "model": "tiny", "status": "error"})
+
+    assert told.endswith("have each of --model tiny, --status error, but none has all of them.")
+
+
+def test_of_many_names_the_first_are_listed() -> None:
+    source = NoRequests([f"GET /{number:03}" for number in range(MOST_NAMES + 7)])
+
+    assert why_none(source, {"route": "/x"}).endswith(", GET /019, 7 more.")
+
+
+def test_what_cannot_be_shown_is_an_error_that_says_why(folder: FolderSource) -> None:
+    with pytest.raises(LatencytraceError, match=r"nothing to show\. No service is called 'x'"):
+        full_id(folder, "slowest", {"service": "x"})
+
+
+@pytest.mark.parametrize("trace_id", ["", " ", "fastest", "00-1f3c9a-01"])
+def test_what_is_no_trace_id_is_refused(trace_id: str, folder: FolderSource) -> None:
+    with pytest.raises(LatencytraceError, match="is no trace id, nor the beginning of one"):
+        full_id(folder, trace_id, {})
+
+
+def test_where_a_trace_was_looked_for_is_told(folder: FolderSource) -> None:
+    with pytest.raises(LatencytraceError, match="among the newest 1,000 requests with --since 2h"):
+        full_id(folder, "abc", {"since": "2h"})

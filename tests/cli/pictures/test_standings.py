@@ -1,0 +1,68 @@
+"""`latencytrace objectives` of a service that runs."""
+
+import json
+
+from typer.testing import CliRunner
+
+from latencytrace.cli import app
+from latencytrace.cli.pictures.standings import NONE_WATCHED, picture
+from tests.cli.recording_api import RecordingApi, recording_api
+from tests.service.notices import made_alert
+
+__all__ = ["recording_api"]
+
+
+def said(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["objectives", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingApi) -> None:
+    assert said("--url", recording_api.url).splitlines() == [
+        "chat-e2e  99 % under 2 s",
+        "99 % of rag · POST /chat: duration within 2.00 s, over 30 d",
+        "100 requests, 20 bad; budget left: 80.0 %, gone in 1 h at this rate",
+        "alert  burns  over  now  and over  now",
+        "page   14.4x   1 h  20x     5 min  30x  fires",
+        "",
+        "page since 2025-11-21 01:53:20 UTC",
+        (
+            "  chat-e2e: 20 % of POST /chat took over 2 s or failed in the last 1 h, "
+            "20 times too fast"
+        ),
+        "  Since about 2025-11-21 01:43:20 UTC.",
+        "  Budget left: 80 % of 30 d, gone in 1 h at this rate.",
+        "  Guilty stage: retrieve, 1 s more than in good requests, 90 % of the excess.",
+        "  Apart from good requests: instance rag-2, 90 % of the bad, 30 % of the good.",
+        "  Version: 1.0 <beta>.",
+        *["  latencytrace trace 0af7651916cd43dd8448eb211c80319c  3 s (ok), retrieve 2 s"] * 3,
+        (
+            "  http://127.0.0.1:8321/api/v1/breakdown?service=rag&route=POST+%2Fchat"
+            "&since=2025-11-21T00%3A38%3A20Z"
+        ),
+        "",
+        "1 objective. 1 alert fires.",
+    ]
+
+
+def test_where_none_is_watched_the_way_to_one_is_told() -> None:
+    assert picture([], []) == [NONE_WATCHED]
+
+
+def test_as_json_it_is_the_documents_of_the_api(recording_api: RecordingApi) -> None:
+    document = json.loads(said("--url", recording_api.url, "--json"))
+
+    assert document["objectives"][0]["name"] == "chat-e2e"
+    assert document["alerts"][0]["guilty"]["stage"] == "retrieve"
+    assert recording_api.asked[1:] == [("/api/v1/objectives", {}), ("/api/v1/alerts", {})]
+
+
+def test_an_objective_of_a_route_that_nobody_has_says_which_there_are(
+    recording_api: RecordingApi,
+) -> None:
+    recording_api.promised = made_alert(route="POST /chatt", requests=0)
+
+    assert said("--url", recording_api.url).splitlines()[-1] == (
+        "chat-e2e has no request. No route is called 'POST /chatt'. There are: POST /chat."
+    )

@@ -1,0 +1,74 @@
+"""Numbers as people read them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latencytrace.cli.pictures.units import count, duration, exact, share, shares
+
+
+@pytest.mark.parametrize(
+    ("value_ns", "printed"),
+    [
+        (None, "-"),
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (999.6, "1.00 µs"),
+        (1_000, "1.00 µs"),
+        (8_314_000, "8.31 ms"),
+        (9_996_000, "10.0 ms"),
+        (83_140_000, "83.1 ms"),
+        (999_600_000, "1.00 s"),
+        (1_234_000_000, "1.23 s"),
+        (59_994_000_000, "60.0 s"),
+        (123_000_000_000, "2 min 03 s"),
+    ],
+)
+def test_a_duration_has_three_digits_and_the_unit_that_suits_it(
+    value_ns: float | None, printed: str
+) -> None:
+    assert duration(value_ns) == printed
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e12), min_size=1).filter(any))
+def test_printed_shares_add_up_to_a_hundred_percent(parts: list[float]) -> None:
+    printed = shares(parts)
+
+    assert sum(round(10 * float(text.removesuffix(" %"))) for text in printed) == 1000
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e12), min_size=1).filter(any))
+def test_a_printed_share_is_off_by_less_than_a_tenth(parts: list[float]) -> None:
+    printed = [float(text.removesuffix(" %")) for text in shares(parts)]
+
+    wanted = [100 * part / sum(parts) for part in parts]
+    assert all(abs(a - b) < 0.1 + 1e-9 for a, b in zip(printed, wanted, strict=True))
+
+
+@given(
+    st.lists(st.floats(min_value=0, max_value=1e12), min_size=1).filter(any),
+    st.integers(0, 1000),
+)
+def test_printed_shares_of_a_part_add_up_to_what_is_printed_of_it(
+    parts: list[float], tenths: int
+) -> None:
+    printed = shares(parts, f"{tenths / 10:.1f} %")
+
+    assert sum(round(10 * float(text.removesuffix(" %"))) for text in printed) == tenths
+
+
+def test_shares_of_nothing_are_unknown() -> None:
+    assert shares([0.0, 0.0]) == ["-", "-"]
+    assert share(None) == "-"
+
+
+def test_exact_durations_show_every_nanosecond() -> None:
+    assert exact(8_310_042) == "8,310,042 ns"
+
+
+def test_nouns_agree_with_their_number() -> None:
+    assert [count(number, "request") for number in (0, 1, 1204)] == [
+        "0 requests",
+        "1 request",
+        "1,204 requests",
+    ]

@@ -1,0 +1,38 @@
+"""What `--help` and `--version` say."""
+
+import importlib.metadata
+
+from typer.testing import CliRunner
+
+from latencytrace.cli import app
+from latencytrace.cli.processes.help_text import help_text
+
+
+def example() -> None:
+    """Show the first.
+
+    A paragraph that is longer
+    than a line.
+    Another sentence.
+
+    Example: one
+             two
+    """
+
+
+def test_paragraphs_are_lines_and_indented_lines_stay_apart() -> None:
+    assert help_text(example).splitlines() == [
+        "Show the first.",
+        "",
+        "A paragraph that is longer than a line. Another sentence.",
+        "",
+        "Example: one",
+        "         two",
+    ]
+
+
+def test_the_version_is_told() -> None:
+    said = CliRunner().invoke(app, ["--version"])
+
+    assert said.exit_code == 0
+    assert said.stdout == f"latencytrace {importlib.metadata.version('latencytrace')}\n"

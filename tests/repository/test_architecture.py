@@ -1,0 +1,48 @@
+"""The map of the code: what it names is there, and every room is on it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAP = ROOT / "docs" / "pages" / "architecture.md"
+GUIDE = ROOT / "CONTRIBUTING.md"
+MOST_FILES = 15
+PLURAL = {"hooks", "engines", "repairs", "views", "commands", "sinks", "readers", "stores"}
+FLAT = {"model"}  # the words: one file each
+
+
+def named(page: Path) -> set[str]:
+    paths = re.findall(r"`((?:latencytrace|tests|docs)/[\w/.]+)`", page.read_text())
+    return {path for path in paths if not re.search(r"[A-Z]{3}", path)}  # FILE stands for any
+
+
+def rooms() -> set[Path]:
+    packages = (path.parent for path in (ROOT / "latencytrace").rglob("__init__.py"))
+    return {path.relative_to(ROOT) for path in packages}
+
+
+@pytest.mark.parametrize("path", sorted(named(MAP) | named(GUIDE)))
+def test_what_the_map_names_is_there(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("room", sorted(map(str, rooms())))
+def test_every_room_is_on_the_map(room: str) -> None:
+    page = MAP.read_text()
+
+    assert any(f"`{above}/`" in page for above in (room, *map(str, Path(room).parents))) or any(
+        inner.is_relative_to(room) and f"`{inner}/`" in page for inner in rooms()
+    )
+
+
+@pytest.mark.parametrize("room", sorted(map(str, rooms())))
+def test_a_room_can_be_looked_over(room: str) -> None:
+    if Path(room).name not in PLURAL | FLAT:
+        assert len(list((ROOT / room).glob("[!_]*.py"))) <= MOST_FILES
+
+
+@pytest.mark.parametrize("room", sorted(map(str, rooms())))
+def test_a_room_says_what_it_is_for(room: str) -> None:
+    assert (ROOT / room / "__init__.py").read_text().startswith('"""')

@@ -1,0 +1,542 @@
+"""From committed spans to ledgers, with a real store."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.errors import OverloadedError, StoreError
+from latencytrace.model import Cohort, Request, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.service.ingest.committer import Outcome
+from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledgers import attribution, pipeline
+from latencytrace.service.ledgers import compiled_paths as kernels
+from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
+from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.agent.receiving import wait_until
+from tests.fakes import FakeClock
+from tests.otlp_messages import one_span
+from tests.otlp_messages import otlp as encoded
+
+MS = 1_000_000
+ROOT = "00000000000000a1"
+CHILD = "00000000000000a2"
+LATE_CHILD = "00000000000000a3"
+
+
+class FlakyStore(ChdbStore):
+    """Refuses to write while told so."""
+
+    full = False
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)  # between reading and writing
+    copies = 0
+
+    def keep_noted(self) -> None:
+        """Copy spans, or fail."""
+        self.copies += 1
+        if self.full:
+            raise StoreError("the disk is full")
+        super().keep_noted()
+
+    def write(
+        self,
+        requests: Sequence[Request],
+        keep_spans_of: Collection[str],
+        withdrawn: Revisions = NONE_WITHDRAWN,
+        age_ns: int = 0,
+        counted: Collection[tuple[str, str]] = (),
+    ) -> Written:
+        """Keep them, or fail."""
+        if self.full:
+            raise StoreError("the disk is full")
+        return super().write(requests, keep_spans_of, withdrawn, age_ns, counted)
+
+    def revisions(self, trace_ids: Collection[str]) -> Revisions:
+        """Those of the store, once others were let in."""
+        self.meanwhile()
+        return super().revisions(trace_ids)
+
+
+def arrive(pipeline: Pipeline, block: bytes) -> None:
+    """Tell a pipeline of spans that are in the store."""
+    checked = otlp.check(block, otlp.PROTOBUF, None)
+    pipeline.arrived([checked])
+    pipeline._settled([checked], Outcome.STORED)  # noqa: SLF001 - as its committer does
+
+
+class Rig:
+    """A pipeline that is stepped by hand."""
+
+    def __init__(self, store: FlakyStore) -> None:
+        self.clock = FakeClock()
+        self.store = store
+        self.telemetry = Telemetry()
+        self.pipeline = Pipeline(store, self.telemetry, self.clock)
+
+    def send(self, *spans: Span) -> None:
+        """Have spans committed."""
+        block = encoded(*spans)
+        self.store.insert_otlp(block)
+        arrive(self.pipeline, block)
+
+    def after_s(self, seconds: float) -> None:
+        """Let time pass, and divide what is due then."""
+        self.clock.move_s(seconds)
+        self.pipeline.step()
+
+    def counted(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        return sum(
+            sample.value
+            for family in self.telemetry.registry.collect()
+            for sample in family.samples
+            if sample.name == name
+        )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
+    """One for all tests: each sends traces of its own."""
+    opened = FlakyStore.open(tmp_path_factory.mktemp("store"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def rig(store: FlakyStore) -> Iterator[Rig]:
+    yield Rig(store)
+    store.full = False
+    store.meanwhile = lambda: None
+
+
+@pytest.fixture
+def trace_id() -> str:
+    return uuid4().hex
+
+
+def root(trace_id: str) -> Span:
+    now_ns = time.time_ns() - 1000 * MS
+    return one_span(trace_id, ROOT, start_ns=now_ns, end_ns=now_ns + 100 * MS)
+
+
+def child(of: Span, span_id: str, stage: Stage, start_ms: int, end_ms: int) -> Span:
+    return one_span(
+        of.trace_id,
+        span_id,
+        parent_id=of.span_id,
+        name=f"a span of {stage}",
+        kind=SpanKind.INTERNAL,
+        start_ns=of.start_ns + start_ms * MS,
+        end_ns=of.start_ns + end_ms * MS,
+        attributes={semconv.STAGE: stage.value},
+    )
+
+
+def ledger(store: ChdbStore, trace_id: str) -> Mapping[Stage, int]:
+    found = store.request(trace_id, None)
+    assert found is not None
+    assert sum(found.ledger.values()) == found.duration_ns
+    return found.ledger
+
+
+def test_a_quiet_trace_becomes_a_ledger(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, CHILD, Stage.RETRIEVE, 10, 40))
+    rig.after_s(1)
+
+    assert ledger(rig.store, trace_id) == {Stage.RETRIEVE: 30 * MS, Stage.UNATTRIBUTED: 70 * MS}
+    assert rig.counted("latencytrace_requests_total") == 1
+
+
+def test_spans_that_are_kept_are_copied_now_and_then(rig: Rig) -> None:
+    before = rig.store.copies
+    copies = []
+    for _ in range(5):
+        rig.pipeline.keep_noted()
+        copies.append(rig.store.copies - before)
+        rig.clock.move_s(pipeline.KEEP_PACE_S / 2)
+
+    assert copies == [1, 1, 2, 2, 3]
+
+
+def test_spans_that_cannot_be_copied_are_copied_later(rig: Rig, trace_id: str) -> None:
+    rig.send(root(trace_id))
+    rig.after_s(1)
+    rig.store.full = True
+    rig.pipeline.keep_noted()
+    rig.store.full = False
+
+    assert rig.counted("latencytrace_service_store_errors_total") == 1
+    assert rig.store.kept_counts([trace_id]) == {trace_id: 1}
+
+
+def test_a_shared_step_is_kept_and_is_no_request(rig: Rig, trace_id: str) -> None:
+    step = replace(root(trace_id), attributes={semconv.SHARED: True}, kind=SpanKind.INTERNAL)
+    inner = child(step, CHILD, Stage.FORWARD, 10, 40)
+    rig.send(step, inner)
+    rig.after_s(1)
+
+    assert rig.store.request(trace_id, None) is None
+    assert rig.counted("latencytrace_requests_total") == 0
+    assert rig.store.kept_counts([trace_id]) == {trace_id: 2}
+
+
+def test_an_open_trace_says_so(rig: Rig, trace_id: str) -> None:
+    rig.send(root(trace_id))
+    before = rig.pipeline.is_open(trace_id)
+    rig.after_s(1)
+
+    assert (before, rig.pipeline.is_open(trace_id)) == (True, False)
+
+
+def test_a_late_span_writes_a_revision_that_balances(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span)
+    rig.after_s(1)
+    rig.send(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.after_s(5)
+
+    found = rig.store.request(trace_id, None)
+    assert found is not None
+    assert found.revision == 2
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 40 * MS, Stage.UNATTRIBUTED: 60 * MS}
+
+
+def test_a_revision_is_counted_apart(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span)
+    rig.after_s(1)
+    rig.send(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.after_s(5)
+
+    assert rig.counted("latencytrace_requests_total") == 1
+    assert rig.counted("latencytrace_service_revised_total") == 1
+
+
+def test_a_part_that_only_the_journal_holds_is_divided_with_the_rest(
+    store: FlakyStore, trace_id: str, tmp_path: Path
+) -> None:
+    clock, telemetry = FakeClock(), Telemetry()
+    pipeline = Pipeline(store, telemetry, clock, journal=Journal(tmp_path))
+    pipeline._committer.rest(10**18)  # noqa: SLF001 - as after a long division
+    pipeline._committer.start()  # noqa: SLF001 - its other thread would divide on its own
+    span = root(trace_id)
+    for sent in (root(uuid4().hex), child(span, CHILD, Stage.RETRIEVE, 0, 60), span):
+        pipeline.submit(otlp.check(encoded(sent), otlp.PROTOBUF, None)).result(timeout=20)
+    before = store.arrived([trace_id])
+
+    clock.move_s(1)
+    pipeline.catch_up()
+    pipeline.close()
+
+    assert before == {}
+    assert ledger(store, trace_id)[Stage.RETRIEVE] == 60 * MS
+
+
+def test_who_looks_again_at_once_is_answered_from_what_is_there(rig: Rig, trace_id: str) -> None:
+    rig.clock.move_s(60)
+    rig.pipeline.catch_up()
+    rig.send(root(trace_id))
+    rig.clock.move_s(0.4)
+    rig.pipeline.catch_up()
+    early = rig.pipeline.is_open(trace_id)
+
+    rig.clock.move_s(0.6)
+    rig.pipeline.catch_up()
+
+    assert (early, rig.pipeline.is_open(trace_id)) == (True, False)
+
+
+def test_nobody_waits_long_for_what_others_divide(
+    rig: Rig, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PATIENCE_S", 0.01)
+    rig.clock.move_s(60)
+    rig.send(root(trace_id))
+    rig.clock.move_s(1)
+
+    with rig.pipeline._dividing:  # noqa: SLF001 - as a division of many traces holds it
+        rig.pipeline.catch_up()
+
+    assert rig.pipeline.is_open(trace_id)
+
+
+def test_a_store_that_fails_is_no_error_to_who_looks(
+    rig: Rig, trace_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.store.full = True
+    rig.clock.move_s(60)
+    rig.send(root(trace_id))
+    rig.clock.move_s(1)
+
+    rig.pipeline.catch_up()
+
+    assert "the disk is full" in caplog.text
+    assert rig.pipeline.is_open(trace_id)
+
+
+def test_a_trace_sent_twice_is_one_request(rig: Rig, trace_id: str) -> None:
+    span = replace(root(trace_id), service=trace_id)
+    rig.send(span)
+    rig.send(span)
+    rig.after_s(1)
+
+    cohort = Cohort(service=trace_id)
+    assert len(rig.store.requests(cohort, Order.NEWEST, 10)) == 1
+
+
+def test_a_trace_without_root_is_divided_when_its_root_comes(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(child(span, CHILD, Stage.DECODE, 0, 100))
+    rig.after_s(30)
+    rig.clock.move_s(700)
+    rig.send(span)
+    rig.after_s(1)
+
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 100 * MS}
+
+
+def test_a_request_that_turns_out_to_be_part_of_another_is_withdrawn(
+    rig: Rig, trace_id: str
+) -> None:
+    outer = replace(root(trace_id), service=trace_id)
+    inner = replace(outer, span_id=CHILD, parent_id=outer.span_id, end_ns=outer.end_ns - 30 * MS)
+    rig.send(inner)
+    rig.after_s(1)
+    rig.send(outer)
+    rig.after_s(5)
+
+    listed = rig.store.requests(Cohort(service=trace_id), Order.NEWEST, 10)
+    assert [request.span_id for request in listed] == [ROOT]
+    assert rig.store.breakdown(Cohort(service=trace_id)).requests == 1
+    assert rig.counted("latencytrace_service_withdrawn_requests_total") == 1
+
+
+def test_a_request_of_another_service_stays_one_inside_the_outermost(
+    rig: Rig, trace_id: str
+) -> None:
+    outer = root(trace_id)
+    inner = replace(outer, span_id=CHILD, parent_id=outer.span_id, service=trace_id)
+    rig.send(inner)
+    rig.after_s(1)
+    rig.send(outer)
+    rig.after_s(5)
+
+    [found] = rig.store.requests(Cohort(service=trace_id), Order.NEWEST, 10)
+    assert (found.outermost, found.revision) == (False, 2)
+
+
+def test_a_store_that_fails_is_asked_again(
+    rig: Rig, trace_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.send(root(trace_id))
+    rig.store.full = True
+    rig.after_s(1)
+    rig.store.full = False
+    rig.after_s(1)
+
+    assert ledger(rig.store, trace_id)
+    assert rig.counted("latencytrace_service_store_errors_total") == 1
+    assert "the disk is full" in caplog.text
+
+
+@pytest.mark.parametrize("step", ["build_traces", "critical_path", "request_of"])
+def test_a_trace_that_cannot_be_divided_stops_no_other(
+    rig: Rig,
+    trace_id: str,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bad = uuid4().hex
+    original = getattr(attribution, step)
+
+    def faulty(what: Trace | Sequence[Span], *more: object, **named: object) -> object:
+        one = what.root if isinstance(what, Trace) else what[0]
+        if one.trace_id == bad:
+            raise ValueError("a promise was broken")
+        return original(what, *more, **named)
+
+    monkeypatch.setattr(attribution, step, faulty)
+    monkeypatch.setattr(kernels, "critical_path", vars(attribution)["critical_path"])
+    rig.send(root(bad), root(trace_id))
+    rig.after_s(1)
+
+    assert rig.store.request(bad, None) is None
+    assert ledger(rig.store, trace_id)
+    assert rig.counted("latencytrace_service_faulty_traces_total") == 1
+    assert bad in caplog.text
+
+
+def test_a_ledger_that_the_store_cannot_read_stops_no_other(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spans = [root(uuid4().hex) for _ in range(9)]
+    bad = spans[4].trace_id
+    made = vars(attribution)["request_of"]
+
+    def unreadable(trace: Trace, *more: object) -> Request:
+        request: Request = made(trace, *more)
+        return replace(request, start_ns=-50) if trace.root.trace_id == bad else request
+
+    monkeypatch.setattr(attribution, "request_of", unreadable)
+    rig.send(*spans)
+    rig.after_s(1)
+    rig.after_s(1)
+
+    written = {span.trace_id for span in spans if rig.store.request(span.trace_id, None)}
+    assert written == {span.trace_id for span in spans} - {bad}
+    assert rig.counted("latencytrace_service_faulty_traces_total") == 1
+    assert rig.counted("latencytrace_service_spans_unaccounted") == 0
+    assert rig.counted("latencytrace_service_spans_open") == 0
+    assert bad in caplog.text
+
+
+def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.store.write(requests_of([span, child(span, CHILD, Stage.DECODE, 0, 90)], {}), ())
+    rig.send(child(span, LATE_CHILD, Stage.RESPOND, 90, 100))
+    rig.after_s(30)
+
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 90 * MS, Stage.UNATTRIBUTED: 10 * MS}
+    assert rig.counted("latencytrace_service_outdated_traces_total") == 1
+
+
+def test_nothing_more_is_taken_while_too_much_is_not_divided(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(rig.pipeline._assembler), "is_overfull", True)  # noqa: SLF001 - a hundred thousand traces else
+
+    with pytest.raises(OverloadedError, match="again in a second"):
+        rig.pipeline.submit(otlp.check(encoded(root(uuid4().hex)), otlp.PROTOBUF, None))
+
+
+def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str) -> None:
+    rig.store.insert_otlp(encoded(root(trace_id)))  # committed, and then the process dies
+    after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
+    after.start()
+    after.close()
+
+    found = rig.store.request(trace_id, None)
+    assert found is not None
+    assert found.revision == 1
+
+
+def test_a_late_span_that_a_dead_service_left_revises_its_request(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span)
+    rig.after_s(1)
+    rig.store.insert_otlp(encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90)))
+    after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
+    after.start()
+    after.close()
+
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 40 * MS, Stage.UNATTRIBUTED: 60 * MS}
+
+
+def test_a_span_that_arrives_during_a_division_is_left_to_the_next_service(
+    rig: Rig, trace_id: str
+) -> None:
+    ahead_ns = 0
+    before = Pipeline(rig.store, Telemetry(), lambda: time.monotonic_ns() + ahead_ns)
+    span = root(trace_id)
+    rig.store.insert_otlp(encoded(span))
+    arrive(before, encoded(span))
+    late = encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.store.meanwhile = lambda: rig.store.insert_otlp(late)
+    ahead_ns = 2_000 * MS
+    before.step()  # and then the process dies
+    rig.store.meanwhile = lambda: None
+
+    after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
+    after.start()
+    after.close()
+
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 40 * MS, Stage.UNATTRIBUTED: 60 * MS}
+
+
+def test_more_traces_than_are_divided_in_a_piece_are_all_divided(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attribution, "PIECE_TRACES", 2)
+    spans = [root(uuid4().hex) for _ in range(7)]
+    rig.send(*spans)
+    rig.after_s(1)
+
+    assert all(ledger(rig.store, span.trace_id) for span in spans)
+    assert rig.counted("latencytrace_requests_total") == 7
+
+
+def test_who_asks_while_a_division_rests_need_not_wait(
+    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "REST", 1e9)
+    monkeypatch.setattr(pipeline, "SLOWEST_PACE_S", 1e6)
+    resting = Pipeline(store, Telemetry(), time.monotonic_ns)
+    resting.start()
+    resting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(timeout=20)
+    wait_until(lambda: resting._looked_ns > 0 and resting._dividing.locked())  # noqa: SLF001
+
+    def is_answered() -> bool:
+        resting.catch_up()
+        return store.request(trace_id, None) is not None
+
+    wait_until(is_answered)
+    resting.close()
+
+
+def test_what_was_divided_is_left_alone_by_the_next(rig: Rig, trace_id: str) -> None:
+    rig.send(root(trace_id))
+    rig.after_s(1)
+    after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
+    after.start()
+    after.close()
+
+    found = rig.store.request(trace_id, None)
+    assert found is not None
+    assert found.revision == 1
+
+
+def test_what_is_sent_again_changes_nothing(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, CHILD, Stage.RETRIEVE, 10, 40))
+    rig.after_s(1)
+    before = rig.store.request(trace_id, None)
+    rig.send(span, child(span, CHILD, Stage.RETRIEVE, 10, 40))
+    rig.after_s(5)
+
+    assert rig.store.request(trace_id, None) == before
+    assert trace_id not in rig.store.unassembled()
+    assert rig.counted("latencytrace_requests_total") == 1
+    assert rig.counted("latencytrace_service_revised_total") == 0
+
+
+def test_a_late_span_beside_the_critical_path_is_kept(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, CHILD, Stage.RETRIEVE, 0, 90))
+    rig.after_s(1)
+    rig.send(child(span, LATE_CHILD, Stage.EMBED, 10, 40))
+    rig.after_s(5)
+
+    assert {kept.span_id for kept in rig.store.kept_spans(trace_id)} == {ROOT, CHILD, LATE_CHILD}
+
+
+def test_requests_a_hundred_days_apart_are_divided_together(rig: Rig, trace_id: str) -> None:
+    day_ns = 86_400 * 1000 * MS
+    spans = [
+        replace(
+            root(uuid4().hex), service=trace_id, start_ns=day * day_ns, end_ns=day * day_ns + MS
+        )
+        for day in range(10_000, 10_101)
+    ]
+    rig.send(*spans)
+    rig.after_s(1)
+
+    assert rig.store.breakdown(Cohort(service=trace_id)).requests == len(spans)

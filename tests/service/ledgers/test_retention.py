@@ -1,0 +1,85 @@
+"""Which requests keep their spans."""
+
+from dataclasses import replace
+
+from latencytrace.model import Request, RequestStatus, Span, StatusCode
+from latencytrace.service.ledgers.retention import SpanKeeping
+from tests.otlp_messages import one_span
+from tests.service.made_requests import made_request
+
+FIRST_ID = "0" * 32
+LAST_ID = "f" * 32
+MS = 1_000_000
+
+
+def ordinary(duration_ns: int = MS, trace_id: str = LAST_ID, route: str = "POST /chat") -> Request:
+    return replace(made_request(duration_ns=duration_ns), trace_id=trace_id, route=route)
+
+
+def settled(ratio: float) -> SpanKeeping:
+    """One that has seen enough to know what is slow."""
+    keeping = SpanKeeping(ratio)
+    for step in range(300):
+        keeping.keeps(ordinary(10 * MS + step % 10))
+    return keeping
+
+
+def test_every_request_keeps_its_spans_at_a_ratio_of_one() -> None:
+    assert settled(1.0).keeps(ordinary())
+
+
+def test_no_ordinary_request_keeps_its_spans_at_a_ratio_of_nothing() -> None:
+    assert not settled(0.0).keeps(ordinary(trace_id=FIRST_ID))
+
+
+def test_the_trace_id_decides_between() -> None:
+    keeping = settled(0.5)
+
+    assert keeping.keeps(ordinary(trace_id=FIRST_ID))
+    assert not keeping.keeps(ordinary(trace_id=LAST_ID))
+
+
+def test_failed_requests_keep_their_spans() -> None:
+    assert settled(0.0).keeps(replace(ordinary(), status=RequestStatus.ERROR))
+
+
+def test_slow_requests_keep_their_spans() -> None:
+    assert settled(0.0).keeps(ordinary(11 * MS))
+
+
+def test_what_is_slow_is_told_by_the_latest_of_the_route() -> None:
+    keeping = settled(0.0)
+    for step in range(300):
+        keeping.keeps(ordinary(20 * MS + step % 10))
+
+    assert not keeping.keeps(ordinary(11 * MS))
+
+
+def test_about_one_in_twenty_is_slow() -> None:
+    keeping = settled(0.0)
+    kept = [keeping.keeps(ordinary(MS * (1 + step * 7919 % 1000))) for step in range(2000)]
+
+    assert 0.03 < sum(kept[200:]) / 1800 < 0.08
+
+
+def test_routes_beyond_the_bound_share_one_memory() -> None:
+    keeping = SpanKeeping(0.0)
+    kept = [keeping.keeps(ordinary(MS, route=f"GET /{number}")) for number in range(500)]
+
+    assert all(kept[:200])
+    assert not all(kept[200:])
+
+
+def step(duration_ns: int = MS, trace_id: str = LAST_ID) -> Span:
+    return one_span(trace_id, start_ns=0, end_ns=duration_ns)
+
+
+def test_shared_steps_are_kept_by_the_same_rules() -> None:
+    keeping = SpanKeeping(0.5)
+    for number in range(300):
+        keeping.keeps_step(step(10 * MS + number % 10))
+
+    assert keeping.keeps_step(step(trace_id=FIRST_ID))
+    assert keeping.keeps_step(step(11 * MS))
+    assert keeping.keeps_step(replace(step(), status=StatusCode.ERROR))
+    assert not keeping.keeps_step(step())

@@ -1,0 +1,100 @@
+"""When a request is counted."""
+
+import pytest
+
+from latencytrace.model import Request
+from latencytrace.service.metrics.settling import Settling
+from tests.fakes import FakeClock
+from tests.service.made_requests import made_request
+
+SETTLE_S = 10
+
+
+class Rig:
+    """What settles, with its clock."""
+
+    def __init__(self, max_pending: int = 100) -> None:
+        self.clock = FakeClock()
+        self.settling = Settling(self.clock, SETTLE_S * 10**9, max_pending)
+
+    def settled_after_s(self, seconds: float) -> list[str]:
+        """The traces that have settled once time has passed."""
+        self.clock.move_s(seconds)
+        return [request.trace_id for request in self.settling.settled().requests]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def of(trace_id: str, revision: int = 1) -> Request:
+    return made_request(trace_id=trace_id, revision=revision)
+
+
+def test_a_request_settles_once_after_nothing_came_for_a_while(rig: Rig) -> None:
+    rig.settling.add([of("a")], 1)
+
+    assert rig.settled_after_s(SETTLE_S - 1) == []
+    assert rig.settled_after_s(1) == ["a"]
+    assert rig.settled_after_s(1000) == []
+
+
+def test_every_revision_puts_its_request_off_and_the_last_one_is_counted(rig: Rig) -> None:
+    rig.settling.add([of("a"), of("b")], 1)
+    rig.clock.move_s(SETTLE_S - 1)
+    rig.settling.add([of("a", revision=2)], 2)
+
+    assert rig.settled_after_s(1) == ["b"]
+    rig.clock.move_s(SETTLE_S)
+    assert [one.revision for one in rig.settling.settled().requests] == [2]
+
+
+def test_a_request_that_is_none_any_more_is_not_counted(rig: Rig) -> None:
+    rig.settling.add([of("a"), of("b")], 1)
+    rig.settling.withdraw([("a", of("a").span_id), ("unknown", "")])
+
+    assert rig.settled_after_s(SETTLE_S) == ["b"]
+
+
+def test_a_request_is_counted_once_it_does_not_wait_any_more(rig: Rig) -> None:
+    rig.settling.add([of("a")], 1)
+    before = rig.settling.counted([of("a"), of("b")])
+    rig.settled_after_s(SETTLE_S)
+
+    assert {trace_id for trace_id, _ in before} == {"b"}
+    assert {trace_id for trace_id, _ in rig.settling.counted([of("a")])} == {"a"}
+
+
+def test_a_request_that_was_withdrawn_before_it_was_counted_may_still_be_counted(
+    rig: Rig,
+) -> None:
+    rig.settling.add([of("a")], 1)
+    rig.settling.withdraw([("a", of("a").span_id)])
+
+    assert rig.settling.counted([of("a", revision=3)]) == set()
+
+
+def test_it_says_up_to_which_writing_all_are_counted(rig: Rig) -> None:
+    rig.settling.add([of("a"), of("b")], 1)
+    rig.clock.move_s(5)
+    rig.settling.add([of("c")], 2)
+    rig.clock.move_s(1)
+    rig.settling.add([], 3)
+    nothing = rig.settling.settled()
+    rig.clock.move_s(4)
+    first = rig.settling.settled()
+    rig.clock.move_s(5)
+    rest = rig.settling.settled()
+
+    assert (nothing.until_ns, first.until_ns, rest.until_ns) == (None, 1, 3)
+    assert rig.settling.settled().until_ns is None
+
+
+def test_too_many_settle_early_and_none_is_left_out() -> None:
+    rig = Rig(max_pending=2)
+    for written_ns, trace_id in enumerate("abcd", start=1):
+        rig.settling.add([of(trace_id)], written_ns)
+
+    assert rig.settled_after_s(0) == ["a", "b"]
+    assert rig.settled_after_s(SETTLE_S) == ["c", "d"]

@@ -1,0 +1,392 @@
+"""What is kept of a sender's bytes, and what he is told."""
+
+import gzip
+import json
+import os
+import time
+import zlib
+from contextlib import suppress
+
+import orjson
+import pytest
+from google.protobuf import json_format
+from google.rpc.status_pb2 import Status
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from latencytrace.errors import MediaTypeError, OtlpError
+from latencytrace.model import SpanKind
+from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.otlp.wire_parts import has_more_parts
+from tests.otlp_messages import SPAN, TRACE, one_span
+from tests.otlp_messages import otlp as encoded
+
+BODY = encoded(one_span(attributes={"a": 1, "b": 0.5, "http.route": "/chat"}))
+
+
+def json_body(body: bytes) -> bytes:
+    """A request in OTLP/JSON, as the specification writes it: ids in hex, enums as numbers."""
+    tree = json_format.MessageToDict(
+        ExportTraceServiceRequest.FromString(body), use_integers_for_enums=True
+    )
+    span = tree["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    span["traceId"], span["spanId"] = TRACE, SPAN
+    return json.dumps(tree).encode()
+
+
+def test_a_good_request_is_passed_on_as_it_came() -> None:
+    checked = otlp.check(BODY, "application/x-protobuf", None)
+
+    assert checked == otlp.CheckedRequest(
+        block=BODY,
+        span_count=1,
+        rejected_spans=0,
+        reason=None,
+        span_counts={TRACE: 1},
+        rooted=frozenset({TRACE}),
+    )
+
+
+def test_a_request_without_spans_is_good() -> None:
+    assert otlp.check(b"", None, None).span_count == 0
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8"])
+def test_json_says_the_same_as_protobuf(content_type: str) -> None:
+    checked = otlp.check(json_body(BODY), content_type, None)
+
+    assert ExportTraceServiceRequest.FromString(
+        checked.block
+    ) == ExportTraceServiceRequest.FromString(BODY)
+
+
+def test_fields_that_json_does_not_define_are_passed_over() -> None:
+    body = json_body(BODY).replace(b'"spanId"', b'"novelty": {"x": [1]}, "spanId"')
+
+    assert otlp.check(body, otlp.JSON, None).span_count == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [BODY + b"\x0a\xff\xff", BODY[:-1], b"\xff", b"GET / HTTP/1.1", b"{}"],
+    ids=["too long", "too short", "no tag", "text", "json"],
+)
+def test_what_is_no_protobuf_is_an_error(body: bytes) -> None:
+    with pytest.raises(OtlpError, match="protobuf"):
+        otlp.check(body, otlp.PROTOBUF, None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"resourceSpans": 1}',
+        b'{"resourceSpans": [1]}',
+        b'{"resourceSpans": [{"scopeSpans": {"spans": []}}]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": 1}]}]}]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"kind": 1e99}]}]}]}',
+        b'{"resourceSpans": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
+def test_what_is_no_otlp_json_is_an_error(body: bytes) -> None:
+    with pytest.raises(OtlpError, match="JSON"):
+        otlp.check(body, otlp.JSON, None)
+
+
+@pytest.mark.parametrize("content_type", [otlp.PROTOBUF, otlp.JSON])
+@given(body=st.binary(max_size=60))
+def test_any_bytes_are_either_kept_or_an_otlp_error(content_type: str, body: bytes) -> None:
+    with suppress(OtlpError):
+        otlp.check(body, content_type, None)
+
+
+def test_a_content_type_we_do_not_speak_is_an_error() -> None:
+    with pytest.raises(OtlpError, match="text/plain"):
+        otlp.check(BODY, "text/plain", None)
+
+
+# Compression
+
+
+@pytest.mark.parametrize("encoding", ["gzip", " GZIP "])
+def test_gzip_is_undone(encoding: str) -> None:
+    assert otlp.check(gzip.compress(BODY), None, encoding).block == BODY
+
+
+def test_gzip_of_many_members_is_refused_in_no_time() -> None:
+    member = gzip.compress(b"", 1)
+
+    assert otlp.decompressed(member * otlp.MAX_MEMBERS, "gzip") == b""
+    began_s = time.perf_counter()
+    with pytest.raises(OtlpError, match="more than 64 members"):
+        otlp.decompressed(member * 1_000_000, "gzip")
+    assert time.perf_counter() - began_s < 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 200_000])
+def test_gzip_is_undone_wherever_a_member_ends(size: int) -> None:
+    first, second = os.urandom(size), os.urandom(70_000)  # they stay as long as they are
+    body = gzip.compress(first) + gzip.compress(b"") + gzip.compress(second)
+
+    assert otlp.decompressed(body, "gzip") == first + second
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip"])
+def test_a_long_body_is_known_without_undoing_all_of_it(encoding: str | None) -> None:
+    plain = bytes(5000)
+    body = plain if encoding is None else gzip.compress(plain)
+
+    assert otlp.decompressed_if_short(body, encoding, 5000) == plain
+    assert otlp.decompressed_if_short(body, encoding, 4999) is None
+
+
+def test_over_http_the_content_type_must_be_said() -> None:
+    with pytest.raises(MediaTypeError, match="there is no Content-Type"):
+        otlp.check(BODY, "", None)
+
+
+def test_gzip_in_several_members_is_undone() -> None:
+    body = gzip.compress(BODY[:9]) + gzip.compress(BODY[9:])
+
+    assert otlp.check(body, None, "gzip").block == BODY
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "reason"),
+    [
+        (BODY, "gzip", "not gzip"),
+        (gzip.compress(BODY)[:-9], "gzip", "too early"),
+        (gzip.compress(BODY) + b"\0\0", "gzip", "not gzip|too early"),
+        (zlib.compress(BODY), "deflate", "use gzip"),
+    ],
+    ids=["plain", "cut", "trailing bytes", "deflate"],
+)
+def test_what_cannot_be_decompressed_is_an_error(body: bytes, encoding: str, reason: str) -> None:
+    with pytest.raises(OtlpError, match=reason):
+        otlp.check(body, None, encoding)
+
+
+def test_a_zip_bomb_is_refused_before_it_is_large() -> None:
+    bomb = gzip.compress(bytes(otlp.MAX_BYTES + 1))
+
+    with pytest.raises(OtlpError, match="smaller batches"):
+        otlp.check(bomb, None, "gzip")
+
+
+def test_a_body_over_the_limit_is_refused() -> None:
+    with pytest.raises(OtlpError, match="smaller batches"):
+        otlp.check(bytes(otlp.MAX_BYTES + 1), None, None)
+
+
+# Ids
+
+
+@pytest.mark.parametrize(
+    ("trace_id", "span_id"),
+    [
+        ("0" * 32, SPAN),
+        (TRACE, "0" * 16),
+        ("", SPAN),
+        (TRACE, ""),
+        (TRACE[2:], SPAN),
+        (TRACE, TRACE),
+    ],
+    ids=["zero trace", "zero span", "no trace", "no span", "short trace", "long span"],
+)
+def test_spans_whose_ids_are_no_ids_are_rejected_and_the_rest_kept(
+    trace_id: str, span_id: str
+) -> None:
+    good = one_span("1" * 32)
+
+    checked = otlp.check(encoded(one_span(trace_id, span_id), good), None, None)
+
+    assert (checked.span_count, checked.rejected_spans) == (1, 1)
+    assert checked.span_counts == {good.trace_id: 1}
+    assert "16 bytes" in (checked.reason or "")
+    assert otlp.check(checked.block, None, None).rejected_spans == 0
+
+
+@pytest.mark.parametrize("digits", ["xyz", "CAFE", 7, None, TRACE[:-1]])
+def test_an_id_that_is_no_hex_rejects_its_span_only(digits: object) -> None:
+    tree = orjson.loads(json_body(BODY))
+    spans = tree["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    spans.append(spans[0] | {"traceId": digits})
+
+    checked = otlp.check(orjson.dumps(tree), otlp.JSON, None)
+
+    assert (checked.span_count, checked.rejected_spans) == (1, 1)
+
+
+def test_traces_are_rooted_by_a_span_without_parent_or_of_a_server() -> None:
+    parent = "9" * 16
+    spans = {
+        "1" * 32: one_span("1" * 32, kind=SpanKind.INTERNAL),
+        "2" * 32: one_span("2" * 32, parent_id=parent, kind=SpanKind.SERVER),
+        "3" * 32: one_span("3" * 32, parent_id="0" * 16, kind=SpanKind.CLIENT),
+        "4" * 32: one_span("4" * 32, parent_id=parent, kind=SpanKind.CLIENT),
+    }
+
+    checked = otlp.check(encoded(*spans.values()), None, None)
+
+    assert checked.span_counts.keys() == spans.keys()
+    assert checked.rooted == spans.keys() - {"4" * 32}
+
+
+def test_unknown_fields_can_be_taken_out() -> None:
+    strange = BODY + b"\xf8\x07\x01"  # field 127
+
+    assert otlp.check(strange, None, None, capture_content=True).block == strange
+    assert otlp.check(strange, None, None).block == BODY
+    assert otlp.without_unknown_fields(strange) == BODY
+
+
+# Answers
+
+
+def test_full_success_is_an_empty_answer_in_the_senders_format() -> None:
+    checked = otlp.check(BODY, None, None)
+
+    assert otlp.acceptance(checked, None) == otlp.OtlpAnswer(body=b"", content_type=otlp.PROTOBUF)
+    assert otlp.acceptance(checked, otlp.JSON) == otlp.OtlpAnswer(
+        body=b"{}", content_type=otlp.JSON
+    )
+
+
+def test_rejected_spans_are_a_partial_success() -> None:
+    checked = otlp.check(encoded(one_span("0" * 32)), None, None)
+
+    answer = otlp.acceptance(checked, "application/x-protobuf")
+
+    partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
+    assert (partial.rejected_spans, partial.error_message) == (1, checked.reason)
+    assert orjson.loads(otlp.acceptance(checked, otlp.JSON).body) == {
+        "partialSuccess": {"rejectedSpans": "1", "errorMessage": checked.reason}
+    }
+
+
+def test_a_refusal_is_a_status_in_the_senders_format() -> None:
+    binary = otlp.refusal("too much", otlp.RESOURCE_EXHAUSTED, "text/plain")
+    text = otlp.refusal("too much", otlp.RESOURCE_EXHAUSTED, otlp.JSON)
+
+    assert Status.FromString(binary.body) == Status(code=8, message="too much")
+    assert orjson.loads(text.body) == {"code": 8, "message": "too much"}
+
+
+# Bodies with next to nothing in them
+
+
+def nested(tag: int, content: bytes) -> bytes:
+    """A field of protobuf that holds a message."""
+    size, length = len(content), b""
+    while size > 127:
+        size, length = size >> 7, length + bytes((size & 127 | 128,))
+    return bytes((tag,)) + length + bytes((size,)) + content
+
+
+RESOURCES, RESOURCE, ENTITY, SCOPES, SPANS = 0x0A, 0x0A, 0x1A, 0x12, 0x12
+TOO_MANY = otlp.MOST_PARTS + 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x0a\x00" * TOO_MANY,
+        nested(RESOURCES, b"\x12\x00" * TOO_MANY),
+        nested(RESOURCES, nested(SCOPES, b"\x12\x00" * TOO_MANY)),
+        nested(RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x00" * TOO_MANY))),
+    ],
+    ids=["resources", "scopes", "spans", "attributes"],
+)
+def test_more_parts_than_any_batch_has_are_refused(body: bytes) -> None:
+    with pytest.raises(OtlpError, match="send smaller batches"):
+        otlp.check(body, None, None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        nested(RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x02\x12\x00" * 3_000_000))),
+        nested(RESOURCES, b"\x0a\x02\x1a\x00" * 3_000_000),  # a resource again and again
+        nested(RESOURCES, nested(RESOURCE, nested(ENTITY, b"\x1a\x00" * 5_000_000))),
+    ],
+    ids=["values", "resources", "texts"],
+)
+def test_parts_are_counted_before_they_are_decoded(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otlp, "ExportTraceServiceRequest", Undecoded)
+
+    with pytest.raises(OtlpError, match="send smaller batches"):
+        otlp.check(body, None, None)
+
+
+class Undecoded:
+    """A request that cannot be decoded."""
+
+    DESCRIPTOR = ExportTraceServiceRequest.DESCRIPTOR
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"resourceSpans":[' + b",".join([b"{}"] * 2_000_001) + b"]}",
+        b'{"resourceSpans":[' + b",".join([b'""'] * 600_000) + b"]}",
+        b'{"resourceSpans":[{"a":[' + b",".join([b"[0]"] * 300_000) + b"]}]}",
+    ],
+    ids=["objects", "texts", "lists"],
+)
+def test_more_json_than_any_batch_has_is_refused(body: bytes) -> None:
+    with pytest.raises(OtlpError, match="send smaller batches"):
+        otlp.check(body, otlp.JSON, None)
+
+
+@given(message=st.binary(max_size=300), most=st.integers(0, 40))
+def test_any_bytes_can_be_counted(message: bytes, most: int) -> None:
+    has_more_parts(message, ExportTraceServiceRequest, most)
+
+
+@given(counts=st.lists(st.integers(0, 5), max_size=4), most=st.integers(0, 40))
+def test_every_message_within_is_counted(counts: list[int], most: int) -> None:
+    message = ExportTraceServiceRequest()
+    parts = 0
+    for spans in counts:
+        scope = message.resource_spans.add().scope_spans.add()
+        parts += 2 + 4 * spans
+        for _ in range(spans):
+            span = scope.spans.add()
+            span.attributes.add().value.array_value.values.add()
+            parts += 1
+
+    found = has_more_parts(message.SerializeToString(), ExportTraceServiceRequest, most)
+
+    assert found == (parts > most)
+
+
+@pytest.mark.parametrize("body", [bytes(64_000_000), b"\n" * 64_000_000, b"\x08\x00" * 32_000_000])
+def test_a_body_without_messages_is_soon_known_to_be_one(body: bytes) -> None:
+    looked: list[int] = []
+
+    class Counted(bytes):
+        """Bytes that know how many of them were looked at one by one."""
+
+        def __getitem__(self, at: int) -> int:  # type: ignore[override] # never a slice
+            looked.append(at)
+            return super().__getitem__(at)
+
+    has_more_parts(Counted(body), ExportTraceServiceRequest, 1_000)
+
+    assert len(looked) < 10_000
+
+
+def test_very_many_spans_without_ids_are_rejected_in_linear_time() -> None:
+    body = nested(RESOURCES, nested(SCOPES, b"\x12\x00" * 300_000)) + BODY
+
+    checked = otlp.check(body, None, None)
+
+    assert (checked.span_count, checked.rejected_spans) == (1, 300_000)

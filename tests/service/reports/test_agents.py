@@ -1,0 +1,107 @@
+"""What the service keeps of the reports of agents."""
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from prometheus_client import CollectorRegistry
+
+from latencytrace.model import semconv
+from latencytrace.service.reports.agents import MAX_AGENTS, SILENT_NS, AgentReports
+from tests.fakes import FakeClock
+
+RAG = {"service": "rag", "agent": "rag-1"}
+
+
+def report(
+    instance: str = "rag-1", dropped: int = 3, reason: str = "not found"
+) -> ExportMetricsServiceRequest:
+    """What an agent sends."""
+    request = ExportMetricsServiceRequest()
+    of_resource = request.resource_metrics.add()
+    for key, value in (("service.name", "rag"), ("service.instance.id", instance)):
+        of_resource.resource.attributes.add(key=key).value.string_value = value
+    of_resource.resource.attributes.add(key="process.pid").value.int_value = 42
+    metrics = of_resource.scope_metrics.add().metrics
+    running = metrics.add(name=semconv.AGENT_RUNNING).gauge.data_points.add(as_int=1)
+    running.attributes.add(key=semconv.AGENT_PROVIDER).value.string_value = "ours"
+    metrics.add(name=semconv.AGENT_SPANS_DROPPED).sum.data_points.add(as_int=dropped)
+    cpu = metrics.add(name=semconv.AGENT_CPU_NS).sum.data_points.add(as_int=1_500_000_000)
+    cpu.attributes.add(key=semconv.AGENT_PART).value.string_value = "hooks"
+    hook = metrics.add(name=semconv.AGENT_HOOK).gauge.data_points.add(as_int=1)
+    for key, value in (
+        (semconv.HOOK, "qdrant"),
+        (semconv.HOOK_STATE, "refused"),
+        (semconv.HOOK_REASON, reason),
+    ):
+        hook.attributes.add(key=key).value.string_value = value
+    return request
+
+
+def shown(reports: AgentReports) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(reports)
+    return registry
+
+
+def test_an_agent_is_shown_with_its_counts_and_hooks() -> None:
+    reports = AgentReports(FakeClock())
+
+    ignored = reports.take(report())
+
+    metrics = shown(reports)
+    about = {**RAG, "version": "", "pid": "42", "provider": "ours"}
+    hook = {**RAG, "hook": "qdrant", "state": "refused", "reason": "not found"}
+    assert ignored == 0
+    assert metrics.get_sample_value("latencytrace_agent_info", about) == 1
+    assert metrics.get_sample_value("latencytrace_agent_spans_dropped_total", RAG) == 3
+    assert metrics.get_sample_value("latencytrace_agent_hook", hook) == 1
+    cpu = {**RAG, "part": "hooks"}
+    assert metrics.get_sample_value("latencytrace_agent_cpu_seconds_total", cpu) == 1.5
+
+
+def test_a_later_report_takes_the_place_of_the_one_before() -> None:
+    reports = AgentReports(FakeClock())
+
+    reports.take(report(dropped=3))
+    reports.take(report(dropped=5))
+
+    metrics = shown(reports)
+    assert metrics.get_sample_value("latencytrace_agent_spans_dropped_total", RAG) == 5
+
+
+def test_one_that_has_fallen_silent_is_not_shown() -> None:
+    clock = FakeClock()
+    reports = AgentReports(clock)
+    reports.take(report())
+
+    clock.now_ns = SILENT_NS + 1
+
+    metrics = shown(reports)
+    assert metrics.get_sample_value("latencytrace_agent_spans_dropped_total", RAG) is None
+
+
+def test_metrics_of_others_are_counted_and_not_kept() -> None:
+    reports = AgentReports(FakeClock())
+    request = ExportMetricsServiceRequest()
+    foreign = request.resource_metrics.add().scope_metrics.add().metrics
+    foreign.add(name="http.server.duration").histogram.data_points.add(count=1)
+    foreign.add(name="process.cpu").gauge.data_points.add(as_double=0.5)
+
+    ignored = reports.take(request)
+
+    assert ignored == 2
+
+
+def test_agents_and_texts_are_bounded() -> None:
+    reports = AgentReports(FakeClock())
+
+    for number in range(MAX_AGENTS + 1):
+        reports.take(report(instance=f"{number}", reason="x" * 1000))
+
+    metrics = shown(reports)
+    first = {"service": "rag", "agent": "0"}
+    last = {"service": "rag", "agent": f"{MAX_AGENTS}"}
+    hook = {**last, "hook": "qdrant", "state": "refused", "reason": "x" * 200}
+    assert metrics.get_sample_value("latencytrace_agent_spans_dropped_total", first) is None
+    assert metrics.get_sample_value("latencytrace_service_evicted_agents_total") == 1
+    assert metrics.get_sample_value("latencytrace_agent_hook", hook) == 1
