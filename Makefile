@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-servers dashboards docs clean \
+.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-servers bench-tokens dashboards docs clean \
 	test-llama-cpp test-batchers test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -65,7 +65,7 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in $(filter-out %/bench_agent.py %/bench_servers.py,$(wildcard tests/benchmarks/bench_*.py)); do \
+	@set -e; for file in $(filter-out %/bench_agent.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
@@ -86,6 +86,9 @@ stress: $(VENV)/.checks ## a busy machine, a slow store, fifty kills, a full dis
 
 dashboards: $(VENV)/.checks ## write the Grafana dashboards anew from their source, dashboards/generate
 	@$(BIN)/python -m dashboards.generate
+
+bench-tokens: $(VENV)/.checks ## first tokens against an outside client's clock (a quarter of an hour)
+	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_first_token.py
 
 bench-servers: $(VENV)/.llama-cpp $(VENV)/.smollm2 ## what tracing costs three real servers under load (an hour)
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_servers.py
