@@ -1,4 +1,4 @@
-"""The map of the code: what it names is there, and every room is on it."""
+"""The map of the code, and other pages: what they name is there, and every room is on the map."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAP = ROOT / "docs" / "pages" / "architecture.md"
-GUIDE = ROOT / "CONTRIBUTING.md"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+PAGES += sorted((ROOT / "docs").glob("*/*.md"))
 MOST_FILES = 15
 PLURAL = {"hooks", "engines", "repairs", "views", "commands", "sinks", "readers", "stores"}
 FLAT = {"model"}  # the words: one file each
@@ -23,8 +24,8 @@ def rooms() -> set[Path]:
     return {path.relative_to(ROOT) for path in packages}
 
 
-@pytest.mark.parametrize("path", sorted(named(MAP) | named(GUIDE)))
-def test_what_the_map_names_is_there(path: str) -> None:
+@pytest.mark.parametrize("path", sorted(set().union(*map(named, PAGES))))
+def test_what_a_page_names_is_there(path: str) -> None:
     assert (ROOT / path).exists()
 
 
