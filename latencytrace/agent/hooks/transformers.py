@@ -266,7 +266,8 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
         generation = begin(self, args, kwargs)
         if generation is None:
             return original(self, *args, **kwargs)
-        generation.count_streamed(kwargs)
+        with guarded("counting a streamer's tokens", recorder.on_fault):
+            generation.count_streamed(kwargs)
         token = attach(set_value(_GENERATION, generation, generation.timing.context()))
         try:
             result = original(self, *args, **kwargs)

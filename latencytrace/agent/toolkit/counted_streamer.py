@@ -36,6 +36,7 @@ class CountedStreamer:
         self._prompt_is_next = True
         self._held = 0
         self._of_text = hasattr(streamer, _HAND_ON)
+        self._programs = getattr(streamer, "__dict__", {}).get(_HAND_ON)  # set by the program
         self._hand_on: Callable[..., Any] = getattr(streamer, _HAND_ON, _no_text)
         if self._of_text:
             setattr(streamer, _HAND_ON, self._handing_on)
@@ -68,8 +69,10 @@ class CountedStreamer:
     def restore(self) -> None:
         """Leave the program's streamer as it was."""
         with guarded("leaving a streamer", self._on_fault):
-            if self._of_text:
-                vars(self._streamer).pop(_HAND_ON, None)
+            if self._of_text and self._programs is not None:
+                setattr(self._streamer, _HAND_ON, self._programs)
+            elif self._of_text:
+                delattr(self._streamer, _HAND_ON)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._streamer, name)

@@ -265,6 +265,22 @@ def test_a_token_that_a_streamer_holds_back_is_counted_with_the_word_that_it_lea
     assert "on_finalized_text" not in vars(streamer)
 
 
+@pytest.mark.usefixtures("agent")
+def test_what_a_program_set_on_its_streamer_is_there_again_afterwards(tiny_chat: TinyChat) -> None:
+    texts: list[str] = []
+
+    def take(text: str, **_: object) -> None:
+        texts.append(text)
+
+    streamer: Any = TextIteratorStreamer(tiny_chat.tokenizer, timeout=20)
+    streamer.on_finalized_text = take
+
+    tiny_chat.model.generate(tiny_chat.prompt(8), max_new_tokens=4, streamer=streamer, **GREEDY)
+
+    assert "".join(texts)
+    assert vars(streamer)["on_finalized_text"] is take
+
+
 def test_a_prefill_ends_when_the_streamer_gets_the_first_token(
     agent: TracedProgram, tiny_chat: TinyChat
 ) -> None:
