@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Link, Span, SpanKind, Stage, semconv
 from tests.trees import TRACE_ID, root, span
@@ -192,3 +193,15 @@ def test_asking_again_and_again_for_the_result_leaves_the_queue_its_time() -> No
     assert outer.ledger[Stage.CACHE] <= len(polls)
     assert outer.ledger[Stage.QUEUE] >= 90
     assert outer.ledger[Stage.DECODE] >= 220
+
+
+def test_a_message_that_was_taken_before_its_request_began_takes_none_of_its_time() -> None:
+    began = replace(root(38), start_ns=22, kind=SpanKind.UNSPECIFIED)
+    sent = span("send", 8, 14, kind=PRODUCER, service="gateway")
+    taken = span("taken", 0, 37, parent="send")
+    called = span("called", 21, 18, parent="taken", service="gateway")
+
+    (trace, *_) = build_traces([began, sent, taken, called])
+
+    assert min(one.start_ns for one in trace.spans.values()) == trace.root.start_ns
+    assert trace.queued == {}
