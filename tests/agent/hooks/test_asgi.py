@@ -157,8 +157,7 @@ def test_a_stage_in_a_background_task_still_belongs_to_the_request(agent: Traced
     with serving(app) as url:
         get(f"{url}/")
 
-    (request,) = request_spans(agent)
-    stage = agent.one("postprocess")
+    request, stage = agent.one("GET /"), agent.one("postprocess")
     seen = [(one.trace_id, one.scope, one.name, one.kind, one.span_id) for one in agent.spans()]
     assert stage.trace_id == request.trace_id, seen
     assert stage.start_ns >= request.start_ns
