@@ -1,1 +1,1 @@
-"""What a program calls by itself: stages, requests, tickets and batches."""
+"""The calls that a program makes itself: stages, requests, tickets and batches."""

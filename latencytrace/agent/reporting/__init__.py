@@ -1,1 +1,1 @@
-"""What the agent says of itself: its status, its own cost."""
+"""The agent on itself: its status, its own cost."""

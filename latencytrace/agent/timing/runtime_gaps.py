@@ -174,7 +174,7 @@ def with_gaps(gaps: RuntimeGaps, context: Context) -> Context:
 
 
 def begun_as(on_fault: OnFault, depth: Callable[[], int]) -> tuple[Any, ...]:
-    """What a thread is given before the work that this code hands to it, and its arguments.
+    """Return what a thread is given before the work that this code hands to it, and its arguments.
 
     Args:
         on_fault: Takes what our own code raises.

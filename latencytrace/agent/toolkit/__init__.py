@@ -1,1 +1,1 @@
-"""What hooks of one family share: HTTP clients, streams, batchers, models, other processes."""
+"""Parts that hooks of one family share: HTTP clients, streams, batchers, models, other processes."""

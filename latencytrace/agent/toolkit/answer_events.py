@@ -79,7 +79,7 @@ class AnswerEvents:
 
     @property
     def plain(self) -> bool:
-        """Whether any byte is output."""
+        """True where any byte is output."""
         return self._between is None
 
     @property

@@ -1,1 +1,1 @@
-"""What sets the slow requests apart."""
+"""Traits that set the slow requests apart."""

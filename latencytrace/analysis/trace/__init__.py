@@ -1,1 +1,1 @@
-"""What a span is: its engine, its stage, whether it is a request."""
+"""The meaning of a span: its engine, its stage, whether it is a request."""

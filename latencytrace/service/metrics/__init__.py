@@ -1,1 +1,1 @@
-"""What `/metrics` shows, and the sender of the same over OTLP."""
+"""Metrics that `/metrics` shows, and the sender of the same over OTLP."""

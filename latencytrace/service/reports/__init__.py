@@ -1,1 +1,1 @@
-"""What agents, GPUs and engines report beside spans."""
+"""Reports of agents, GPUs and engines beside spans."""
