@@ -1,4 +1,4 @@
-"""Knows whether a server is loading its application or has it start up, before it serves anyone."""
+"""Knows whether a server loads its application or has it start up, before it serves anyone."""
 
 from collections.abc import Callable
 

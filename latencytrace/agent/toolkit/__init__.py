@@ -1,1 +1,1 @@
-"""Parts that hooks of one family share: HTTP clients, streams, batchers, models, other processes."""
+"""Parts that hooks of a family share: HTTP clients, streams, batchers, other processes."""
