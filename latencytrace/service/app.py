@@ -144,7 +144,6 @@ def serve(
         answering.include_router(
             gpu_router(reports.gpus, works),
             prefix="/api/v1",
-            dependencies=[Depends(pipeline.catch_up)],
         )
         answering.include_router(profiles_router(profiles, links.of_profile), prefix="/api/v1")
         with _running(watch), _running(pipeline), _running(engines):
@@ -211,7 +210,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
         ledgers_router(store, now_ns),
         steps_router(store),
     ):
-        app.include_router(router, prefix="/api/v1", dependencies=[Depends(pipeline.catch_up)])
+        app.include_router(router, prefix="/api/v1")
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix="/api/v1")
     app.include_router(health_router(telemetry, unready))
     return app

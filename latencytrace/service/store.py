@@ -7,6 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from latencytrace.model import Breakdown, Cohort, Request, Span
 
 Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → highest revision
@@ -146,6 +149,19 @@ class Store(Protocol):
 
         Returns:
             The moment it is written under, later than that of any call before.
+        """
+        ...
+
+    def known_traces(self) -> NDArray[np.uint64]:
+        """The last halves of the ids of all traces that have a request, as numbers."""
+        ...
+
+    def keep(self, block: bytes, count: int) -> None:
+        """Keep spans in `spans`.
+
+        Args:
+            block: In the format of `SpanBlock.native`.
+            count: How many.
         """
         ...
 

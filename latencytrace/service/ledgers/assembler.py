@@ -77,6 +77,7 @@ class Assembler:
         max_open: The oldest of more open traces are due at once.
         max_closed: How many traces are remembered after they were due. Spans of a
             forgotten one, however late, make it due again.
+        on_forgotten: Takes traces that hold no request and are let go of.
     """
 
     def __init__(
@@ -85,12 +86,14 @@ class Assembler:
         *,
         max_open: int = MAX_OPEN,
         max_closed: int = MAX_CLOSED,
+        on_forgotten: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.counts = AssemblerCounts()
         self.account = Account()
         self._now_ns = now_ns
         self._max_open = max_open
         self._max_closed = max_closed
+        self._on_forgotten = on_forgotten
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._dividing: dict[str, _Open] = {}
         self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
@@ -145,6 +148,7 @@ class Assembler:
                 del self._open[trace_id]
                 self.account.open -= trace.spans
                 self.account.without[Without.LATE] += trace.spans
+                self._on_forgotten(trace_id)
 
     def withdrawn(self, spans: Counts) -> None:
         """Note that spans which arrived are not kept, and that their sender knows it."""
@@ -245,7 +249,8 @@ class Assembler:
                 known.old_ns = self._now_ns() + ROOTLESS_QUIET_NS
                 heappush(self._growing_old, (known.old_ns, trace_id))
             while len(self._rootless) > self._max_closed:
-                _, forgotten = self._rootless.popitem(last=False)
+                forgotten_id, forgotten = self._rootless.popitem(last=False)
+                self._on_forgotten(forgotten_id)
                 self.account.rootless -= forgotten.spans
                 self.account.without[Without.NO_REQUEST] += forgotten.spans
 

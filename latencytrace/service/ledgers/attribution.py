@@ -19,8 +19,6 @@ from latencytrace.service.store import Revisions
 
 _log = logging.getLogger(__name__)
 
-PIECE_TRACES = 25  # are divided without a rest, some 5 ms
-
 # What a broken promise between our own functions raises. The analysis accepts any heap of
 # spans, so that each of these is a fault of ours: one trace must not stop the others for it.
 FAULTS = (
@@ -46,11 +44,10 @@ class Attributed:
 
 
 class Attribution:
-    """Divides traces, a piece at a time.
+    """Attributes traces.
 
     Args:
         telemetry: Counts what stops it.
-        rest: Called between two pieces.
         is_old: Whether the root of a trace will not come any more.
         known: Tells which processes have served, before the first trace is divided.
     """
@@ -58,12 +55,10 @@ class Attribution:
     def __init__(
         self,
         telemetry: Telemetry,
-        rest: Callable[[], None],
         is_old: Callable[[str], bool],
         known: Callable[[], Iterable[Process]] = tuple,
     ) -> None:
         self._telemetry = telemetry
-        self._rest = rest
         self._is_old = is_old
         self._critical_paths = CriticalPaths()
         self._known = known
@@ -87,10 +82,6 @@ class Attribution:
             self._starts = ProcessStarts(self._known())
         found.starts += self._starts.served(chain.from_iterable(arrived.values()))
         for trace_id, spans in arrived.items():
-            if len(traces) >= PIECE_TRACES:
-                self._divide(traces, revisions, found)
-                traces = []
-                self._rest()
             traces += self._traces(trace_id, spans, before.get(trace_id, {}), found)
         self._divide(traces, revisions, found)
         _note_steps(arrived, found)

@@ -1,11 +1,12 @@
 """Requests written to and read back from the table `requests`."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TypedDict, cast
+from operator import attrgetter
+from typing import Any, NamedTuple, TypedDict, cast
 
+import numpy as np
 import orjson
 
 from latencytrace.model import (
@@ -17,6 +18,7 @@ from latencytrace.model import (
     Segment,
     Stage,
 )
+from latencytrace.service.sql import native_values
 from latencytrace.service.sql.tables import (
     REQUEST_COLUMNS,
     REQUESTS,
@@ -26,16 +28,23 @@ from latencytrace.service.sql.tables import (
 )
 
 _STAGES = {stage_column(stage): stage for stage in Stage}
-_I63 = 1 << 63
 _U64 = (1 << 64) - 1
 _U32 = (1 << 32) - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 TARGET = Target(
     table=REQUESTS,
     columns={name: column_type(definition) for name, definition in REQUEST_COLUMNS.items()},
-    block_format="JSONEachRow",
+    block_format="Native",
 )
+
+
+class Void(NamedTuple):
+    """The row of a request that starts elsewhere by now, or is none any more."""
+
+    trace_id: str
+    span_id: str
+    start_ns: int  # that it has no more
+    revision: int  # the new one
 
 # Renamed, so that a question can still name the column itself.
 COLUMNS = (
@@ -87,111 +96,157 @@ _Row = TypedDict(
 )
 
 
-def rows_of(
-    requests: Sequence[Request], read_ns: int, counted_as_ns: Mapping[tuple[str, str], int]
+def block_of(
+    requests: Sequence[Request],
+    void: Sequence[Void],
+    read_ns: int,
+    counted_as_ns: Mapping[tuple[str, str], int],
 ) -> bytes:
-    """Requests as lines of JSON; columns left out are empty or 0.
+    """Requests as a block in the engine's Native format, and rows that void others.
 
     Args:
         requests: Any.
+        void: The rows of requests that moved or are none any more; they come first, so that
+            the later one stands where one has the key of a row of today.
         read_ns: Wall time when their spans were read; what arrived since is not in them.
         counted_as_ns: Of those that were counted under an earlier revision, when that was
             written.
     """
-    written = {"Written": _time_text(read_ns)}
-    return b"\n".join(
-        orjson.dumps(
-            _row(request)
-            | written
-            | {"CountedAs": _time_text(counted_as_ns.get((request.trace_id, request.span_id), 0))}
-        )
-        for request in requests
-    )
-
-
-def void_rows(keys: Collection[tuple[str, str, int, int]], read_ns: int) -> bytes:
-    """Rows that take the place of requests which moved.
-
-    Args:
-        keys: Trace id, span id, the start they have no more, the new revision.
-        read_ns: As of `rows_of`.
-    """
-    written = _time_text(read_ns)
-    return b"\n".join(
-        orjson.dumps(
-            {
-                "TraceId": trace_id,
-                "SpanId": span_id,
-                "Start": _time_text(start_ns),
-                "Revision": revision,
-                "Moved": 1,
-                "Written": written,
-            }
-        )
-        for trace_id, span_id, start_ns, revision in keys
-    )
-
-
-def _row(request: Request) -> dict[str, object]:
-    segments, repairs = request.segments, request.repairs
-    row: dict[str, object] = {
-        "TraceId": request.trace_id,
-        "SpanId": request.span_id,
-        "Revision": request.revision,
-        "Outermost": request.outermost,
-        "Health": request.health,
-        "Startup": request.startup,
-        "ServiceName": request.service,
-        "ServiceInstance": request.instance,
-        "ServiceVersion": request.version,
-        "Route": request.route,
-        "Model": request.model,
-        "Status": request.status,
-        "Start": _time_text(request.start_ns),
-        "DurationNs": request.duration_ns,
-        "TimeToFirstTokenNs": request.time_to_first_token_ns,
-        "TimeToFirstTokenOf": request.time_to_first_token_of,
-        "ModelTimeToFirstTokenNs": request.model_time_to_first_token_ns,
-        "TimePerOutputTokenNs": request.time_per_output_token_ns,
-        "InputTokens": request.input_tokens,
-        "CachedInputTokens": request.cached_input_tokens,
-        "OutputTokens": request.output_tokens,
-        "FinishReason": request.finish_reason,
-        "BatchSize": request.batch_size,
-        "QueueDepth": request.queue_depth,
-        "Concurrency": request.concurrency,
-        "Preemptions": request.preemptions,
-        "ColdStart": request.cold_start,
-        "Segments.EndNs": [segment.end_ns for segment in segments],
-        "Segments.Stage": [segment.stage for segment in segments],
-        "Segments.SpanId": [segment.span_id for segment in segments],
-        "Segments.Name": [segment.name for segment in segments],
-        "Attributes.Key": [key for key, _ in request.attributes],
-        "Attributes.Value": [value for _, value in request.attributes],
-        "AttributesLeftOut": min(request.attributes_left_out, _U32),
+    written = [read_ns // _MS]
+    counted = [
+        counted_as_ns.get((request.trace_id, request.span_id), 0) // _MS for request in requests
+    ]
+    none = len(void)
+    of_void = {
+        "TraceId": [one.trace_id for one in void],
+        "SpanId": [one.span_id for one in void],
+        "Start": [one.start_ns & _U64 for one in void],
+        "Revision": [one.revision for one in void],
+        "Moved": [1] * none,
+        "CountedAs": [0] * none,
+        "Written": written * none,
     }
-    if repairs:
-        row["Repairs.Kind"] = [repair.kind for repair in repairs]
-        row["Repairs.SpanId"] = [repair.span_id for repair in repairs]
-        row["Repairs.Detail"] = [repair.detail for repair in repairs]
-    if Stage.RUNTIME in request.ledger:
-        parts = Counter[str]()
-        for segment in segments:
-            if segment.stage is Stage.RUNTIME:
-                parts[segment.name] += segment.end_ns - segment.start_ns
-        row["Runtime.Name"], row["Runtime.Ns"] = list(parts), list(parts.values())
-    for stage, length_ns in request.ledger.items():
-        row[stage_column(stage)] = length_ns
-    return row
+    values = _values(requests) | {
+        "Moved": [0] * len(requests),
+        "CountedAs": counted,
+        "Written": written * len(requests),
+    }
+    return native_values.block(
+        none + len(requests),
+        [
+            (
+                name,
+                TARGET.columns[name],
+                column.write([*of_void.get(name, [column.default] * none), *values[name]]),
+            )
+            for name, column in _NATIVE.items()
+        ],
+    )
 
 
-def _time_text(ns: int) -> str:
-    """A time as the engine reads it without loss: it takes ten digits of seconds for that."""
-    if ns < _I63:
-        return f"{ns // 1_000_000_000:010}.{ns % 1_000_000_000:09}"
-    # Beyond the year 2262 columns wrap; the very edge, a second wide, the engine cannot read.
-    seconds, rest_ns = divmod(max(ns - _U64 - 1, 1_000_000_000 - _I63), 1_000_000_000)
-    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}.{rest_ns:09}"
+def _values(requests: Sequence[Request]) -> dict[str, list[object]]:
+    """The values of each column that a request tells."""
+    found: dict[str, list[object]] = {
+        name: [tell(request) for request in requests] for name, tell in _TOLD.items()
+    }
+    parts = [_runtime_parts(request) for request in requests]
+    found["Runtime.Name"] = [list(one) for one in parts]
+    found["Runtime.Ns"] = [list(one.values()) for one in parts]
+    for stage in Stage:
+        found[stage_column(stage)] = [request.ledger.get(stage, 0) for request in requests]
+    return found
+
+
+def _runtime_parts(request: Request) -> Mapping[str, int]:
+    """How long each part of its runtime held a request up."""
+    if Stage.RUNTIME not in request.ledger:
+        return _NO_PARTS
+    parts = Counter[str]()
+    for segment in request.segments:
+        if segment.stage is Stage.RUNTIME:
+            parts[segment.name] += segment.end_ns - segment.start_ns
+    return parts
+
+
+_NO_PARTS: Mapping[str, int] = {}
+_MS = 1_000_000
+
+# What each column tells of a request. Times wrap as their 64 bits do.
+_TOLD: Mapping[str, Callable[[Request], object]] = {
+    "TraceId": attrgetter("trace_id"),
+    "SpanId": attrgetter("span_id"),
+    "Revision": attrgetter("revision"),
+    "Outermost": attrgetter("outermost"),
+    "Health": attrgetter("health"),
+    "Startup": attrgetter("startup"),
+    "ServiceName": attrgetter("service"),
+    "ServiceInstance": attrgetter("instance"),
+    "ServiceVersion": attrgetter("version"),
+    "Route": attrgetter("route"),
+    "Model": attrgetter("model"),
+    "Status": attrgetter("status"),
+    "Start": lambda request: request.start_ns & _U64,
+    "DurationNs": attrgetter("duration_ns"),
+    "TimeToFirstTokenNs": attrgetter("time_to_first_token_ns"),
+    "TimeToFirstTokenOf": attrgetter("time_to_first_token_of"),
+    "ModelTimeToFirstTokenNs": attrgetter("model_time_to_first_token_ns"),
+    "TimePerOutputTokenNs": attrgetter("time_per_output_token_ns"),
+    "InputTokens": attrgetter("input_tokens"),
+    "CachedInputTokens": attrgetter("cached_input_tokens"),
+    "OutputTokens": attrgetter("output_tokens"),
+    "FinishReason": attrgetter("finish_reason"),
+    "BatchSize": attrgetter("batch_size"),
+    "QueueDepth": attrgetter("queue_depth"),
+    "Concurrency": attrgetter("concurrency"),
+    "Preemptions": attrgetter("preemptions"),
+    "ColdStart": attrgetter("cold_start"),
+    "Segments.EndNs": lambda request: [segment.end_ns for segment in request.segments],
+    "Segments.Stage": lambda request: [segment.stage for segment in request.segments],
+    "Segments.SpanId": lambda request: [segment.span_id for segment in request.segments],
+    "Segments.Name": lambda request: [segment.name for segment in request.segments],
+    "Repairs.Kind": lambda request: [repair.kind for repair in request.repairs],
+    "Repairs.SpanId": lambda request: [repair.span_id for repair in request.repairs],
+    "Repairs.Detail": lambda request: [repair.detail for repair in request.repairs],
+    "Attributes.Key": lambda request: [key for key, _ in request.attributes],
+    "Attributes.Value": lambda request: [value for _, value in request.attributes],
+    "AttributesLeftOut": lambda request: min(request.attributes_left_out, _U32),
+}
+
+
+class _Column(NamedTuple):
+    """One column in the Native format."""
+
+    write: Callable[[Sequence[Any]], bytes]
+    default: object = 0
+
+
+def _native(type_: str) -> _Column:
+    match type_:
+        case "String":
+            return _Column(native_values.texts, "")
+        case "LowCardinality(String)":
+            return _Column(native_values.words, "")
+        case "LowCardinality(Nullable(String))":
+            return _Column(native_values.unknown_words, None)
+        case "Array(LowCardinality(String))":
+            return _Column(native_values.lists_of_words, ())
+        case "Array(String)":
+            return _Column(native_values.lists(native_values.texts), ())
+        case "Array(UInt64)":
+            return _Column(native_values.lists(native_values.numbers(np.uint64)), ())
+        case "Nullable(Int64)":
+            return _Column(native_values.unknown_numbers(np.int64), None)
+        case "Nullable(Bool)":
+            return _Column(native_values.unknown_numbers(np.uint8), None)
+        case "Bool" | "UInt8":
+            return _Column(native_values.numbers(np.uint8))
+        case "UInt32":
+            return _Column(native_values.numbers(np.uint32))
+        case _:  # UInt64, and times
+            return _Column(native_values.numbers(np.uint64))
+
+
+_NATIVE = {name: _native(type_) for name, type_ in TARGET.columns.items()}
 
 
 def requests_from(lines: bytes) -> Iterator[Request]:

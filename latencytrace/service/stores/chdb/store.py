@@ -7,8 +7,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Self, cast
 
+import numpy as np
 import orjson
 from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.errors import PoisonedBlockError, StoreError
@@ -22,6 +24,7 @@ from latencytrace.service.sql import (
     request_rows,
     span_rows,
 )
+from latencytrace.service.sql.request_rows import Void
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
@@ -153,12 +156,18 @@ class ChdbStore:
         if requests or void:
             # One whose row is lost counts as from the beginning of time.
             counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
-            rows = request_rows.rows_of(requests, read_ns, counted_as_ns)
-            # The void rows first: where one has the key of a row of today, the later one stands.
-            lines = request_rows.void_rows(void, read_ns) + b"\n" + rows
-            self._assembler.insert(request_rows.TARGET, lines, len(requests) + len(void))
+            block = request_rows.block_of(requests, void, read_ns, counted_as_ns)
+            self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
         self._written_ns = read_ns
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
+
+    def known_traces(self) -> NDArray[np.uint64]:
+        """See `Store.known_traces`."""
+        return np.frombuffer(self._assembler.query(questions.KNOWN_TRACES, "RowBinary"), "<u8")
+
+    def keep(self, block: bytes, count: int) -> None:
+        """See `Store.keep`."""
+        self._assembler.insert(native.KEPT, block, count)
 
     def keep_noted(self) -> None:
         """See `Store.keep_noted`."""
@@ -305,15 +314,15 @@ def _void(
     standing: Mapping[tuple[str, str], _Place],
     revised: Mapping[tuple[str, str], Request],
     withdrawn: Revisions,
-) -> list[tuple[str, str, int, int]]:
+) -> list[Void]:
     """The rows of requests that are withdrawn, or that start at another time by now."""
     moved = [
-        (*key, standing[key][0], request.revision)
+        Void(*key, standing[key][0], request.revision)
         for key, request in revised.items()
         if key in standing and request.start_ns != standing[key][0]
     ]
     return moved + [
-        (*key, standing[key][0], revision + 1)
+        Void(*key, standing[key][0], revision + 1)
         for key, revision in withdrawn.items()
         if key in standing
     ]

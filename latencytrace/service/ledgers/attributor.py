@@ -1,0 +1,168 @@
+"""Traces that are due, from their spans to the ledgers in the store."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+
+from latencytrace.errors import PoisonedBlockError, StoreError
+from latencytrace.model import Request, Span
+from latencytrace.service.ledgers.attribution import FAULTS, Attribution
+from latencytrace.service.ledgers.held_spans import Parts, spans_in
+from latencytrace.service.ledgers.open_traces import OpenTraces
+from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
+from latencytrace.service.ledgers.retention import SpanKeeping
+from latencytrace.service.metrics.settling import Settling
+from latencytrace.service.metrics.span_account import Without
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.store import Revisions, Store
+
+_log = logging.getLogger(__name__)
+
+
+class Attributor:
+    """Reads, attributes and writes traces.
+
+    Args:
+        store: Where spans and requests are kept.
+        traces: Those that are open.
+        settling: Takes what was written.
+        telemetry: Counts it.
+        now_ns: A clock that is never set back.
+        span_keeping: Which requests keep their spans.
+        violates: Whether a request violates an objective, so that its spans are kept.
+        on_spans: Takes the spans of each trace.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
+        self,
+        store: Store,
+        traces: OpenTraces,
+        settling: Settling,
+        telemetry: Telemetry,
+        now_ns: Callable[[], int],
+        span_keeping: SpanKeeping,
+        violates: Callable[[Request], bool],
+        on_spans: Callable[[Iterable[Span]], None],
+    ) -> None:
+        self._store = store
+        self._traces = traces
+        self._settling = settling
+        self._telemetry = telemetry
+        self._now_ns = now_ns
+        self._span_keeping = span_keeping
+        self._violates = violates
+        self._on_spans = on_spans
+        self._attribution = Attribution(telemetry, traces.is_old, store.instances)
+        self.recovering: set[str] = set()  # traces that had no ledger
+        self.counted_before: set[str] = set()  # traces whose ledgers were lost
+
+    def attribute(self, taken: Sequence[str]) -> bool:
+        """Attribute traces that were taken, later if the store fails; whether it took them.
+
+        What stops a batch is looked for by halves, and costs its own trace alone.
+        """
+        left = set(taken)  # to be given back
+        halves: tuple[Sequence[str], ...] = ()
+        try:
+            self._attribute(taken)
+            left.clear()
+        except (PoisonedBlockError, *FAULTS):
+            halves = self._halves(taken)
+            left.clear()
+        except StoreError as error:
+            self._telemetry.store_errors.inc()
+            _log.error("%d traces are attributed later: %s", len(left), error)
+            return False
+        finally:
+            self._traces.again(left)
+        return sum(self.attribute(half) for half in halves) == len(halves)
+
+    def _halves(self, taken: Sequence[str]) -> tuple[Sequence[str], ...]:
+        """Part a batch that cannot be attributed; a trace alone is set aside."""
+        left = self._traces.being_attributed(taken)  # others are open again
+        if len(left) > 1:
+            return left[: len(left) // 2], left[len(left) // 2 :]
+        self._traces.without(left, dict.fromkeys(left, Without.FAULT))
+        self._telemetry.faulty.inc(len(left))
+        _log.exception("%s is set aside, please report this", left)
+        return ()
+
+    def _attribute(self, taken: Sequence[str]) -> None:
+        read_ns = self._now_ns()
+        held = self._traces.held(taken)
+        arrived, revisions, reopened = self._read([one for one in taken if one not in held])
+        arrived |= {trace_id: spans_in(parts) for trace_id, parts in held.items()}
+        self._on_spans(chain.from_iterable(arrived.values()))
+        found = self._attribution.attributed(arrived, revisions)
+        with_request = found.with_request
+        requests, resent = apart_from_resent(found.requests, self._store)
+        kept = {
+            request.trace_id
+            for request in requests
+            if self._span_keeping.keeps(request) or self._violates(request)
+        }
+        for trace_id, steps in found.steps.items():
+            kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
+        # What was sent again is written again too, or the next start would take it up again.
+        kept |= grown(resent, arrived, self._store)
+        self._keep([held[one] for one in kept if one in held])
+        self._write(requests, resent, kept - held.keys(), found.withdrawn, read_ns)
+        self._traces.attributed(with_request)
+        self._traces.left(found.starts)
+        done = set(taken) - reopened
+        self._traces.without(done - with_request, found.reasons)
+        self._telemetry.recovered.inc(len(self.recovering & with_request))
+        self.recovering -= done
+        self.counted_before -= done
+
+    def _read(
+        self, taken: Sequence[str]
+    ) -> tuple[dict[str, Sequence[Span]], Revisions, set[str]]:
+        """The spans and revisions of traces from the store, and the traces that are open again."""
+        if not taken:
+            return {}, {}, set()
+        shown = self._store.arrived(taken)
+        reopened = self._reopened(taken, shown)
+        arrived = {one: spans for one, spans in shown.items() if one not in reopened}
+        return arrived, self._store.revisions(set(taken) - reopened), reopened
+
+    def _reopened(self, taken: Iterable[str], shown: Mapping[str, Sequence[Span]]) -> set[str]:
+        """Open traces again of which the store does not show all spans that it took."""
+        short = self._traces.short({one: len(shown.get(one, ())) for one in taken})
+        if not short:
+            return set()
+        counts = self._store.arrived_counts(short)  # what came twice is one span, two arrivals
+        short = self._traces.short({one: counts.get(one, 0) for one in short})
+        reopened = self._traces.missed(short)
+        if reopened:
+            _log.error("of %d traces the store does not show all spans yet", len(reopened))
+        return reopened
+
+    def _keep(self, traces: Iterable[Parts]) -> None:
+        """Keep the spans of traces that memory holds."""
+        blocks = [(block.native(rows), len(rows)) for parts in traces for block, rows in parts]
+        if blocks:
+            self._store.keep(b"".join(block for block, _ in blocks), sum(n for _, n in blocks))
+
+    def _write(
+        self,
+        requests: Sequence[Request],
+        resent: Sequence[Request],
+        kept: Collection[str],
+        withdrawn: Revisions,
+        read_ns: int,
+    ) -> None:
+        """Keep ledgers, and hold them until they have settled."""
+        known = [*(request for request in requests if request.revision > 1), *resent]
+        # What was lost with a part of the store was counted, unless it still waits for that.
+        known += [one for one in requests if one.trace_id in self.counted_before]
+        counted = self._settling.counted(known)
+        age_ns = self._now_ns() - read_ns
+        written = [*requests, *resent]
+        done = self._store.write(written, kept, withdrawn, age_ns, counted)
+        self._settling.withdraw(withdrawn)
+        uncounted = [one for one in written if (one.trace_id, one.span_id) not in counted]
+        self._settling.add(uncounted, done.at_ns)
+        self._telemetry.withdrawn.inc(done.withdrawn)
+        revised = [one for one in requests if (one.trace_id, one.span_id) in counted]
+        self._telemetry.revised.inc(len(revised))

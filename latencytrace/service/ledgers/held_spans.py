@@ -1,0 +1,116 @@
+"""The spans of open traces, in memory as columns, so that no store is asked for them."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.model import Span
+from latencytrace.service.otlp.span_block import SpanBlock
+
+MAX_BYTES: Final = 512 * 1024 * 1024
+
+Rows = NDArray[np.int64]
+Parts = Sequence[tuple[SpanBlock, Rows]]
+
+
+@dataclass(slots=True, eq=False)
+class _Post:
+    """What came together."""
+
+    block: SpanBlock
+    trace_ids: Collection[str]
+    left: int  # of its traces, how many still need it
+
+
+class HeldSpans:
+    """Spans from their arrival until their trace has its ledger.
+
+    Beyond `max_bytes` the oldest posts are let go: their traces are read from the store. No
+    thread, no lock, no I/O.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.bytes = 0
+        self.let_go = 0  # spans, for want of room
+        self._max_bytes = max_bytes
+        self._posts: OrderedDict[int, _Post] = OrderedDict()  # by the identity of their block
+        self._traces: dict[str, list[tuple[_Post, Rows]]] = {}
+
+    def add(self, block: SpanBlock) -> None:
+        """Hold the spans of a post."""
+        by_trace = rows_by_trace(block)
+        post = _Post(block, by_trace.keys(), len(by_trace))
+        self._posts[id(block)] = post
+        self.bytes += block.nbytes
+        for trace_id, rows in by_trace.items():
+            self._traces.setdefault(trace_id, []).append((post, rows))
+        while self.bytes > self._max_bytes and len(self._posts) > 1:
+            _, oldest = next(iter(self._posts.items()))
+            self.let_go += oldest.block.count
+            self.remove(oldest.block)
+
+    def remove(self, block: SpanBlock) -> None:
+        """Let go of a post, if it is held."""
+        post = self._posts.pop(id(block), None)
+        if post is None:
+            return
+        self.bytes -= block.nbytes
+        for trace_id in post.trace_ids:
+            parts = [part for part in self._traces.get(trace_id, ()) if part[0] is not post]
+            if parts:
+                self._traces[trace_id] = parts
+            else:
+                self._traces.pop(trace_id, None)
+
+    def release(self, trace_ids: Collection[str]) -> None:
+        """Let go of traces."""
+        for trace_id in trace_ids:
+            for post, _ in self._traces.pop(trace_id, ()):
+                post.left -= 1
+                if not post.left and self._posts.pop(id(post.block), None):
+                    self.bytes -= post.block.nbytes
+
+    def count(self, trace_id: str) -> int:
+        """How many spans of a trace are held, as often as they came."""
+        return sum(len(rows) for _, rows in self._traces.get(trace_id, ()))
+
+    def parts(self, trace_id: str) -> Parts:
+        """Where the spans of a trace are, in the order in which they came."""
+        return [(post.block, rows) for post, rows in self._traces.get(trace_id, ())]
+
+
+def rows_by_trace(block: SpanBlock) -> Mapping[str, Rows]:
+    """The rows of each trace of a post, in order."""
+    ids = block.trace_id
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    ordered = ids[order]
+    first = np.flatnonzero(np.any(ordered[1:] != ordered[:-1], axis=1)) + 1
+    texts = ordered[np.concatenate(([0], first))].astype(">u8").tobytes().hex()
+    names = [texts[at : at + 32] for at in range(0, len(texts), 32)]
+    return dict(zip(names, np.split(order, first), strict=True))
+
+
+def spans_in(parts: Parts) -> tuple[Span, ...]:
+    """The spans of a trace, each once: of those that differ, the one that lasts longer.
+
+    As `Store.arrived` tells them.
+    """
+    found: dict[str, Span] = {}
+    for span in _all(parts):
+        known = found.get(span.span_id)
+        if known is None or _order(span) < _order(known):
+            found[span.span_id] = span
+    return tuple(found.values())
+
+
+def _all(parts: Parts) -> Iterator[Span]:
+    for block, rows in parts:
+        yield from block.spans(rows)
+
+
+def _order(span: Span) -> tuple[int, int]:
+    return (span.start_ns - span.end_ns, span.start_ns)

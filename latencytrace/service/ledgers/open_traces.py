@@ -1,0 +1,176 @@
+"""Open traces: what came of them, what became of it, and where their spans are."""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from latencytrace.service.ingest.committer import Outcome
+from latencytrace.service.ledgers.assembler import Assembler, Counts
+from latencytrace.service.ledgers.held_spans import MAX_BYTES, HeldSpans, Parts
+from latencytrace.service.ledgers.seen_traces import Ids, SeenTraces, ids_of
+from latencytrace.service.metrics.span_account import Account, Without
+from latencytrace.service.otlp.traces import CheckedRequest
+
+
+class OpenTraces:
+    """The assembler with the spans of its traces, for several threads.
+
+    Args:
+        now_ns: A clock that is never set back.
+        max_held_bytes: How much of spans is held in memory.
+    """
+
+    def __init__(self, now_ns: Callable[[], int], max_held_bytes: int = MAX_BYTES) -> None:
+        self._assembler = Assembler(now_ns, on_forgotten=self._forgotten)
+        self._held = HeldSpans(max_held_bytes)
+        self._seen = SeenTraces()
+        self._lock = threading.Lock()
+
+    def arrived(self, requests: Iterable[CheckedRequest]) -> None:
+        """Note that the spans of these requests came, and wait to be stored."""
+        with self._lock:
+            for checked in requests:
+                self._held.add(checked.columns)
+                self._assembler.arrived(checked.span_counts, checked.rooted)
+
+    def ended(self, requests: Iterable[CheckedRequest], outcome: Outcome) -> None:
+        """Take what became of requests that came."""
+        with self._lock:
+            for checked in requests:
+                match outcome:
+                    case Outcome.STORED:
+                        self._assembler.stored(checked.span_counts)
+                    case Outcome.REFUSED:
+                        self._held.remove(checked.columns)
+                        self._assembler.refused(checked.span_counts)
+                    case Outcome.FAILED:
+                        self._held.remove(checked.columns)
+                        self._assembler.withdrawn(checked.span_counts)
+
+    def known(self, ids: Ids) -> None:
+        """Note the traces of which the store has something, by the last halves of their ids."""
+        with self._lock:
+            self._seen.add(ids)
+
+    def left(self, trace_ids: Collection[str]) -> None:
+        """Open traces whose spans are in the store and have no ledger, or need another one."""
+        if trace_ids:
+            with self._lock:
+                self._seen.add(ids_of(trace_ids))
+                self._assembler.left(trace_ids)
+
+    def is_due(self) -> bool:
+        """Whether a trace may be due."""
+        with self._lock:
+            return self._assembler.is_due()
+
+    def due(self, limit: int) -> list[str]:
+        """See `Assembler.due`."""
+        with self._lock:
+            return self._assembler.due(limit)
+
+    def close_all(self) -> list[str]:
+        """See `Assembler.close_all`."""
+        with self._lock:
+            return self._assembler.close_all()
+
+    def held(self, taken: Sequence[str]) -> dict[str, Parts]:
+        """Of traces that were taken, those that memory holds whole: where their spans are.
+
+        The store knows nothing of these, and has none of their requests.
+        """
+        with self._lock:
+            unseen = ~self._seen.may_hold(ids_of(taken))
+            return {
+                trace_id: self._held.parts(trace_id)
+                for trace_id, is_unseen in zip(taken, unseen, strict=True)
+                if is_unseen and self._is_whole(trace_id)
+            }
+
+    def short(self, shown: Counts) -> Counts:
+        """See `Assembler.short`."""
+        with self._lock:
+            return self._assembler.short(shown)
+
+    def missed(self, short: Counts) -> set[str]:
+        """Those of the traces that are open again, for the store may show all of them later."""
+        with self._lock:
+            return {one for one, by in short.items() if self._assembler.missed(one, by)}
+
+    def attributed(self, trace_ids: Collection[str]) -> None:
+        """Give back traces that have their ledgers."""
+        with self._lock:
+            self._assembler.attributed(trace_ids)
+            self._release(trace_ids)
+
+    def without(self, trace_ids: Iterable[str], reasons: Mapping[str, Without]) -> None:
+        """Give back traces that have no ledger; those without a reason still hold no request."""
+        with self._lock:
+            for trace_id in trace_ids:
+                reason = reasons.get(trace_id)
+                self._assembler.without([trace_id], reason)
+                if reason is not None:
+                    self._release([trace_id])
+
+    def again(self, trace_ids: Collection[str]) -> None:
+        """See `Assembler.again`."""
+        with self._lock:
+            self._assembler.again(trace_ids)
+
+    def being_attributed(self, trace_ids: Iterable[str]) -> list[str]:
+        """Those of the traces that were taken and not given back."""
+        with self._lock:
+            return self._assembler.being_divided(trace_ids)
+
+    def is_open(self, trace_id: str) -> bool:
+        """Whether spans of a trace have arrived that have no ledger yet."""
+        with self._lock:
+            return self._assembler.is_open(trace_id)
+
+    def is_old(self, trace_id: str) -> bool:
+        """See `Assembler.is_old`."""
+        return self._assembler.is_old(trace_id)
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether traces come faster than they are taken: no more should be let in."""
+        return self._assembler.is_overfull
+
+    @property
+    def count(self) -> int:
+        """How many traces are open."""
+        return self._assembler.open_count
+
+    @property
+    def evicted(self) -> int:
+        """Traces that were due early because too many were open."""
+        return self._assembler.counts.evicted
+
+    @property
+    def late(self) -> int:
+        """Times that spans came too late for their trace."""
+        return self._assembler.counts.late
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the spans of open traces take."""
+        return self._held.bytes
+
+    def account(self) -> Account:
+        """The account of all spans, as it stands."""
+        with self._lock:
+            account = self._assembler.account
+            return replace(account, without=account.without.copy())
+
+    def _is_whole(self, trace_id: str) -> bool:
+        count = self._held.count(trace_id)
+        return bool(count) and count == self._assembler.expected(trace_id)
+
+    def _release(self, trace_ids: Collection[str]) -> None:
+        if trace_ids:
+            self._held.release(trace_ids)
+            self._seen.add(ids_of(trace_ids))
+
+    def _forgotten(self, trace_id: str) -> None:
+        """Take a trace that the assembler has let go of; its lock is held."""
+        self._release([trace_id])

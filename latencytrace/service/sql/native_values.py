@@ -1,0 +1,111 @@
+"""Python values as columns of the engine's Native format.
+
+A column is what follows its name and type there: `words` dictionary-encoded, as the type
+LowCardinality is; the others as they are.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain
+from typing import Final
+
+import numpy as np
+
+_VERSION: Final = (1).to_bytes(8, "little")  # of a dictionary: with keys of its own
+_OWN_KEYS: Final = 0x600  # and they are all that is needed
+_INDICES: Final = ((0, np.uint8), (1, np.uint16), (2, np.uint32))
+_SHORT: Final = tuple(bytes((size,)) for size in range(128))
+
+Numbers = Sequence[int | None]
+
+
+def block(rows: int, columns: Sequence[tuple[str, str, bytes]]) -> bytes:
+    """A block of columns, each with its name and its type."""
+    parts = [_size(len(columns)), _size(rows)]
+    for name, type_, values in columns:
+        parts += (text(name), text(type_), values)
+    return b"".join(parts)
+
+
+def text(value: str) -> bytes:
+    """One text."""
+    encoded = value.encode("utf-8", "surrogateescape")
+    size = len(encoded)
+    return (_SHORT[size] if size < len(_SHORT) else _size(size)) + encoded
+
+
+def texts(values: Iterable[str]) -> bytes:
+    """Texts of any kind."""
+    return b"".join(map(text, values))
+
+
+def numbers(dtype: type[np.number]) -> Callable[[Sequence[int]], bytes]:
+    """Write numbers of this type."""
+
+    def column(values: Sequence[int]) -> bytes:
+        return np.array(values, dtype).tobytes()
+
+    return column
+
+
+def unknown_numbers(dtype: type[np.number]) -> Callable[[Numbers], bytes]:
+    """Write numbers of this type, or None."""
+
+    def column(values: Numbers) -> bytes:
+        known = bytes(value is None for value in values)
+        return known + np.array([value or 0 for value in values], dtype).tobytes()
+
+    return column
+
+
+def words(values: Sequence[str]) -> bytes:
+    """Texts that come again and again."""
+    return _VERSION + _dictionary(values, {})
+
+
+def unknown_words(values: Sequence[str | None]) -> bytes:
+    """Texts that come again and again, or None."""
+    return _VERSION + _dictionary(values, {None: 0})
+
+
+def lists(
+    column: Callable[[Sequence[object]], bytes],
+) -> Callable[[Sequence[Sequence[object]]], bytes]:
+    """Write lists of what `column` writes."""
+
+    def listed(values: Sequence[Sequence[object]]) -> bytes:
+        ends = np.fromiter(accumulate(map(len, values)), np.uint64, len(values))
+        return ends.tobytes() + column(list(chain.from_iterable(values)))
+
+    return listed
+
+
+def lists_of_words(values: Sequence[Sequence[str]]) -> bytes:
+    """Lists of `words`."""
+    ends = np.fromiter(accumulate(map(len, values)), np.uint64, len(values))
+    return _VERSION + ends.tobytes() + _dictionary(list(chain.from_iterable(values)), {})
+
+
+def _dictionary(values: Sequence[str | None], places: dict[str | None, int]) -> bytes:
+    """The distinct values, and of each value which of them it is."""
+    if not values:
+        return b""
+    found = [places.setdefault(value, len(places)) for value in values]
+    code, dtype = next(one for one in _INDICES if len(places) <= np.iinfo(one[1]).max + 1)
+    return b"".join(
+        (
+            (_OWN_KEYS | code).to_bytes(8, "little"),
+            len(places).to_bytes(8, "little"),
+            texts(value or "" for value in places),
+            len(values).to_bytes(8, "little"),
+            np.array(found, dtype).tobytes(),
+        )
+    )
+
+
+def _size(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:  # seven bits a byte
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
