@@ -68,7 +68,7 @@ def arrive(pipeline: Pipeline, block: bytes) -> None:
     """Tell a pipeline of spans that are in the store."""
     checked = otlp.check(block, otlp.PROTOBUF, None)
     pipeline.arrived([checked])
-    pipeline._settled([checked], Outcome.STORED)  # noqa: SLF001 - as its committer does
+    pipeline._traces.ended([checked], Outcome.STORED)  # noqa: SLF001 - as its committer does
 
 
 class Rig:
@@ -232,54 +232,16 @@ def test_a_part_that_only_the_journal_holds_is_divided_with_the_rest(
         pipeline.submit(otlp.check(encoded(sent), otlp.PROTOBUF, None)).result(timeout=20)
     before = store.arrived([trace_id])
 
+    pipeline._committer.flush()  # noqa: SLF001 - as it does within a second
     clock.move_s(1)
-    pipeline.catch_up()
+    pipeline.step()
     pipeline.close()
 
     assert before == {}
     assert ledger(store, trace_id)[Stage.RETRIEVE] == 60 * MS
 
 
-def test_who_looks_again_at_once_is_answered_from_what_is_there(rig: Rig, trace_id: str) -> None:
-    rig.clock.move_s(60)
-    rig.pipeline.catch_up()
-    rig.send(root(trace_id))
-    rig.clock.move_s(0.4)
-    rig.pipeline.catch_up()
-    early = rig.pipeline.is_open(trace_id)
 
-    rig.clock.move_s(0.6)
-    rig.pipeline.catch_up()
-
-    assert (early, rig.pipeline.is_open(trace_id)) == (True, False)
-
-
-def test_nobody_waits_long_for_what_others_divide(
-    rig: Rig, trace_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, "PATIENCE_S", 0.01)
-    rig.clock.move_s(60)
-    rig.send(root(trace_id))
-    rig.clock.move_s(1)
-
-    with rig.pipeline._dividing:  # noqa: SLF001 - as a division of many traces holds it
-        rig.pipeline.catch_up()
-
-    assert rig.pipeline.is_open(trace_id)
-
-
-def test_a_store_that_fails_is_no_error_to_who_looks(
-    rig: Rig, trace_id: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    rig.store.full = True
-    rig.clock.move_s(60)
-    rig.send(root(trace_id))
-    rig.clock.move_s(1)
-
-    rig.pipeline.catch_up()
-
-    assert "the disk is full" in caplog.text
-    assert rig.pipeline.is_open(trace_id)
 
 
 def test_a_trace_sent_twice_is_one_request(rig: Rig, trace_id: str) -> None:
@@ -384,7 +346,7 @@ def test_a_ledger_that_the_store_cannot_read_stops_no_other(
 
     def unreadable(trace: Trace, *more: object) -> Request:
         request: Request = made(trace, *more)
-        return replace(request, start_ns=-50) if trace.root.trace_id == bad else request
+        return replace(request, duration_ns=-50) if trace.root.trace_id == bad else request
 
     monkeypatch.setattr(attribution, "request_of", unreadable)
     rig.send(*spans)
@@ -402,6 +364,7 @@ def test_a_ledger_that_the_store_cannot_read_stops_no_other(
 def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> None:
     span = root(trace_id)
     rig.store.write(requests_of([span, child(span, CHILD, Stage.DECODE, 0, 90)], {}), ())
+    rig.pipeline._traces.known(rig.store.known_traces())  # noqa: SLF001 - as at a start
     rig.send(child(span, LATE_CHILD, Stage.RESPOND, 90, 100))
     rig.after_s(30)
 
@@ -412,7 +375,7 @@ def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> 
 def test_nothing_more_is_taken_while_too_much_is_not_divided(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(rig.pipeline._assembler), "is_overfull", True)  # noqa: SLF001 - a hundred thousand traces else
+    monkeypatch.setattr(type(rig.pipeline._traces), "is_overfull", True)  # noqa: SLF001 - a hundred thousand traces else
 
     with pytest.raises(OverloadedError, match="again in a second"):
         rig.pipeline.submit(otlp.check(encoded(root(uuid4().hex)), otlp.PROTOBUF, None))
@@ -462,34 +425,6 @@ def test_a_span_that_arrives_during_a_division_is_left_to_the_next_service(
     assert ledger(rig.store, trace_id) == {Stage.DECODE: 40 * MS, Stage.UNATTRIBUTED: 60 * MS}
 
 
-def test_more_traces_than_are_divided_in_a_piece_are_all_divided(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attribution, "PIECE_TRACES", 2)
-    spans = [root(uuid4().hex) for _ in range(7)]
-    rig.send(*spans)
-    rig.after_s(1)
-
-    assert all(ledger(rig.store, span.trace_id) for span in spans)
-    assert rig.counted("latencytrace_requests_total") == 7
-
-
-def test_who_asks_while_a_division_rests_need_not_wait(
-    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, "REST", 1e9)
-    monkeypatch.setattr(pipeline, "SLOWEST_PACE_S", 1e6)
-    resting = Pipeline(store, Telemetry(), time.monotonic_ns)
-    resting.start()
-    resting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(timeout=20)
-    wait_until(lambda: resting._looked_ns > 0 and resting._dividing.locked())  # noqa: SLF001
-
-    def is_answered() -> bool:
-        resting.catch_up()
-        return store.request(trace_id, None) is not None
-
-    wait_until(is_answered)
-    resting.close()
 
 
 def test_what_was_divided_is_left_alone_by_the_next(rig: Rig, trace_id: str) -> None:
