@@ -10,8 +10,8 @@ from latencytrace.agent.export.transport import Answer
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.spans.provider import RecordingProvider
 from tests.agent.export.test_exporter import unused_port
-from tests.agent.receiving import PATIENCE_S, receiving, wait_until
-from tests.fakes import FakeClock
+from tests.support.agent.receiving import PATIENCE_S, receiving, wait_until
+from tests.support.fakes.contracts import FakeClock
 
 HOUR_NS = 3_600_000_000_000
 SPANS_A_WAIT = 5

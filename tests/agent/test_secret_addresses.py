@@ -12,7 +12,7 @@ import pytest
 
 from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
 from latencytrace.settings import agent_settings, service_settings
-from tests.cli.programs import environment, latencytrace
+from tests.support.servers.command_line import environment, latencytrace
 
 SECRET = "hunter2secret"  # noqa: S105 - of nothing
 KEY = "queryk3ysecret"

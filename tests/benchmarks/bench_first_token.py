@@ -30,11 +30,11 @@ from opentelemetry.trace import SpanKind
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, semconv
-from tests.agent.dividing import span_of
-from tests.agent.hooks.tiny_chat import tiny_chat
-from tests.agent.receiving import Receiver, receiving
 from tests.benchmarks.bench_servers import free_port, process
-from tests.end_to_end.traced_server import TracedServer, traced_server
+from tests.support.agent.dividing import span_of
+from tests.support.agent.receiving import Receiver, receiving
+from tests.support.models.tiny_chat import tiny_chat
+from tests.support.servers.traced_server import TracedServer, traced_server
 
 HERE = Path(__file__).parent / "first_token"
 CHAT = "/v1/chat/completions"

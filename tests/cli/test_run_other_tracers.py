@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.receiving import receiving
-from tests.cli.programs import environment, latencytrace
+from tests.support.agent.receiving import receiving
+from tests.support.servers.command_line import environment, latencytrace
 
 WHO = "print(latencytrace.agent_status().provider, latencytrace.agent_status().running)"
 SAID = "opentelemetry-instrument takes our place"

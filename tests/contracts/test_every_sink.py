@@ -9,9 +9,9 @@ from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.net import http_post
 from latencytrace.service.sink import Sink, Transition
 from latencytrace.service.watch.wiring import open_sink
-from tests.service.notices import made_notice
-from tests.service.posted import Posted
-from tests.service.traffic import START_NS
+from tests.support.builders.notices import made_notice
+from tests.support.builders.traffic import START_NS
+from tests.support.servers.posted import Posted
 
 NAMES = [plugin.name for plugin in plugins(SINKS)]
 POSTING = [name for name in NAMES if name != "log"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agent.receiving import Receiver, receiving
+from tests.support.agent.receiving import Receiver, receiving
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from uuid import uuid4
 import pytest
 
 from latencytrace.model import Span, SpanKind, semconv
-from tests.cli.programs import environment
-from tests.end_to_end.running_service import RunningService
-from tests.otlp_messages import message, one_span
+from tests.support.builders.otlp_messages import message, one_span
+from tests.support.servers.command_line import environment
+from tests.support.servers.running_service import RunningService
 
 ACTS = (
     "\x1b]0;owned\x07",  # sets the title

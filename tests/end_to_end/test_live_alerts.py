@@ -18,12 +18,12 @@ from latencytrace.cli.processes.local_service import BackgroundProgram, free_por
 from latencytrace.cli.rule_files.prometheus import RuleSettings, firing, rules_document
 from latencytrace.model import AlertKind, Severity
 from latencytrace.model.objective import DAY_NS
-from tests.cli.programs import COMMAND
-from tests.end_to_end.running_prometheus import RunningAlertmanager, RunningPrometheus
-from tests.end_to_end.running_service import RunningService, until
-from tests.made_objectives import SECOND_NS, made_objective
-from tests.service.objectives_yaml import objectives_yaml
-from tests.service.posted import Posted
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.objectives_yaml import objectives_yaml
+from tests.support.servers.command_line import COMMAND
+from tests.support.servers.posted import Posted
+from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
+from tests.support.servers.running_service import RunningService, until
 
 PER_S = 4
 PATIENCE_S = 120
@@ -76,7 +76,7 @@ def application(endpoint: str, incident: Path, log: Path) -> Iterator[str]:
     command = [
         *(*COMMAND, "run", "--service", "rag", "--endpoint", endpoint, "--"),
         *(sys.executable, "-m", "uvicorn", "--app-dir", str(example_folder())),
-        *("tests.end_to_end.slow_search_app:app", "--port", url.rpartition(":")[2]),
+        *("tests.support.programs.slow_search_app:app", "--port", url.rpartition(":")[2]),
     ]
     environment = {"SLOW_SEARCH": str(incident), "PYTHONPATH": str(Path(__file__).parents[2])}
     with BackgroundProgram("rag_chat", command, log, environment=environment) as program:

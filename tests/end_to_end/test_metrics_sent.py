@@ -13,10 +13,10 @@ from latencytrace.errors import SettingsError
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from latencytrace.service.app import serve
 from latencytrace.settings import service_settings
-from tests.agent.receiving import Receiver, wait_until
-from tests.end_to_end.running_service import RunningService
-from tests.otlp_messages import one_span, otlp
-from tests.service.metric_points import Point, points
+from tests.support.agent.receiving import Receiver, wait_until
+from tests.support.builders.metric_points import Point, points
+from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.servers.running_service import RunningService
 
 MS = 1_000_000
 ROOT = "00000000000000a1"

@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
-from tests.end_to_end.running_prometheus import RunningAlertmanager
-from tests.end_to_end.running_service import RunningService, until
-from tests.otlp_messages import one_span, otlp
-from tests.service.objectives_yaml import objectives_yaml
-from tests.service.posted import Posted
+from tests.support.builders.objectives_yaml import objectives_yaml
+from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.servers.posted import Posted
+from tests.support.servers.running_prometheus import RunningAlertmanager
+from tests.support.servers.running_service import RunningService, until
 
 MS = 1_000_000
 SILENT = {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}

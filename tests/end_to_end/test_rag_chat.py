@@ -17,10 +17,10 @@ from latencytrace.cli.processes.local_service import BackgroundProgram, free_por
 from latencytrace.cli.source import reading
 from latencytrace.model import Stage
 from latencytrace.service.answers.documents import ListedRequestDocument
-from tests.agent.receiving import Receiver, receiving, wait_until
-from tests.cli.programs import COMMAND
-from tests.end_to_end.data_folder import DataFolder
-from tests.service.metric_points import Point, points
+from tests.support.agent.receiving import Receiver, receiving, wait_until
+from tests.support.builders.metric_points import Point, points
+from tests.support.secrets.data_folder import DataFolder
+from tests.support.servers.command_line import COMMAND
 
 MS = 1_000_000
 SLEEP_MS = 50

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from latencytrace.cli.processes.local_service import answers, free_port
-from tests.cli.programs import COMMAND, environment, latencytrace
+from tests.support.servers.command_line import COMMAND, environment, latencytrace
 
 PROGRAM = """
 import sys

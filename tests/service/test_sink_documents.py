@@ -6,10 +6,10 @@ from latencytrace.service.sink import Notice, Transition
 from latencytrace.service.sinks.alertmanager import AlertmanagerSink
 from latencytrace.service.sinks.slack import SlackSink
 from latencytrace.service.sinks.webhook import WebhookSink
-from tests.made_objectives import SECOND_NS
-from tests.service.notices import made_notice
-from tests.service.posted import Posted
-from tests.service.traffic import START_NS
+from tests.support.builders.made_objectives import SECOND_NS
+from tests.support.builders.notices import made_notice
+from tests.support.builders.traffic import START_NS
+from tests.support.servers.posted import Posted
 
 LATER_NS = START_NS + 120 * SECOND_NS
 

@@ -20,7 +20,7 @@ from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.guard import OnFault, raise_fault
 from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.errors import SettingsError
-from tests.agent.receiving import PATIENCE_S, Receiver, receiving, wait_until
+from tests.support.agent.receiving import PATIENCE_S, Receiver, receiving, wait_until
 
 INTERVAL_S = 0.01
 

@@ -15,7 +15,7 @@ from google.rpc.status_pb2 import Status
 from latencytrace.agent.export.grpc import TRACES, GrpcSender
 from latencytrace.agent.export.transport import Wire
 from latencytrace.errors import SettingsError
-from tests.agent.receiving import receiving
+from tests.support.agent.receiving import receiving
 
 TIMEOUT_S = 10.0
 Answering = Callable[[bytes, Any], bytes]

@@ -14,16 +14,16 @@ from latencytrace.agent.gpu.port import AGAIN_AFTER_NS, SILENT_NS, GpuPort
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.agent.guard import raise_fault
 from latencytrace.model.gpu_sample import GPU_METRICS
-from tests.agent.hooked import wait_until
-from tests.fakes import FakeClock
-from tests.service.gpu_requests import sample, whole_sample
+from tests.support.agent.hooked import wait_until
+from tests.support.builders.gpu_requests import sample, whole_sample
+from tests.support.fakes.contracts import FakeClock
 
 FORKS = """
 import os, httpx
 from latencytrace.agent.gpu.port import GpuPort
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.agent.guard import raise_fault
-from tests.service.gpu_requests import sample
+from tests.support.builders.gpu_requests import sample
 port = GpuPort(("127.0.0.1", 0), SamplerState, lambda: 1, raise_fault)
 port.take([sample()])
 if os.fork() == 0:

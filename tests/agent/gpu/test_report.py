@@ -16,8 +16,8 @@ from latencytrace.agent.gpu.report import KEPT_SAMPLES, GpuReport
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.model import semconv
 from latencytrace.model.gpu_sample import BandwidthMethod, GpuMetric, GpuSample, Reading
-from tests.agent.receiving import Receiver, attributes_of, receiving
-from tests.fakes import GPU, FakeClock
+from tests.support.agent.receiving import Receiver, attributes_of, receiving
+from tests.support.fakes.contracts import GPU, FakeClock
 
 SECOND_NS = 1_000_000_000
 WINDOW = (SECOND_NS, SECOND_NS + SECOND_NS // 5)

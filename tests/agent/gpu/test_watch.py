@@ -13,8 +13,8 @@ from latencytrace.errors import SettingsError
 from latencytrace.model import semconv
 from latencytrace.model.gpu_sample import GpuMetric
 from latencytrace.settings import agent_settings
-from tests import fake_nvml
-from tests.agent.receiving import Receiver, attributes_of, receiving, wait_until
+from tests.support.agent.receiving import Receiver, attributes_of, receiving, wait_until
+from tests.support.fakes import nvml as fake_nvml
 
 READS = """
 import latencytrace, os, sys

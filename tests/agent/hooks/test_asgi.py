@@ -24,8 +24,8 @@ from starlette.testclient import TestClient
 import latencytrace
 from latencytrace.agent.clock import wall_ns
 from latencytrace.model import Stage, semconv
-from tests.agent.hooks.serving import drain, get, raw_get, raw_socket, serving
-from tests.agent.receiving import PATIENCE_S, ReceivedSpan, TracedProgram, wait_until
+from tests.support.agent.receiving import PATIENCE_S, ReceivedSpan, TracedProgram, wait_until
+from tests.support.servers.serving import drain, get, raw_get, raw_socket, serving
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from latencytrace.agent.hooks.chromadb import ChromadbHook
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked, wait_until
+from tests.support.agent.hooked import Spans, attribute_text, hooked, wait_until
 
 IDS = ["one", "two", "three"]
 VECTORS: Any = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]

@@ -12,8 +12,8 @@ from flask import Flask
 from werkzeug.serving import make_server
 
 from latencytrace.model import semconv
-from tests.agent.hooks.serving import get, serving
-from tests.agent.receiving import PATIENCE_S, TracedProgram, wait_until
+from tests.support.agent.receiving import PATIENCE_S, TracedProgram, wait_until
+from tests.support.servers.serving import get, serving
 
 
 class Door:

@@ -14,8 +14,9 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 
 from latencytrace.agent.hooks.grpc_client import GrpcClientHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked, wait_until
-from tests.agent.hooks.grpc_calls import (
+from tests.support.agent.hooked import Spans, attribute_text, hooked, wait_until
+from tests.support.agent.receiving import TracedProgram
+from tests.support.servers.grpc_calls import (
     KINDS,
     SERVICE,
     Arrivals,
@@ -23,7 +24,6 @@ from tests.agent.hooks.grpc_calls import (
     async_answers,
     serving,
 )
-from tests.agent.receiving import TracedProgram
 
 SINGLE_THREADED = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 

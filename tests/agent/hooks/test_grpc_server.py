@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 from latencytrace.agent.hooks.grpc_server import GrpcServerHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import (
+from tests.support.agent.hooked import (
     Spans,
     attribute_text,
     hooked,
@@ -25,7 +25,8 @@ from tests.agent.hooked import (
     intervals_of,
     wait_until,
 )
-from tests.agent.hooks.grpc_calls import (
+from tests.support.agent.receiving import TracedProgram
+from tests.support.servers.grpc_calls import (
     KINDS,
     REQUEST,
     SERVICE,
@@ -38,7 +39,6 @@ from tests.agent.hooks.grpc_calls import (
     async_serving,
     serving,
 )
-from tests.agent.receiving import TracedProgram
 
 TRACEPARENT = (("traceparent", f"00-{'1' * 32}-{'2' * 16}-01"),)
 Call = Callable[[str], list[bytes]]

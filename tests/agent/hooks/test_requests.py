@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, format_span_id
 
 from latencytrace.agent.hooks.requests import RequestsHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text, hooked
 
 PARTS = 3
 

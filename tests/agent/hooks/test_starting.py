@@ -11,8 +11,8 @@ from gunicorn.workers.sync import SyncWorker
 
 import latencytrace
 from latencytrace.model import semconv
-from tests.agent.hooks.serving import get, serving
-from tests.agent.receiving import ReceivedSpan, TracedProgram, wait_until
+from tests.support.agent.receiving import ReceivedSpan, TracedProgram, wait_until
+from tests.support.servers.serving import get, serving
 
 IMPORTED = """
 import latencytrace

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.receiving import PATIENCE_S, Receiver
+from tests.support.agent.receiving import PATIENCE_S, Receiver
 
 TERMINATED = """
 import os, signal, sys

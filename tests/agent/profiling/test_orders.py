@@ -27,10 +27,10 @@ from latencytrace.model.profile import (
     ProfilingAgent,
 )
 from latencytrace.settings import AgentSettings
-from tests.agent.hooks.tiny_chat import TinyChat, tiny_chat
-from tests.agent.receiving import Receiver, TracedProgram, wait_until
-from tests.cli.programs import environment
-from tests.generating import generating
+from tests.support.agent.receiving import Receiver, TracedProgram, wait_until
+from tests.support.models.generating import generating
+from tests.support.models.tiny_chat import TinyChat, tiny_chat
+from tests.support.servers.command_line import environment
 
 ID = "0123456789abcdef0123456789abcdef"
 SHORT = ProfileOrder(profile_id=ID, steps=7, seconds=30.0)
@@ -323,7 +323,7 @@ def test_a_program_that_ends_while_it_records_ends_as_it_would(
     order(receiver, LONG)
 
     done = subprocess.run(
-        [sys.executable, "-m", "tests.agent.profiled_program", receiver.endpoint, how],
+        [sys.executable, "-m", "tests.support.programs.profiled_program", receiver.endpoint, how],
         capture_output=True,
         text=True,
         timeout=50,

@@ -16,7 +16,7 @@ from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import AgentSettings
-from tests.agent.receiving import Receiver, TracedProgram, wait_until
+from tests.support.agent.receiving import Receiver, TracedProgram, wait_until
 
 
 @pytest.fixture(autouse=True)

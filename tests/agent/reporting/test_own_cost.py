@@ -15,8 +15,8 @@ from latencytrace.agent.reporting.own_cost import (
 )
 from latencytrace.agent.start import agent_status
 from latencytrace.model import semconv
-from tests.agent.receiving import TracedProgram, attributes_of, wait_until
-from tests.fakes import FakeClock
+from tests.support.agent.receiving import TracedProgram, attributes_of, wait_until
+from tests.support.fakes.contracts import FakeClock
 
 
 def spent(made: int, encoder_ns: int, exporter_ns: int) -> ExportCounts:

@@ -14,8 +14,8 @@ from latencytrace.agent.reporting.self_report import Report, SelfReport
 from latencytrace.agent.timing.patching import HookState, HookStatus
 from latencytrace.model import semconv
 from latencytrace.settings import agent_settings
-from tests.agent.receiving import Receiver, attributes_of, receiving, wait_until
-from tests.fakes import FakeClock
+from tests.support.agent.receiving import Receiver, attributes_of, receiving, wait_until
+from tests.support.fakes.contracts import FakeClock
 
 SECOND_NS = 1_000_000_000
 HOOKS = (

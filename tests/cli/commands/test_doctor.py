@@ -11,9 +11,9 @@ from threading import Thread
 import pytest
 
 from latencytrace.cli.processes.local_service import free_port
-from tests.agent.receiving import receiving
-from tests.cli.programs import NOWHERE, environment, latencytrace, listening
-from tests.end_to_end.running_service import RunningService
+from tests.support.agent.receiving import receiving
+from tests.support.servers.command_line import NOWHERE, environment, latencytrace, listening
+from tests.support.servers.running_service import RunningService
 
 NO_RECEIVER = {"OTEL_EXPORTER_OTLP_ENDPOINT": NOWHERE}
 

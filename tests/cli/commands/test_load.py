@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.load_server import FIRST_S, GAP_S, TOKENS, LoadServer, serving
-from tests.cli.programs import COMMAND, NOWHERE, environment, latencytrace
+from tests.support.servers.command_line import COMMAND, NOWHERE, environment, latencytrace
+from tests.support.servers.load_server import FIRST_S, GAP_S, TOKENS, LoadServer, serving
 
 MS = 1_000_000
 FIRST_NS, GAP_NS = FIRST_S * 1e9, GAP_S * 1e9

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.documents import MS, breakdown_document, no_requests, request_document
-from tests.cli.programs import NOWHERE, environment, latencytrace
+from tests.support.builders.documents import MS, breakdown_document, no_requests, request_document
+from tests.support.servers.command_line import NOWHERE, environment, latencytrace
 
 OTHER_ID = "1f3c9b" + "0" * 26
 

@@ -27,9 +27,9 @@ from latencytrace.model import Stage, semconv
 from latencytrace.service.metrics import sender as metrics_sender
 from latencytrace.service.metrics.endpoint import MetricsEndpoint
 from latencytrace.service.metrics.sender import sending_metrics
-from tests.agent.receiving import Receiver, receiving, wait_until
-from tests.service.made_requests import TRACE, made_request
-from tests.service.metric_points import Point, points
+from tests.support.agent.receiving import Receiver, receiving, wait_until
+from tests.support.builders.made_requests import TRACE, made_request
+from tests.support.builders.metric_points import Point, points
 
 STAGE = "latencytrace.request.stage.duration"
 SECOND_NS = 1_000_000_000

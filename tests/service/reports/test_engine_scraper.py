@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from latencytrace.errors import ScrapeError, SettingsError
 from latencytrace.service.reports.engine_fetch import MAX_BYTES, checked_engines, fetch
 from latencytrace.service.reports.engine_scraper import MAX_MODELS, SILENT_NS, EngineScraper
-from tests.fakes import FakeClock
-from tests.service.answering import answer_text, answering
+from tests.support.fakes.contracts import FakeClock
+from tests.support.servers.answering import answer_text, answering
 
 TEXTS = Path(__file__).parents[1] / "engine_texts"
 URL = "http://127.0.0.1:8000/metrics"
