@@ -13,10 +13,12 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from latencytrace.cli.processes.local_service import answers, free_port
+from latencytrace.cli.processes.local_service import answers
 from tests.support.programs.controlled_app import CHUNK_BYTES, CHUNKS, DECODE_S, SAID
 from tests.support.servers.command_line import COMMAND, environment, latencytrace
-from tests.support.servers.running_service import PATIENCE_S, RunningService, until
+from tests.support.servers.ports import free_port
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import PATIENCE_S, until
 
 APPS = Path(__file__).parents[1] / "support" / "programs"
 HIDDEN_MS = 50

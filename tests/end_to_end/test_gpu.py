@@ -20,8 +20,9 @@ from latencytrace.model.gpu_window import DeviceWork, GpuWindow
 from tests.support.builders.gpu_requests import request
 from tests.support.builders.otlp_messages import one_span, otlp
 from tests.support.fakes.contracts import GPU
-from tests.support.servers.running_service import RunningService, until
+from tests.support.servers.running_service import RunningService
 from tests.support.simulation.simulated_gpu import LLM, SimulatedGpu
+from tests.support.waiting import until
 
 SECONDS = 30
 STEP = 200  # samples a post

@@ -14,7 +14,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceS
 
 from tests.support.secrets.data_folder import DataFolder
 from tests.support.secrets.planted_secrets import PREFIX, SPELLINGS, VISIBLE, in_json, requests_of
-from tests.support.servers.running_service import PROTOBUF, RunningService, until
+from tests.support.servers.running_service import PROTOBUF, RunningService
+from tests.support.waiting import until
 
 SENDERS = ("protobuf", "gzip", "json", "grpc")
 LOOKS = 10

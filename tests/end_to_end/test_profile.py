@@ -15,7 +15,8 @@ from latencytrace.settings import agent_settings
 from tests.support.models.generating import generating
 from tests.support.models.tiny_chat import TinyChat, tiny_chat
 from tests.support.servers.command_line import COMMAND, environment
-from tests.support.servers.running_service import RunningService, until
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 ASKED = [*COMMAND, "profile", "--steps", "5", "--seconds", "20"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.repository.dashboard_files import FILES, Query, all_queries, filled, variables
-from tests.support.servers.running_service import until
 from tests.support.servers.scraped_service import Scraped, scraped_service
+from tests.support.waiting import until
 
 ALL = {"job": ".+", "instance": ".+", "stage": ".*", "slo": ".*"} | dict.fromkeys(
     ("service", "route", "model", "engine", "target", "name", "uuid"), ".*"

@@ -11,7 +11,8 @@ import pytest
 from latencytrace.model import Span, SpanKind
 from tests.support.builders.otlp_messages import one_span, otlp
 from tests.support.servers.command_line import latencytrace
-from tests.support.servers.running_service import RunningService, until
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 MS = 1_000_000
 DOWNLOAD, CHAT = "1" * 32, "2" * 32

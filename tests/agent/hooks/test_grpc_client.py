@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 
 from latencytrace.agent.hooks.grpc_client import GrpcClientHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, wait_until
+from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.agent.receiving import TracedProgram
 from tests.support.servers.grpc_calls import (
     KINDS,
@@ -24,6 +24,7 @@ from tests.support.servers.grpc_calls import (
     async_answers,
     serving,
 )
+from tests.support.waiting import until
 
 SINGLE_THREADED = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 
@@ -119,7 +120,7 @@ def test_a_streamed_answer_that_is_dropped_is_cancelled_and_ends_its_span(
 
         gc.disable()  # freed at once, then: no cycle keeps it
         del messages
-        wait_until(lambda: bool(spans.all))
+        until(lambda: bool(spans.all))
         gc.enable()
 
     assert spans.only.attributes[semconv.CANCELLED] is True

@@ -1,6 +1,5 @@
 """Hooks applied to their real libraries for the length of a test, and the spans they make."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,8 +11,7 @@ from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.model import Stage, semconv
 from latencytrace.model.interval import Interval, unpack_intervals
-
-PATIENCE_S = 40.0  # a busy machine starts a program late
+from tests.support.waiting import until
 
 
 class Spans:
@@ -51,15 +49,7 @@ class Spans:
 
     def wait_for(self, count: int) -> None:
         """Wait until another thread has ended its spans."""
-        wait_until(lambda: len(self.all) >= count)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait for another thread or process."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.001)
+        until(lambda: len(self.all) >= count)
 
 
 def stage_of(span: RecordedSpan) -> str | None:

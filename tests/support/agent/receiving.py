@@ -1,12 +1,8 @@
 """A real OTLP receiver over loopback, and what it got, read with the stock protobuf classes."""
 
-import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -21,8 +17,8 @@ from latencytrace.agent.start import agent_status, flush
 from latencytrace.model import Interval, Stage, semconv
 from latencytrace.model.interval import unpack_intervals
 from latencytrace.model.profile import UPLOAD_PATH
-
-PATIENCE_S = 40.0  # a busy machine
+from tests.support.servers.recording import Received, RecordingServer, Response
+from tests.support.waiting import PATIENCE_S, until
 
 Value = str | bool | int | float | bytes | None | tuple["Value", ...] | dict[str, "Value"]
 
@@ -70,103 +66,61 @@ class ReceivedSpan:
         return self.start_ns <= other.start_ns <= other.end_ns <= self.end_ns
 
 
-class Receiver(ThreadingHTTPServer):
-    """Takes OTLP over HTTP as a service does, or answers as a test tells it to."""
+class Receiver(RecordingServer):
+    """Takes OTLP over HTTP as a service does, or answers as a test tells it to.
 
-    daemon_threads = True
+    While `release` is cleared, posts of spans hang; other posts are answered.
+    """
 
     def __init__(self, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(port=port)
         self.answers: deque[tuple[int, dict[str, str]]] = deque()  # then 200 for ever
-        self.release = threading.Event()  # cleared: posts hang
-        self.release.set()
         self.posts: list[ExportTraceServiceRequest] = []  # those answered with 200
-        self.post_headers: list[dict[str, str]] = []
+        self.post_headers: list[Mapping[str, str]] = []
         self.reports: list[ExportMetricsServiceRequest] = []
-        self.report_headers: list[dict[str, str]] = []
+        self.report_headers: list[Mapping[str, str]] = []
         self.profiles: list[tuple[str, bytes]] = []  # ids and bodies
         self.report_status = 200
         self.refuses_profiles = False  # the connection breaks
         self.refused = 0
-        self.connections = 0
         self.close_each = False
 
     @property
     def endpoint(self) -> str:
         """Its base address."""
-        return f"http://127.0.0.1:{self.server_port}"
+        return self.url
 
     @property
     def spans(self) -> list[ReceivedSpan]:
         """All spans so far, in order of their arrival."""
         return [span for post in list(self.posts) for span in received_spans(post)]
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a sender that left."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Receiver
-
-    def setup(self) -> None:
-        super().setup()
-        self.server.connections += 1
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        if self.path.endswith("/v1/metrics"):
-            self._take_report(body)
-            return
-        if UPLOAD_PATH in self.path:
-            if self.server.refuses_profiles:
-                self.close_connection = True
-                return
-            self.server.profiles.append((self.path.rpartition("/")[2], body))
-            self._answer_empty()
-            return
-        self.server.release.wait(PATIENCE_S)
-        status, headers = self.server.answers.popleft() if self.server.answers else (200, {})
+    def respond(self, received: Received) -> Response:
+        """Take a post."""
+        if received.path.endswith("/v1/metrics"):
+            return self._take_report(received)
+        if UPLOAD_PATH in received.path:
+            if self.refuses_profiles:
+                raise ConnectionResetError
+            self.profiles.append((received.path.rpartition("/")[2], received.body))
+            return Response()
+        self.release.wait(PATIENCE_S)
+        status, headers = self.answers.popleft() if self.answers else (200, {})
         if status == 200:
-            self.server.post_headers.append({k.lower(): v for k, v in self.headers.items()})
-            self.server.posts.append(ExportTraceServiceRequest.FromString(body))
+            self.post_headers.append(received.headers)
+            self.posts.append(ExportTraceServiceRequest.FromString(received.body))
         else:
-            self.server.refused += 1
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-        self.close_connection = self.server.close_each
+            self.refused += 1
+        if self.close_each:
+            headers = {**headers, "Connection": "close"}
+        return Response(status, headers=headers)
 
-    def _take_report(self, body: bytes) -> None:
-        """What the agent says of itself, which no script of answers is about."""
-        self.server.report_headers.append({k.lower(): v for k, v in self.headers.items()})
-        if self.server.report_status == 200:
-            self.server.reports.append(ExportMetricsServiceRequest.FromString(body))
-        self._answer_empty(self.server.report_status)
-
-    def _answer_empty(self, status: int = 200) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def receiving(port: int = 0) -> Iterator[Receiver]:
-    """A receiver that runs as long as the block."""
-    with Receiver(port) as receiver:
-        thread = threading.Thread(target=receiver.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield receiver
-        finally:
-            receiver.release.set()
-            receiver.shutdown()
-            thread.join()
+    def _take_report(self, received: Received) -> Response:
+        """Take what the agent says of itself, which no script of answers is about."""
+        self.report_headers.append(received.headers)
+        if self.report_status == 200:
+            self.reports.append(ExportMetricsServiceRequest.FromString(received.body))
+        return Response(self.report_status)
 
 
 class TracedProgram:
@@ -183,12 +137,12 @@ class TracedProgram:
     def spans(self, at_least: int = 0) -> list[ReceivedSpan]:
         """Every span that has ended, once there are so many of them."""
         assert flush(PATIENCE_S)
-        wait_until(lambda: flush(PATIENCE_S) and len(self.receiver.spans) >= at_least)
+        until(lambda: flush(PATIENCE_S) and len(self.receiver.spans) >= at_least)
         return self.receiver.spans
 
     def named(self, name: str, count: int = 1) -> list[ReceivedSpan]:
         """So many spans of one name, in order of their start."""
-        wait_until(lambda: flush(PATIENCE_S) and len(_named(self.receiver.spans, name)) >= count)
+        until(lambda: flush(PATIENCE_S) and len(_named(self.receiver.spans, name)) >= count)
         found = _named(self.receiver.spans, name)
         assert len(found) == count, [span.name for span in self.receiver.spans]
         return found
@@ -208,14 +162,6 @@ class TracedProgram:
 
 def _named(spans: Iterable[ReceivedSpan], name: str) -> list[ReceivedSpan]:
     return sorted((s for s in spans if s.name == name), key=lambda span: span.start_ns)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait for another thread or process."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.002)
 
 
 def received_spans(post: ExportTraceServiceRequest) -> Iterator[ReceivedSpan]:

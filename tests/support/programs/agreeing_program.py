@@ -8,12 +8,10 @@ requests to make, of which servers. Its record holds every span as the SDK ended
 import json
 import random
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,8 @@ from opentelemetry.trace import (
     format_span_id,
     format_trace_id,
 )
+
+from tests.support.servers.recording import Received, RecordingServer, Response
 
 CALLERS = 8
 MOST_MS = 12  # of a step
@@ -109,22 +109,15 @@ def served(tracer: Tracer, path: str, context: Context, answer: Callable[[], Non
 def serve(tracer: Tracer, answer: Callable[[Tracer], None]) -> None:
     """Serve until the standard input ends."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-            """Say nothing."""
+    def respond(received: Received) -> Response:
+        context = propagate.extract(dict(received.headers))
+        served(tracer, received.path, context, lambda: answer(tracer))
+        return Response()
 
-        def do_POST(self) -> None:
-            context = propagate.extract(dict(self.headers))
-            served(tracer, self.path, context, lambda: answer(tracer))
-            self.send_response(200)
-            self.end_headers()
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        sys.stdout.write(f"127.0.0.1:{server.server_port}\n")
+    with RecordingServer(respond) as server:
+        sys.stdout.write(f"{server.host}\n")
         sys.stdout.flush()
         sys.stdin.read()
-        server.shutdown()
 
 
 def ask(tracer: Tracer, wanted: Mapping[str, Any]) -> None:

@@ -9,10 +9,7 @@ decorators. It searches a real Chroma under Traceloop's, and prints the ids of i
 
 import json
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 
 import chromadb
 from chromadb.config import Settings
@@ -39,6 +36,7 @@ from tests.support.secrets.content_keys import (
     TEMPLATE,
     TOOL_RESULT,
 )
+from tests.support.servers.recording import Received, RecordingServer, Response
 
 _COMPLETION = {
     "id": "c1",
@@ -66,37 +64,12 @@ _COMPLETION = {
 }
 
 
-class Model(BaseHTTPRequestHandler):
-    """Answers every chat alike, and refuses the model `broken`."""
-
-    def do_POST(self) -> None:
-        """One completion."""
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        broken = asked["model"] == "broken"
-        answer = {"error": {"message": FAULT}} if broken else _COMPLETION
-        body = json.dumps(answer).encode()
-        self.send_response(400 if broken else 200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def model() -> Iterator[str]:
-    """The address of a model that listens."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def answer(received: Received) -> Response:
+    """Answer every chat alike, and refuse the model `broken`."""
+    broken = json.loads(received.body)["model"] == "broken"
+    said = {"error": {"message": FAULT}} if broken else _COMPLETION
+    headers = {"Content-Type": "application/json"}
+    return Response(400 if broken else 200, json.dumps(said).encode(), headers)
 
 
 def chat(client: OpenAI) -> None:
@@ -158,7 +131,10 @@ def main() -> None:
         return {"answer": ANSWER, "question": question}
 
     traces = []
-    with model() as url, OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+    with (
+        RecordingServer(answer) as model,
+        OpenAI(base_url=f"{model.url}/v1", api_key="none", max_retries=0) as client,
+    ):
         for instrumentor in (OpenInference(), Traceloop()):
             instrumentor.instrument(tracer_provider=provider)
             with tracer.start_as_current_span("POST /chat") as span:

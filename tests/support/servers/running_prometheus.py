@@ -14,7 +14,7 @@ import httpx
 import yaml
 
 from tests.support.servers.prometheus_programs import alertmanager, prometheus
-from tests.support.servers.running_service import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 _ADDRESS = re.compile(r'"Listening on" address=(127\.0\.0\.1:\d+)')
 T = TypeVar("T")

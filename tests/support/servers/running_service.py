@@ -5,18 +5,17 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import httpx
 
 from tests.support.servers.command_line import COMMAND, environment
+from tests.support.waiting import PATIENCE_S, until
 
-PATIENCE_S = 40
 PROTOBUF = {"content-type": "application/x-protobuf"}
 _ADDRESSES = re.compile(r"takes spans at (\S+) and answers at (\S+)")
 _GRPC = re.compile(r"over gRPC too, at (\S+)\n")
@@ -140,19 +139,3 @@ class RunningService:
         traceback: TracebackType | None,
     ) -> None:
         self._opened.close()
-
-
-T = TypeVar("T")
-
-
-def until(
-    answer: Callable[[], T | None], why_not: Callable[[], str], patience_s: float = PATIENCE_S
-) -> T:
-    """What `answer` returns, once it is something."""
-    deadline_s = time.monotonic() + patience_s
-    while time.monotonic() < deadline_s:
-        found = answer()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"nothing came within {patience_s} s; the service said:\n{why_not()}")

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,9 +15,10 @@ from tests.service.reports.test_agents import report
 from tests.support.builders.gpu_requests import request, whole_sample
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.otlp_messages import one_span, otlp
-from tests.support.servers.answering import answer_text, answering
+from tests.support.servers.recording import Received, RecordingServer, Response
 from tests.support.servers.running_prometheus import RunningPrometheus
-from tests.support.servers.running_service import RunningService, until
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 MS = 1_000_000
 CONFIG = Path(__file__).parents[3] / "dashboards" / "prometheus.yaml"
@@ -41,10 +41,11 @@ class BusyEngine:
         self._text = ENGINE.read_text("utf-8")
         self._input_tokens = 725
 
-    def __call__(self, handler: BaseHTTPRequestHandler) -> None:
+    def __call__(self, _: Received) -> Response:
         """Answer."""
-        answer_text(handler, self._text.replace(" 725.0", f" {self._input_tokens}.0").encode())
+        text = self._text.replace(" 725.0", f" {self._input_tokens}.0")
         self._input_tokens += 100
+        return Response(body=text.encode())
 
 
 @contextmanager
@@ -52,11 +53,11 @@ def scraped_service(folder: Path) -> Iterator[Scraped]:
     """Send traffic before and after the first scrape, so that every rate is known."""
     promised = objectives_yaml(folder, threshold_s=0.2)
     with (
-        answering(BusyEngine()) as engine_url,
+        RecordingServer(BusyEngine()) as engine,
         RunningService(
             folder / "data",
             *("--objectives", str(promised)),
-            env={"LATENCYTRACE_SCRAPE": engine_url},
+            env={"LATENCYTRACE_SCRAPE": f"{engine.url}/metrics"},
         ) as service,
     ):
         first = send(service)

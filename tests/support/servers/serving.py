@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from tests.support.agent.receiving import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 class _Server(uvicorn.Server):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import httpx
 
 from tests.support.agent.receiving import ReceivedSpan, Receiver
 from tests.support.servers.command_line import COMMAND, environment
+from tests.support.servers.ports import free_port
 
 PATIENCE_S = 150  # a server that loads torch, on a machine that does something else too
 
@@ -70,9 +70,7 @@ def traced_server(
         ready: The path that it answers with success once it serves.
         variables: More of its environment.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
