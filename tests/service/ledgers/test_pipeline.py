@@ -20,10 +20,10 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.agent.receiving import wait_until
-from tests.fakes import FakeClock
-from tests.otlp_messages import one_span
-from tests.otlp_messages import otlp as encoded
+from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.otlp_messages import otlp as encoded
+from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import until
 
 MS = 1_000_000
 ROOT = "00000000000000a1"
