@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from importlib.metadata import version
 from socket import gethostname, socket
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 
 from latencytrace.errors import PluginError, SettingsError, StoreError
 from latencytrace.model import Objective, Request

@@ -115,9 +115,7 @@ class Attributor:
         self.recovering -= done
         self.counted_before -= done
 
-    def _read(
-        self, taken: Sequence[str]
-    ) -> tuple[dict[str, Sequence[Span]], Revisions, set[str]]:
+    def _read(self, taken: Sequence[str]) -> tuple[dict[str, Sequence[Span]], Revisions, set[str]]:
         """The spans and revisions of traces from the store, and the traces that are open again."""
         if not taken:
             return {}, {}, set()

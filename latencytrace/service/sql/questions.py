@@ -73,8 +73,7 @@ WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
     "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) - INTERVAL 3 HOUR)"
 )
 KNOWN_TRACES: Final = (  # the last halves of their ids, as numbers
-    "SELECT DISTINCT reinterpretAsUInt64(reverse(unhex(substring(TraceId, 17)))) "
-    f"FROM {REQUESTS}"
+    f"SELECT DISTINCT reinterpretAsUInt64(reverse(unhex(substring(TraceId, 17)))) FROM {REQUESTS}"
 )
 LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS}"
 

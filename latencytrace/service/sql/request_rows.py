@@ -46,6 +46,7 @@ class Void(NamedTuple):
     start_ns: int  # that it has no more
     revision: int  # the new one
 
+
 # Renamed, so that a question can still name the column itself.
 COLUMNS = (
     "* EXCEPT (Start, Written, Moved, CountedAs), "

@@ -23,7 +23,6 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.otlp_messages import one_span
 from tests.support.builders.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
-from tests.support.waiting import until
 
 MS = 1_000_000
 ROOT = "00000000000000a1"
@@ -241,9 +240,6 @@ def test_a_part_that_only_the_journal_holds_is_divided_with_the_rest(
     assert ledger(store, trace_id)[Stage.RETRIEVE] == 60 * MS
 
 
-
-
-
 def test_a_trace_sent_twice_is_one_request(rig: Rig, trace_id: str) -> None:
     span = replace(root(trace_id), service=trace_id)
     rig.send(span)
@@ -423,8 +419,6 @@ def test_a_span_that_arrives_during_a_division_is_left_to_the_next_service(
     after.close()
 
     assert ledger(rig.store, trace_id) == {Stage.DECODE: 40 * MS, Stage.UNATTRIBUTED: 60 * MS}
-
-
 
 
 def test_what_was_divided_is_left_alone_by_the_next(rig: Rig, trace_id: str) -> None:
