@@ -1,5 +1,6 @@
 """The service's metrics: what the requests cost, and what the service drops or refuses."""
 
+from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -7,7 +8,6 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     ProcessCollector,
     disable_created_metrics,
 )
@@ -15,7 +15,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from latencytrace.model import Measure, Objective, Request, Stage
+from latencytrace.service.clock import now_ns
 from latencytrace.service.metrics.cohorts import MAX_COHORTS, OVERFLOWED, RequestCohorts
+from latencytrace.service.metrics.histograms import ManyHistogram, Observation
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.store import DamagedPart
 
@@ -188,38 +190,55 @@ class Telemetry:
 
     def count(self, requests: Iterable[Request]) -> None:
         """Count requests that have settled, health routes never."""
+        by_cohort: dict[tuple[str, ...], list[Request]] = {}
         for request in requests:
             if request.counts:
                 cohort = self._cohorts.of(request)
                 if cohort is OVERFLOWED:
                     self.overflowed.inc()
-                self._count(request, cohort)
+                by_cohort.setdefault(cohort, []).append(request)
+        at_s = now_ns() / 1e9
+        for cohort, counted in by_cohort.items():
+            self._count(counted, cohort, at_s)
 
-    def _count(self, request: Request, cohort: Sequence[str]) -> None:
-        for kind in {repair.kind for repair in request.repairs}:
+    def _count(self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float) -> None:
+        for kind in (kind for one in requests for kind in {each.kind for each in one.repairs}):
             self.repaired.labels(kind.value).inc()
-        exemplar = {"trace_id": request.trace_id}
-        self.request_duration.labels(*cohort).observe(request.duration_ns / 1e9, exemplar)
-        self.requests.labels(*cohort, request.status.value).inc()
-        for stage in Stage:
-            stage_ns = request.ledger.get(stage)
-            if stage_ns:
-                self.stage_duration.labels(*cohort, stage.value).observe(stage_ns / 1e9, exemplar)
-        if request.time_to_first_token_ns is not None:
-            first_s = request.time_to_first_token_ns / 1e9
-            self.time_to_first_token.labels(*cohort).observe(first_s, exemplar)
-        if request.time_per_output_token_ns is not None:
-            token_s = request.time_per_output_token_ns / 1e9
-            self.time_per_output_token.labels(*cohort).observe(token_s, exemplar)
-        if request.input_tokens:
-            self.tokens.labels(*cohort, "input").inc(request.input_tokens)
-        if request.output_tokens:
-            self.tokens.labels(*cohort, "output").inc(request.output_tokens)
+        durations = [(one.duration_ns / 1e9, one.trace_id) for one in requests]
+        self.request_duration.observe(cohort, durations, at_s)
+        for status, count in Tally(one.status.value for one in requests).items():
+            self.requests.labels(*cohort, status).inc(count)
+        by_stage: dict[Stage, list[Observation]] = {}
+        for one in requests:
+            for stage, stage_ns in one.ledger.items():
+                if stage_ns:
+                    by_stage.setdefault(stage, []).append((stage_ns / 1e9, one.trace_id))
+        for stage, stage_times in by_stage.items():
+            self.stage_duration.observe((*cohort, stage.value), stage_times, at_s)
+        first = [(one.time_to_first_token_ns, one.trace_id) for one in requests]
+        self._observe_known(self.time_to_first_token, cohort, first, at_s)
+        token = [(one.time_per_output_token_ns, one.trace_id) for one in requests]
+        self._observe_known(self.time_per_output_token, cohort, token, at_s)
+        if tokens := sum(one.input_tokens or 0 for one in requests):
+            self.tokens.labels(*cohort, "input").inc(tokens)
+        if tokens := sum(one.output_tokens or 0 for one in requests):
+            self.tokens.labels(*cohort, "output").inc(tokens)
+
+    @staticmethod
+    def _observe_known(
+        histogram: ManyHistogram,
+        cohort: tuple[str, ...],
+        found: Iterable[tuple[int | None, str]],
+        at_s: float,
+    ) -> None:
+        known = [(took_ns / 1e9, trace_id) for took_ns, trace_id in found if took_ns is not None]
+        if known:
+            histogram.observe(cohort, known, at_s)
 
     def _histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
-    ) -> Histogram:
-        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+    ) -> ManyHistogram:
+        return ManyHistogram(name, text, labels, buckets, self.registry)
 
     def _buckets(self, base: Sequence[float], measure: Measure) -> Sequence[float]:
         """The buckets of a histogram, each threshold promised of it among them."""
