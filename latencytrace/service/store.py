@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.model import Breakdown, Cohort, Request, Span
+from latencytrace.service.otlp.span_block import SpanBlock
 
 Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → highest revision
 
@@ -156,13 +157,8 @@ class Store(Protocol):
         """The last halves of the ids of all traces that have a request, as numbers."""
         ...
 
-    def keep(self, block: bytes, count: int) -> None:
-        """Keep spans in `spans`.
-
-        Args:
-            block: In the format of `SpanBlock.native`.
-            count: How many.
-        """
+    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
+        """Keep these rows of blocks, so that they are found when their arrivals are gone."""
         ...
 
     def keep_noted(self) -> None:

@@ -56,7 +56,12 @@ class Rig:
     """A pipeline whose threads do not run but for the committer's."""
 
     def __init__(
-        self, store: HidingStore, folder: Path, *, counted_until_ns: int | None = None
+        self,
+        store: HidingStore,
+        folder: Path,
+        *,
+        counted_until_ns: int | None = None,
+        max_held_bytes: int = 1 << 20,
     ) -> None:
         self.clock = FakeClock()
         self.store = store
@@ -70,6 +75,7 @@ class Rig:
             journal=Journal(folder),
             settle_s=SETTLE_S,
             counted_until_ns=counted_until_ns,
+            max_held_bytes=max_held_bytes,
         )
         self.pipeline._committer.start()  # noqa: SLF001 - the other thread would divide by itself
 
@@ -114,6 +120,17 @@ def rig(store: HidingStore, tmp_path: Path) -> Iterator[Rig]:
     made = Rig(store, tmp_path / "journal")
     yield made
     store.may_insert.set()
+    store.hidden = frozenset()
+    made.pipeline.close()
+
+
+@pytest.fixture
+def short_of_memory(store: HidingStore, tmp_path: Path) -> Iterator[Rig]:
+    """A rig that has to ask the store for all spans."""
+    store.may_insert.set()
+    store.inserting.clear()
+    made = Rig(store, tmp_path / "journal", max_held_bytes=0)
+    yield made
     store.hidden = frozenset()
     made.pipeline.close()
 
@@ -188,8 +205,9 @@ def test_a_part_that_still_waits_keeps_the_other_part_open(rig: Rig, trace_id: s
 
 
 def test_a_trace_of_which_the_store_shows_less_than_it_took_is_given_back(
-    rig: Rig, trace_id: str
+    short_of_memory: Rig, trace_id: str
 ) -> None:
+    rig = short_of_memory
     span = root(trace_id)
     rig.send(span, child(span, "b" * 16, 0, 60))
     rig.stored()
@@ -204,8 +222,9 @@ def test_a_trace_of_which_the_store_shows_less_than_it_took_is_given_back(
 
 
 def test_spans_that_the_store_never_shows_are_counted_and_the_rest_is_divided(
-    rig: Rig, trace_id: str
+    short_of_memory: Rig, trace_id: str
 ) -> None:
+    rig = short_of_memory
     span = root(trace_id)
     rig.send(span, child(span, "b" * 16, 0, 60))
     rig.stored()

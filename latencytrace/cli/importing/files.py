@@ -5,6 +5,7 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final, cast
 
@@ -131,6 +132,7 @@ def _together(checked: Sequence[CheckedRequest]) -> CheckedRequest:
     """Several requests as one."""
     return CheckedRequest(
         block=b"".join(one.block for one in checked),
+        columns=tuple(chain.from_iterable(one.columns for one in checked)),
         span_count=sum(one.span_count for one in checked),
         rejected_spans=0,
         reason=None,

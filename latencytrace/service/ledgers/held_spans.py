@@ -48,7 +48,7 @@ class HeldSpans:
         self.bytes += block.nbytes
         for trace_id, rows in by_trace.items():
             self._traces.setdefault(trace_id, []).append((post, rows))
-        while self.bytes > self._max_bytes and len(self._posts) > 1:
+        while self.bytes > self._max_bytes:
             _, oldest = next(iter(self._posts.items()))
             self.let_go += oldest.block.count
             self.remove(oldest.block)

@@ -11,6 +11,12 @@ from latencytrace.service.ledgers.seen_traces import Ids, SeenTraces, ids_of
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.otlp.traces import CheckedRequest
 
+_ENDS = {
+    Outcome.STORED: Assembler.stored,
+    Outcome.REFUSED: Assembler.refused,
+    Outcome.FAILED: Assembler.withdrawn,
+}
+
 
 class OpenTraces:
     """The assembler with the spans of its traces, for several threads.
@@ -30,22 +36,18 @@ class OpenTraces:
         """Note that the spans of these requests came, and wait to be stored."""
         with self._lock:
             for checked in requests:
-                self._held.add(checked.columns)
+                for block in checked.columns:
+                    self._held.add(block)
                 self._assembler.arrived(checked.span_counts, checked.rooted)
 
     def ended(self, requests: Iterable[CheckedRequest], outcome: Outcome) -> None:
         """Take what became of requests that came."""
         with self._lock:
             for checked in requests:
-                match outcome:
-                    case Outcome.STORED:
-                        self._assembler.stored(checked.span_counts)
-                    case Outcome.REFUSED:
-                        self._held.remove(checked.columns)
-                        self._assembler.refused(checked.span_counts)
-                    case Outcome.FAILED:
-                        self._held.remove(checked.columns)
-                        self._assembler.withdrawn(checked.span_counts)
+                if outcome is not Outcome.STORED:
+                    for block in checked.columns:
+                        self._held.remove(block)
+                _ENDS[outcome](self._assembler, checked.span_counts)
 
     def known(self, ids: Ids) -> None:
         """Note the traces of which the store has something, by the last halves of their ids."""

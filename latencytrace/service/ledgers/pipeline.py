@@ -27,6 +27,7 @@ from latencytrace.service.clock import now_ns as time_of_day_ns
 from latencytrace.service.ingest.committer import Committer, Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.attributor import Attributor
+from latencytrace.service.ledgers.held_spans import MAX_BYTES
 from latencytrace.service.ledgers.missing_ledgers import MissingLedgers
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.priority import yield_to_others
@@ -58,6 +59,7 @@ class Pipeline:
         settle_s: How long nothing must come for a request before it is counted.
         counted_until_ns: Up to which moment of writing an earlier process counted requests;
             None: nothing is known of one.
+        max_held_bytes: How much of the spans of open traces is held in memory.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -72,13 +74,14 @@ class Pipeline:
         journal: Journal | None = None,
         settle_s: float = 0.0,
         counted_until_ns: int | None = None,
+        max_held_bytes: int = MAX_BYTES,
     ) -> None:
         self._store = store
         self._now_ns = now_ns
         self._telemetry = telemetry
         self._on_settled = on_settled
         self._counted_until_ns = counted_until_ns
-        self._traces = traces = OpenTraces(now_ns)
+        self._traces = traces = OpenTraces(now_ns, max_held_bytes)
         self._committer = Committer(store, on_settled=traces.ended, now_ns=now_ns, journal=journal)
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
         keeping = SpanKeeping(keep_spans_ratio)
@@ -175,7 +178,7 @@ class Pipeline:
             self._on_settled(settled)
 
     def check(self) -> None:
-        """Ask the store for arrivals without a ledger, and attribute them; there should be none."""
+        """Ask the store for arrivals without a ledger, and attribute these: there should be none."""
         try:
             found = self._missing.found(self.is_open)
         except StoreError as error:

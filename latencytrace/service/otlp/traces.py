@@ -22,7 +22,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.service.otlp.json import message_from_json
+from latencytrace.service.otlp.block_builder import span_block_of
 from latencytrace.service.otlp.redaction import redact
+from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.otlp.wire_parts import has_more_parts
 
 PROTOBUF: Final = "application/x-protobuf"
@@ -50,6 +52,7 @@ class CheckedRequest:
     """A trace request that the store can take."""
 
     block: bytes  # protobuf; several, concatenated, are one request again
+    columns: tuple[SpanBlock, ...]  # the same spans
     span_count: int  # in `block`
     rejected_spans: int
     reason: str | None  # why spans were rejected; None: none were
@@ -195,6 +198,7 @@ def check_message(
     return CheckedRequest(
         # Never as it came: what the engine reads is what was looked at here.
         block=message.SerializeToString(),
+        columns=(span_block_of(message),),
         span_count=span_count,
         rejected_spans=rejected,
         reason=_REASON if rejected else None,

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.errors import OverloadedError, StoreError
@@ -18,6 +20,7 @@ from latencytrace.service.ledgers import compiled_paths as kernels
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.otlp_messages import one_span
@@ -57,10 +60,10 @@ class FlakyStore(ChdbStore):
             raise StoreError("the disk is full")
         return super().write(requests, keep_spans_of, withdrawn, age_ns, counted)
 
-    def revisions(self, trace_ids: Collection[str]) -> Revisions:
-        """Those of the store, once others were let in."""
+    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
+        """Keep spans, once others were let in."""
         self.meanwhile()
-        return super().revisions(trace_ids)
+        super().keep(parts)
 
 
 def arrive(pipeline: Pipeline, block: bytes) -> None:

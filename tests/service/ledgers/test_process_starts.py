@@ -38,7 +38,7 @@ JOB = span(3, SpanKind.INTERNAL, 2000)
 
 @pytest.fixture
 def attribution() -> Attribution:
-    return Attribution(Telemetry(), lambda: None, lambda _: False)
+    return Attribution(Telemetry(), lambda _: False)
 
 
 def divided(attribution: Attribution, *spans: Span) -> Attributed:
@@ -86,9 +86,7 @@ def test_where_no_instance_is_told_nothing_is_said(attribution: Attribution) -> 
 
 
 def test_a_job_of_a_process_that_an_earlier_service_knew_is_no_start() -> None:
-    attribution = Attribution(
-        Telemetry(), lambda: None, lambda _: False, lambda: [("chat", "chat-1")]
-    )
+    attribution = Attribution(Telemetry(), lambda _: False, lambda: [("chat", "chat-1")])
 
     assert routes(divided(attribution, DOWNLOAD, SERVED)) == [("GET", False), ("GET", False)]
 

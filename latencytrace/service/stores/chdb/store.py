@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Self, cast
@@ -16,9 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Breakdown, Cohort, Request, Span, Stage
 from latencytrace.service.clock import now_ns
+from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.sql import (
     arrival_rows,
     ledger_table,
+    native,
     otlp_view,
     questions,
     request_rows,
@@ -45,6 +48,7 @@ TO_KEEP = "to_keep"  # the file with the traces that are noted
 MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
 LINKED_WITHIN_NS = 600 * 10**9  # before a step began, its members may have begun
 _SIGN = 1 << 63
+_KEPT = replace(native.TARGET, table=SPANS)
 _MS = 1_000_000
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
@@ -165,9 +169,10 @@ class ChdbStore:
         """See `Store.known_traces`."""
         return np.frombuffer(self._assembler.query(questions.KNOWN_TRACES, "RowBinary"), "<u8")
 
-    def keep(self, block: bytes, count: int) -> None:
+    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
         """See `Store.keep`."""
-        self._assembler.insert(native.KEPT, block, count)
+        blocks = b"".join(native.native(block, rows) for block, rows in parts)
+        self._assembler.insert(_KEPT, blocks, sum(len(rows) for _, rows in parts))
 
     def keep_noted(self) -> None:
         """See `Store.keep_noted`."""
