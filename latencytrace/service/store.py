@@ -154,7 +154,7 @@ class Store(Protocol):
         ...
 
     def known_traces(self) -> NDArray[np.uint64]:
-        """The last halves of the ids of all traces that have a request, as numbers."""
+        """The ids of all traces that have a request: (n, 2), the high and the low halves."""
         ...
 
     def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:

@@ -4,10 +4,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ledgers.assembler import Assembler, Counts
 from latencytrace.service.ledgers.held_spans import MAX_BYTES, HeldSpans, Parts
-from latencytrace.service.ledgers.seen_traces import Ids, SeenTraces, ids_of
+from latencytrace.service.ledgers.seen_traces import SeenTraces, ids_of, mixed
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.otlp.traces import CheckedRequest
 
@@ -49,10 +52,10 @@ class OpenTraces:
                         self._held.remove(block)
                 _ENDS[outcome](self._assembler, checked.span_counts)
 
-    def known(self, ids: Ids) -> None:
-        """Note the traces of which the store has something, by the last halves of their ids."""
+    def known(self, halves: NDArray[np.uint64]) -> None:
+        """Note the traces of which the store has something, by the halves of their ids (n, 2)."""
         with self._lock:
-            self._seen.add(ids)
+            self._seen.add(mixed(halves))
 
     def left(self, trace_ids: Collection[str]) -> None:
         """Open traces whose spans are in the store and have no ledger, or need another one."""

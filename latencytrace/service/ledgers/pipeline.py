@@ -178,7 +178,10 @@ class Pipeline:
             self._on_settled(settled)
 
     def check(self) -> None:
-        """Ask the store for arrivals without a ledger, and attribute these: there should be none."""
+        """Ask the store for arrivals without a ledger, and attribute them.
+
+        There should be none.
+        """
         try:
             found = self._missing.found(self.is_open)
         except StoreError as error:

@@ -1,12 +1,12 @@
 """Traces that the store may know: a filter that is sure of the others."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-Ids = NDArray[np.uint64]  # the last halves of trace ids
+Ids = NDArray[np.uint64]  # of traces, both halves as one number
 
 FIRST_LAYER_IDS: Final = 1 << 16
 _BITS_AN_ID: Final = 16  # with four of them set, one in 420 of the unknown ones seems known
@@ -15,14 +15,20 @@ _MIXERS: Final = np.array(
 )
 
 
-def ids_of(trace_ids: Sequence[str]) -> Ids:
-    """The last halves of trace ids as numbers.
+def ids_of(trace_ids: Iterable[str]) -> Ids:
+    """Trace ids as numbers.
 
     Args:
         trace_ids: Of 32 hex digits each.
     """
-    halves = "".join(trace_id[16:] for trace_id in trace_ids)
-    return np.frombuffer(bytes.fromhex(halves), ">u8").astype(np.uint64)
+    return mixed(np.frombuffer(bytes.fromhex("".join(trace_ids)), ">u8").reshape(-1, 2))
+
+
+def mixed(halves: NDArray[np.uint64]) -> Ids:
+    """Both halves (n, 2) of trace ids as one number each; either may be the same in all."""
+    high, low = halves.astype(np.uint64).T
+    found: Ids = low ^ (high * _MIXERS[0])
+    return found
 
 
 class SeenTraces:

@@ -72,9 +72,7 @@ WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
     f"AND TraceId NOT IN (SELECT TraceId FROM {REQUESTS} "
     "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) - INTERVAL 3 HOUR)"
 )
-KNOWN_TRACES: Final = (  # the last halves of their ids, as numbers
-    f"SELECT DISTINCT reinterpretAsUInt64(reverse(unhex(substring(TraceId, 17)))) FROM {REQUESTS}"
-)
+KNOWN_TRACES: Final = f"SELECT DISTINCT toFixedString(unhex(TraceId), 16) FROM {REQUESTS}"
 LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS}"
 
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)

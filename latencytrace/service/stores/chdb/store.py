@@ -167,7 +167,8 @@ class ChdbStore:
 
     def known_traces(self) -> NDArray[np.uint64]:
         """See `Store.known_traces`."""
-        return np.frombuffer(self._assembler.query(questions.KNOWN_TRACES, "RowBinary"), "<u8")
+        found = self._assembler.query(questions.KNOWN_TRACES, "RowBinary")
+        return np.frombuffer(found, ">u8").astype(np.uint64).reshape(-1, 2)
 
     def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
         """See `Store.keep`."""
