@@ -80,16 +80,16 @@ def test_the_wait_for_a_thread_is_named_in_the_terminal(
 ) -> None:
     route = "GET /queued/{milliseconds}"
     with ThreadPoolExecutor(2) as clients:
-        for answer in [
+        asked = [
             clients.submit(httpx.get, f"{application}/queued/{HIDDEN_MS}", timeout=PATIENCE_S)
             for _ in range(2)
-        ]:
-            assert answer.result().is_success
+        ]
+        waits_ns = max(int(one.result().json()) for one in asked)
     waited = max(each.get("runtime", 0) for each in ledgers(service, quote(route), 2))
 
     picture = terminal(service, "breakdown", "--route", route)
 
-    assert waited >= 0.9 * HIDDEN_MS * MS
+    assert waited >= 0.9 * waits_ns
     assert "· thread-pool wait" in picture
     assert "thread-pool wait" in terminal(service, "trace", "slowest", "--route", route)
 

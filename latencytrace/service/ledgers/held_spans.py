@@ -42,6 +42,8 @@ class HeldSpans:
 
     def add(self, block: SpanBlock) -> None:
         """Hold the spans of a post."""
+        if not block.count:
+            return
         by_trace = rows_by_trace(block)
         post = _Post(block, by_trace.keys(), len(by_trace))
         self._posts[id(block)] = post

@@ -7,7 +7,7 @@ reading it and its ids, and the rest for taking content out (`redaction`) and wr
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import orjson
@@ -52,12 +52,12 @@ class CheckedRequest:
     """A trace request that the store can take."""
 
     block: bytes  # protobuf; several, concatenated, are one request again
-    columns: tuple[SpanBlock, ...]  # the same spans
     span_count: int  # in `block`
     rejected_spans: int
     reason: str | None  # why spans were rejected; None: none were
     span_counts: Mapping[str, int]  # of the spans in `block`, by trace id in lower-case hex
     rooted: frozenset[str]  # of these, the ones that got a span without parent or of kind SERVER
+    columns: tuple[SpanBlock, ...] = field(default=(), compare=False)  # the same spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

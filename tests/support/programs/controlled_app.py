@@ -34,11 +34,17 @@ def hidden(milliseconds: int) -> int:
 
 
 @app.get("/queued/{milliseconds}")
-async def queued(milliseconds: int) -> str:
-    """Two at once want the only thread: one of them waits as long as the other works."""
+async def queued(milliseconds: int) -> int:
+    """Two at once want the only thread: one of them waits for it, so many nanoseconds."""
     await both.wait()
-    await asyncio.get_running_loop().run_in_executor(one_thread, time.sleep, milliseconds / 1000)
-    return "waited"
+
+    def work() -> int:
+        began_ns = time.perf_counter_ns()
+        time.sleep(milliseconds / 1000)
+        return began_ns
+
+    wanted_ns = time.perf_counter_ns()
+    return await asyncio.get_running_loop().run_in_executor(one_thread, work) - wanted_ns
 
 
 @app.get("/failing")
