@@ -97,7 +97,7 @@ WORK: tuple[tuple[str, str, SpanKind, Callable[[Random], Attributes]], ...] = (
 def _root_attributes(random: Random) -> Attributes:
     tokens = random.randint(2, 60)
     gaps_ns = [random.randrange(10**7) for _ in range(tokens)]
-    sends = [(at * 10**7, at * 10**7 + random.randrange(10**6)) for at in range(min(tokens, 30))]
+    sends = [(at * 10**7, at * 10**7 + random.randrange(10**6)) for at in range(min(tokens, 8))]
     attributes: Attributes = {
         "http.request.method": "POST",
         "http.route": "/chat",

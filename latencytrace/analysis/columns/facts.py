@@ -1,6 +1,7 @@
 """What follows from the shape of a span alone, found out once by the rules for objects."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -83,31 +84,37 @@ class Pairs:
     def __init__(self, before: "Pairs | None" = None) -> None:
         self._before = before
         self._first = 0 if before is None else len(before)
-        self._numbers: dict[Pair, int] = {}
-        self._pairs: list[Pair] = []
+        self._numbers: dict[str, dict[str, int]] = defaultdict(dict)  # by key and text
+        self.pairs: list[Pair] = []
 
     def __len__(self) -> int:
-        return self._first + len(self._pairs)
+        return self._first + len(self.pairs)
 
-    def __getitem__(self, number: int) -> Pair:
-        if number < self._first and self._before is not None:
-            return self._before[number]
-        return self._pairs[number - self._first]
+    def at(self, numbers: Iterable[int]) -> tuple[Pair, ...]:
+        """Attributes by their numbers."""
+        first, here = self._first, self.pairs
+        before = () if self._before is None else self._before.pairs
+        return tuple([before[one] if one < first else here[one - first] for one in numbers])
 
-    def number(self, key: str, value: AttributeValue) -> int:
-        """The number of an attribute, by what a request is asked for by."""
-        pair = (key, attribute_text(value))
-        found = None if self._before is None else self._before.known(pair)
-        if found is None:
-            found = self.known(pair)
-        if found is None:
-            found = self._numbers[pair] = len(self)
-            self._pairs.append(pair)
+    def numbers(self, key: str, values: Iterable[AttributeValue]) -> list[int]:
+        """The numbers of attributes of one key, by what a request is asked for by."""
+        before = {} if self._before is None else self._before.of_key(key)
+        here = self._numbers[key]
+        found = []
+        for one in values:
+            text = attribute_text(one)
+            number = before.get(text)
+            if number is None:
+                number = here.get(text)
+            if number is None:
+                number = here[text] = len(self)
+                self.pairs.append((key, text))
+            found.append(number)
         return found
 
-    def known(self, pair: Pair) -> int | None:
-        """Its number, if it has one."""
-        return self._numbers.get(pair)
+    def of_key(self, key: str) -> Mapping[str, int]:
+        """The numbers of a key's attributes, by text."""
+        return self._numbers.get(key, {})
 
 
 class Facts:
@@ -215,9 +222,9 @@ def _told(span: Span, pairs: Pairs) -> Iterable[int]:
         if varies(key, found):
             yield -1 - _VARYING_PLACES[key]
         elif isinstance(found, tuple):
-            yield from [pairs.number(key, item) for item in found]
+            yield from pairs.numbers(key, found)
         elif found is not None and found != semconv.CONTENT_REMOVED:
-            yield pairs.number(key, found)
+            yield from pairs.numbers(key, [found])
 
 
 def _is_odd(span: Span) -> bool:

@@ -81,39 +81,28 @@ class Requests:
         if numbers is None:
             numbers = np.arange(len(columns))
         return [
-            self._one(columns, number, *parts, revisions)
-            for number, *parts in zip(
-                numbers.tolist(),
-                columns.requests[numbers].tolist(),
-                columns.known[numbers].tolist(),
-                columns.attributes[numbers].tolist(),
-                columns.attributes_counted[numbers].tolist(),
-                _segments(columns, numbers),
-                strict=True,
-            )
+            self._one(columns, number, segments, revisions)
+            for number, segments in zip(numbers.tolist(), _segments(columns, numbers), strict=True)
         ]
 
-    def _one(  # noqa: PLR0913, PLR0917 - columns
+    def _one(
         self,
         columns: RequestColumns,
         number: int,
-        request: Sequence[int],
-        told_numbers: Sequence[int],
-        attributes: Sequence[int],
-        counted: int,
         segments: tuple[Segment, ...],
         revisions: Revisions,
     ) -> Request:
         batch = columns.batch
-        row, trace, outermost, _ = request
-        known = [None if one == told.UNKNOWN else one for one in told_numbers]
+        row, trace, outermost, _ = columns.requests[number].tolist()
+        known = [None if one == told.UNKNOWN else one for one in columns.known[number].tolist()]
+        counted = int(columns.attributes_counted[number])
         model_call, finisher = known[told.MODEL_CALL], known[told.FINISHER]
         finish_reason = None if finisher is None else self._call(columns, finisher).finish_reason
         root = self._root(columns, row)
         trace_id, span_id = batch.trace_ids[trace], f"{int(batch.span_id[row]):016x}"
         start_ns = int(batch.start_ns[row])
         first_of, cold_start = known[told.FIRST_TOKEN_OF], known[told.COLD_START]
-        pairs = columns.facts.pairs
+        attributes = columns.attributes[number, :counted].tolist()
         return Request(
             trace_id=trace_id,
             span_id=span_id,
@@ -144,7 +133,7 @@ class Requests:
             ledger=ledger_of(segments),
             segments=segments,
             repairs=_repairs(columns, number),
-            attributes=tuple([pairs[one] for one in attributes[:counted]]),
+            attributes=columns.facts.pairs.at(attributes),
             attributes_left_out=max(counted - MOST_ATTRIBUTES, 0),
             metric_attributes=self._metric_attributes(columns, row, model_call, known),
         )
@@ -235,15 +224,18 @@ def _segments(columns: RequestColumns, numbers: NDArray[np.int64]) -> list[tuple
         batch.shapes[shape].name if shape >= 0 else columns.facts.odd_ones[row].name
         for shape, row in zip(batch.shape[rows].tolist(), rows.tolist(), strict=True)
     ]
+    _, starts_ns, ends_ns, stages, _, titles = found.T.tolist()
     made = [
         Segment(
             start_ns=start_ns,
             end_ns=end_ns,
             stage=STAGES[stage],
-            span_id=ids[_DIGITS * at : _DIGITS * (at + 1)],
-            name=names[at] if title < 0 else TITLES[title],
+            span_id=ids[at : at + _DIGITS],
+            name=name if title < 0 else TITLES[title],
         )
-        for at, (_, start_ns, end_ns, stage, _, title) in enumerate(found.tolist())
+        for at, start_ns, end_ns, stage, title, name in zip(
+            range(0, len(ids), _DIGITS), starts_ns, ends_ns, stages, titles, names, strict=True
+        )
     ]
     lengths = np.diff(columns.segment_first)[numbers]
     ends = np.cumsum(lengths)

@@ -101,7 +101,7 @@ def unpack_many(  # noqa: C901, PLR0912, PLR0915 - a loop without calls
                 readable = False
                 break
             position_ns = 0
-            while readable and at < beyond and data[at] != _SEMICOLON:
+            while at < beyond and data[at] != _SEMICOLON:
                 at += 1  # the colon, or a comma
                 number = digits = 0
                 while at < beyond and _ZERO <= data[at] <= _NINE and digits <= _DIGITS:

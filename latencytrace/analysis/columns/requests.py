@@ -4,7 +4,7 @@ Under 1 µs of CPU a span once compiled (`tests/benchmarks/bench_columns.py`). T
 `analysis.ledger.requests.requests_of`: both give equal requests.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -125,8 +125,8 @@ def attributed(
     span_id, parent_id = _signed(batch.span_id), _signed(batch.parent_id)
     odd_row = np.zeros(len(span_id), np.bool_)
     said = _said(batch, odd_row, kernels)
-    _, *packed_times = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row, kernels)
-    packed_times = add_engines(batch, known, said, odd_row, packed_times)
+    _, *intervals = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row, kernels)
+    packed_times = add_engines(batch, known, said, odd_row, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row, kernels)
     odd, child, following, stage, by_start, requests = kernels.link(
         batch.first, span_id, parent_id, batch.start_ns, batch.end_ns, known.kind, known.table,
@@ -247,17 +247,20 @@ def _varying(batch: SpanBatch, facts: FactsOfBatch) -> tuple[_Column, _Column]:
     places = np.zeros(len(TOLD_VARYING), np.int64)
     numbers = [np.full(len(batch.span_id), -1, np.int64)]
     for place, key in enumerate(TOLD_VARYING):
-        found: tuple[_Column, Iterable[AttributeValue]] | None = batch.packed.get(key)
         if key in batch.counts:
             rows, counts = batch.counts[key]
-            found = rows, counts.tolist()
-        if found is not None:
-            places[place] = len(numbers)
-            numbers.append(numbers[0].copy())
-            numbers[-1][found[0]] = [
-                -1 if value == semconv.CONTENT_REMOVED else facts.pairs.number(key, value)
-                for value in found[1]
-            ]
+            distinct, which = np.unique(counts, return_inverse=True)
+            found = np.array(facts.pairs.numbers(key, distinct.tolist()), np.int64)[which]
+        elif key in batch.packed:
+            rows, values = batch.packed[key]
+            found = np.array(facts.pairs.numbers(key, values), np.int64)
+            if semconv.CONTENT_REMOVED in values:
+                found[[value == semconv.CONTENT_REMOVED for value in values]] = -1
+        else:
+            continue
+        places[place] = len(numbers)
+        numbers.append(numbers[0].copy())
+        numbers[-1][rows] = found
     return places, np.array(numbers)
 
 

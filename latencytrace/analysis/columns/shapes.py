@@ -37,8 +37,8 @@ class Shapes:
         """The attributes that do not belong to a span's shape: key, count, or else value."""
         for key, value in span.attributes.items():
             if is_read(key) and varies(key, value):
-                is_count = key in COUNTS and isinstance(value, int)
-                yield key, value if is_count else None, value
+                count = value if key in COUNTS and isinstance(value, int) else None
+                yield key, count, value
 
 
 def _shape(span: Span) -> _Shape:

@@ -125,10 +125,11 @@ def _some(random: Random, table: dict[str, Made], start_ns: int, share: float) -
 
 
 def _usual(random: Random, start_ns: int) -> Attributes:
-    return {
-        f"app.{key}": random.choice((1, 1.0, True, "1", "yes", (1, "two"), None, "<removed>"))
-        for key in range(random.choice((0, 0, 1, 3)))
-    } | ({"app.start": start_ns} if random.random() < 0.02 else {})
+    values: tuple[AttributeValue, ...] = (1, 1.0, True, "1", "yes", (1, "two"), None, "<removed>")
+    attributes = {
+        f"app.{key}": random.choice(values) for key in range(random.choice((0, 0, 1, 3)))
+    }
+    return attributes | ({"app.start": start_ns} if random.random() < 0.02 else {})
 
 
 def _packed(random: Random, start_ns: int) -> AttributeValue:
