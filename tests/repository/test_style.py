@@ -23,9 +23,15 @@ LONGER = {
     "RecordingTracer": 210,
     "agent_settings": 75,
     "descend": 205,
+    "fill_pauses": 95,
+    "lay_out_trees": 155,
+    "link_spans": 205,
     "load": 90,
+    "read_tellers": 250,
     "serve": 115,
     "start_span": 65,
+    "total_gaps": 65,
+    "unpack_many": 90,
 }
 
 

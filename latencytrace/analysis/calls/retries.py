@@ -47,7 +47,7 @@ def failed_attempts(spans: Mapping[str, Span], root: Span) -> dict[str, str]:
         spans: Of one request, by span id.
         root: Its own span, which has no next attempt.
     """
-    parents = {span.parent_id for span in spans.values() if _is_failed_call(span)}
+    parents = {span.parent_id for span in spans.values() if is_failed_call(span)}
     parents.discard(root.parent_id)
     found: dict[str, str] = {}
     for together in _alike(spans.values(), parents, _process).values():
@@ -88,10 +88,11 @@ def _target(span: Span) -> _Call | None:
 
 def have_failed_calls(spans: Iterable[Span]) -> bool:
     """Whether one of the spans is a call that failed: in most traces none is."""
-    return any(map(_is_failed_call, spans))
+    return any(map(is_failed_call, spans))
 
 
-def _is_failed_call(span: Span) -> bool:
+def is_failed_call(span: Span) -> bool:
+    """Whether a span below another is a call that failed."""
     return span.kind is SpanKind.CLIENT and span.parent_id is not None and _failed(span)
 
 

@@ -94,3 +94,8 @@ class Engine:
     def tells_times(self) -> bool:
         """Whether its spans may tell of times inside them."""
         return self.times is not _no_times
+
+    @property
+    def tells_tokens(self) -> bool:
+        """Whether its spans may tell of the tokens made in words of its own."""
+        return self.generation is not _no_generation

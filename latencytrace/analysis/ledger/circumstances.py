@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from latencytrace.model import Span, Stage, Trace, semconv
 
-_OURS = "latencytrace"  # the scope of our agent's spans
+OURS = "latencytrace"  # the scope of our agent's spans
 _PUT_BACK = ("preempt", "retract")  # in the names of engines' events
 
 
@@ -38,7 +38,7 @@ def circumstances(trace: Trace) -> Circumstances:
         for intervals in trace.intervals.values()
         for interval in intervals
     )
-    told = trace.root.scope == _OURS
+    told = trace.root.scope == OURS
     return Circumstances(
         queue_depth=max(depths, default=None),
         concurrency=_count(spans[trace.root.span_id], semconv.CONCURRENCY),
@@ -51,9 +51,13 @@ def _preemptions(span: Span) -> Iterator[int]:
     count = _count(span, semconv.PREEMPTIONS)
     if count is not None:
         yield count
-    for event in span.events:
-        if any(name in event.name.lower() for name in _PUT_BACK):
-            yield 1
+    yield from [1] * told_preemptions(span)
+
+
+def told_preemptions(span: Span) -> int:
+    """How often events of a span say that it was put back."""
+    names = [event.name.lower() for event in span.events]
+    return sum(any(part in name for part in _PUT_BACK) for name in names)
 
 
 def _count(span: Span, key: str) -> int | None:

@@ -80,7 +80,7 @@ def request_of(
     root = trace.root
     tokens = token_latency(trace)
     attributes, attributes_left_out = cohort_attributes(trace)
-    status = _status(root)
+    status = status_of(root)
     met = circumstances(trace)
     segments = with_runtime(trace, with_waits(trace, without_steps(trace, segments)))
     return Request(
@@ -119,7 +119,8 @@ def request_of(
     )
 
 
-def _status(root: Span) -> RequestStatus:
+def status_of(root: Span) -> RequestStatus:
+    """How the request of a root ended."""
     if root.attributes.get(semconv.CANCELLED) is True:
         return RequestStatus.CANCELLED
     code = _either(root, semconv.HTTP_RESPONSE_STATUS_CODE, semconv.HTTP_STATUS_CODE_OLD)

@@ -9,7 +9,7 @@ from latencytrace.model.runtime_gap import RuntimeGap, title_of_gap
 
 Gap = tuple[int, int, str]  # start and end from the request's start; of what
 
-_COLLECTION = title_of_gap(RuntimeGap.GARBAGE_COLLECTION)
+COLLECTION = title_of_gap(RuntimeGap.GARBAGE_COLLECTION)
 
 
 def with_runtime(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -34,7 +34,7 @@ def with_runtime(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ..
         if segment.stage is Stage.UNATTRIBUTED:
             found += _filled(segment, gaps.get((span.service, span.instance), ()))
         elif segment.stage is Stage.RUNTIME and trace.stages[span.span_id] is not Stage.RUNTIME:
-            found.append(replace(segment, name=_COLLECTION))
+            found.append(replace(segment, name=COLLECTION))
         else:
             found.append(segment)
     return tuple(found)

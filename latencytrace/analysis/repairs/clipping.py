@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from latencytrace.model import Repair, RepairKind, Span
 
+_Extent = tuple[int, int]  # start and end in ns
+
 
 def clipped(span: Span, parent: Span) -> tuple[Span, Repair | None]:
     """A span cut off where it sticks out of its parent; one wholly outside becomes empty."""
@@ -11,15 +13,31 @@ def clipped(span: Span, parent: Span) -> tuple[Span, Repair | None]:
     end_ns = min(max(span.end_ns, parent.start_ns), parent.end_ns)
     if (start_ns, end_ns) == (span.start_ns, span.end_ns):
         return span, None
-    if span.end_ns <= parent.start_ns:
-        where = f"wholly before, by {parent.start_ns - span.end_ns} ns"
-    elif span.start_ns >= parent.end_ns:
-        where = f"wholly after, by {span.start_ns - parent.end_ns} ns"
-    else:
-        where = f"by {start_ns - span.start_ns} ns before it, {span.end_ns - end_ns} ns after it"
-    repair = Repair(
-        kind=RepairKind.CLIPPED,
-        span_id=span.span_id,
-        detail=f"{span.name} stuck out of {parent.name}: {where}",
+    repair = clipping(
+        span, parent.name, (span.start_ns, span.end_ns), (parent.start_ns, parent.end_ns)
     )
     return replace(span, start_ns=start_ns, end_ns=end_ns), repair
+
+
+def clipping(span: Span, parent_name: str, sent: _Extent, parent: _Extent) -> Repair:
+    """The repair of a span that sticks out of its parent.
+
+    Args:
+        span: Its id and name count.
+        parent_name: The parent's.
+        sent: From when to when it ran.
+        parent: From when to when its parent did.
+    """
+    (start_ns, end_ns), (first_ns, last_ns) = sent, parent
+    if end_ns <= first_ns:
+        where = f"wholly before, by {first_ns - end_ns} ns"
+    elif start_ns >= last_ns:
+        where = f"wholly after, by {start_ns - last_ns} ns"
+    else:
+        before_ns, after_ns = max(first_ns - start_ns, 0), max(end_ns - last_ns, 0)
+        where = f"by {before_ns} ns before it, {after_ns} ns after it"
+    return Repair(
+        kind=RepairKind.CLIPPED,
+        span_id=span.span_id,
+        detail=f"{span.name} stuck out of {parent_name}: {where}",
+    )

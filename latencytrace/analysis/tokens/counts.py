@@ -70,7 +70,7 @@ _ATTRIBUTES = frozenset(
         semconv.LATENCY_TO_FIRST,
     )
 )
-_FIRST_TOKEN_EVENTS = frozenset(
+FIRST_TOKEN_EVENTS = frozenset(
     {
         "First Token Stream Event",  # OpenInference
         "gen_ai.content.completion.chunk",  # OpenLLMetry, one a chunk
@@ -176,12 +176,16 @@ def _first_token_after(span: Span) -> int | None:
 
 
 def _after_events(span: Span) -> int | None:
-    times_ns = [event.time_ns for event in span.events if event.name in _FIRST_TOKEN_EVENTS]
+    times_ns = [event.time_ns for event in span.events if event.name in FIRST_TOKEN_EVENTS]
     return min(times_ns) - span.start_ns if times_ns else None
 
 
 def _seconds(span: Span, key: str) -> int | None:
-    seconds = span.attributes.get(key)
+    return in_ns(span.attributes.get(key))
+
+
+def in_ns(seconds: AttributeValue) -> int | None:
+    """A number of seconds in ns; None: it is none, or more than there is time."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
     after_ns = seconds * _NS_PER_S

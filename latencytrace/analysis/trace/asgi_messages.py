@@ -64,7 +64,7 @@ def with_messages(
         if is_send(span, stages[span.span_id], children):
             sent = Interval(stage=Stage.RESPOND, start_ns=span.start_ns, end_ns=span.end_ns)
             sends[span.parent_id or ""].append(sent)
-        elif _awaits_hang_up(span, children):
+        elif awaits_hang_up(span, children):
             emptied[span.span_id] = replace(span, end_ns=span.start_ns)
     intervals = {one: (*packed.get(one, ()), *sent) for one, sent in sends.items()}
     below = {
@@ -87,7 +87,7 @@ def is_send(span: Span, stage: Stage, children: _Children) -> bool:
     )
 
 
-def _awaits_hang_up(span: Span, children: _Children) -> bool:
+def awaits_hang_up(span: Span, children: _Children) -> bool:
     """Whether a span waits for the caller to leave; one that is cancelled tells no message."""
     return (
         span.name.endswith(_HTTP_RECEIVE)

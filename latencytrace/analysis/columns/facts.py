@@ -1,0 +1,277 @@
+"""What follows from the shape of a span alone, found out once by the rules for objects."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.calls.retries import is_failed_call
+from latencytrace.analysis.columns.keys import COUNTS, PACKED, varies
+from latencytrace.analysis.ledger.circumstances import OURS, told_preemptions
+from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
+from latencytrace.analysis.tokens.counts import (
+    FINISH_REASON,
+    FIRST_TOKEN_EVENTS,
+    MODEL,
+    tells,
+    value,
+)
+from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, is_send
+from latencytrace.analysis.trace.is_request import ENTRY_KINDS, is_entry, is_shared
+from latencytrace.analysis.trace.known_engines import engine_of, may_be_of_engine
+from latencytrace.analysis.trace.stage_of import stage_of
+from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, semconv
+from latencytrace.model.cohort import attribute_text
+from latencytrace.model.span_batch import SpanBatch
+from latencytrace.model.span_columns import STAGES
+
+# The columns of the table of facts
+(
+    ODD,  # its trace is one for the object path
+    STAGE,
+    SERVICE,
+    CLOCK,
+    PROCESS,
+    SERVER,  # a service begins to answer with it
+    CLIENT,
+    MESSAGE,  # of an ASGI application, if nothing lies below it
+    TELLS,  # of a generation, maybe
+    HAS_MODEL,  # unless it tells tokens in words of its own
+    HAS_FINISH_REASON,
+    MAY_BE_OF_ENGINE,
+    PREEMPTIONS,  # that its events tell
+    IS_OURS,
+    CHOICES,
+    LEAF_ONLY,  # its trace is odd if anything lies below it
+    TELLS_TIMES,  # in words of its engine's own
+    TELLS_TOKENS,  # likewise
+    PAIRS,  # where its attributes begin, and end
+    PAIRS_END,
+) = range(20)
+SENT, HANG_UP = 1, 2  # messages
+
+UNKNOWN_PARENT: Final = "0" * 16
+_MOST_CHOICES = 1_000
+_STAGE_NUMBERS = {stage: number for number, stage in enumerate(STAGES)}
+_READ_AS_TEXT = (semconv.INTERVALS, semconv.RUNTIME_GAPS)
+_FIRST_ROWS = 256
+_SECOND_NS = 1_000_000_000
+
+Pair = tuple[str, str]  # key and text of an attribute
+_Numbers = NDArray[np.int64]
+
+TOLD_VARYING: Final = tuple(sorted((COUNTS | PACKED) - LEFT_OUT))
+_VARYING_PLACES = {key: place for place, key in enumerate(TOLD_VARYING)}
+
+
+@dataclass(frozen=True, slots=True)
+class FactsOfBatch:
+    """The facts of the shapes of one batch."""
+
+    kind: _Numbers  # (n,): of each row the row of the table, one for roots and one for others
+    table: _Numbers
+    told: _Numbers  # attributes by number; below 0: varying ones (see `TOLD_VARYING`)
+    pairs: "Pairs"  # those that are in no shape are forgotten with it
+    odd_ones: dict[int, Span]  # by row: the whole spans of no shape
+
+
+class Pairs:
+    """Numbers attributes from 0 on, after those of another table."""
+
+    def __init__(self, before: "Pairs | None" = None) -> None:
+        self._before = before
+        self._first = 0 if before is None else len(before)
+        self._numbers: dict[str, dict[str, int]] = defaultdict(dict)  # by key and text
+        self.pairs: list[Pair] = []
+
+    def __len__(self) -> int:
+        return self._first + len(self.pairs)
+
+    def at(self, numbers: Iterable[int]) -> tuple[Pair, ...]:
+        """Attributes by their numbers."""
+        first, here = self._first, self.pairs
+        before = () if self._before is None else self._before.pairs
+        return tuple([before[one] if one < first else here[one - first] for one in numbers])
+
+    def numbers(self, key: str, values: Iterable[AttributeValue]) -> list[int]:
+        """The numbers of attributes of one key, by what a request is asked for by."""
+        before = {} if self._before is None else self._before.of_key(key)
+        here = self._numbers[key]
+        found = []
+        for one in values:
+            text = attribute_text(one)
+            number = before.get(text)
+            if number is None:
+                number = here.get(text)
+            if number is None:
+                number = here[text] = len(self)
+                self.pairs.append((key, text))
+            found.append(number)
+        return found
+
+    def of_key(self, key: str) -> Mapping[str, int]:
+        """The numbers of a key's attributes, by text."""
+        return self._numbers.get(key, {})
+
+
+class Facts:
+    """The facts of all shapes seen, found out when one is seen first."""
+
+    def __init__(self) -> None:
+        self._shapes: Sequence[Span] = ()
+        self._known = np.zeros(_FIRST_ROWS, np.bool_)
+        self._table = np.zeros((2 * _FIRST_ROWS, len(_NAMES)), np.int64)
+        self._told: list[int] = []
+        self._told_numbers: _Numbers = np.zeros(0, np.int64)
+        self._pairs = Pairs()
+        self._numbers: dict[Hashable, int] = {}
+
+    def of(self, batch: SpanBatch) -> FactsOfBatch:
+        """The facts of a batch's rows. All batches number their shapes alike."""
+        self._learn(batch)
+        shape = batch.shape.astype(np.int64)
+        table, told, pairs = self._table, self._told_numbers, Pairs(self._pairs)
+        without = np.flatnonzero(shape < 0)
+        odd_ones: dict[int, Span] = {}
+        if len(without):
+            private: list[list[int]] = []
+            of_private: list[int] = []
+            for place, row in enumerate(without.tolist()):
+                odd_ones[row] = span = batch.span(row)
+                private += self._both(span, of_private, len(told), pairs)
+                shape[row] = len(table) // 2 + place
+            table = np.concatenate((table, np.array(private, np.int64)))
+            told = np.concatenate((told, np.array(of_private, np.int64)))
+        kind = 2 * shape + (batch.parent_id != 0)
+        return FactsOfBatch(kind=kind, table=table, told=told, pairs=pairs, odd_ones=odd_ones)
+
+    def _learn(self, batch: SpanBatch) -> None:
+        shapes = len(batch.shapes)
+        if shapes > len(self._known):
+            size = max(shapes, 2 * len(self._known))
+            self._known = np.concatenate(
+                (self._known, np.zeros(size - len(self._known), np.bool_))
+            )
+            table = np.zeros((2 * size, len(_NAMES)), np.int64)
+            table[: len(self._table)] = self._table
+            self._table = table
+        numbers = batch.shape[batch.shape >= 0]
+        unknown = np.unique(numbers[~self._known[numbers]])
+        if not len(unknown):
+            return
+        for number in unknown.tolist():
+            both = self._both(batch.shapes[number], self._told, 0, self._pairs)
+            self._table[2 * number : 2 * number + 2] = both
+            self._known[number] = True
+        self._told_numbers = np.array(self._told, np.int64)
+
+    def _both(self, span: Span, told: list[int], before: int, pairs: Pairs) -> list[list[int]]:
+        """A shape's two rows of the table: as a root, and below another span."""
+        begin = before + len(told)
+        told += _told(span, pairs)
+        end = before + len(told)
+        return [
+            self._row(replace(span, parent_id=parent_id), begin, end)
+            for parent_id in (None, UNKNOWN_PARENT)
+        ]
+
+    def _row(self, span: Span, begin: int, end: int) -> list[int]:
+        stage, engine = stage_of(span), engine_of(span)
+        tells_times = engine is not None and engine.tells_times
+        message = SENT if is_send(span, stage, {}) else HANG_UP if awaits_hang_up(span, {}) else 0
+        choices = span.attributes.get(semconv.STREAMED_CHOICES)
+        facts: dict[int, int] = {
+            ODD: _is_odd(span),
+            STAGE: _STAGE_NUMBERS[stage],
+            SERVICE: self._number("service", span.service),
+            CLOCK: self._number("clock", span.clock),
+            PROCESS: self._number("process", (span.service, span.instance)),
+            SERVER: is_entry(span),
+            CLIENT: span.kind is SpanKind.CLIENT,
+            MESSAGE: message,
+            TELLS: tells(span),
+            HAS_MODEL: value(span, MODEL) is not None,
+            HAS_FINISH_REASON: value(span, FINISH_REASON) is not None,
+            MAY_BE_OF_ENGINE: may_be_of_engine(span),
+            PREEMPTIONS: told_preemptions(span),
+            IS_OURS: span.scope == OURS,
+            CHOICES: choices if type(choices) is int and choices > 0 else 1,
+            LEAF_ONLY: span.kind is SpanKind.PRODUCER or tells_times,
+            TELLS_TIMES: tells_times,
+            TELLS_TOKENS: engine is not None and engine.tells_tokens,
+            PAIRS: begin,
+            PAIRS_END: end,
+        }
+        return [facts[name] for name in _NAMES]
+
+    def _number(self, kind: str, what: Hashable) -> int:
+        return self._numbers.setdefault((kind, what), len(self._numbers))
+
+
+_NAMES = range(PAIRS_END + 1)
+
+
+def _told(span: Span, pairs: Pairs) -> Iterable[int]:
+    """The attributes of a shape, in order; of those that vary the place that their key has."""
+    for key, found in span.attributes.items():
+        if key in LEFT_OUT:
+            continue
+        if varies(key, found):
+            yield -1 - _VARYING_PLACES[key]
+        elif isinstance(found, tuple):
+            yield from pairs.numbers(key, found)
+        elif found is not None and found != semconv.CONTENT_REMOVED:
+            yield from pairs.numbers(key, [found])
+
+
+def _is_odd(span: Span) -> bool:
+    """Whether a trace that holds a span of this shape is left to the object path."""
+    attributes = span.attributes
+    choices = attributes.get(semconv.STREAMED_CHOICES)
+    return (
+        _is_moved(span)
+        or (span.kind is SpanKind.CONSUMER and (span.parent_id is not None or bool(span.links)))
+        or ((span.parent_id is None or span.kind is SpanKind.SERVER) and is_shared(span))
+        or is_failed_call(span)
+        or (span.kind in ENTRY_KINDS and semconv.QUEUED_NS in attributes)
+        or any(event.name in FIRST_TOKEN_EVENTS for event in span.events)
+        or (bool(span.events) and engine_of(span) is not None)
+        or any(
+            type(found) is int and not varies(key, found)
+            for key, found in attributes.items()
+            if key in COUNTS
+        )
+        or any(
+            attributes.get(key) is not None and not varies(key, attributes[key])
+            for key in (*_READ_AS_TEXT, semconv.BATCH_SIZE)
+        )
+        or (type(choices) is int and choices > _MOST_CHOICES)
+    )
+
+
+def _is_moved(span: Span) -> bool:
+    """Whether its engine's rules give a span, or what is near it, another place, time or line."""
+    engine = engine_of(span)
+    if engine is None:
+        return False
+    log = replace(
+        span, start_ns=_SECOND_NS, end_ns=_SECOND_NS, attributes=_with_duration(span.attributes)
+    )
+    return (
+        engine.never_current
+        or span.name in engine.steps
+        or span.name.startswith(engine.hands_over)
+        or engine.outlives(span)
+        or engine.only_prefills(span)
+        or engine.ran(log) is not log
+        or (engine.tells_times and semconv.INTERVALS in span.attributes)
+    )
+
+
+def _with_duration(attributes: Attributes) -> Attributes:
+    """Attributes, where a duration that varies is a second."""
+    key = semconv.LOGFIRE_DURATION
+    return {**attributes, key: 1.0} if key in attributes else attributes

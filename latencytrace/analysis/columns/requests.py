@@ -1,0 +1,289 @@
+"""From columns of spans to requests with their ledgers, whole batches of traces at once.
+
+Under 1 µs of CPU a span once compiled (`tests/benchmarks/bench_columns.py`). The oracle is
+`analysis.ledger.requests.requests_of`: both give equal requests.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.columns import packed, paths, told, trees
+from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines
+from latencytrace.analysis.columns.facts import TOLD_VARYING, Facts, FactsOfBatch
+from latencytrace.analysis.ledger import kernels as critical_path
+from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
+from latencytrace.analysis.tokens.counts import CACHED, INPUT, OUTPUT, SEQUENCES, in_ns
+from latencytrace.analysis.tokens.gaps import times_of
+from latencytrace.model import AttributeValue, semconv
+from latencytrace.model.runtime_gap import RuntimeGap, title_of_gap
+from latencytrace.model.span_batch import SpanBatch
+from latencytrace.model.span_columns import STAGES
+
+_Column = NDArray[np.int64]
+_Flags = NDArray[np.bool_]
+Kernel = Callable[..., Any]
+
+GAPS: Final = tuple(sorted(RuntimeGap))
+TITLES: Final = tuple(title_of_gap(gap) for gap in GAPS)
+_COLLECTION = TITLES.index(COLLECTION)
+_EXPLAINS = np.array([stage.explains for stage in STAGES])
+_SIGN = np.uint64(1 << 63)
+_NO_TIMES = np.zeros((0, 3), np.int64)
+
+
+class Kernels(NamedTuple):
+    """The array functions, plain or compiled."""
+
+    link: Kernel
+    lay_out: Kernel
+    unpack: Kernel
+    apart: Kernel
+    total: Kernel
+    read: Kernel
+    tell: Kernel
+    fill: Kernel
+    win: Kernel
+    descend: Kernel
+    gather: Kernel
+
+
+PLAIN: Final = Kernels(
+    link=trees.link_spans,
+    lay_out=trees.lay_out_trees,
+    unpack=packed.unpack_many,
+    apart=packed.put_apart,
+    total=packed.total_gaps,
+    read=told.read_tellers,
+    tell=told.tell_attributes,
+    fill=paths.fill_pauses,
+    win=critical_path.win,
+    descend=critical_path.descend,
+    gather=critical_path.gather,
+)
+
+
+class Trees(NamedTuple):
+    """The trees of requests, laid out as `SpanColumns` are: a column for each of their places."""
+
+    first: _Column  # (r + 1,): where each begins
+    rows: _Column  # of the span in the batch
+    above: _Column  # its parent's place; -1: none
+    start_ns: _Column  # within its parent
+    end_ns: _Column
+    stage: _Column
+    children: _Column  # where they begin and end
+    outlives: _Flags
+    clipped: _Flags  # it stuck out of its parent
+    intervals: _Column  # where its intervals begin; one more
+    interval_start_ns: _Column
+    interval_end_ns: _Column
+    interval_stage: _Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestColumns:
+    """The requests of the traces of a batch that went by columns: `r`, with `s` segments.
+
+    Those of a trace lie side by side, the outermost first, each in order of start.
+    """
+
+    batch: SpanBatch
+    facts: FactsOfBatch
+    requests: _Column  # (r, 4): row of the root, trace, whether it is outermost, how many spans
+    trees: Trees
+    clipped_spans: _Column  # (r,): how many stuck out of their parents
+    known: _Column  # (r, `told.KNOWN`): tokens and what it met
+    attributes: _Column  # (r, `MOST_ATTRIBUTES`): numbers of `facts.pairs`; -1: no more
+    attributes_counted: _Column  # (r,): all of them
+    segments: _Column  # (s, 6): see `analysis.columns.paths`; titles are those of `TITLES`
+    segment_first: _Column  # (r + 1,): where each one's begin
+    ledger: _Column  # (r, stages): ns
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+
+def attributed(
+    batch: SpanBatch, facts: Facts, kernels: Kernels = PLAIN
+) -> tuple[RequestColumns, _Column]:
+    """Divide every request of many traces into stages.
+
+    Args:
+        batch: The traces.
+        facts: What is known of shapes from earlier batches.
+        kernels: `PLAIN`, or these compiled.
+
+    Returns:
+        The requests; and the numbers of the traces that the object path must take, for they
+        are odd: there is something to be mended, or their spans need rules that it alone knows.
+    """
+    known = facts.of(batch)
+    span_id, parent_id = _signed(batch.span_id), _signed(batch.parent_id)
+    odd_row = np.zeros(len(span_id), np.bool_)
+    said = _said(batch, odd_row, kernels)
+    _, *intervals = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row, kernels)
+    packed_times = add_engines(batch, known, said, odd_row, intervals)
+    tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row, kernels)
+    odd, child, following, stage, by_start, requests = kernels.link(
+        batch.first, span_id, parent_id, batch.start_ns, batch.end_ns, known.kind, known.table,
+        _EXPLAINS, odd_row,
+    )  # fmt: skip
+    laid = Trees(
+        *kernels.lay_out(
+            requests, batch.start_ns, batch.end_ns, known.kind, known.table, stage, child,
+            following, *packed_times,
+        )
+    )  # fmt: skip
+    segments, segment_first, ledger = kernels.fill(
+        _critical_paths(laid, kernels), laid.first, laid.rows, laid.stage, batch.start_ns,
+        span_id, known.kind, known.table, tells, *kernels.apart(*gaps), _COLLECTION,
+    )  # fmt: skip
+    attributes, counted = kernels.tell(
+        requests, laid.first, laid.rows, batch.first, by_start, known.kind, known.table,
+        known.told, *_varying(batch, known), len(known.pairs),
+    )  # fmt: skip
+    columns = RequestColumns(
+        batch=batch,
+        facts=known,
+        requests=requests,
+        trees=laid,
+        clipped_spans=np.diff(np.concatenate(([0], np.cumsum(laid.clipped)))[laid.first]),
+        known=kernels.read(
+            laid.first, laid.rows, laid.above, laid.start_ns, laid.end_ns, laid.stage,
+            laid.intervals, laid.interval_start_ns, laid.interval_end_ns, laid.interval_stage,
+            batch.start_ns, batch.end_ns, span_id, known.kind, known.table, said,
+        ),
+        attributes=attributes,
+        attributes_counted=counted,
+        segments=segments,
+        segment_first=segment_first,
+        ledger=ledger,
+    )  # fmt: skip
+    return columns, np.flatnonzero(odd)
+
+
+def _critical_paths(laid: Trees, kernels: Kernels) -> _Column:
+    winners = kernels.win(
+        laid.intervals, laid.interval_start_ns, laid.interval_end_ns, laid.interval_stage
+    )
+    parts_and_tracks = kernels.descend(
+        laid.first, laid.start_ns, laid.end_ns, laid.stage, laid.children, laid.outlives, *winners
+    )
+    found: _Column = kernels.gather(*parts_and_tracks)
+    return found
+
+
+def _signed(ids: NDArray[np.uint64]) -> _Column:
+    """Ids as signed numbers of the same order."""
+    return (ids ^ _SIGN).view(np.int64)
+
+
+def _said(batch: SpanBatch, odd_row: _Flags, kernels: Kernels) -> _Column:
+    """What spans say (see `told`); notes those whose numbers are beyond what is added up here."""
+    said = np.full((len(odd_row), told.SAID), told.UNKNOWN, np.int64)
+    said[:, told.SAID_LEFT] = 0
+    for column, key in _COUNTED:
+        if key in batch.counts:
+            rows, values = batch.counts[key]
+            odd_row[rows[values >= MOST_COUNTED]] = True
+            said[rows[values >= 0], column] = values[values >= 0]
+    if semconv.BATCH_SIZE in batch.counts:
+        rows, values = batch.counts[semconv.BATCH_SIZE]
+        said[rows, told.SAID_BATCH_SIZE] = values
+    for column, key in _SECONDS:
+        rows, seconds = batch.packed.get(key, _NOTHING)
+        lengths_ns = [in_ns(value) for value in seconds]
+        said[rows, column] = [told.UNKNOWN if one is None else one for one in lengths_ns]
+    _add_left(batch, said, kernels)
+    return said
+
+
+def _add_left(batch: SpanBatch, said: _Column, kernels: Kernels) -> None:
+    """How long the tokens of streams left for their callers."""
+    rows, values = batch.packed.get(semconv.TOKEN_TIMES, _NOTHING)
+    streamed = np.flatnonzero(
+        np.maximum(said[rows, told.SAID_STREAMED_TOKENS], said[rows, told.SAID_STREAMED_EVENTS])
+        > 0
+    )
+    if not len(streamed):
+        return
+    texts, _ = packed.Texts.of([values[place] for place in streamed.tolist()])
+    totals = kernels.total(*texts)
+    for place in np.flatnonzero(totals < 0).tolist():
+        times = times_of(batch.span(int(rows[streamed[place]])))
+        totals[place] = 0 if times is None else sum(times.lengths_ns)
+    said[rows[streamed], told.SAID_LEFT] = totals
+
+
+def _unpacked(
+    batch: SpanBatch, key: str, names: packed.Texts, odd_row: _Flags, kernels: Kernels
+) -> tuple[_Flags, _Column, _Column]:
+    """The spans with an attribute of packed times; where those of each begin; and the times."""
+    carries = np.zeros(len(odd_row), np.bool_)
+    begins = np.zeros(len(odd_row) + 1, np.int64)
+    rows, values = batch.packed.get(key, _NOTHING)
+    if not len(rows):
+        return carries, begins, _NO_TIMES
+    texts, odd = packed.Texts.of(values)
+    unreadable, of_text, found = kernels.unpack(*texts, *names)
+    odd_row[rows[odd | unreadable]] = True
+    carries[rows] = True
+    begins[rows + 1] = np.diff(of_text)
+    np.cumsum(begins, out=begins)
+    return carries, begins, found
+
+
+def _varying(batch: SpanBatch, facts: FactsOfBatch) -> tuple[_Column, _Column]:
+    """The numbers of the attributes that vary.
+
+    Returns:
+        By place in `TOLD_VARYING`, and 0 for those that are not there, where among the next;
+        then by row.
+    """
+    places = np.zeros(len(TOLD_VARYING), np.int64)
+    numbers = [np.full(len(batch.span_id), -1, np.int64)]
+    for place, key in enumerate(TOLD_VARYING):
+        if key in batch.counts:
+            rows, counts = batch.counts[key]
+            distinct, which = np.unique(counts, return_inverse=True)
+            found = np.array(facts.pairs.numbers(key, distinct.tolist()), np.int64)[which]
+        elif key in batch.packed:
+            rows, values = batch.packed[key]
+            found = np.array(facts.pairs.numbers(key, values), np.int64)
+            if semconv.CONTENT_REMOVED in values:
+                found[[value == semconv.CONTENT_REMOVED for value in values]] = -1
+        else:
+            continue
+        places[place] = len(numbers)
+        numbers.append(numbers[0].copy())
+        numbers[-1][rows] = found
+    return places, np.array(numbers)
+
+
+def _names(names: Sequence[str]) -> packed.Texts:
+    return packed.Texts.of(names)[0]
+
+
+_NOTHING: tuple[_Column, Sequence[AttributeValue]] = (np.zeros(0, np.int64), ())
+_STAGE_NAMES = _names([stage.value for stage in STAGES])
+_GAP_NAMES = _names([gap.value for gap in GAPS])
+_COUNTED = (  # of the keys of one column the last wins
+    *((told.SAID_INPUT, key) for key in reversed(INPUT.keys)),
+    *((told.SAID_OUTPUT, key) for key in reversed(OUTPUT.keys)),
+    *((told.SAID_CACHED, key) for key in reversed(CACHED.keys)),
+    *((told.SAID_SEQUENCES, key) for key in reversed(SEQUENCES.keys)),
+    (told.SAID_STREAMED_TOKENS, semconv.STREAMED_TOKENS),
+    (told.SAID_STREAMED_EVENTS, semconv.STREAMED_EVENTS),
+    (told.SAID_FIRST_BODY, semconv.STREAMED_FIRST_BODY),
+    (told.SAID_QUEUE_DEPTH, semconv.QUEUE_DEPTH),
+    (told.SAID_CONCURRENCY, semconv.CONCURRENCY),
+    (told.SAID_PREEMPTIONS, semconv.PREEMPTIONS),
+)
+_SECONDS = (
+    (told.SAID_FIRST_CHUNK, semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK),
+    (told.SAID_FIRST_TOKEN, semconv.LATENCY_TO_FIRST),
+)

@@ -1,0 +1,48 @@
+"""What columns and objects make of the same traces."""
+
+from collections.abc import Mapping, Sequence
+
+from latencytrace.analysis.columns.facts import Facts
+from latencytrace.analysis.columns.objects import Requests
+from latencytrace.analysis.columns.requests import PLAIN, Kernels, attributed
+from latencytrace.analysis.columns.shapes import Shapes
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.model import Request, Span
+from latencytrace.model.span_batch import SpanBatch
+
+Traces = Mapping[str, Sequence[Span]]
+
+
+class ByColumns:
+    """Divides batch after batch, as a service does."""
+
+    def __init__(self, kernels: Kernels = PLAIN, most_shapes: int | None = None) -> None:
+        self.shapes = Shapes() if most_shapes is None else Shapes(most_shapes)
+        self._facts = Facts()
+        self._requests = Requests()
+        self._kernels = kernels
+
+    def __call__(
+        self, traces: Traces, revisions: Mapping[tuple[str, str], int] | None = None
+    ) -> tuple[dict[str, list[Request]], list[str]]:
+        """Divide traces.
+
+        Returns:
+            The requests of those that went by columns; and the others.
+        """
+        batch = SpanBatch.of(traces, self.shapes)
+        columns, odd = attributed(batch, self._facts, self._kernels)
+        others = [batch.trace_ids[number] for number in odd.tolist()]
+        found: dict[str, list[Request]] = {one: [] for one in traces if one not in set(others)}
+        for request in self._requests.of(columns, revisions or {}):
+            found[request.trace_id].append(request)
+        return found, others
+
+
+def differences(found: Mapping[str, Sequence[Request]], traces: Traces) -> list[str]:
+    """Where the requests of traces are not those that objects give."""
+    return [
+        trace_id
+        for trace_id, requests in found.items()
+        if list(map(repr, requests)) != list(map(repr, requests_of(traces[trace_id], {})))
+    ]

@@ -1,0 +1,281 @@
+"""Columns give what objects give, to the nanosecond, and leave to these what is odd."""
+
+from collections import defaultdict
+from random import Random
+
+import numba
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latencytrace.analysis.columns.requests import PLAIN, Kernels
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.model import Request, Span, SpanKind, Stage, StatusCode, semconv
+from tests.analysis.columns.equality import ByColumns, Traces, differences
+from tests.analysis.columns.made_traces import made_trace
+from tests.recorded import FIXTURES, recorded
+from tests.simulator import GPU, MS, VECTORS, Aside, simulate
+from tests.strategies import heaps
+from tests.ways import WAYS
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
+SIMULATED = 40
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Kernels:
+    return Kernels(*(numba.njit(kernel, cache=True) for kernel in PLAIN))
+
+
+def made(random: Random, traces: int) -> Traces:
+    return {f"{number:032x}": made_trace(random, number) for number in range(1, traces + 1)}
+
+
+def by_trace(spans: list[Span]) -> Traces:
+    traces = defaultdict(list)
+    for span in spans:
+        traces[span.trace_id].append(span)
+    return traces
+
+
+def span(number: int, start_ns: int, end_ns: int, parent: int = 1, **more: object) -> Span:
+    usual: dict[str, object] = {
+        "trace_id": TRACE_ID,
+        "span_id": f"{number:016x}",
+        "parent_id": f"{parent:016x}" if parent else None,
+        "name": f"span {number}",
+        "service": "rag",
+        "scope": "mine",
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+    }
+    return Span(**(usual | more))  # type: ignore[arg-type] # fields of a span
+
+
+def root(end_ns: int = 100, **more: object) -> Span:
+    return span(1, 0, end_ns, parent=0, kind=SpanKind.SERVER, **more)
+
+
+def divided(*spans: Span) -> list[Request]:
+    """Requests by columns, which are those of objects."""
+    traces = {TRACE_ID: spans}
+    found, others = ByColumns()(traces)
+    assert (others, differences(found, traces)) == ([], [])
+    return found[TRACE_ID]
+
+
+def is_odd(*spans: Span) -> bool:
+    return ByColumns()({TRACE_ID: spans})[1] == [TRACE_ID]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_columns_give_what_objects_give(seed: int) -> None:
+    traces = made(Random(seed), 5)  # noqa: S311 - the same every time
+
+    found, others = ByColumns()(traces)
+
+    assert differences(found, traces) == []
+    assert found.keys() | set(others) == traces.keys()
+
+
+def test_compiled_functions_give_what_objects_give(compiled: Kernels) -> None:
+    random = Random(17)  # noqa: S311 - the same traces every time
+    by_columns = ByColumns(compiled)
+    ways = [0, 0]
+    for _ in range(20):
+        traces = made(random, 50)
+        found, others = by_columns(traces)
+        assert differences(found, traces) == []
+        ways[0] += len(found)
+        ways[1] += len(others)
+
+    assert min(ways) > 100
+
+
+@settings(deadline=None)
+@given(heaps())
+def test_any_heap_of_spans_goes_one_way_or_the_other(heap: list[Span]) -> None:
+    traces = {TRACE_ID: heap} if heap else {}
+
+    found, _ = ByColumns()(traces)
+
+    assert differences(found, traces) == []
+
+
+@pytest.mark.parametrize("name", FIXTURE_NAMES)
+def test_what_other_software_sends_gives_the_same(name: str, compiled: Kernels) -> None:
+    traces = by_trace(recorded(name))
+
+    for kernels in (PLAIN, compiled):
+        found, _ = ByColumns(kernels)(traces)
+        assert differences(found, traces) == []
+
+
+@pytest.mark.parametrize("skew_ns", [{}, {GPU: 37 * MS, VECTORS: -12 * MS}], ids=["true", "off"])
+@pytest.mark.parametrize("way", ["none", *WAYS])
+def test_a_simulated_system_gives_the_same(
+    way: str, skew_ns: dict[str, int], compiled: Kernels
+) -> None:
+    aside = WAYS[way] if way in WAYS else Aside()
+    traces = {one.trace_id: one.spans for one in simulate(3, SIMULATED, skew_ns, aside)}
+
+    found, _ = ByColumns(compiled)(traces)
+
+    assert differences(found, traces) == []
+
+
+def test_most_simulated_traces_go_by_columns() -> None:
+    traces = {one.trace_id: one.spans for one in simulate(3, SIMULATED, {})}
+
+    found, _ = ByColumns()(traces)
+
+    assert len(found) == SIMULATED
+    assert all(len(requests) > 1 for requests in found.values())
+
+
+def test_shapes_beyond_the_bound_change_nothing() -> None:
+    random = Random(5)  # noqa: S311 - the same traces every time
+    by_columns = ByColumns(most_shapes=3)
+
+    for _ in range(4):
+        traces = made(random, 10)
+        found, _ = by_columns(traces)
+        assert differences(found, traces) == []
+        assert found
+    assert len(by_columns.shapes.spans) == 3
+
+
+def test_later_batches_learn_new_shapes() -> None:
+    by_columns = ByColumns()
+
+    for names in (["search"], ["search", "rerank"], ["embed"]):
+        traces = {
+            TRACE_ID: [root(), *(span(2 + at, 10, 20, name=n) for at, n in enumerate(names))]
+        }
+        assert differences(by_columns(traces)[0], traces) == []
+
+
+def test_a_written_request_gets_the_next_revision() -> None:
+    found, _ = ByColumns()({TRACE_ID: [root()]}, {(TRACE_ID, f"{1:016x}"): 3})
+
+    assert [request.revision for request in found[TRACE_ID]] == [4]
+
+
+def test_no_traces_have_no_requests() -> None:
+    assert ByColumns()({}) == ({}, [])
+
+
+def test_a_trace_through_two_services_holds_two_requests() -> None:
+    called = span(2, 10, 90, kind=SpanKind.CLIENT, attributes={"http.request.method": "POST"})
+    served = span(3, 20, 80, 2, kind=SpanKind.SERVER, service="vectors")
+    index = span(4, 30, 70, 3, service="vectors", attributes={semconv.STAGE: "retrieve"})
+
+    outer, inner = divided(root(), called, served, index)
+
+    assert outer.ledger[Stage.RETRIEVE] == inner.ledger[Stage.RETRIEVE] == 40
+    assert (inner.service, inner.duration_ns, inner.outermost) == ("vectors", 60, False)
+
+
+def test_a_request_whose_caller_is_not_traced_is_an_outermost_one() -> None:
+    (request,) = divided(span(1, 0, 100, 9, kind=SpanKind.SERVER), span(2, 10, 20))
+
+    assert request.outermost
+
+
+def test_spans_that_stick_out_are_clipped_and_told() -> None:
+    many = [span(number, 90, 100 + number) for number in range(2, 30)]
+
+    (request,) = divided(root(), *many)
+
+    first, *_, last = [repair.detail for repair in request.repairs]
+    assert first == "span 2 stuck out of span 1: by 0 ns before it, 2 ns after it"
+    assert last == "and 8 more"
+
+
+def test_the_gaps_of_a_process_fill_what_is_unattributed() -> None:
+    (request,) = divided(
+        root(attributes={semconv.RUNTIME_GAPS: "event_loop_lag:10+20;garbage_collection:25+15"}),
+        span(2, 50, 60, attributes={semconv.STAGE: "decode"}),
+    )
+
+    assert request.ledger[Stage.RUNTIME] == 30
+    assert {one.name for one in request.segments} >= {"event-loop lag", "garbage collection"}
+
+
+def test_what_leaves_a_stream_is_timed() -> None:
+    attributes = {
+        semconv.STREAMED_TOKENS: 3,
+        semconv.TOKEN_TIMES: "10;20,30,40",
+        semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: 1e-8,
+        semconv.INTERVALS: "respond:10+5,20+5",
+    }
+
+    (request,) = divided(root(attributes=attributes))
+
+    assert (request.time_to_first_token_ns, request.time_per_output_token_ns) == (10, 30)
+    assert request.ledger[Stage.RESPOND] == 10
+
+
+def test_what_an_engine_tells_of_a_span_counts() -> None:
+    told = {
+        semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 5,
+        semconv.LATENCY_TO_FIRST: 4e-8,
+        semconv.LATENCY_IN_QUEUE: 1e-8,
+        semconv.LATENCY_IN_PREFILL: 2e-8,
+        semconv.LATENCY_IN_DECODE: 4e-8,
+    }
+    engine = span(2, 10, 100, name="llm_request", scope="vllm", attributes=told)
+
+    (request,) = divided(root(), engine)
+
+    assert request.ledger[Stage.DECODE] == 40
+    assert request.time_per_output_token_ns == 10
+
+
+def test_a_message_that_is_sent_and_left_is_part_of_its_request() -> None:
+    (request,) = divided(root(), span(2, 10, 30, kind=SpanKind.PRODUCER))
+
+    assert request.ledger[Stage.QUEUE] == 20
+
+
+def test_many_spans_below_one_give_the_same(compiled: Kernels) -> None:
+    children = [span(number, number, number + number * 7_919 % 90) for number in range(2, 3_000)]
+    traces = {TRACE_ID: [root(4_000), *children]}
+
+    found, _ = ByColumns(compiled)(traces)
+
+    assert found
+    assert differences(found, traces) == []
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        pytest.param([root(), root()], id="the same span twice"),
+        pytest.param([root(), span(2, 10, 20, 7)], id="a lost parent"),
+        pytest.param([root(), span(2, 10, 20, 3), span(3, 10, 20, 2)], id="a circle"),
+        pytest.param([root(), span(2, 20, 10)], id="an end before its start"),
+        pytest.param([root(), span(2, 20, 1 << 64)], id="no time"),
+        pytest.param([root(), span(2, 200, 300, service="far")], id="clocks that differ"),
+        pytest.param([root(), span(2, 1, 2, kind=SpanKind.CONSUMER)], id="a message"),
+        pytest.param([root(), span(2, 1, 2, scope="sglang", name="decode_loop")], id="a step"),
+        pytest.param(
+            [root(), span(2, 1, 9, scope="vllm", name="llm_request"), span(3, 2, 5, 2)],
+            id="something below what an engine tells the times of",
+        ),
+        pytest.param(
+            [root(), span(2, 1, 2, kind=SpanKind.CLIENT, status=StatusCode.ERROR)],
+            id="a call that failed",
+        ),
+        pytest.param(
+            [root(), span(2, 1, 2, attributes={semconv.INTERVALS: "x"})], id="unreadable intervals"
+        ),
+        pytest.param([root(attributes={semconv.QUEUED_NS: 5})], id="held back by a proxy"),
+        pytest.param([root(attributes={semconv.SHARED: True})], id="shared"),
+    ],
+)
+def test_what_is_odd_is_left_to_objects(spans: list[Span]) -> None:
+    assert is_odd(*spans)
+    assert isinstance(requests_of(spans, {}), tuple)

@@ -1,0 +1,50 @@
+"""Columns beside objects on as many traces made at random as one likes.
+
+    python tests/stress/columns_beside_objects.py --traces 1000000 --seed 1
+
+Ends with status 1 at the first difference, and says which trace of which seed it was.
+"""
+
+import argparse
+import sys
+from random import Random
+
+import numba
+
+from latencytrace.analysis.columns.requests import PLAIN, Kernels
+from tests.analysis.columns.equality import ByColumns, differences
+from tests.analysis.columns.made_traces import made_trace
+from tests.simulator import GPU, MS, VECTORS, Aside, simulate
+from tests.ways import WAYS
+
+BATCH = 500
+SKEWS_NS: tuple[dict[str, int], ...] = ({}, {GPU: 37 * MS, VECTORS: -12 * MS}, {GPU: 2 * MS})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--traces", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    kernels = Kernels(*(numba.njit(kernel, nogil=True, cache=True) for kernel in PLAIN))
+    by_columns = ByColumns(kernels)
+    ways = [Aside(), *WAYS.values()]
+    done = by_objects = 0
+    for number in range(-(-asked.traces // BATCH)):
+        seed = asked.seed * 1_000_003 + number
+        random = Random(seed)  # noqa: S311 - the same traces every time
+        traces = {f"{one:032x}": made_trace(random, one) for one in range(1, BATCH + 1)}
+        if number % 20 == 0:
+            aside, skew_ns = ways[number // 20 % len(ways)], random.choice(SKEWS_NS)
+            traces = {one.trace_id: one.spans for one in simulate(seed, 100, skew_ns, aside)}
+        found, others = by_columns(traces)
+        wrong = differences(found, traces)
+        if wrong:
+            sys.exit(f"seed {seed}, traces {wrong}: columns and objects differ")
+        done += len(traces)
+        by_objects += len(others)
+    sys.stdout.write(f"{done} traces gave the same, {by_objects} of them by objects\n")
+
+
+if __name__ == "__main__":
+    main()
