@@ -1,0 +1,193 @@
+"""Traces that memory holds, attributed over columns; what is odd is left to objects."""
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.columns.facts import Facts
+from latencytrace.analysis.columns.objects import Requests
+from latencytrace.analysis.columns.requests import PLAIN, Kernels, RequestColumns, attributed
+from latencytrace.analysis.columns.shapes import Shapes
+from latencytrace.analysis.trace.is_request import ENTRY_KINDS
+from latencytrace.analysis.trace.startup import as_load, may_be_startup
+from latencytrace.model import Request, Span, Stage, semconv
+from latencytrace.model.span_batch import SpanBatch
+from latencytrace.model.span_columns import STAGES
+from latencytrace.service.ledgers.held_spans import Parts
+from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
+from latencytrace.service.otlp.batches import batch_of
+
+_log = logging.getLogger(__name__)
+
+WORTH_COMPILING_SPANS: Final = 50_000  # compiling takes seconds and memory
+_LOAD: Final = STAGES.index(Stage.LOAD)
+
+
+@dataclass(slots=True)
+class ByColumns:
+    """What became of traces."""
+
+    others: list[str]  # traces that objects must take
+    columns: RequestColumns | None = None
+    chosen: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    starts: list[str] = field(default_factory=list)  # see `ProcessStarts.served`
+    content_removed: int = 0
+    device_spans: list[Span] = field(default_factory=list)  # that had a GPU do something
+
+
+class ColumnAttribution:
+    """Attributes batches of traces once its kernels are compiled.
+
+    Nobody waits for the compiler: it starts once so many spans have come that it pays, and
+    keeps its work on disk for the next start.
+    """
+
+    def __init__(self) -> None:
+        self._facts = Facts()
+        self._requests = Requests()
+        self._shape_facts = _ShapeFacts()
+        self._seen = 0
+        self._kernels: Kernels | None = None
+        self._compiling: threading.Thread | None = None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the kernels are ready."""
+        return self._kernels is not None
+
+    def attributed(self, held: Mapping[str, Parts], starts: ProcessStarts) -> ByColumns:
+        """Attribute traces of which no request was written before, and note who served.
+
+        Args:
+            held: Where their spans are.
+            starts: Which processes have served.
+        """
+        self._seen += sum(len(rows) for parts in held.values() for _, rows in parts)
+        if self._kernels is None:
+            if self._seen >= WORTH_COMPILING_SPANS:
+                self.compile()
+            return ByColumns(others=list(held))
+        batch = batch_of([part for parts in held.values() for part in parts])
+        columns, odd = attributed(batch, self._facts, self._kernels)
+        is_odd = np.zeros(len(batch.trace_ids), np.bool_)
+        is_odd[odd] = True
+        has_request = np.zeros(len(batch.trace_ids), np.bool_)
+        has_request[columns.requests[:, 1]] = True
+        is_odd |= ~has_request  # a shared step, or its root has not come
+        found = ByColumns(others=[batch.trace_ids[one] for one in np.flatnonzero(is_odd).tolist()])
+        in_trace = np.repeat(~is_odd, np.diff(batch.first))
+        self._shape_facts.learn(batch.shapes)
+        found.starts = self._note_served(batch, in_trace, starts)
+        found.device_spans = [
+            batch.span(row) for row in self._rows(batch, in_trace, _ShapeFacts.DEVICE)
+        ]
+        found.columns = columns
+        found.chosen = np.flatnonzero(~is_odd[columns.requests[:, 1]])
+        odd_ones = set(found.others)
+        found.content_removed = sum(
+            int(block.table["removed"][rows].sum())
+            for trace_id, parts in held.items()
+            if trace_id not in odd_ones
+            for block, rows in parts
+        )
+        return found
+
+    def requests(self, found: ByColumns, starts: ProcessStarts) -> list[Request]:
+        """The requests, once all who served in the batch are known to `starts`."""
+        if found.columns is None:
+            return []
+        requests = self._requests.of(found.columns, {}, found.chosen)
+        return self._with_load(found.columns, found.chosen, requests, starts)
+
+    def compile(self) -> threading.Thread:
+        """Begin to compile, if nobody has, and return at once."""
+        if self._compiling is None:
+            self._compiling = threading.Thread(
+                target=self._compile, name="latencytrace-compile", daemon=True
+            )
+            self._compiling.start()
+        return self._compiling
+
+    def _compile(self) -> None:
+        try:
+            import numba  # noqa: PLC0415 - half a second, and only under load
+        except ImportError as error:
+            _log.info("traces are attributed as objects, for numba cannot be imported: %s", error)
+            return
+        kernels = Kernels(*(numba.njit(kernel, nogil=True, cache=True) for kernel in PLAIN))
+        attributed(SpanBatch.of({}, Shapes()), Facts(), kernels)
+        self._kernels = kernels
+        _log.info("attribution over columns is compiled")
+
+    def _rows(self, batch: SpanBatch, in_trace: NDArray[np.bool_], fact: int) -> Sequence[int]:
+        """The rows of shapes of which a fact holds, or that have none."""
+        found: list[int] = np.flatnonzero(
+            in_trace & self._shape_facts.table[batch.shape, fact]
+        ).tolist()
+        return found
+
+    def _note_served(
+        self, batch: SpanBatch, in_trace: NDArray[np.bool_], starts: ProcessStarts
+    ) -> list[str]:
+        """Note the first span by which each process served, as if all were told of."""
+        rows = np.array(self._rows(batch, in_trace, _ShapeFacts.SERVES), np.int64)
+        if not len(rows):
+            return []
+        rows = rows[np.lexsort((batch.start_ns[rows], batch.shape[rows]))]
+        is_first = np.diff(batch.shape[rows], prepend=-2) != 0
+        is_first |= batch.shape[rows] < 0
+        return starts.served(served_by([batch.span(row) for row in rows[is_first].tolist()]))
+
+    def _with_load(
+        self,
+        columns: RequestColumns,
+        chosen: NDArray[np.int64],
+        requests: list[Request],
+        starts: ProcessStarts,
+    ) -> list[Request]:
+        """What a process did before it served, as its load."""
+        batch = columns.batch
+        rows = columns.requests[chosen, 0]
+        asked = self._shape_facts.table[batch.shape[rows], _ShapeFacts.NOT_ENTRY]
+        for place in np.flatnonzero(asked).tolist():
+            number = chosen[place]
+            root = batch.span(int(rows[place]))
+            if not may_be_startup(root):
+                continue
+            told = root.attributes.get(semconv.STARTUP) is True
+            stage = int(columns.trees.stage[columns.trees.first[number]])
+            if told or stage == _LOAD or starts.is_start(root):
+                requests[place] = as_load(requests[place])
+        return requests
+
+
+class _ShapeFacts:
+    """What the service asks of shapes, found out once each; of no shape all of it holds."""
+
+    SERVES: Final = 0  # by such a span a known process serves
+    DEVICE: Final = 1  # it has a device's attributes
+    NOT_ENTRY: Final = 2  # as a root it may be of starting up
+
+    def __init__(self) -> None:
+        self.table = np.ones((1, 3), np.bool_)
+        self._known = 0
+
+    def learn(self, shapes: Sequence[Span]) -> None:
+        """Find out about new ones; the last row of the table, -1, is that of no shape."""
+        if len(shapes) == self._known:
+            return
+        new = [
+            (
+                span.kind in ENTRY_KINDS and span.instance is not None,
+                semconv.DEVICE_ID in span.attributes,
+                span.kind not in ENTRY_KINDS,
+            )
+            for span in shapes[self._known :]
+        ]
+        self._known += len(new)
+        self.table = np.concatenate([self.table[:-1], np.array(new, np.bool_), self.table[-1:]])
