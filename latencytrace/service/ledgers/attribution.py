@@ -11,8 +11,10 @@ from latencytrace.analysis.ledger.requests import request_of
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.analysis.trace.startup import as_load, may_be_startup
 from latencytrace.model import Request, Span, Stage, Trace, semconv
+from latencytrace.service.ledgers.column_attribution import ByColumns, ColumnAttribution
 from latencytrace.service.ledgers.compiled_paths import CriticalPaths
-from latencytrace.service.ledgers.process_starts import Process, ProcessStarts
+from latencytrace.service.ledgers.held_spans import NONE_HELD, Parts, spans_in
+from latencytrace.service.ledgers.process_starts import Process, ProcessStarts, served_by
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.store import Revisions
@@ -36,6 +38,8 @@ class Attributed:
     steps: dict[str, list[Span]] = field(default_factory=dict)  # shared ones, by trace
     reasons: dict[str, Without] = field(default_factory=dict)  # of traces without a request
     starts: list[str] = field(default_factory=list)  # divided before as requests, and are none
+    spans: dict[str, Sequence[Span]] = field(default_factory=dict)  # of those made as objects
+    device_spans: list[Span] = field(default_factory=list)  # of the others
 
     @property
     def with_request(self) -> set[str]:
@@ -61,26 +65,53 @@ class Attribution:
         self._telemetry = telemetry
         self._is_old = is_old
         self._critical_paths = CriticalPaths()
+        self._columns = ColumnAttribution()
         self._known = known
         self._starts: ProcessStarts | None = None
 
     def attributed(
-        self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions
+        self,
+        arrived: Mapping[str, Sequence[Span]],
+        revisions: Revisions,
+        held: Mapping[str, Parts] = NONE_HELD,
     ) -> Attributed:
         """Divide the requests of each trace.
 
         Args:
             arrived: The spans of each.
             revisions: What was written of them.
+            held: Where the spans of further traces are; nothing was written of these.
         """
-        found = Attributed()
+        if self._starts is None:
+            self._starts = ProcessStarts(self._known())
+        by_columns = self._by_columns(held, self._starts)
+        spans = {**arrived, **{one: spans_in(held[one]) for one in by_columns.others}}
+        found = self._of_objects(spans, revisions, self._starts)
+        found.requests += self._columns.requests(by_columns, self._starts)
+        found.starts += by_columns.starts
+        found.device_spans = by_columns.device_spans
+        self._telemetry.content_removed.inc(by_columns.content_removed)
+        return found
+
+    def _by_columns(self, held: Mapping[str, Parts], starts: ProcessStarts) -> ByColumns:
+        young = {one: parts for one, parts in held.items() if not self._is_old(one)}
+        try:
+            found = self._columns.attributed(young, starts)
+        except FAULTS:
+            _log.exception("a batch is attributed as objects, please report this")
+            return ByColumns(others=list(held))
+        found.others += held.keys() - young.keys()
+        return found
+
+    def _of_objects(
+        self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions, starts: ProcessStarts
+    ) -> Attributed:
+        found = Attributed(spans=dict(arrived))
         before: dict[str, dict[str, int]] = {}
         for (trace_id, span_id), revision in revisions.items():
             before.setdefault(trace_id, {})[span_id] = revision
         traces: list[Trace] = []
-        if self._starts is None:
-            self._starts = ProcessStarts(self._known())
-        found.starts += self._starts.served(chain.from_iterable(arrived.values()))
+        found.starts += starts.served(served_by(chain.from_iterable(arrived.values())))
         for trace_id, spans in arrived.items():
             traces += self._traces(trace_id, spans, before.get(trace_id, {}), found)
         self._divide(traces, revisions, found)

@@ -9,7 +9,7 @@ import numpy as np
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
 from latencytrace.service.ledgers.attribution import FAULTS, Attribution
-from latencytrace.service.ledgers.held_spans import Parts, Rows, spans_in
+from latencytrace.service.ledgers.held_spans import Parts, Rows
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
 from latencytrace.service.ledgers.retention import SpanKeeping
@@ -94,9 +94,8 @@ class Attributor:
         read_ns = self._now_ns()
         held = self._traces.held(taken)
         arrived, revisions, reopened = self._read([one for one in taken if one not in held])
-        arrived |= {trace_id: spans_in(parts) for trace_id, parts in held.items()}
-        self._on_spans(chain.from_iterable(arrived.values()))
-        found = self._attribution.attributed(arrived, revisions)
+        found = self._attribution.attributed(arrived, revisions, held)
+        self._on_spans(chain(found.device_spans, *found.spans.values()))
         with_request = found.with_request
         requests, resent = apart_from_resent(found.requests, self._store)
         kept = {
@@ -107,7 +106,7 @@ class Attributor:
         for trace_id, steps in found.steps.items():
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
         # What was sent again is written again too, or the next start would take it up again.
-        kept |= grown(resent, arrived, self._store)
+        kept |= grown(resent, found.spans, self._store)
         self._keep([held[one] for one in kept if one in held])
         self._write(requests, resent, kept - held.keys(), found.withdrawn, read_ns)
         self._traces.attributed(with_request)
@@ -124,7 +123,9 @@ class Attributor:
             return {}, {}, set()
         shown = self._store.arrived(taken)
         reopened = self._reopened(taken, shown)
-        arrived = {one: spans for one, spans in shown.items() if one not in reopened}
+        arrived: dict[str, Sequence[Span]] = {
+            one: spans for one, spans in shown.items() if one not in reopened
+        }
         return arrived, self._store.revisions(set(taken) - reopened), reopened
 
     def _reopened(self, taken: Iterable[str], shown: Mapping[str, Sequence[Span]]) -> set[str]:

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ MAX_BYTES: Final = 512 * 1024 * 1024
 
 Rows = NDArray[np.int64]
 Parts = Sequence[tuple[SpanBlock, Rows]]
+NONE_HELD: Final[Mapping[str, Parts]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -57,9 +59,9 @@ class HeldSpans:
 
     def remove(self, block: SpanBlock) -> None:
         """Let go of a post, if it is held."""
-        post = self._posts.pop(id(block), None)
-        if post is None:
+        if id(block) not in self._posts:
             return
+        post = self._posts.pop(id(block))
         self.bytes -= block.nbytes
         for trace_id in post.trace_ids:
             parts = [part for part in self._traces.get(trace_id, ()) if part[0] is not post]
@@ -73,7 +75,8 @@ class HeldSpans:
         for trace_id in trace_ids:
             for post, _ in self._traces.pop(trace_id, ()):
                 post.left -= 1
-                if not post.left and self._posts.pop(id(post.block), None):
+                if not post.left and id(post.block) in self._posts:
+                    del self._posts[id(post.block)]
                     self.bytes -= post.block.nbytes
 
     def count(self, trace_id: str) -> int:

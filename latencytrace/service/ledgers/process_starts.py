@@ -1,7 +1,7 @@
 """Which processes serve, and since when: what they did before is no request."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.model import Span
@@ -10,6 +10,13 @@ MAX_PROCESSES = 20_000
 MAX_PENDING = 256  # traces of one process that may turn out to be its start
 
 Process = tuple[str, str]  # service and instance
+
+
+def served_by(spans: Iterable[Span]) -> Iterator[tuple[Process, int]]:
+    """The processes that served with these spans, as far as they are known, and when."""
+    for span in spans:
+        if span.kind in ENTRY_KINDS and span.instance is not None:
+            yield (span.service, span.instance), span.start_ns
 
 
 class ProcessStarts:
@@ -27,17 +34,15 @@ class ProcessStarts:
         self._first_ns: OrderedDict[Process, int] = OrderedDict.fromkeys(known, 0)
         self._pending: OrderedDict[Process, dict[str, int]] = OrderedDict()
 
-    def served(self, spans: Iterable[Span]) -> list[str]:
-        """Note who served; the traces that turn out to be of starting up."""
+    def served(self, served: Iterable[tuple[Process, int]]) -> list[str]:
+        """Note who served, and when; the traces that turn out to be of starting up."""
         found: list[str] = []
-        for span in spans:
-            if span.kind in ENTRY_KINDS and span.instance is not None:
-                process = (span.service, span.instance)
-                known_ns = self._first_ns.get(process)
-                if known_ns is None or span.start_ns < known_ns:
-                    self._first_ns[process] = span.start_ns
-                    pending = self._pending.pop(process, {})
-                    found += [one for one, at_ns in pending.items() if at_ns < span.start_ns]
+        for process, start_ns in served:
+            known_ns = self._first_ns.get(process)
+            if known_ns is None or start_ns < known_ns:
+                self._first_ns[process] = start_ns
+                pending = self._pending.pop(process, {})
+                found += [one for one, at_ns in pending.items() if at_ns < start_ns]
         while len(self._first_ns) > self._most:
             self._first_ns.popitem(last=False)
         return found

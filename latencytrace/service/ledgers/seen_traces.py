@@ -77,14 +77,20 @@ class _Layer:
     def may_hold(self, ids: Ids) -> NDArray[np.bool_]:
         """See `SeenTraces.may_hold`."""
         places = self._places(ids)
-        found: NDArray[np.bool_] = self._words[places >> np.uint64(6)] & _bit(places) != 0
-        return found.all(axis=1)
+        found: NDArray[np.bool_] = np.all(
+            self._words[places >> np.uint64(6)] & _bit(places) != 0, axis=1
+        )
+        return found
 
     def _places(self, ids: Ids) -> NDArray[np.uint64]:
         """The bits of each id (n, 4); ids are often counted up rather than drawn by chance."""
-        mixed = (ids ^ (ids >> np.uint64(32)))[:, np.newaxis] * _MIXERS
-        return (mixed ^ (mixed >> np.uint64(29))) * _MIXERS[0] >> self._shift
+        spread = (ids ^ (ids >> np.uint64(32)))[:, np.newaxis] * _MIXERS
+        found: NDArray[np.uint64] = (
+            (spread ^ (spread >> np.uint64(29))) * _MIXERS[0] >> self._shift
+        )
+        return found
 
 
 def _bit(places: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    return np.left_shift(np.uint64(1), places & np.uint64(63))
+    found: NDArray[np.uint64] = np.left_shift(np.uint64(1), places & np.uint64(63))
+    return found

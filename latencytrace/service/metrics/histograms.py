@@ -89,12 +89,14 @@ class ManyHistogram(Collector):
     def _family(self) -> HistogramMetricFamily:
         return HistogramMetricFamily(self._name, self._text, labels=self._labels)
 
-    def _buckets(self, series: _Series) -> Iterator[tuple[str, float, Exemplar | None]]:
+    def _buckets(
+        self, series: _Series
+    ) -> Iterator[tuple[str, float] | tuple[str, float, Exemplar]]:
         until = 0
         for name, count, seen in zip(self._names, series.counts, series.exemplars, strict=True):
             until += count
-            exemplar = None
-            if seen is not None:
+            if seen is None:
+                yield name, float(until)
+            else:
                 seconds, trace_id, at_s = seen
-                exemplar = Exemplar({"trace_id": trace_id}, seconds, at_s)
-            yield name, float(until), exemplar
+                yield name, float(until), Exemplar({"trace_id": trace_id}, seconds, at_s)

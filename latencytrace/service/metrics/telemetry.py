@@ -190,7 +190,7 @@ class Telemetry:
 
     def count(self, requests: Iterable[Request]) -> None:
         """Count requests that have settled, health routes never."""
-        by_cohort: dict[tuple[str, ...], list[Request]] = {}
+        by_cohort: dict[tuple[str, str, str], list[Request]] = {}
         for request in requests:
             if request.counts:
                 cohort = self._cohorts.of(request)
