@@ -4,19 +4,16 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
-import numpy as np
-
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
 from latencytrace.service.ledgers.attribution import FAULTS, Attribution
-from latencytrace.service.ledgers.held_spans import Parts, Rows
+from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
 from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settling
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import Revisions, Store
 
 _log = logging.getLogger(__name__)
@@ -142,11 +139,8 @@ class Attributor:
 
     def _keep(self, traces: Iterable[Parts]) -> None:
         """Keep the spans of traces that memory holds."""
-        by_block: dict[int, tuple[SpanBlock, list[Rows]]] = {}
-        for block, rows in chain.from_iterable(traces):
-            by_block.setdefault(id(block), (block, []))[1].append(rows)
-        if by_block:
-            self._store.keep([(block, np.concatenate(rows)) for block, rows in by_block.values()])
+        if blocks := by_block(traces):
+            self._store.keep(blocks)
 
     def _write(
         self,

@@ -18,7 +18,7 @@ from latencytrace.analysis.trace.startup import as_load, may_be_startup
 from latencytrace.model import Request, Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.span_columns import STAGES
-from latencytrace.service.ledgers.held_spans import Parts
+from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.otlp.batches import batch_of
 
@@ -72,7 +72,9 @@ class ColumnAttribution:
             if self._seen >= WORTH_COMPILING_SPANS:
                 self.compile()
             return ByColumns(others=list(held))
-        batch = batch_of([part for parts in held.values() for part in parts])
+        if not held:
+            return ByColumns(others=[])
+        batch = batch_of(by_block(held.values()))
         columns, odd = attributed(batch, self._facts, self._kernels)
         is_odd = np.zeros(len(batch.trace_ids), np.bool_)
         is_odd[odd] = True
@@ -88,13 +90,8 @@ class ColumnAttribution:
         ]
         found.columns = columns
         found.chosen = np.flatnonzero(~is_odd[columns.requests[:, 1]])
-        odd_ones = set(found.others)
-        found.content_removed = sum(
-            int(block.table["removed"][rows].sum())
-            for trace_id, parts in held.items()
-            if trace_id not in odd_ones
-            for block, rows in parts
-        )
+        whole = by_block(held[one] for one in held.keys() - set(found.others))
+        found.content_removed = sum(int(block.table["removed"][rows].sum()) for block, rows in whole)
         return found
 
     def requests(self, found: ByColumns, starts: ProcessStarts) -> list[Request]:

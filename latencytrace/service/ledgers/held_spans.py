@@ -1,7 +1,7 @@
 """The spans of open traces, in memory as columns, so that no store is asked for them."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -97,6 +97,15 @@ def rows_by_trace(block: SpanBlock) -> Mapping[str, Rows]:
     texts = ordered[np.concatenate(([0], first))].astype(">u8").tobytes().hex()
     names = [texts[at : at + 32] for at in range(0, len(texts), 32)]
     return dict(zip(names, np.split(order, first), strict=True))
+
+
+def by_block(traces: Iterable[Parts]) -> list[tuple[SpanBlock, Rows]]:
+    """The rows of several traces, those of one block together."""
+    found: dict[int, tuple[SpanBlock, list[Rows]]] = {}
+    for parts in traces:
+        for block, rows in parts:
+            found.setdefault(id(block), (block, []))[1].append(rows)
+    return [(block, np.concatenate(rows)) for block, rows in found.values()]
 
 
 def spans_in(parts: Parts) -> tuple[Span, ...]:
