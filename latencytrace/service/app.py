@@ -52,6 +52,7 @@ from latencytrace.settings import Address, ServiceSettings
 
 _log = logging.getLogger(__name__)
 _NO_TRACE = "0" * 32
+COMPILED: Final = "compiled"  # the folder for what numba compiled
 
 
 def serve(
@@ -130,6 +131,7 @@ def serve(
             Journal(settings.folder / "journal"),
             settings.settle_s,
             evaluator.counted_until_ns,
+            cache=settings.folder / COMPILED,
         )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry, capture_content=settings.capture_content)

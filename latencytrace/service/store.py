@@ -70,14 +70,14 @@ class Store(Protocol):
         """
         ...
 
-    def insert_otlp(self, block: bytes) -> None:
-        """Keep every span of a block: concatenated, checked OTLP trace requests (protobuf).
+    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+        """Keep every span of blocks.
 
-        All of it: content is taken out before (see `redaction`). When it returns, the spans
-        survive the death of this process: as many rows were written as there are spans.
+        When it returns, the spans survive the death of this process: as many rows were written
+        as there are spans.
 
         Raises:
-            PoisonedBlockError: The engine cannot read the block; nothing of it was kept.
+            PoisonedBlockError: The engine cannot read a block; nothing of them was kept.
             StoreError: Not all of it was kept, because the disk is full and the like.
         """
         ...

@@ -3,9 +3,7 @@
 import shlex
 import stat
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Final, cast
 
@@ -101,12 +99,12 @@ class _Batch:
             )
         if not checked.span_count:
             return
-        if self._bytes and self._bytes + len(checked.block) > BATCH_BYTES:
+        if self._bytes and self._bytes + checked.columns.nbytes > BATCH_BYTES:
             self.send()
         self._place = self._place or record.place
         self._checked.append(checked)
         self._messages.append(record.message)
-        self._bytes += len(checked.block)
+        self._bytes += checked.columns.nbytes
         self._spans += checked.span_count
         if self._spans >= BATCH_SPANS:
             self.send()
@@ -120,25 +118,12 @@ class _Batch:
         if place is None:
             return
         try:
-            self._into.keep(_together(checked))
+            self._into.keep(checked, messages)
         except OtlpError as error:
             self._report.reject(self._title, place, f"from here on: {error}", spans)
             return
         for message in messages:
             self._report.add(message)
-
-
-def _together(checked: Sequence[CheckedRequest]) -> CheckedRequest:
-    """Several requests as one."""
-    return CheckedRequest(
-        block=b"".join(one.block for one in checked),
-        columns=tuple(chain.from_iterable(one.columns for one in checked)),
-        span_count=sum(one.span_count for one in checked),
-        rejected_spans=0,
-        reason=None,
-        span_counts=sum((Counter(one.span_counts) for one in checked), Counter[str]()),
-        rooted=frozenset().union(*(one.rooted for one in checked)),
-    )
 
 
 def _progress() -> Progress:

@@ -3,7 +3,8 @@
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Final, Protocol, cast
 
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.cli.processes.local_service import answers, is_loopback, open_url
 from latencytrace.cli.source.folder import FolderSource
@@ -44,8 +46,14 @@ class Target(Protocol):
     title: str  # a folder or an address
     takes_content: bool  # prompts, texts and the like; a service takes them out itself
 
-    def keep(self, request: CheckedRequest) -> None:
+    def keep(
+        self, requests: Sequence[CheckedRequest], messages: Sequence[ExportTraceServiceRequest]
+    ) -> None:
         """Keep spans; they are safe when this returns.
+
+        Args:
+            requests: They.
+            messages: The same, decoded, without their content.
 
         Raises:
             OtlpError: The store cannot read them.
@@ -92,16 +100,20 @@ class FolderTarget:
     source: Source
     takes_content: bool = False
 
-    def keep(self, request: CheckedRequest) -> None:
+    def keep(
+        self, requests: Sequence[CheckedRequest], messages: Sequence[ExportTraceServiceRequest]
+    ) -> None:
         """See `Target.keep`."""
+        del messages
+        for submitted in [self._submitted(request) for request in requests]:
+            submitted.result()
+
+    def _submitted(self, request: CheckedRequest) -> Future[None]:
         while True:
             try:
-                submitted = self.pipeline.submit(request)
+                return self.pipeline.submit(request)
             except OverloadedError:
                 time.sleep(0.1)
-                continue
-            submitted.result()
-            return
 
     def finish(self) -> Source:
         """See `Target.finish`."""
@@ -122,13 +134,17 @@ class ServiceTarget:
     takes_content: bool = True
     _last: str | None = field(default=None)  # the trace that is divided last
 
-    def keep(self, request: CheckedRequest) -> None:
+    def keep(
+        self, requests: Sequence[CheckedRequest], messages: Sequence[ExportTraceServiceRequest]
+    ) -> None:
         """See `Target.keep`."""
         deadline_s = self.now_s() + PATIENCE_S
-        while (wait_s := self._post(request.block, deadline_s)) is not None:
+        block = b"".join(message.SerializeToString() for message in messages)
+        while (wait_s := self._post(block, deadline_s)) is not None:
             self.sleep(wait_s)
-        # Traces are divided in the order in which they fell quiet, then of their ids.
-        self._last = max(request.rooted, default=self._last)
+        # Traces are attributed in the order in which they fell quiet, then of their ids.
+        rooted = frozenset().union(*(request.rooted for request in requests))
+        self._last = max(rooted, default=self._last)
 
     def finish(self) -> Source:
         """See `Target.finish`."""

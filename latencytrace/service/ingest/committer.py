@@ -16,7 +16,9 @@ from typing import Protocol
 
 from latencytrace.errors import OtlpError, OverloadedError, PoisonedBlockError, StoreError
 from latencytrace.service.ingest.journal import Journal, Segment
-from latencytrace.service.otlp.traces import CheckedRequest, check, without_unknown_fields
+from latencytrace.service.otlp.scanner import scanned
+from latencytrace.service.otlp.span_block import SpanBlock, is_packed, unpacked
+from latencytrace.service.otlp.traces import CheckedRequest
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +51,8 @@ class Waiting:
 class BlockTaker(Protocol):
     """What a committer needs of a `Store`."""
 
-    def insert_otlp(self, block: bytes) -> None:
-        """See `Store.insert_otlp`."""
+    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+        """See `Store.insert`."""
         ...
 
 
@@ -160,8 +162,7 @@ class Committer:
         with self._changed:
             for block, segment in () if self._journal is None else self._journal.left():
                 try:
-                    # What is to be taken out was taken out before it was written.
-                    request = check(block, None, None, capture_content=True)
+                    request = CheckedRequest.of(_columns(block))
                 except OtlpError as error:
                     segment.refuse(error)
                     continue
@@ -197,7 +198,7 @@ class Committer:
         with self._changed:
             if not self._open:
                 raise StoreError("the service is shutting down: send the spans again later")
-            if self._bytes and self._bytes + len(request.block) > self._max_bytes:
+            if self._bytes and self._bytes + request.columns.nbytes > self._max_bytes:
                 raise OverloadedError(
                     f"{self._bytes} bytes of spans wait to be stored: send again in a second"
                 )
@@ -263,7 +264,7 @@ class Committer:
 
     def _noted(self, journal: Journal, request: CheckedRequest) -> Segment:
         try:
-            segment = journal.append(request.block)
+            segment = journal.append(request.columns.packed())
         except StoreError as error:
             self._journal_fault = error
             raise
@@ -300,7 +301,7 @@ class Committer:
                 self._changed.wait(None if due_in_ns is None else due_in_ns / 1e9)
 
     def _add(self, waiting: Waiting) -> None:
-        self._bytes += len(waiting.request.block)
+        self._bytes += waiting.request.columns.nbytes
         self._submitted += 1
         self._queue.add(waiting)
 
@@ -317,7 +318,7 @@ class Committer:
                 for segment in (one.segment for one in taken if one.segment):
                     self._journal.committed(segment)
             self._settled += len(gone)
-            self._bytes -= sum(len(waiting.request.block) for waiting in gone)
+            self._bytes -= sum(waiting.request.columns.nbytes for waiting in gone)
             if fault is not None:
                 self._wanted = self._settled
             self._changed.notify_all()
@@ -357,22 +358,15 @@ class Committer:
             What is wrong with each request that could not be kept, by its `id()`.
         """
         try:
-            self._store.insert_otlp(b"".join(waiting.request.block for waiting in taken))
+            self._store.insert([waiting.request.columns for waiting in taken])
         except PoisonedBlockError as error:
-            if len(taken) == 1:
-                return self._insert_reencoded(taken[0], error)
-            middle = len(taken) // 2
-            return self._insert(taken[:middle]) | self._insert(taken[middle:])
-        return {}
-
-    def _insert_reencoded(
-        self, waiting: Waiting, error: PoisonedBlockError
-    ) -> dict[int, OtlpError]:
-        try:
-            self._store.insert_otlp(without_unknown_fields(waiting.request.block))
-        except (PoisonedBlockError, OtlpError):
-            _log.warning("a request of %d spans is refused: %s", waiting.request.span_count, error)
-            return {id(waiting): OtlpError(f"the request cannot be read: {error}")}
+            if len(taken) > 1:
+                middle = len(taken) // 2
+                return self._insert(taken[:middle]) | self._insert(taken[middle:])
+            _log.warning(
+                "a request of %d spans is refused: %s", taken[0].request.span_count, error
+            )
+            return {id(taken[0]): OtlpError(f"the request cannot be stored: {error}")}
         return {}
 
     def _fail(self, waiting: Sequence[Waiting], error: StoreError | OtlpError) -> None:
@@ -387,3 +381,18 @@ class Committer:
     def _end(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
         if waiting:
             self._on_settled([one.request for one in waiting], outcome)
+
+
+def _columns(block: bytes) -> SpanBlock:
+    """The spans of a block of the journal; those of earlier versions are protobuf.
+
+    Raises:
+        OtlpError: It holds none.
+    """
+    if not is_packed(block):
+        # What is to be taken out was taken out before it was written.
+        return scanned(block, capture_content=True)
+    try:
+        return unpacked(block)
+    except ValueError as error:
+        raise OtlpError(str(error)) from None

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
+from pathlib import Path
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
@@ -54,6 +55,7 @@ class Attribution:
         telemetry: Counts what stops it.
         is_old: Whether the root of a trace will not come any more.
         known: Tells which processes have served, before the first trace is divided.
+        cache: The folder for what is compiled.
     """
 
     def __init__(
@@ -61,11 +63,12 @@ class Attribution:
         telemetry: Telemetry,
         is_old: Callable[[str], bool],
         known: Callable[[], Iterable[Process]] = tuple,
+        cache: Path | None = None,
     ) -> None:
         self._telemetry = telemetry
         self._is_old = is_old
         self._critical_paths = CriticalPaths()
-        self._columns = ColumnAttribution()
+        self._columns = ColumnAttribution(cache)
         self._known = known
         self._starts: ProcessStarts | None = None
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
@@ -30,7 +31,8 @@ class Attributor:
         now_ns: A clock that is never set back.
         span_keeping: Which requests keep their spans.
         violates: Whether a request violates an objective, so that its spans are kept.
-        on_spans: Takes the spans of each trace.
+        on_spans: Takes spans; of those without a device's attributes not all.
+        cache: The folder for what is compiled.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -43,6 +45,7 @@ class Attributor:
         span_keeping: SpanKeeping,
         violates: Callable[[Request], bool],
         on_spans: Callable[[Iterable[Span]], None],
+        cache: Path | None,
     ) -> None:
         self._store = store
         self._traces = traces
@@ -52,7 +55,7 @@ class Attributor:
         self._span_keeping = span_keeping
         self._violates = violates
         self._on_spans = on_spans
-        self._attribution = Attribution(telemetry, traces.is_old, store.instances)
+        self._attribution = Attribution(telemetry, traces.is_old, store.instances, cache)
         self.recovering: set[str] = set()  # traces that had no ledger
         self.counted_before: set[str] = set()  # traces whose ledgers were lost
 

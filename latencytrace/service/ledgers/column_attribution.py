@@ -2,8 +2,9 @@
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,9 @@ from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.span_columns import STAGES
 from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
+from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.otlp.batches import batch_of
+from latencytrace.service.otlp.scanner import compile_scanner
 
 _log = logging.getLogger(__name__)
 
@@ -44,10 +47,15 @@ class ColumnAttribution:
     """Attributes batches of traces once its kernels are compiled.
 
     Nobody waits for the compiler: it starts once so many spans have come that it pays, and
-    keeps its work on disk for the next start.
+    keeps its work on disk for the next start. With it the decoder of OTLP is compiled.
+
+    Args:
+        cache: The folder for what was compiled; None: beside the package, or wherever numba
+            may write.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
         self._facts = Facts()
         self._requests = Requests()
         self._shape_facts = _ShapeFacts()
@@ -91,7 +99,9 @@ class ColumnAttribution:
         found.columns = columns
         found.chosen = np.flatnonzero(~is_odd[columns.requests[:, 1]])
         whole = by_block(held[one] for one in held.keys() - set(found.others))
-        found.content_removed = sum(int(block.table["removed"][rows].sum()) for block, rows in whole)
+        found.content_removed = sum(
+            int(block.table["removed"][rows].sum()) for block, rows in whole
+        )
         return found
 
     def requests(self, found: ByColumns, starts: ProcessStarts) -> list[Request]:
@@ -111,13 +121,16 @@ class ColumnAttribution:
         return self._compiling
 
     def _compile(self) -> None:
+        yield_to_others()
+        compile_scanner(self._cache).join()  # first, for it sets where things are kept
         try:
             import numba  # noqa: PLC0415 - half a second, and only under load
-        except ImportError as error:
-            _log.info("traces are attributed as objects, for numba cannot be imported: %s", error)
+
+            kernels = Kernels(*(numba.njit(kernel, nogil=True, cache=True) for kernel in PLAIN))
+            attributed(SpanBatch.of({}, Shapes()), Facts(), kernels)
+        except (ImportError, RuntimeError) as error:  # there is no folder to write to
+            _log.info("traces are attributed as objects, for nothing can be compiled: %s", error)
             return
-        kernels = Kernels(*(numba.njit(kernel, nogil=True, cache=True) for kernel in PLAIN))
-        attributed(SpanBatch.of({}, Shapes()), Facts(), kernels)
         self._kernels = kernels
         _log.info("attribution over columns is compiled")
 

@@ -42,15 +42,14 @@ class HeldSpans:
         self._posts: OrderedDict[int, _Post] = OrderedDict()  # by the identity of their block
         self._traces: dict[str, list[tuple[_Post, Rows]]] = {}
 
-    def add(self, block: SpanBlock) -> None:
+    def add(self, block: SpanBlock, rows_by_trace: Mapping[str, Rows]) -> None:
         """Hold the spans of a post."""
-        if not block.count:
+        if not rows_by_trace:
             return
-        by_trace = rows_by_trace(block)
-        post = _Post(block, by_trace.keys(), len(by_trace))
+        post = _Post(block, rows_by_trace.keys(), len(rows_by_trace))
         self._posts[id(block)] = post
         self.bytes += block.nbytes
-        for trace_id, rows in by_trace.items():
+        for trace_id, rows in rows_by_trace.items():
             self._traces.setdefault(trace_id, []).append((post, rows))
         while self.bytes > self._max_bytes:
             _, oldest = next(iter(self._posts.items()))
@@ -86,17 +85,6 @@ class HeldSpans:
     def parts(self, trace_id: str) -> Parts:
         """Where the spans of a trace are, in the order in which they came."""
         return [(post.block, rows) for post, rows in self._traces.get(trace_id, ())]
-
-
-def rows_by_trace(block: SpanBlock) -> Mapping[str, Rows]:
-    """The rows of each trace of a post, in order."""
-    ids = block.trace_id
-    order = np.lexsort((ids[:, 1], ids[:, 0]))
-    ordered = ids[order]
-    first = np.flatnonzero(np.any(ordered[1:] != ordered[:-1], axis=1)) + 1
-    texts = ordered[np.concatenate(([0], first))].astype(">u8").tobytes().hex()
-    names = [texts[at : at + 32] for at in range(0, len(texts), 32)]
-    return dict(zip(names, np.split(order, first), strict=True))
 
 
 def by_block(traces: Iterable[Parts]) -> list[tuple[SpanBlock, Rows]]:

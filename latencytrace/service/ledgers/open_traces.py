@@ -39,8 +39,7 @@ class OpenTraces:
         """Note that the spans of these requests came, and wait to be stored."""
         with self._lock:
             for checked in requests:
-                for block in checked.columns:
-                    self._held.add(block)
+                self._held.add(checked.columns, checked.rows)
                 self._assembler.arrived(checked.span_counts, checked.rooted)
 
     def ended(self, requests: Iterable[CheckedRequest], outcome: Outcome) -> None:
@@ -48,8 +47,7 @@ class OpenTraces:
         with self._lock:
             for checked in requests:
                 if outcome is not Outcome.STORED:
-                    for block in checked.columns:
-                        self._held.remove(block)
+                    self._held.remove(checked.columns)
                 _ENDS[outcome](self._assembler, checked.span_counts)
 
     def known(self, halves: NDArray[np.uint64]) -> None:

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Request, Span
@@ -54,12 +55,13 @@ class Pipeline:
         keep_spans_ratio: The share of ordinary requests whose spans are kept.
         on_settled: Takes requests that nothing has come for in a while; objectives count them.
         violates: Whether a request violates an objective, so that its spans are kept.
-        on_spans: Takes the spans of each trace that is attributed.
+        on_spans: Takes the spans that had a GPU do something, and perhaps others.
         journal: Holds what is not stored yet; None: everything is stored within 100 ms.
         settle_s: How long nothing must come for a request before it is counted.
         counted_until_ns: Up to which moment of writing an earlier process counted requests;
             None: nothing is known of one.
         max_held_bytes: How much of the spans of open traces is held in memory.
+        cache: The folder for what is compiled.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -75,6 +77,7 @@ class Pipeline:
         settle_s: float = 0.0,
         counted_until_ns: int | None = None,
         max_held_bytes: int = MAX_BYTES,
+        cache: Path | None = None,
     ) -> None:
         self._store = store
         self._now_ns = now_ns
@@ -86,7 +89,7 @@ class Pipeline:
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
         keeping = SpanKeeping(keep_spans_ratio)
         self._attributor = Attributor(
-            store, traces, settling, telemetry, now_ns, keeping, violates, on_spans
+            store, traces, settling, telemetry, now_ns, keeping, violates, on_spans, cache
         )
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._kept_ns: int | None = None  # when spans were last copied

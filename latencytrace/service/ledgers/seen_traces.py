@@ -85,9 +85,9 @@ class _Layer:
     def _places(self, ids: Ids) -> NDArray[np.uint64]:
         """The bits of each id (n, 4); ids are often counted up rather than drawn by chance."""
         spread = (ids ^ (ids >> np.uint64(32)))[:, np.newaxis] * _MIXERS
-        found: NDArray[np.uint64] = (
-            (spread ^ (spread >> np.uint64(29))) * _MIXERS[0] >> self._shift
-        )
+        found: NDArray[np.uint64] = (spread ^ (spread >> np.uint64(29))) * _MIXERS[
+            0
+        ] >> self._shift
         return found
 
 

@@ -15,11 +15,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.analysis.columns.keys import COUNTS, PACKED
 from latencytrace.model import semconv
+from latencytrace.service.otlp.messages import SPAN_ID_BYTES, has_ids
 from latencytrace.service.otlp.span_block import (
     EVENT,
     HAS_TEXT,
     KINDS,
     LINK,
+    NOT_SHAPED,
     PAIR,
     RESOURCE,
     SCOPE,
@@ -38,11 +40,6 @@ VARYING: Final = (*sorted(COUNTS), *sorted(PACKED))
 CODES: Final[Mapping[bytes, int]] = {key.encode(): at for at, key in enumerate(VARYING, start=1)}
 """By key: the code of its word; 0 of all others."""
 
-NOT_SHAPED: Final = -2  # its shape was not looked for yet
-_TRACE_ID_BYTES = 16
-_SPAN_ID_BYTES = 8
-_NO_TRACE_ID = bytes(_TRACE_ID_BYTES)
-_NO_SPAN_ID = bytes(_SPAN_ID_BYTES)
 
 _FORMS: Final[Mapping[str | None, Form]] = {
     "string_value": Form.STRING, "bool_value": Form.BOOL, "int_value": Form.INT,
@@ -125,7 +122,7 @@ class _Builder:
             int.from_bytes(trace_id[:8]),
             int.from_bytes(trace_id[8:]),
             int.from_bytes(span.span_id),
-            int.from_bytes(parent_id) if len(parent_id) == _SPAN_ID_BYTES else 0,
+            int.from_bytes(parent_id) if len(parent_id) == SPAN_ID_BYTES else 0,
             span.start_time_unix_nano,
             span.end_time_unix_nano,
             pairs,
@@ -176,17 +173,6 @@ class _Builder:
 
 
 _REMOVED = semconv.CONTENT_REMOVED.encode()
-
-
-def has_ids(span: ProtoSpan) -> bool:
-    """Whether a span's ids are ids."""
-    trace_id, span_id = span.trace_id, span.span_id
-    return (
-        len(trace_id) == _TRACE_ID_BYTES
-        and len(span_id) == _SPAN_ID_BYTES
-        and trace_id != _NO_TRACE_ID
-        and span_id != _NO_SPAN_ID
-    )
 
 
 def resource_words(named: Mapping[str, str]) -> tuple[str, str, str, str]:

@@ -5,8 +5,9 @@ which a block has once. Texts lie in one piece of memory, and are no objects bef
 asks for a span (`SpanBlock.spans`, 10 to 15 µs).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +48,7 @@ SPAN: Final = np.dtype(
     ]
 )
 NO_SHAPE: Final = -1
+NOT_SHAPED: Final = -2  # its shape was not looked for yet
 
 KINDS: Final = tuple(SpanKind)
 STATUSES: Final = tuple(StatusCode)
@@ -99,6 +101,11 @@ class SpanBlock:
             self.words, self.pairs, self.table, self.events, self.links, self.resources,
             self.scopes,
         )  # fmt: skip
+
+    def packed(self) -> bytes:
+        """All of it as bytes, for `unpacked`."""
+        head = _HEAD.pack(_MAGIC, self.rejected, len(self.texts), *map(len, self._records()))
+        return b"".join((head, *(one.tobytes() for one in self._records()), self.texts))
 
     def word(self, number: int) -> str:
         """A word as a text."""
@@ -182,3 +189,92 @@ VALUES: Final[Sequence[Callable[[int, bytes], AttributeValue]]] = (
 )
 """By form: an attribute's value, of its number and its text."""
 HAS_TEXT: Final = frozenset({Form.STRING, Form.ARRAY, Form.MAP, Form.BYTES})
+
+
+def ranges(first: NDArray[np.integer], count: NDArray[np.int32]) -> Numbers:
+    """The numbers from each first one, so many."""
+    ends = np.cumsum(count, dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(first - (ends - count), count) + np.arange(total)
+
+
+def joined(blocks: Sequence[SpanBlock]) -> SpanBlock:
+    """The spans of several blocks, in their order; one of a few spans is costly to insert."""
+    if len(blocks) == 1:
+        return blocks[0]
+    found: dict[str, list[Records]] = {name: [] for name in _REFERENCES}
+    ends = dict.fromkeys((*_REFERENCES, "texts"), 0)
+    for block in blocks:
+        for name, references in _REFERENCES.items():
+            records: Records = getattr(block, name).copy()
+            for column, target in references.items():
+                records[column] += ends[target]
+            found[name].append(records)
+        has_text = np.isin(block.pairs["form"], list(HAS_TEXT))
+        found["pairs"][-1]["value"][has_text] += ends["texts"]
+        for name in _REFERENCES:
+            ends[name] += len(getattr(block, name))
+        ends["texts"] += len(block.texts)
+    return SpanBlock(
+        texts=b"".join(block.texts for block in blocks),
+        rejected=sum(block.rejected for block in blocks),
+        **{name: np.concatenate(records) for name, records in found.items()},
+    )
+
+
+_REFERENCES: Final[Mapping[str, Mapping[str, str]]] = {
+    "words": {"at": "texts"},
+    "pairs": {"key": "words"},
+    "table": {
+        **dict.fromkeys(("name", "state", "message"), "words"),
+        "pairs": "pairs",
+        "events": "events",
+        "links": "links",
+        "resource": "resources",
+        "scope": "scopes",
+    },
+    "events": {"name": "words", "pairs": "pairs"},
+    "links": {**dict.fromkeys(("trace", "span", "state"), "words"), "pairs": "pairs"},
+    "resources": {
+        **dict.fromkeys(("service", "instance", "version", "host"), "words"),
+        "pairs": "pairs",
+    },
+    "scopes": dict.fromkeys(("name", "version"), "words"),
+}
+"""By kind of record: which columns refer to which other kind."""
+
+
+_MAGIC: Final = b"\xf1columns1"  # no protobuf of ours begins so; another layout has another one
+_HEAD: Final = Struct(f"<{len(_MAGIC)}s{2 + len(_REFERENCES)}q")
+_KINDS_OF_RECORDS: Final = {
+    "words": WORD, "pairs": PAIR, "table": SPAN, "events": EVENT, "links": LINK,
+    "resources": RESOURCE, "scopes": SCOPE,
+}  # fmt: skip
+
+
+def is_packed(data: bytes) -> bool:
+    """Whether bytes begin as `SpanBlock.packed` writes them."""
+    return data.startswith(_MAGIC)
+
+
+def unpacked(data: bytes) -> SpanBlock:
+    """A block from what `SpanBlock.packed` made of it, perhaps in another process.
+
+    Args:
+        data: It is whole: its checksum was looked at.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if len(data) < _HEAD.size or not data.startswith(_MAGIC):
+        raise ValueError("these bytes are no columns of spans")
+    _, rejected, text_bytes, *counts = _HEAD.unpack_from(data)
+    at = _HEAD.size
+    found: dict[str, Records] = {}
+    for (name, kind), count in zip(_KINDS_OF_RECORDS.items(), counts, strict=True):
+        found[name] = np.frombuffer(data, kind, count, at).copy()
+        at += found[name].nbytes
+    if at + text_bytes != len(data):
+        raise ValueError(f"{len(data)} bytes of columns should be {at + text_bytes}")
+    found["table"]["shape"] = NOT_SHAPED  # numbers are those of a process
+    return SpanBlock(texts=data[at:], rejected=rejected, **found)

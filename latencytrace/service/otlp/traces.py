@@ -1,63 +1,94 @@
 """OTLP trace requests checked before they are stored, and the answers to their senders.
 
-About 10 µs of CPU a span for protobuf (`tests/benchmarks/bench_ingest.py`), of which 1 is for
-reading it and its ids, and the rest for taking content out (`redaction`) and writing it anew.
+What it costs a span is said in `scanner`.
 """
 
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
 
+import numpy as np
 import orjson
 from google.protobuf import json_format
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
+from numpy.typing import NDArray
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import MediaTypeError, OtlpError
-from latencytrace.service.otlp.json import message_from_json
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.redaction import redact
+from latencytrace.service.otlp.json import message_from_json
+from latencytrace.service.otlp.messages import (
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    purify,
+)
+from latencytrace.service.otlp.scanner import scanned
 from latencytrace.service.otlp.span_block import SpanBlock
-from latencytrace.service.otlp.wire_parts import has_more_parts
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 MAX_BYTES: Final = 64 * 1024 * 1024  # of one request, decompressed
 MAX_MEMBERS: Final = 64  # of a gzip body: senders write one, files joined together have several
 
-MOST_PARTS: Final = 2_000_000  # of one request: resources, scopes, spans and what these have
-MOST_MESSAGES: Final = 4_000_000  # of one request, encoded: an attribute and its value are two
-
 INVALID_ARGUMENT: Final = 3  # codes of google.rpc.Status
 RESOURCE_EXHAUSTED: Final = 8
 UNAVAILABLE: Final = 14
 
-_TRACE_ID_BYTES = 16
-_SPAN_ID_BYTES = 8
-_NO_TRACE_ID = bytes(_TRACE_ID_BYTES)
-_NO_SPAN_ID = bytes(_SPAN_ID_BYTES)
-_NO_PARENT = (b"", _NO_SPAN_ID)  # some senders write a root's parent as zeros
-_SERVER = ProtoSpan.SPAN_KIND_SERVER
+
+Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRequest:
-    """A trace request that the store can take."""
+    """A trace request that the store can take: its content is removed."""
 
-    block: bytes  # protobuf; several, concatenated, are one request again
-    span_count: int  # in `block`
-    rejected_spans: int
-    reason: str | None  # why spans were rejected; None: none were
-    span_counts: Mapping[str, int]  # of the spans in `block`, by trace id in lower-case hex
+    columns: SpanBlock  # its spans
+    rows: Mapping[str, Rows]  # in `columns`, by trace id in lower-case hex
     rooted: frozenset[str]  # of these, the ones that got a span without parent or of kind SERVER
-    columns: tuple[SpanBlock, ...] = field(default=(), compare=False)  # the same spans
+
+    @classmethod
+    def of(cls, columns: SpanBlock) -> Self:
+        """The request with these spans."""
+        rows = _by_trace(columns.trace_id)
+        rooted = _by_trace(columns.trace_id[columns.rooted])
+        return cls(columns=columns, rows=rows, rooted=frozenset(rooted))
+
+    @property
+    def span_count(self) -> int:
+        """How many spans it has."""
+        return self.columns.count
+
+    @property
+    def span_counts(self) -> Mapping[str, int]:
+        """How many spans each trace has."""
+        return {trace_id: len(rows) for trace_id, rows in self.rows.items()}
+
+    @property
+    def rejected_spans(self) -> int:
+        """How many spans were left out, for their ids are none."""
+        return self.columns.rejected
+
+    @property
+    def reason(self) -> str | None:
+        """Why spans were left out; None: none were."""
+        return _REASON if self.columns.rejected else None
+
+
+def _by_trace(ids: NDArray[np.uint64]) -> dict[str, Rows]:
+    """The rows of each trace, in order."""
+    if not len(ids):
+        return {}
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    ordered = ids[order]
+    first = np.flatnonzero(np.any(ordered[1:] != ordered[:-1], axis=1)) + 1
+    digits = ordered[np.concatenate(([0], first))].astype(">u8").tobytes().hex()
+    names = [digits[at : at + 32] for at in range(0, len(digits), 32)]
+    return dict(zip(names, np.split(order, first), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +124,7 @@ def check(
     plain = decompressed(body, content_encoding)
     if media_type(content_type) == JSON:
         return check_message(message_from_json(plain), capture_content=capture_content)
-    return check_message(_message(plain), capture_content=capture_content)
+    return CheckedRequest.of(scanned(plain, capture_content=capture_content))
 
 
 def media_type(content_type: str | None) -> str:
@@ -115,17 +146,6 @@ def media_type(content_type: str | None) -> str:
     if named not in {PROTOBUF, JSON}:
         raise MediaTypeError(f"Content-Type {content_type!r} is neither {PROTOBUF} nor {JSON}")
     return named
-
-
-def without_unknown_fields(block: bytes) -> bytes:
-    """A block, encoded anew with nothing but the fields that OTLP defines.
-
-    Raises:
-        OtlpError: It is no protobuf.
-    """
-    message = _message(block)
-    message.DiscardUnknownFields()
-    return message.SerializeToString()
 
 
 def acceptance(checked: CheckedRequest, content_type: str | None) -> OtlpAnswer:
@@ -155,108 +175,25 @@ def answer(message: Message, content_type: str | None) -> OtlpAnswer:
     return OtlpAnswer(body=message.SerializeToString(), content_type=PROTOBUF)
 
 
-def _message(plain: bytes) -> ExportTraceServiceRequest:
-    if has_more_parts(plain, ExportTraceServiceRequest, MOST_MESSAGES):
-        raise OtlpError(_TOO_MANY_PARTS)
-    try:
-        return ExportTraceServiceRequest.FromString(plain)
-    except DecodeError as error:
-        raise OtlpError(f"the body is not an OTLP trace request in protobuf: {error}") from None
-
-
 def check_message(
     message: ExportTraceServiceRequest, *, capture_content: bool = False
 ) -> CheckedRequest:
     """Check a request that is decoded already.
 
     Args:
-        message: Loses the spans whose ids are no ids, and its content.
+        message: Loses its content.
         capture_content: Keep the content.
 
     Raises:
         OtlpError: It has more parts than any batch of spans.
     """
-    _refuse_too_many(message)
-    if not capture_content:
-        redact(message)
-    counts: Counter[bytes] = Counter()
-    rooted: set[bytes] = set()
-    span_count = rejected = 0
-    for spans in _span_lists(message):
-        good = [span for span in spans if _has_ids(span)]
-        if len(good) < len(spans):
-            rejected += len(spans) - len(good)
-            good = [ProtoSpan.FromString(span.SerializeToString()) for span in good]
-            del spans[:]
-            spans.extend(good)
-        span_count += len(spans)
-        for span in spans:
-            trace_id = span.trace_id
-            counts[trace_id] += 1
-            if span.parent_span_id in _NO_PARENT or span.kind == _SERVER:
-                rooted.add(trace_id)
-    return CheckedRequest(
-        # Never as it came: what the engine reads is what was looked at here.
-        block=message.SerializeToString(),
-        columns=(span_block_of(message),),
-        span_count=span_count,
-        rejected_spans=rejected,
-        reason=_REASON if rejected else None,
-        span_counts={trace_id.hex(): count for trace_id, count in counts.items()},
-        rooted=frozenset(map(bytes.hex, rooted)),
-    )
+    purify(message, capture_content=capture_content)
+    return CheckedRequest.of(span_block_of(message))
 
 
 _REASON = (
-    f"a trace id needs {_TRACE_ID_BYTES} bytes and a span id {_SPAN_ID_BYTES}, not all of them 0"
+    f"a trace id needs {TRACE_ID_BYTES} bytes and a span id {SPAN_ID_BYTES}, not all of them 0"
 )
-
-
-class _Spans(Protocol):
-    """A repeated field of spans, as far as it is used here."""
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[ProtoSpan]: ...
-    def __delitem__(self, which: slice) -> None: ...
-    def extend(self, spans: Iterable[ProtoSpan]) -> None: ...
-
-
-def _refuse_too_many(message: ExportTraceServiceRequest) -> None:
-    """Refuse what would take long to look at: millions of parts with next to nothing in them.
-
-    Raises:
-        OtlpError: It is that.
-    """
-    left = MOST_PARTS - len(message.resource_spans)
-    for resource in message.resource_spans:
-        left -= len(resource.scope_spans) + len(resource.resource.attributes)
-        if left < 0:
-            break
-        for scope in resource.scope_spans:
-            left -= len(scope.spans)
-            if left < 0:
-                break
-            # Of each span a few lengths are looked at, 0.3 µs.
-            for span in scope.spans:
-                left -= len(span.attributes) + len(span.events) + len(span.links)
-    if left < 0:
-        raise OtlpError(_TOO_MANY_PARTS)
-
-
-def _span_lists(message: ExportTraceServiceRequest) -> Iterator[_Spans]:
-    for resource in message.resource_spans:
-        for scope in resource.scope_spans:
-            yield scope.spans
-
-
-def _has_ids(span: ProtoSpan) -> bool:
-    trace_id, span_id = span.trace_id, span.span_id
-    return (
-        len(trace_id) == _TRACE_ID_BYTES
-        and len(span_id) == _SPAN_ID_BYTES
-        and trace_id != _NO_TRACE_ID
-        and span_id != _NO_SPAN_ID
-    )
 
 
 def decompressed(body: bytes, content_encoding: str | None) -> bytes:
@@ -288,10 +225,6 @@ def decompressed_if_short(body: bytes, content_encoding: str | None, most: int) 
     return decompressed(body, content_encoding)
 
 
-_TOO_MANY_PARTS = (
-    f"the request has more than {MOST_PARTS} resources, scopes, spans and attributes: "
-    "send smaller batches"
-)
 _TOO_LARGE = f"the request has more than {MAX_BYTES} bytes: send smaller batches"
 _TOO_MANY_MEMBERS = f"the gzip body has more than {MAX_MEMBERS} members: compress it as one"
 _PIECE_BYTES = 64 * 1024  # what follows a member in its last piece is copied

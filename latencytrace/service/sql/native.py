@@ -22,13 +22,22 @@ import orjson
 from numpy.typing import NDArray
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValueList
 
-from latencytrace.service.otlp.span_block import KINDS, STATUSES, Numbers, Records, SpanBlock
+from latencytrace.service.otlp.compiled import loading
+from latencytrace.service.otlp.span_block import (
+    KINDS,
+    STATUSES,
+    Numbers,
+    Records,
+    SpanBlock,
+    ranges,
+)
 from latencytrace.service.otlp.values import LETTERS, Form, double_text, flat_text
-from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, Target, column_type
+from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, SPANS, Target, column_type
 
-_TYPES: Final = {name: column_type(SPAN_COLUMNS[name]) for name in SPAN_COLUMNS}
+_COLUMN_TYPES: Final = {name: column_type(SPAN_COLUMNS[name]) for name in SPAN_COLUMNS}
 
-TARGET: Final = Target(table=ARRIVALS, columns=_TYPES, block_format="Native")
+ARRIVED: Final = Target(table=ARRIVALS, columns=_COLUMN_TYPES, block_format="Native")
+KEPT: Final = Target(table=SPANS, columns=_COLUMN_TYPES, block_format="Native")
 
 _LOW_CARDINALITY = (1).to_bytes(8, "little")  # the version of its dictionaries
 _OWN_KEYS = 1 << 9  # a dictionary comes with its rows
@@ -40,16 +49,18 @@ _HEX: Final = np.frombuffer(
 
 
 def native(block: SpanBlock, rows: Numbers | None = None) -> bytes:
-    """A block of the columns `SPAN_COLUMNS`.
+    """A block of the columns `SPAN_COLUMNS`; empty: it has no rows.
 
     Args:
         block: The spans.
         rows: Which of them; None: all.
     """
     spans = block.table if rows is None else block.table[rows]
+    if not len(spans):
+        return b""
     columns = _Columns(block, spans).columns()
-    parts = [_size(len(_TYPES)), _size(len(spans))]
-    for name, kind in _TYPES.items():
+    parts = [_size(len(_COLUMN_TYPES)), _size(len(spans))]
+    for name, kind in _COLUMN_TYPES.items():
         parts += (_packed(name.encode()), _packed(kind.encode()), *columns[name])
     return b"".join(parts)
 
@@ -69,7 +80,7 @@ class _Columns:
         spans, block = self._spans, self._block
         start_ns = spans["start_ns"]
         scopes = block.scopes[spans["scope"]]
-        pairs = block.pairs[_ranges(spans["pairs"], spans["pair_count"])]
+        pairs = block.pairs[ranges(spans["pairs"], spans["pair_count"])]
         return {
             "Timestamp": [start_ns.tobytes()],
             "TraceId": [_hex(spans["trace_high"], spans["trace_low"])],
@@ -84,9 +95,9 @@ class _Columns:
                 _LOW_CARDINALITY,
                 _offsets(spans["pair_count"]),
                 *self._words(pairs["key"])[1:],
-                _span_values(block, pairs),
+                *_values(block, pairs, _deep_text),
             ],
-            "SpanAttributeTypes": _texts(_letters(pairs, spans["pair_count"])),
+            "SpanAttributeTypes": _types(pairs, spans["pair_count"]),
             "Duration": [(spans["end_ns"] - start_ns).tobytes()],
             "StatusCode": _low([str(status).encode() for status in STATUSES], spans["status"]),
             "StatusMessage": [self._strings(spans["message"])],
@@ -107,7 +118,7 @@ class _Columns:
             if one not in known:
                 at, count = block.resources[one].tolist()[:2]
                 pairs = block.pairs[at : at + count]
-                known[one] = (pairs["key"], b"".join(_flat_values(block, pairs)))
+                known[one] = (pairs["key"], b"".join(_values(block, pairs, _base64_text)))
             key, value = known[one]
             keys.append(np.tile(key, last - first))
             values.append(value * (last - first))
@@ -126,7 +137,7 @@ class _Columns:
 
     def _of_events(self) -> Mapping[str, _Parts]:
         counts = self._spans["event_count"]
-        events = self._block.events[_ranges(self._spans["events"], counts)]
+        events = self._block.events[ranges(self._spans["events"], counts)]
         offsets = _offsets(counts)
         maps, types = self._maps(events)
         return {
@@ -138,7 +149,7 @@ class _Columns:
 
     def _of_links(self) -> Mapping[str, _Parts]:
         counts = self._spans["link_count"]
-        links = self._block.links[_ranges(self._spans["links"], counts)]
+        links = self._block.links[ranges(self._spans["links"], counts)]
         offsets = _offsets(counts)
         maps, types = self._maps(links)
         return {
@@ -152,11 +163,11 @@ class _Columns:
     def _maps(self, owners: Records) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """The attributes of events or links, and the letters of their types."""
         counts = owners["pair_count"]
-        pairs = self._block.pairs[_ranges(owners["pairs"], counts)]
+        pairs = self._block.pairs[ranges(owners["pairs"], counts)]
         keys = self._words(pairs["key"])
-        values = _flat_values(self._block, pairs)
+        values = _values(self._block, pairs, _base64_text)
         maps = [_LOW_CARDINALITY, _offsets(counts), *keys[1:], *values]
-        return maps, _texts(_letters(pairs, counts))
+        return maps, _types(pairs, counts)
 
     def _words(self, numbers: NDArray[np.int32]) -> Sequence[bytes]:
         """Words with their own dictionary."""
@@ -177,19 +188,34 @@ class _Columns:
 # Values
 
 
-def _span_values(block: SpanBlock, pairs: Records) -> bytes:
-    """A span's values; lists and maps as JSON."""
-    return b"".join(_values(block, pairs, _deep_text))
-
-
-def _flat_values(block: SpanBlock, pairs: Records) -> Sequence[bytes]:
-    """Those of a resource, an event or a link; lists and maps as base64."""
-    return _values(block, pairs, _base64_text)
-
-
 def _values(
     block: SpanBlock, pairs: Records, text_of: Callable[[int, bytes], bytes]
-) -> list[bytes]:
+) -> Sequence[bytes]:
+    kernels = loading.ready()
+    if kernels is None or not len(pairs):
+        return _plain_values(block, pairs, text_of)
+    forms = pairs["form"]
+    others = _other_texts(block, pairs[forms >= Form.DOUBLE], text_of)
+    longest = int(pairs["size"][forms == Form.STRING].sum()) + sum(map(len, others))
+    out = np.empty(longest + _MOST_BYTES_BESIDE * len(pairs), np.uint8)
+    size = kernels.columns.values(
+        np.frombuffer(block.texts, np.uint8),
+        pairs,
+        np.frombuffer(b"".join(others), np.uint8),
+        np.cumsum(np.fromiter(map(len, others), np.int64, len(others))),
+        out,
+        _TRUE_FALSE,
+    )
+    return [out[:size].tobytes()]
+
+
+_MOST_BYTES_BESIDE = 21  # of a text: its length; all of a number
+_TRUE_FALSE = np.frombuffer(b"truefalse", np.uint8)
+
+
+def _plain_values(
+    block: SpanBlock, pairs: Records, text_of: Callable[[int, bytes], bytes]
+) -> Sequence[bytes]:
     texts = block.texts
     made: list[bytes] = []
     for value, size, _, form, _ in pairs.tolist():
@@ -200,6 +226,38 @@ def _values(
         else:
             made.append(_packed(flat_text(form, value, texts[value : value + size]).encode()))
     return made
+
+
+def _other_texts(
+    block: SpanBlock, pairs: Records, text_of: Callable[[int, bytes], bytes]
+) -> Sequence[bytes]:
+    """The texts of fractions, lists, maps and bytes."""
+    forms = pairs["form"]
+    doubles = pairs["value"][forms == Form.DOUBLE].view(np.float64)
+    made = list(map(_double_bytes, _as_json(doubles), doubles.tolist()))
+    if len(made) == len(pairs):
+        return made
+    following = iter(made)
+    texts = block.texts
+    return [
+        next(following)
+        if form == Form.DOUBLE
+        else text_of(form, texts[value : value + size])
+        if form in _NESTED
+        else b64encode(texts[value : value + size])
+        for value, size, _, form, _ in pairs.tolist()
+    ]
+
+
+def _as_json(doubles: NDArray[np.float64]) -> Sequence[bytes]:
+    return orjson.dumps(doubles, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
+
+
+def _double_bytes(text: bytes, value: float) -> bytes:
+    """A fraction as the engine writes it, of its JSON."""
+    if text.endswith(b".0"):
+        return text[:-2]
+    return double_text(value).encode() if b"e" in text or text == b"null" else text
 
 
 _NESTED: Final = frozenset({Form.ARRAY, Form.MAP})
@@ -257,14 +315,42 @@ def _json_bytes(letter: str, raw: bytes) -> str:
 
 
 def _quoted(text: str) -> str:
-    return orjson.dumps(text).decode()
+    """A text in JSON, as the engine escapes it."""
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+_ESCAPES: Final = str.maketrans(
+    {
+        **{code: f"\\u{code:04X}" for code in (*range(0x20), 0x2028, 0x2029)},
+        '"': '\\"',
+        "\\": "\\\\",
+        "/": "\\/",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+    }
+)
 
 
 # The format
 
 
-def _letters(pairs: Records, counts: NDArray[np.int32]) -> list[bytes]:
+def _types(pairs: Records, counts: NDArray[np.int32]) -> Sequence[bytes]:
     """The letters of types of each owner's attributes; empty where all are strings."""
+    kernels = loading.ready()
+    if kernels is None or not len(counts):
+        return _texts(_letters(pairs, counts))
+    hashes = np.empty(len(counts), np.int64)
+    kernels.columns.forms(pairs, counts, hashes)
+    _, rows, index = np.unique(hashes, return_index=True, return_inverse=True)
+    ends = np.cumsum(counts, dtype=np.int64)[rows]
+    some = pairs[ranges(ends - counts[rows], counts[rows])]
+    return _low(_letters(some, counts[rows]), index)
+
+
+def _letters(pairs: Records, counts: NDArray[np.int32]) -> list[bytes]:
     letters = _LETTERS[pairs["form"]].tobytes()
     ends = np.cumsum(counts, dtype=np.int64)
     texts = [
@@ -276,13 +362,6 @@ def _letters(pairs: Records, counts: NDArray[np.int32]) -> list[bytes]:
 
 _LETTERS = np.frombuffer(LETTERS.encode(), np.uint8)
 _NO_NUMBERS = np.zeros(0, np.int32)
-
-
-def _ranges(first: NDArray[np.int32], count: NDArray[np.int32]) -> Numbers:
-    """The numbers from each first one, so many."""
-    ends = np.cumsum(count, dtype=np.int64)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.repeat(first - (ends - count), count) + np.arange(total)
 
 
 def _runs(numbers: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
@@ -356,15 +435,11 @@ def _hex_rows(*halves: NDArray[np.uint64]) -> NDArray[np.uint8]:
 def _hex_or_empty(numbers: NDArray[np.uint64]) -> bytes:
     """The same, but that 0 is an empty text."""
     rows = _hex_rows(numbers)
-    rows[numbers == 0, 0] = 0
-    return rows[rows_kept(rows)].tobytes()
-
-
-def rows_kept(rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """The bytes of texts that are not beyond their length."""
-    kept = np.ones(rows.shape, np.bool_)
-    kept[rows[:, 0] == 0, 1:] = False
-    return kept
+    is_empty = numbers == 0
+    rows[is_empty, 0] = 0
+    written = np.ones(rows.shape, np.bool_)
+    written[is_empty, 1:] = False
+    return rows[written].tobytes()
 
 
 def _packed(text: bytes) -> bytes:

@@ -3,26 +3,21 @@
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Self, cast
 
 import numpy as np
 import orjson
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from latencytrace.errors import PoisonedBlockError, StoreError
+from latencytrace.errors import StoreError
 from latencytrace.model import Breakdown, Cohort, Request, Span, Stage
 from latencytrace.service.clock import now_ns
-from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.otlp.span_block import SpanBlock, joined
 from latencytrace.service.sql import (
-    arrival_rows,
     ledger_table,
     native,
-    otlp_view,
     questions,
     request_rows,
     span_rows,
@@ -48,7 +43,6 @@ TO_KEEP = "to_keep"  # the file with the traces that are noted
 MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
 LINKED_WITHIN_NS = 600 * 10**9  # before a step began, its members may have begun
 _SIGN = 1 << 63
-_KEPT = replace(native.TARGET, table=SPANS)
 _MS = 1_000_000
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
@@ -60,11 +54,9 @@ class ChdbStore:
         self._engine = engine
         self._to_keep = to_keep
         self._keeping = threading.Lock()
-        # Merging the view's steps would cost 7 ms of planning at each insert.
-        self._inserter = engine.connect(query_plan_merge_expressions=0)
+        self._inserter = engine.connect()
         self._assembler = engine.connect()  # its reads wait for no reader's
         self._readers = Readers(engine)
-        self._otlp = otlp_view.target(engine.otlp_schema)
         self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
 
     @classmethod
@@ -73,17 +65,10 @@ class ChdbStore:
         engine = Engine.open(folder)
         return cls(engine, NotedTraces(folder / TO_KEEP))
 
-    def insert_otlp(self, block: bytes) -> None:
-        """See `Store.insert_otlp`."""
-        made = None
-        if len(block) <= arrival_rows.MOST_BYTES:
-            made = arrival_rows.rows_of(block)
-        if made is not None:
-            rows, count = made
-            if count:
-                self._inserter.insert(arrival_rows.TARGET, rows, count)
-        elif block:
-            self._inserter.insert(self._otlp, block, _span_count(block))
+    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+        """See `Store.insert`."""
+        block = blocks[0] if len(blocks) == 1 else joined(blocks)
+        self._inserter.insert(native.ARRIVED, native.native(block), block.count)
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
@@ -172,8 +157,8 @@ class ChdbStore:
 
     def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
         """See `Store.keep`."""
-        blocks = b"".join(native.native(block, rows) for block, rows in parts)
-        self._assembler.insert(_KEPT, blocks, sum(len(rows) for _, rows in parts))
+        written = b"".join(native.native(block, rows) for block, rows in parts)
+        self._assembler.insert(native.KEPT, written, sum(len(rows) for _, rows in parts))
 
     def keep_noted(self) -> None:
         """See `Store.keep_noted`."""
@@ -332,21 +317,6 @@ def _void(
         for key, revision in withdrawn.items()
         if key in standing
     ]
-
-
-def _span_count(block: bytes) -> int:
-    """How many spans a block has, by another reader than the engine's.
-
-    Raises:
-        PoisonedBlockError: It is no protobuf.
-    """
-    try:
-        message = ExportTraceServiceRequest.FromString(block)
-    except DecodeError as error:
-        raise PoisonedBlockError(f"the block cannot be read: {error}") from None
-    return sum(
-        len(scope.spans) for resource in message.resource_spans for scope in resource.scope_spans
-    )
 
 
 def _rows(lines: bytes) -> list[list[object]]:
