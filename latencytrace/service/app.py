@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from importlib.metadata import version
 from socket import gethostname, socket
+from typing import Final
 
 from fastapi import FastAPI
 

@@ -39,7 +39,14 @@ from latencytrace.model import (
 )
 from latencytrace.plugins import STORES, load_plugin, plugins
 from latencytrace.service.store import Order, Store, TableFormat
-from tests.support.builders.otlp_messages import START_NS, key_values, message, one_span, otlp
+from tests.support.builders.otlp_messages import (
+    START_NS,
+    columns,
+    key_values,
+    message,
+    one_span,
+    otlp,
+)
 
 MINUTE_NS = 60 * 10**9
 
@@ -161,7 +168,7 @@ spans = st.builds(
 @given(drawn=st.lists(spans, max_size=4))
 def test_what_otlp_encodes_comes_back_equal(store: Store, drawn: list[Span]) -> None:
     sent = [replace(span, trace_id=f"{next(fresh):032x}") for span in drawn]
-    store.insert_otlp(otlp(*sent))
+    store.insert([columns(otlp(*sent))])
 
     arrived = store.arrived([span.trace_id for span in sent])
 
@@ -172,7 +179,7 @@ def test_what_otlp_encodes_comes_back_equal(store: Store, drawn: list[Span]) -> 
 
 
 def test_an_empty_block_is_kept_without_complaint(store: Store) -> None:
-    store.insert_otlp(b"")
+    store.insert([columns(b"")])
 
 
 @pytest.mark.parametrize("more", [{}, {"list": ("x", b"", -0.0)}], ids=["flat", "nested"])
@@ -182,7 +189,7 @@ def test_every_type_comes_back_beside_nested_ones_or_not(store: Store, more: Att
     event = Event(time_ns=1, name="e", attributes=attributes)
     span = replace(one_span(trace_of(f"types {len(more)}")), events=(event,))
     span = replace(span, attributes=attributes)
-    store.insert_otlp(otlp(span))
+    store.insert([columns(otlp(span))])
 
     assert repr(store.arrived([span.trace_id])[span.trace_id]) == repr((span,))
 
@@ -190,7 +197,7 @@ def test_every_type_comes_back_beside_nested_ones_or_not(store: Store, more: Att
 @pytest.mark.parametrize("value", [math.nan, (math.nan, math.inf, -math.inf)], ids=str)
 def test_floats_that_are_no_numbers_come_back(store: Store, value: AttributeValue) -> None:
     span = one_span(trace_of(str(value)), attributes={"x": value})
-    store.insert_otlp(otlp(span))
+    store.insert([columns(otlp(span))])
 
     assert repr(store.arrived([span.trace_id])[span.trace_id]) == repr((span,))
 
@@ -203,7 +210,7 @@ def test_maps_come_back_as_json_however_deep(store: Store) -> None:
     outer = proto.attributes.add(key="map").value.kvlist_value.values
     outer.extend(key_values(inner))
     outer.add(key="deep").value.kvlist_value.values.extend(key_values(inner))
-    store.insert_otlp(request.SerializeToString())
+    store.insert([columns(request.SerializeToString())])
 
     (span,) = store.arrived([trace_id])[trace_id]
 
@@ -216,7 +223,7 @@ def test_a_resource_without_service_name_is_an_unknown_service(store: Store) -> 
     trace_id = trace_of("nameless")
     request = message([one_span(trace_id)])
     request.resource_spans[0].ClearField("resource")
-    store.insert_otlp(request.SerializeToString())
+    store.insert([columns(request.SerializeToString())])
 
     (span,) = store.arrived([trace_id])[trace_id]
 
@@ -225,7 +232,7 @@ def test_a_resource_without_service_name_is_an_unknown_service(store: Store) -> 
 
 def test_a_parent_of_zeros_is_no_parent(store: Store) -> None:
     trace_id = trace_of("zeros")
-    store.insert_otlp(otlp(one_span(trace_id, parent_id="0" * 16)))
+    store.insert([columns(otlp(one_span(trace_id, parent_id="0" * 16)))])
 
     assert store.arrived([trace_id])[trace_id][0].parent_id is None
 
@@ -236,7 +243,7 @@ def test_kinds_and_statuses_without_name_are_the_unspecified_ones(store: Store) 
     proto = request.resource_spans[0].scope_spans[0].spans[0]
     proto.kind = ProtoSpan.SpanKind.ValueType(99)
     proto.status.code = Status.StatusCode.ValueType(-7)
-    store.insert_otlp(request.SerializeToString())
+    store.insert([columns(request.SerializeToString())])
 
     (span,) = store.arrived([trace_id])[trace_id]
 
@@ -245,7 +252,7 @@ def test_kinds_and_statuses_without_name_are_the_unspecified_ones(store: Store) 
 
 def test_requests_laid_end_to_end_are_one_block(store: Store) -> None:
     first, second = one_span(trace_of("block 1")), one_span(trace_of("block 2"))
-    store.insert_otlp(otlp(first) + otlp(second))
+    store.insert([columns(otlp(first) + otlp(second))])
 
     arrived = store.arrived([first.trace_id, second.trace_id])
 
@@ -254,8 +261,8 @@ def test_requests_laid_end_to_end_are_one_block(store: Store) -> None:
 
 def test_a_block_sent_again_does_not_double(store: Store) -> None:
     span = one_span(trace_of("again"))
-    store.insert_otlp(otlp(span))
-    store.insert_otlp(otlp(span, span))
+    store.insert([columns(otlp(span))])
+    store.insert([columns(otlp(span, span))])
 
     assert store.arrived([span.trace_id]) == {span.trace_id: (span,)}
 
@@ -264,7 +271,7 @@ def test_a_poisoned_block_is_named_and_leaves_nothing(store: Store) -> None:
     span = one_span(trace_of("poison"))
 
     with pytest.raises(PoisonedBlockError):
-        store.insert_otlp(otlp(span) + b"\x0a\xff\xff")
+        store.insert([columns(otlp(span) + b"\x0a\xff\xff")])
 
     assert store.arrived([span.trace_id]) == {}
 
@@ -285,7 +292,7 @@ def test_the_host_is_that_of_the_clock(
     trace_id = trace_of(f"host {host}")
     request = message([one_span(trace_id)])
     request.resource_spans[0].resource.attributes.extend(key_values(resource))
-    store.insert_otlp(request.SerializeToString())
+    store.insert([columns(request.SerializeToString())])
 
     ((arrived,),) = store.arrived([trace_id]).values()
 
@@ -742,7 +749,7 @@ def test_requests_that_touch_are_not_under_way_together(store: Store) -> None:
 
 def test_spans_of_kept_traces_are_copied_once(store: Store) -> None:
     span = one_span(trace_of("kept"))
-    store.insert_otlp(otlp(span, span))
+    store.insert([columns(otlp(span, span))])
 
     store.write([], [span.trace_id])
     store.keep_noted()
@@ -756,7 +763,7 @@ def test_spans_of_kept_traces_are_copied_once(store: Store) -> None:
 
 def test_kept_spans_are_counted_once_each(store: Store) -> None:
     trace_id = trace_of("counted")
-    store.insert_otlp(otlp(one_span(trace_id), one_span(trace_id, "2" * 16)))
+    store.insert([columns(otlp(one_span(trace_id), one_span(trace_id, "2" * 16)))])
     store.write([], [trace_id])
     store.write([], [trace_id])
 
@@ -766,10 +773,10 @@ def test_kept_spans_are_counted_once_each(store: Store) -> None:
 def test_a_span_that_came_after_its_trace_was_kept_is_shown(store: Store) -> None:
     span = one_span(trace_of("late"))
     late = one_span(trace_of("late"), "c" * 16)
-    store.insert_otlp(otlp(span))
+    store.insert([columns(otlp(span))])
     store.write([], [span.trace_id])
     store.keep_noted()
-    store.insert_otlp(otlp(late))
+    store.insert([columns(otlp(late))])
     store.write([], [span.trace_id])
 
     assert set(map(repr, store.kept_spans(span.trace_id))) == {repr(span), repr(late)}
@@ -779,7 +786,7 @@ def test_a_span_that_came_after_its_trace_was_kept_is_shown(store: Store) -> Non
 
 def test_traces_with_arrivals_but_no_request_are_unassembled(store: Store) -> None:
     open_span, done = one_span(trace_of("open")), one_span(trace_of("done"))
-    store.insert_otlp(otlp(open_span, done))
+    store.insert([columns(otlp(open_span, done))])
     store.write([one_request("done")], [])
 
     unassembled = store.unassembled()
@@ -800,7 +807,7 @@ def linked(name: str, to: Span | None = None, *, start_ns: int = START_NS) -> Sp
 
 def test_spans_are_found_by_their_places_and_ids_arrived_or_kept(store: Store) -> None:
     kept, arrived, other = linked("place 1"), linked("place 2"), linked("place 3")
-    store.insert_otlp(otlp(kept, arrived, other))
+    store.insert([columns(otlp(kept, arrived, other))])
     store.write([], [kept.trace_id])
     places = [(kept.trace_id, kept.span_id), (arrived.trace_id, arrived.span_id)]
 
@@ -817,7 +824,7 @@ def test_those_that_link_to_a_span_are_found_whenever_it_was(store: Store, start
     member = linked(f"memb{start_ns}", to=step, start_ns=start_ns)
     elsewhere = Link(trace_id=trace_of("elsewhere"), span_id=step.span_id)
     stranger = replace(linked(f"str{start_ns}", start_ns=start_ns), links=(elsewhere,))
-    store.insert_otlp(otlp(step, member, stranger))
+    store.insert([columns(otlp(step, member, stranger))])
 
     assert store.linking_to(step) == (member,)
     assert store.linking_to(member) == ()

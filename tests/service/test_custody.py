@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -17,8 +17,9 @@ from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.otlp_messages import columns, one_span
 from tests.support.builders.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
 
@@ -33,11 +34,11 @@ class HidingStore(ChdbStore):
     inserting = threading.Event()
     hidden: frozenset[str] = frozenset()  # ids of spans
 
-    def insert_otlp(self, block: bytes) -> None:
+    def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """Keep them, once it may."""
         self.inserting.set()
         self.may_insert.wait()
-        super().insert_otlp(block)
+        super().insert(blocks)
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """Those that are not hidden."""
@@ -333,7 +334,7 @@ def test_spans_that_their_sender_must_send_again_are_in_no_account(rig: Rig) -> 
 def test_a_root_that_the_store_has_and_no_ledger_is_found_and_divided(
     rig: Rig, trace_id: str
 ) -> None:
-    rig.store.insert_otlp(encoded(root(trace_id)))  # and the pipeline was never told
+    rig.store.insert([columns(encoded(root(trace_id)))])  # and the pipeline was never told
     rig.pipeline._missing = MissingLedgers(  # noqa: SLF001 - a clock that runs ahead
         rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns
     )
@@ -367,7 +368,7 @@ def test_a_trace_that_was_open_when_it_was_looked_at_is_looked_at_again(
     missing = MissingLedgers(
         rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns
     )
-    rig.store.insert_otlp(encoded(root(trace_id)))
+    rig.store.insert([columns(encoded(root(trace_id)))])
     rig.clock.move_s(AFTER_S + 2)
     early = missing.found(open_ones.__contains__).without_ledger
     open_ones.clear()

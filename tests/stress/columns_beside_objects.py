@@ -10,12 +10,12 @@ import sys
 from random import Random
 
 import numba
+from tests.simulator import GPU, MS, VECTORS, Aside, simulate
+from tests.ways import WAYS
 
 from latencytrace.analysis.columns.requests import PLAIN, Kernels
 from tests.analysis.columns.equality import ByColumns, differences
 from tests.analysis.columns.made_traces import made_trace
-from tests.simulator import GPU, MS, VECTORS, Aside, simulate
-from tests.ways import WAYS
 
 BATCH = 500
 SKEWS_NS: tuple[dict[str, int], ...] = ({}, {GPU: 37 * MS, VECTORS: -12 * MS}, {GPU: 2 * MS})

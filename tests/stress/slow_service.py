@@ -15,7 +15,7 @@ from typing import Any
 from latencytrace.cli import main
 from latencytrace.plugins import STORES, load_plugin
 
-SLOWED = ("insert_otlp", "write")
+SLOWED = ("insert", "keep", "write")
 
 
 def slowed(method: Callable[..., Any], delay_s: float) -> Callable[..., Any]:

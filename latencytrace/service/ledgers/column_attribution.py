@@ -20,8 +20,8 @@ from latencytrace.model import Request, Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.span_columns import STAGES
 from latencytrace.service.ledgers.held_spans import Parts, by_block
-from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.ledgers.priority import yield_to_others
+from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.otlp.batches import batch_of
 from latencytrace.service.otlp.scanner import compile_scanner
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.recorded import FIXTURES, recorded
+from tests.strategies import heaps
 
 from latencytrace.analysis.calls.retries import have_failed_calls
 from latencytrace.analysis.columns.keys import COUNTS, PACKED, UNREAD, is_read, varies
@@ -15,8 +17,6 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.model import AttributeValue, Span, semconv
 from tests.analysis.columns.made_traces import made_trace
-from tests.recorded import FIXTURES, recorded
-from tests.strategies import heaps
 
 
 class Noting(dict[str, AttributeValue]):

@@ -7,16 +7,16 @@ import numba
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.recorded import FIXTURES, recorded
+from tests.simulator import GPU, MS, VECTORS, Aside, simulate
+from tests.strategies import heaps
+from tests.ways import WAYS
 
 from latencytrace.analysis.columns.requests import PLAIN, Kernels
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, Span, SpanKind, Stage, StatusCode, semconv
 from tests.analysis.columns.equality import ByColumns, Traces, differences
 from tests.analysis.columns.made_traces import made_trace
-from tests.recorded import FIXTURES, recorded
-from tests.simulator import GPU, MS, VECTORS, Aside, simulate
-from tests.strategies import heaps
-from tests.ways import WAYS
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from latencytrace.analysis.ledger.requests import requests_of
@@ -38,6 +40,7 @@ from latencytrace.service.answers.documents import (
     ServicesDocument,
 )
 from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
     DamagedPart,
@@ -73,9 +76,17 @@ class KnownStore:
         """Nothing is known."""
         raise AssertionError(folder)
 
-    def insert_otlp(self, block: bytes) -> None:
+    def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """Not asked for here."""
-        raise AssertionError(block)
+        raise AssertionError(blocks)
+
+    def known_traces(self) -> NDArray[np.uint64]:
+        """Not asked for here."""
+        raise AssertionError
+
+    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
+        """Not asked for here."""
+        raise AssertionError(parts)
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """Not asked for here."""

@@ -18,7 +18,7 @@ from latencytrace.service.answers.steps import MOST_OTHERS, MOST_STEPS
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.otlp_messages import START_NS, one_span, otlp
+from tests.support.builders.otlp_messages import START_NS, columns, one_span, otlp
 
 MS = 1_000_000
 WAIT_MS, STEP_MS = 10, 30
@@ -115,7 +115,7 @@ class Together:
 
     def arrive(self, *spans: Span) -> None:
         """Take them into the store, and divide their requests."""
-        self.store.insert_otlp(otlp(*spans))
+        self.store.insert([columns(otlp(*spans))])
         found = [
             request
             for trace_id in {span.trace_id for span in spans}

@@ -13,13 +13,12 @@ from latencytrace.service.ingest import committer
 from latencytrace.service.ingest.committer import CommitQueue, Committer, Outcome, Waiting
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.otlp.traces import CheckedRequest
-from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.otlp_messages import one_span
 from tests.support.builders.otlp_messages import otlp as encoded
 
 MS = 1_000_000
-UNKNOWN_FIELD = b"\xf8\x07\x01"
 
 
 class BlockStore:
@@ -33,8 +32,9 @@ class BlockStore:
         self.go.set()
         self.entered = threading.Semaphore(0)
 
-    def insert_otlp(self, block: bytes) -> None:
-        """Keep the block, once it may."""
+    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+        """Keep the blocks, once it may."""
+        block = b"".join(one.packed() for one in blocks)
         self.entered.release()
         self.go.wait()
         if self.fault:
@@ -81,7 +81,7 @@ def rig() -> Iterator[Rig]:
 
 def checked(name: str, spans: int = 1) -> CheckedRequest:
     request = otlp.check(encoded(*(one_span(name=name) for _ in range(spans))), None, None)
-    assert name.encode() in request.block
+    assert name.encode() in request.columns.packed()
     return request
 
 
@@ -148,7 +148,7 @@ def test_a_future_resolves_after_its_commit_and_the_listener_was_told(rig: Rig) 
 
     rig.committer.submit(request).result(timeout=10)
 
-    assert rig.store.blocks == [request.block]
+    assert rig.store.blocks == [request.columns.packed()]
     assert rig.told == [[request]]
 
 
@@ -170,7 +170,7 @@ def test_what_comes_during_a_commit_is_committed_together(rig: Rig) -> None:
 
     _wait(futures)
     assert rig.told[1] == requests
-    assert rig.store.blocks[1] == b"".join(request.block for request in requests)
+    assert rig.store.blocks[1] == b"".join(request.columns.packed() for request in requests)
 
 
 def test_closing_commits_what_is_queued_and_refuses_the_rest(rig: Rig) -> None:
@@ -202,7 +202,7 @@ def test_a_sender_that_hung_up_disturbs_nobody(rig: Rig) -> None:
 
 def test_too_much_waiting_is_refused_until_it_is_committed() -> None:
     request = checked("first")
-    rig = Rig(max_bytes=len(request.block) * 2)
+    rig = Rig(max_bytes=request.columns.nbytes * 2)
     rig.store.go.clear()
     futures = [rig.committer.submit(request), rig.committer.submit(request)]
 
@@ -253,7 +253,7 @@ def test_what_would_wait_for_long_is_answered_once_the_journal_holds_it(
 
     resting.committer.submit(request).result(timeout=0)
 
-    assert left(tmp_path) == [request.block]
+    assert left(tmp_path) == [request.columns.packed()]
     assert len(resting.store.blocks) == 1
 
 
@@ -266,7 +266,7 @@ def test_a_flush_commits_what_waits_and_the_journal_lets_go_of_it(
 
     resting.committer.flush()
 
-    assert resting.store.blocks[1:] == [b"".join(request.block for request in requests)]
+    assert resting.store.blocks[1:] == [b"".join(request.columns.packed() for request in requests)]
     assert resting.told[1] == requests
     assert left(tmp_path) == []
     assert resting.committer.waiting_bytes == 0
@@ -295,10 +295,10 @@ def test_what_was_answered_for_is_tried_again_when_the_store_fails(
     with pytest.raises(StoreError, match="the disk is full"):
         resting.committer.flush()
 
-    assert left(tmp_path) == [request.block]
+    assert left(tmp_path) == [request.columns.packed()]
     resting.store.fault = None
     resting.committer.flush()
-    assert resting.store.blocks[1:] == [request.block]
+    assert resting.store.blocks[1:] == [request.columns.packed()]
     assert left(tmp_path) == []
 
 
@@ -319,7 +319,7 @@ def test_what_a_failing_store_never_took_is_left_to_the_next_process(tmp_path: P
     after.committer.close()
 
     assert resumed == [request]
-    assert after.store.blocks == [request.block]
+    assert after.store.blocks == [request.columns.packed()]
     assert left(tmp_path) == []
 
 
@@ -332,7 +332,7 @@ def test_what_was_answered_for_and_is_poisoned_is_counted(resting: Rig, tmp_path
     resting.committer.flush()
 
     assert resting.refused == [3]
-    assert resting.store.blocks[1:] == [good.block]
+    assert resting.store.blocks[1:] == [good.columns.packed()]
     assert left(tmp_path) == []
 
 
@@ -350,7 +350,7 @@ def test_a_fault_of_ours_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) 
     def fault(*_: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr(BlockStore, "insert_otlp", fault)
+    monkeypatch.setattr(BlockStore, "insert", fault)
     rig.committer.start()
     with pytest.raises(StoreError, match="has failed"):
         rig.committer.submit(checked("one")).result(timeout=10)
@@ -378,42 +378,8 @@ def test_a_poisoned_request_loses_nothing_of_the_others(rig: Rig, position: int)
 
     good = [request for index, request in enumerate(requests) if index != position]
     _wait(futures[:position] + futures[position + 1 :])
-    assert b"".join(rig.store.blocks[1:]) == b"".join(request.block for request in good)
+    assert b"".join(rig.store.blocks[1:]) == b"".join(request.columns.packed() for request in good)
     assert rig.told[1] == good
-
-
-def test_a_request_poisoned_by_unknown_fields_is_kept_without_them(rig: Rig) -> None:
-    rig.store.poisons = [UNKNOWN_FIELD]
-    plain = checked("one").block
-
-    strange = otlp.check(plain + UNKNOWN_FIELD, None, None, capture_content=True)
-
-    rig.committer.submit(strange).result(timeout=10)
-
-    assert rig.store.blocks == [plain]
-
-
-def test_with_the_real_store_only_the_bad_request_is_lost(tmp_path: Path) -> None:
-    store = ChdbStore.open(tmp_path)
-    committer = Committer(store, on_settled=lambda *_: None, now_ns=lambda: 0)
-    good = [one_span(digit * 32) for digit in "123"]
-    requests = [otlp.check(encoded(span), None, None) for span in good]
-    bad = CheckedRequest(
-        block=b"\x0a\xff\xff\x7f",
-        span_count=1,
-        rejected_spans=0,
-        reason=None,
-        span_counts={},
-        rooted=frozenset(),
-    )
-    futures = [committer.submit(request) for request in (*requests[:2], bad, *requests[2:])]
-
-    committer.start()
-    committer.close()
-
-    assert isinstance(futures[2].exception(timeout=0), OtlpError)
-    assert len(store.arrived([span.trace_id for span in good])) == 3
-    store.close()
 
 
 def _wait(futures: Sequence[Future[None]]) -> None:

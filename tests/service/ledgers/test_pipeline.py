@@ -23,7 +23,7 @@ from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.otlp_messages import columns, one_span
 from tests.support.builders.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
 
@@ -85,7 +85,7 @@ class Rig:
     def send(self, *spans: Span) -> None:
         """Have spans committed."""
         block = encoded(*spans)
-        self.store.insert_otlp(block)
+        self.store.insert([otlp.check(block, None, None).columns])
         arrive(self.pipeline, block)
 
     def after_s(self, seconds: float) -> None:
@@ -381,7 +381,7 @@ def test_nothing_more_is_taken_while_too_much_is_not_divided(
 
 
 def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str) -> None:
-    rig.store.insert_otlp(encoded(root(trace_id)))  # committed, and then the process dies
+    rig.store.insert([columns(encoded(root(trace_id)))])  # committed, and then the process dies
     after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
     after.start()
     after.close()
@@ -395,7 +395,7 @@ def test_a_late_span_that_a_dead_service_left_revises_its_request(rig: Rig, trac
     span = root(trace_id)
     rig.send(span)
     rig.after_s(1)
-    rig.store.insert_otlp(encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90)))
+    rig.store.insert([columns(encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90)))])
     after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
     after.start()
     after.close()
@@ -409,10 +409,10 @@ def test_a_span_that_arrives_during_a_division_is_left_to_the_next_service(
     ahead_ns = 0
     before = Pipeline(rig.store, Telemetry(), lambda: time.monotonic_ns() + ahead_ns)
     span = root(trace_id)
-    rig.store.insert_otlp(encoded(span))
+    rig.store.insert([columns(encoded(span))])
     arrive(before, encoded(span))
     late = encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
-    rig.store.meanwhile = lambda: rig.store.insert_otlp(late)
+    rig.store.meanwhile = lambda: rig.store.insert([columns(late)])
     ahead_ns = 2_000 * MS
     before.step()  # and then the process dies
     rig.store.meanwhile = lambda: None

@@ -18,7 +18,7 @@ from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, UUIDS
 from latencytrace.service.store import Order
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.otlp_messages import columns, one_span, otlp
 
 EVERYTHING = Cohort(service=None)
 BIG_SPANS = 3_000  # more bytes than rows are made of in Python
@@ -83,11 +83,11 @@ REFUSALS: dict[str, Callable[[ChdbStore], None]] = {
 def test_what_the_engine_refuses_is_an_error_and_never_half_a_success(
     store: ChdbStore, refusal: Callable[[ChdbStore], None], spans: int
 ) -> None:
-    store.insert_otlp(block(1))
+    store.insert([columns(block(1))])
     refusal(store)
 
     with pytest.raises(StoreError, match="the store failed"):
-        store.insert_otlp(block(2, spans=spans))
+        store.insert([columns(block(2, spans=spans))])
 
     assert store.arrived_counts([trace(1), trace(2)]) == {trace(1): 1}
 
@@ -117,7 +117,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def kept_another(store: ChdbStore, spans: bytes) -> bool:
     """Whether a store says that it kept them."""
     try:
-        store.insert_otlp(spans)
+        store.insert([columns(spans)])
     except StoreError as error:
         assert "the store failed" in str(error)  # noqa: PT017 - it is expected at some time
         return False
@@ -128,7 +128,7 @@ def test_a_full_disk_is_an_error_and_all_that_was_kept_is_there(small_disk: Path
     store = ChdbStore.open(small_disk / "data")
     filler = small_disk / "filler"
     kept = 0
-    store.insert_otlp(block(1))
+    store.insert([columns(block(1))])
     filler.write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 1_500_000))
     try:
         while kept_another(store, block(2 + kept, spans=BIG_SPANS)):
@@ -136,7 +136,7 @@ def test_a_full_disk_is_an_error_and_all_that_was_kept_is_there(small_disk: Path
         counts = store.arrived_counts([trace(2 + number) for number in range(kept + 1)])
         assert counts == {trace(2 + number): BIG_SPANS for number in range(kept)}
         filler.unlink()
-        store.insert_otlp(block(2 + kept, spans=BIG_SPANS))
+        store.insert([columns(block(2 + kept, spans=BIG_SPANS))])
         assert store.arrived_counts([trace(2 + kept)]) == {trace(2 + kept): BIG_SPANS}
     finally:
         store.close()
@@ -151,7 +151,7 @@ def filled(folder: Path) -> None:
     for table in (ARRIVALS, SPANS, REQUESTS):
         told(store, f"SYSTEM STOP MERGES {table}")
     for number in (1, 2):
-        store.insert_otlp(block(number, spans=20))
+        store.insert([columns(block(number, spans=20))])
         store.write([made_request(trace_id=trace(number), span_id="1" * 16)], [trace(number)])
         store.keep_noted()
     store.close()
@@ -174,7 +174,7 @@ def test_a_wrong_bit_costs_one_part_and_every_question_is_answered(
         kept = [store.kept_spans(trace(number)) for number in (1, 2)]
         count = store.breakdown(EVERYTHING).requests
     damaged = store.damaged_parts()
-    store.insert_otlp(block(3))
+    store.insert([columns(block(3))])
     after = store.arrived([trace(3)])
     store.close()
 
@@ -275,7 +275,7 @@ def test_spans_of_three_thousand_days_make_a_handful_of_files(
     spans = [
         one_span(trace(day + 1), start_ns=day * day_ns, end_ns=day * day_ns + 1) for day in days
     ]
-    store.insert_otlp(otlp(*spans))
+    store.insert([columns(otlp(*spans))])
     requests = [
         made_request(trace_id=trace(day + 1), span_id="1" * 16, start_ns=day * day_ns)
         for day in days
@@ -320,8 +320,8 @@ def test_the_rows_of_an_older_layout_are_taken_over(tmp_path: Path) -> None:
 
 def test_a_trace_whose_root_came_and_which_has_no_request_is_found(store: ChdbStore) -> None:
     began_ns = time.time_ns() - 10**9
-    store.insert_otlp(block(1, 2))
-    store.insert_otlp(otlp(one_span(trace(3), parent_id="9" * 16)))
+    store.insert([columns(block(1, 2))])
+    store.insert([columns(otlp(one_span(trace(3), parent_id="9" * 16)))])
     store.write([made_request(trace_id=trace(1))], ())
     until_ns = time.time_ns() + 10**9
 
@@ -374,10 +374,10 @@ def test_a_shortage_of_files_is_an_error_and_passes(store: ChdbStore) -> None:
     taken = os.open(os.devnull, os.O_RDONLY)
     try:
         with pytest.raises(StoreError, match="handed to the store"):
-            store.insert_otlp(block(1))
+            store.insert([columns(block(1))])
     finally:
         os.close(taken)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    store.insert_otlp(block(1))
+    store.insert([columns(block(1))])
 
     assert store.arrived_counts([trace(1)]) == {trace(1): 1}

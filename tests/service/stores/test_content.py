@@ -19,7 +19,7 @@ def test_what_was_removed_is_marked_and_counted(tmp_path: Path) -> None:
     event = Event(time_ns=1, name=semconv.EXCEPTION_EVENT, attributes=said)
     span = replace(one_span(attributes={"input.value": "hello"}), events=(event,))
     store = ChdbStore.open(tmp_path)
-    store.insert_otlp(otlp.check(encoded(span), None, None).block)
+    store.insert([otlp.check(encoded(span), None, None).columns])
 
     (kept,) = store.arrived([TRACE])[TRACE]
     store.close()

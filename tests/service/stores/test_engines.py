@@ -29,7 +29,7 @@ def test_the_store_keeps_all_that_the_ledger_is_made_of(store: ChdbStore, fixtur
     message = message_from_json(fixture.read_bytes())
     expected = recorded_requests(fixture.stem)
 
-    store.insert_otlp(check_message(message).block)
+    store.insert([check_message(message).columns])
 
     arrived = store.arrived(sorted({request.trace_id for request in expected}))
     found = [request for spans in arrived.values() for request in requests_of(spans, {})]
@@ -52,7 +52,7 @@ def test_the_store_keeps_all_that_the_ledger_is_made_of(store: ChdbStore, fixtur
 def test_nothing_that_was_said_is_kept(store: ChdbStore, fixture: Path) -> None:
     message = message_from_json(fixture.read_bytes())
 
-    store.insert_otlp(check_message(message).block)
+    store.insert([check_message(message).columns])
 
     arrived = store.arrived(sorted({span.trace_id for span in recorded(fixture.stem)}))
     kept = repr(arrived)

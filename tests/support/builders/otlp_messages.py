@@ -8,6 +8,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, StatusCode, semconv
+from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.otlp.traces import check
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"
@@ -44,6 +46,11 @@ def one_span(  # noqa: PLR0913 - one argument per thing that a test varies
 def otlp(*spans: Span) -> bytes:
     """A request with these spans, each in a resource of its own."""
     return message(spans).SerializeToString()
+
+
+def columns(request: bytes) -> SpanBlock:
+    """The columns of a request, with its content."""
+    return check(request, None, None, capture_content=True).columns
 
 
 def message(spans: Iterable[Span]) -> ExportTraceServiceRequest:

@@ -19,7 +19,7 @@ from latencytrace.service.sql.tables import UUIDS
 from latencytrace.service.stores.chdb.engine import bound_text
 from latencytrace.service.stores.chdb.store import MOST_TO_KEEP, TO_KEEP, ChdbStore
 from tests.support.builders.made_requests import made_request
-from tests.support.builders.otlp_messages import TRACE, one_span, otlp
+from tests.support.builders.otlp_messages import TRACE, columns, one_span, otlp
 
 ENGINE = "clickhouse"
 SPAN = one_span()
@@ -36,7 +36,7 @@ def sql(folder: Path, question: str) -> str:
 
 def a_folder_with_one_span(folder: Path) -> None:
     store = ChdbStore.open(folder)
-    store.insert_otlp(otlp(SPAN))
+    store.insert([columns(otlp(SPAN))])
     store.close()
 
 
@@ -127,7 +127,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 INSERTING = """
 store = ChdbStore.open(Path({folder!r}))
 for number in itertools.count(1):
-    store.insert_otlp(otlp(*(one_span(f"{{number:032x}}", f"{{i:016x}}") for i in range(1, 51))))
+    store.insert([columns(otlp(*(one_span(f"{{number:032x}}", f"{{i:016x}}") for i in range(1, 51))))])
     print(number, flush=True)
 """
 
@@ -251,7 +251,7 @@ def test_what_the_collector_writes_is_read_as_strings(tmp_path: Path) -> None:
 
 def test_arrivals_are_readable_by_the_collectors_names(tmp_path: Path) -> None:
     store = ChdbStore.open(tmp_path)
-    store.insert_otlp(otlp(one_span(attributes={"n": 1, "list": ("a", 2)})))
+    store.insert([columns(otlp(one_span(attributes={"n": 1, "list": ("a", 2)})))])
     store.close()
 
     answer = sql(
@@ -274,7 +274,7 @@ def test_readers_and_writers_of_many_threads_do_not_disturb_each_other(tmp_path:
     def use(_: int) -> int:
         with lock:
             trace_id = f"{next(numbers):032x}"
-        store.insert_otlp(otlp(one_span(trace_id)))
+        store.insert([columns(otlp(one_span(trace_id)))])
         store.breakdown(Cohort())
         return len(store.arrived([trace_id]))
 
@@ -319,7 +319,7 @@ KEPT = "SELECT count() FROM latencytrace.spans"
 
 def test_spans_that_are_kept_are_copied_when_the_store_closes(tmp_path: Path) -> None:
     store = ChdbStore.open(tmp_path)
-    store.insert_otlp(otlp(SPAN))
+    store.insert([columns(otlp(SPAN))])
     store.write([], [TRACE])
     store.close()
 
@@ -329,7 +329,7 @@ def test_spans_that_are_kept_are_copied_when_the_store_closes(tmp_path: Path) ->
 
 def test_many_are_copied_at_once(tmp_path: Path) -> None:
     store = ChdbStore.open(tmp_path)
-    store.insert_otlp(otlp(SPAN))
+    store.insert([columns(otlp(SPAN))])
     store.write([], [TRACE, *(f"{number:032x}" for number in range(1, MOST_TO_KEEP))])
 
     noted = (tmp_path / TO_KEEP).exists()
@@ -343,7 +343,7 @@ def test_what_a_process_that_died_had_noted_is_copied_by_the_next(tmp_path: Path
     dies = (
         "import os\n"
         f"store = ChdbStore.open(Path({str(tmp_path)!r}))\n"
-        "store.insert_otlp(otlp(one_span()))\n"
+        "store.insert([columns(otlp(one_span()))])\n"
         f"store.write([], [{TRACE!r}])\n"
         "os._exit(7)"
     )
@@ -367,7 +367,7 @@ def test_what_a_process_that_died_had_noted_is_copied_by_the_next(tmp_path: Path
 def test_a_step_of_an_earlier_run_is_done_though_it_never_has_a_request(tmp_path: Path) -> None:
     folder, old, new = tmp_path, "1" * 32, "2" * 32
     store = ChdbStore.open(folder)
-    store.insert_otlp(otlp(one_span(new, attributes={semconv.SHARED: True})))
+    store.insert([columns(otlp(one_span(new, attributes={semconv.SHARED: True})))])
     store.write([made_request()], [])
     store.close()
     table = "latencytrace.span_arrivals"
