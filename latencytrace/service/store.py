@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Protocol, Self
 
 from latencytrace.model import Breakdown, Cohort, Request, Span
+from latencytrace.service.otlp.span_block import SpanBlock
 
 Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → highest revision
 
@@ -74,6 +75,14 @@ class Store(Protocol):
 
         Raises:
             PoisonedBlockError: The engine cannot read the block; nothing of it was kept.
+            StoreError: Not all of it was kept, because the disk is full and the like.
+        """
+        ...
+
+    def insert_spans(self, block: SpanBlock) -> None:
+        """Keep every span of a block; the same promise.
+
+        Raises:
             StoreError: Not all of it was kept, because the disk is full and the like.
         """
         ...

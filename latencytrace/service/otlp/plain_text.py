@@ -21,7 +21,7 @@ NAME_CHARACTERS: Final = 256  # of the name of a span or an event
 _LONGEST_NAME: Final = 1024  # a longer one is content
 _LONGEST_ADDRESS: Final = 8192  # with its query
 _LONGEST_STATE: Final = 512  # as W3C has it
-_PACKED_CHARACTERS: Final = 16 * 1024
+PACKED_CHARACTERS: Final = 16 * 1024
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 # Each text that is not left as it is has one of these, in lower case.
@@ -63,7 +63,7 @@ _QUERY = re.compile(  # but for templates of routes: `{id?}`, `(?P<id>…)`
 _PARAMETER = re.compile(r"\?[^\s?=]+=")
 _WORD = re.compile(r"[A-Za-z0-9_./:-]{0,64}")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,_]{0,24}(?:e[-+]?[0-9]{1,3})? ?[a-zµμ%/]{0,8}|None|null")
-_PACKED = re.compile(rf"[A-Za-z0-9_+:;,.-]{{0,{_PACKED_CHARACTERS}}}")
+_PACKED = re.compile(rf"[A-Za-z0-9_+:;,.-]{{0,{PACKED_CHARACTERS}}}")
 _LEADING_TYPE = re.compile(
     r"([A-Za-z_][A-Za-z0-9_.$]{0,127}"
     r"(?:Cancelled|Error|Exception|Exit|Failure|Fault|Interrupt|Iteration|Timeout|Warning))"

@@ -29,7 +29,7 @@ _SPAN_ID_BYTES = 8
 _SCALARS = frozenset({"bool_value", "int_value", "double_value"})
 
 
-class _Texts(dict[str, str | None]):
+class Texts(dict[str, str | None]):
     """What stands in the place of a text under some keys; None: it stays.
 
     Args:
@@ -66,31 +66,31 @@ class _Texts(dict[str, str | None]):
         return told
 
 
-_KINDS: Final = {
-    Kind.KNOWN: _Texts(plain_text.known, takes_lists=True),
-    Kind.LONG: _Texts(plain_text.long),
-    Kind.ADDRESS: _Texts(plain_text.address),
-    Kind.PACKED: _Texts(plain_text.packed),
-    Kind.COUNTS: _Texts(plain_text.counts),
-    Kind.WORD: _Texts(plain_text.word),
-    Kind.NUMBER: _Texts(plain_text.number),
-    Kind.UNKNOWN: _Texts(plain_text.unknown),
-    Kind.CONTENT: _Texts(plain_text.content, remembers=False),
-    Kind.STRICT: _Texts(plain_text.content, takes_numbers=False, remembers=False),
-    Kind.NAMELESS: _Texts(
+KINDS: Final = {
+    Kind.KNOWN: Texts(plain_text.known, takes_lists=True),
+    Kind.LONG: Texts(plain_text.long),
+    Kind.ADDRESS: Texts(plain_text.address),
+    Kind.PACKED: Texts(plain_text.packed),
+    Kind.COUNTS: Texts(plain_text.counts),
+    Kind.WORD: Texts(plain_text.word),
+    Kind.NUMBER: Texts(plain_text.number),
+    Kind.UNKNOWN: Texts(plain_text.unknown),
+    Kind.CONTENT: Texts(plain_text.content, remembers=False),
+    Kind.STRICT: Texts(plain_text.content, takes_numbers=False, remembers=False),
+    Kind.NAMELESS: Texts(
         plain_text.content, takes_numbers=False, takes_key=False, remembers=False
     ),
 }
 
 
-class _Keys(dict[str, _Texts]):
+class _Keys(dict[str, Texts]):
     """What becomes of the texts under each key."""
 
-    def __missing__(self, key: str) -> _Texts:
+    def __missing__(self, key: str) -> Texts:
         kind = kind_of(key)
         if len(key) <= LONGEST_KEY and plain_text.holds_secret(key):
             kind = Kind.NAMELESS
-        texts = _KINDS[kind]
+        texts = KINDS[kind]
         if len(key) <= LONGEST_REMEMBERED:
             if len(self) >= MOST_REMEMBERED:
                 self.clear()
@@ -99,9 +99,16 @@ class _Keys(dict[str, _Texts]):
 
 
 _KEYS = _Keys()
-_NAMES = _Texts(plain_text.name)
-_STATUSES = _Texts(plain_text.status)
-_STATES = _Texts(plain_text.state)
+
+
+def texts_under(key: str) -> Texts:
+    """What becomes of the texts under a key: one of `KINDS`."""
+    return _KEYS[key]
+
+
+NAMES = Texts(plain_text.name)
+STATUSES = Texts(plain_text.status)
+STATES = Texts(plain_text.state)
 
 
 def redact(message: ExportTraceServiceRequest) -> None:
@@ -121,24 +128,24 @@ def redact(message: ExportTraceServiceRequest) -> None:
 
 def _redact_scope(scope: InstrumentationScope) -> None:
     scope.ClearField("attributes")
-    scope.name = _plain(_NAMES, scope.name)
-    scope.version = _plain(_NAMES, scope.version)
+    scope.name = _plain(NAMES, scope.name)
+    scope.version = _plain(NAMES, scope.version)
 
 
 def _redact_span(span: ProtoSpan) -> None:
-    name = _NAMES[span.name]
+    name = NAMES[span.name]
     if name is not None:
         span.name = name
     if span.trace_state:
-        span.trace_state = _plain(_STATES, span.trace_state)
+        span.trace_state = _plain(STATES, span.trace_state)
     parent_id = span.parent_span_id
     if parent_id and len(parent_id) != _SPAN_ID_BYTES:
         span.ClearField("parent_span_id")
     if span.HasField("status") and span.status.message:
-        span.status.message = _plain(_STATUSES, span.status.message)
+        span.status.message = _plain(STATUSES, span.status.message)
     _redact(span.attributes)
     for event in span.events:
-        event.name = _plain(_NAMES, event.name)
+        event.name = _plain(NAMES, event.name)
         _redact(event.attributes)
     for link in span.links:
         _redact_link(link)
@@ -149,7 +156,7 @@ def _redact_link(link: ProtoSpan.Link) -> None:
         link.ClearField("trace_id")
     if len(link.span_id) != _SPAN_ID_BYTES:
         link.ClearField("span_id")
-    link.trace_state = _plain(_STATES, link.trace_state)
+    link.trace_state = _plain(STATES, link.trace_state)
     _redact(link.attributes)
 
 
@@ -173,16 +180,16 @@ def _redact(pairs: Iterable[KeyValue]) -> None:
             pair.key = MARK
 
 
-def _takes(texts: _Texts, form: str | None, value: AnyValue) -> bool:
+def _takes(texts: Texts, form: str | None, value: AnyValue) -> bool:
     """Whether a value stays that is neither a text nor a number."""
     if form is None:
         return texts.takes_key
     if form == "string_value":
         return texts[""] is None
-    return form == "array_value" and texts.takes_lists and _is_plain(value.array_value.values)
+    return form == "array_value" and texts.takes_lists and is_plain(value.array_value.values)
 
 
-def _is_plain(items: Iterable[AnyValue]) -> bool:
+def is_plain(items: Iterable[AnyValue]) -> bool:
     """Whether a list has a few short names and numbers alone."""
     for count, item in enumerate(items):
         form = item.WhichOneof("value")
@@ -197,6 +204,6 @@ def _is_known(text: str) -> bool:
     return plain_text.known(text) == text
 
 
-def _plain(texts: _Texts, text: str) -> str:
+def _plain(texts: Texts, text: str) -> str:
     plain = texts[text]
     return text if plain is None else plain

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import orjson
 from google.protobuf import json_format
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
@@ -22,26 +22,25 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.service.otlp.json import message_from_json
-from latencytrace.service.otlp.redaction import redact
-from latencytrace.service.otlp.wire_parts import has_more_parts
+from latencytrace.service.otlp.messages import (
+    NO_SPAN_ID,
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    has_ids,
+    message_of,
+    purify,
+)
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 MAX_BYTES: Final = 64 * 1024 * 1024  # of one request, decompressed
 MAX_MEMBERS: Final = 64  # of a gzip body: senders write one, files joined together have several
 
-MOST_PARTS: Final = 2_000_000  # of one request: resources, scopes, spans and what these have
-MOST_MESSAGES: Final = 4_000_000  # of one request, encoded: an attribute and its value are two
-
 INVALID_ARGUMENT: Final = 3  # codes of google.rpc.Status
 RESOURCE_EXHAUSTED: Final = 8
 UNAVAILABLE: Final = 14
 
-_TRACE_ID_BYTES = 16
-_SPAN_ID_BYTES = 8
-_NO_TRACE_ID = bytes(_TRACE_ID_BYTES)
-_NO_SPAN_ID = bytes(_SPAN_ID_BYTES)
-_NO_PARENT = (b"", _NO_SPAN_ID)  # some senders write a root's parent as zeros
+_NO_PARENT = (b"", NO_SPAN_ID)  # some senders write a root's parent as zeros
 _SERVER = ProtoSpan.SPAN_KIND_SERVER
 
 
@@ -90,7 +89,7 @@ def check(
     plain = decompressed(body, content_encoding)
     if media_type(content_type) == JSON:
         return check_message(message_from_json(plain), capture_content=capture_content)
-    return check_message(_message(plain), capture_content=capture_content)
+    return check_message(message_of(plain), capture_content=capture_content)
 
 
 def media_type(content_type: str | None) -> str:
@@ -120,7 +119,7 @@ def without_unknown_fields(block: bytes) -> bytes:
     Raises:
         OtlpError: It is no protobuf.
     """
-    message = _message(block)
+    message = message_of(block)
     message.DiscardUnknownFields()
     return message.SerializeToString()
 
@@ -152,15 +151,6 @@ def answer(message: Message, content_type: str | None) -> OtlpAnswer:
     return OtlpAnswer(body=message.SerializeToString(), content_type=PROTOBUF)
 
 
-def _message(plain: bytes) -> ExportTraceServiceRequest:
-    if has_more_parts(plain, ExportTraceServiceRequest, MOST_MESSAGES):
-        raise OtlpError(_TOO_MANY_PARTS)
-    try:
-        return ExportTraceServiceRequest.FromString(plain)
-    except DecodeError as error:
-        raise OtlpError(f"the body is not an OTLP trace request in protobuf: {error}") from None
-
-
 def check_message(
     message: ExportTraceServiceRequest, *, capture_content: bool = False
 ) -> CheckedRequest:
@@ -173,14 +163,12 @@ def check_message(
     Raises:
         OtlpError: It has more parts than any batch of spans.
     """
-    _refuse_too_many(message)
-    if not capture_content:
-        redact(message)
+    purify(message, capture_content=capture_content)
     counts: Counter[bytes] = Counter()
     rooted: set[bytes] = set()
     span_count = rejected = 0
     for spans in _span_lists(message):
-        good = [span for span in spans if _has_ids(span)]
+        good = [span for span in spans if has_ids(span)]
         if len(good) < len(spans):
             rejected += len(spans) - len(good)
             good = [ProtoSpan.FromString(span.SerializeToString()) for span in good]
@@ -204,7 +192,7 @@ def check_message(
 
 
 _REASON = (
-    f"a trace id needs {_TRACE_ID_BYTES} bytes and a span id {_SPAN_ID_BYTES}, not all of them 0"
+    f"a trace id needs {TRACE_ID_BYTES} bytes and a span id {SPAN_ID_BYTES}, not all of them 0"
 )
 
 
@@ -217,42 +205,10 @@ class _Spans(Protocol):
     def extend(self, spans: Iterable[ProtoSpan]) -> None: ...
 
 
-def _refuse_too_many(message: ExportTraceServiceRequest) -> None:
-    """Refuse what would take long to look at: millions of parts with next to nothing in them.
-
-    Raises:
-        OtlpError: It is that.
-    """
-    left = MOST_PARTS - len(message.resource_spans)
-    for resource in message.resource_spans:
-        left -= len(resource.scope_spans) + len(resource.resource.attributes)
-        if left < 0:
-            break
-        for scope in resource.scope_spans:
-            left -= len(scope.spans)
-            if left < 0:
-                break
-            # Of each span a few lengths are looked at, 0.3 µs.
-            for span in scope.spans:
-                left -= len(span.attributes) + len(span.events) + len(span.links)
-    if left < 0:
-        raise OtlpError(_TOO_MANY_PARTS)
-
-
 def _span_lists(message: ExportTraceServiceRequest) -> Iterator[_Spans]:
     for resource in message.resource_spans:
         for scope in resource.scope_spans:
             yield scope.spans
-
-
-def _has_ids(span: ProtoSpan) -> bool:
-    trace_id, span_id = span.trace_id, span.span_id
-    return (
-        len(trace_id) == _TRACE_ID_BYTES
-        and len(span_id) == _SPAN_ID_BYTES
-        and trace_id != _NO_TRACE_ID
-        and span_id != _NO_SPAN_ID
-    )
 
 
 def decompressed(body: bytes, content_encoding: str | None) -> bytes:
@@ -284,10 +240,6 @@ def decompressed_if_short(body: bytes, content_encoding: str | None, most: int) 
     return decompressed(body, content_encoding)
 
 
-_TOO_MANY_PARTS = (
-    f"the request has more than {MOST_PARTS} resources, scopes, spans and attributes: "
-    "send smaller batches"
-)
 _TOO_LARGE = f"the request has more than {MAX_BYTES} bytes: send smaller batches"
 _TOO_MANY_MEMBERS = f"the gzip body has more than {MAX_MEMBERS} members: compress it as one"
 _PIECE_BYTES = 64 * 1024  # what follows a member in its last piece is copied

@@ -1,12 +1,12 @@
 """Spans read back from `span_arrivals` and `spans`."""
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 import orjson
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValueList
+from opentelemetry.proto.common.v1.common_pb2 import ArrayValue, KeyValueList
 
 from latencytrace.model import (
     Attributes,
@@ -18,6 +18,7 @@ from latencytrace.model import (
     StatusCode,
     semconv,
 )
+from latencytrace.service.otlp.values import from_array, from_map, json_of
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, SPANS
 
 _U64 = (1 << 64) - 1
@@ -156,14 +157,14 @@ def attributes_from(keys: _Texts, values: _Texts, types: str) -> Attributes:
 def _array(text: str) -> AttributeValue:
     if text.startswith("["):  # no base64 does
         return tuple(_item(item) for item in cast(list[object], json.loads(text)))
-    return _from_array(ArrayValue.FromString(b64decode(text)))
+    return from_array(ArrayValue.FromString(b64decode(text)))
 
 
 def _map(text: str) -> AttributeValue:
     if text.startswith("{"):
         items = cast(dict[str, object], json.loads(text))
-        return _json({key: _item(item) for key, item in items.items()})
-    return _from_map(KeyValueList.FromString(b64decode(text)))
+        return json_of({key: _item(item) for key, item in items.items()})
+    return from_map(KeyValueList.FromString(b64decode(text)))
 
 
 def _item(item: object) -> AttributeValue:
@@ -172,35 +173,6 @@ def _item(item: object) -> AttributeValue:
         ((letter, packed),) = item.items()
         return _READERS[letter](packed)
     return cast(AttributeValue, item)
-
-
-def _json(items: Mapping[str, AttributeValue]) -> str:
-    return json.dumps(items, ensure_ascii=False, separators=(",", ":"), default=_base64)
-
-
-def _base64(value: object) -> str:
-    return b64encode(cast(bytes, value)).decode()
-
-
-def _from_array(array: ArrayValue) -> tuple[AttributeValue, ...]:
-    return tuple(value_from(value) for value in array.values)
-
-
-def _from_map(pairs: KeyValueList) -> str:
-    return _json({pair.key: value_from(pair.value) for pair in pairs.values})
-
-
-def value_from(value: AnyValue) -> AttributeValue:
-    """The value that a protobuf AnyValue holds; a map as JSON text."""
-    match value.WhichOneof("value"):
-        case None:
-            return None
-        case "array_value":
-            return _from_array(value.array_value)
-        case "kvlist_value":
-            return _from_map(value.kvlist_value)
-        case name:
-            return cast(AttributeValue, getattr(value, name))
 
 
 _READERS: Mapping[str, Callable[[str], AttributeValue]] = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from latencytrace.model import Stage, semconv
+from latencytrace.service.otlp.block_builder import CLOCK_NAMES
 
 DATABASE = "latencytrace"
 ARRIVALS = f"{DATABASE}.span_arrivals"
@@ -55,9 +56,6 @@ _UNKNOWN_WORD = "LowCardinality(Nullable(String))"
 def stage_column(stage: Stage) -> str:
     """The column of `requests` that holds a stage's nanoseconds: `RemoteModelNs`."""
     return "".join(word.capitalize() for word in stage.split("_")) + "Ns"
-
-
-CLOCK_NAMES = (semconv.K8S_NODE_NAME, semconv.HOST_ID, semconv.HOST_NAME)
 
 
 def host_of(resource: str) -> str:

@@ -38,6 +38,7 @@ from latencytrace.service.answers.documents import (
     ServicesDocument,
 )
 from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
     DamagedPart,
@@ -72,6 +73,10 @@ class KnownStore:
     def open(cls, folder: Path) -> Self:
         """Nothing is known."""
         raise AssertionError(folder)
+
+    def insert_spans(self, block: SpanBlock) -> None:
+        """Not asked for here."""
+        raise AssertionError(block)
 
     def insert_otlp(self, block: bytes) -> None:
         """Not asked for here."""

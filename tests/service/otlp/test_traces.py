@@ -21,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.model import SpanKind
 from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.otlp.messages import MOST_PARTS
 from latencytrace.service.otlp.wire_parts import has_more_parts
 from tests.otlp_messages import SPAN, TRACE, one_span
 from tests.otlp_messages import otlp as encoded
@@ -290,7 +291,7 @@ def nested(tag: int, content: bytes) -> bytes:
 
 
 RESOURCES, RESOURCE, ENTITY, SCOPES, SPANS = 0x0A, 0x0A, 0x1A, 0x12, 0x12
-TOO_MANY = otlp.MOST_PARTS + 1
+TOO_MANY = MOST_PARTS + 1
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Self, cast
 
 import orjson
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from latencytrace.errors import PoisonedBlockError, StoreError
+from latencytrace.errors import OtlpError, PoisonedBlockError, StoreError
 from latencytrace.model import Breakdown, Cohort, Request, Span, Stage
 from latencytrace.service.clock import now_ns
+from latencytrace.service.otlp.scanner import scanned
+from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.sql import (
-    arrival_rows,
     ledger_table,
-    otlp_view,
+    native,
     questions,
     request_rows,
     span_rows,
@@ -53,11 +52,9 @@ class ChdbStore:
         self._engine = engine
         self._to_keep = to_keep
         self._keeping = threading.Lock()
-        # Merging the view's steps would cost 7 ms of planning at each insert.
-        self._inserter = engine.connect(query_plan_merge_expressions=0)
+        self._inserter = engine.connect()
         self._assembler = engine.connect()  # its reads wait for no reader's
         self._readers = Readers(engine)
-        self._otlp = otlp_view.target(engine.otlp_schema)
         self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
 
     @classmethod
@@ -68,15 +65,15 @@ class ChdbStore:
 
     def insert_otlp(self, block: bytes) -> None:
         """See `Store.insert_otlp`."""
-        made = None
-        if len(block) <= arrival_rows.MOST_BYTES:
-            made = arrival_rows.rows_of(block)
-        if made is not None:
-            rows, count = made
-            if count:
-                self._inserter.insert(arrival_rows.TARGET, rows, count)
-        elif block:
-            self._inserter.insert(self._otlp, block, _span_count(block))
+        try:
+            self.insert_spans(scanned(block, capture_content=True))
+        except OtlpError as error:
+            raise PoisonedBlockError(f"the block cannot be read: {error}") from None
+
+    def insert_spans(self, block: SpanBlock) -> None:
+        """See `Store.insert_spans`."""
+        if block.count:
+            self._inserter.insert(native.ARRIVED, native.native(block), block.count)
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
@@ -317,21 +314,6 @@ def _void(
         for key, revision in withdrawn.items()
         if key in standing
     ]
-
-
-def _span_count(block: bytes) -> int:
-    """How many spans a block has, by another reader than the engine's.
-
-    Raises:
-        PoisonedBlockError: It is no protobuf.
-    """
-    try:
-        message = ExportTraceServiceRequest.FromString(block)
-    except DecodeError as error:
-        raise PoisonedBlockError(f"the block cannot be read: {error}") from None
-    return sum(
-        len(scope.spans) for resource in message.resource_spans for scope in resource.scope_spans
-    )
 
 
 def _rows(lines: bytes) -> list[list[object]]:

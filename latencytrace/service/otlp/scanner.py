@@ -1,0 +1,527 @@
+"""OTLP's bytes into columns of spans, and content out of them: the fast way and the plain one.
+
+1.5 µs of CPU a span of nine attributes for both (`tests/benchmarks/bench_ingest.py`); the plain
+way, which serves until the fast one is compiled and for what is odd, costs 25.
+
+The result is that of `redaction` on the decoded message.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import ArrayValue, KeyValueList
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
+
+from latencytrace.analysis.columns.keys import COUNTS, PACKED, is_read
+from latencytrace.model import semconv
+from latencytrace.service.otlp import plain_text
+from latencytrace.service.otlp.block_builder import (
+    CLOCK_NAMES,
+    CODES,
+    resource_words,
+    span_block_of,
+)
+from latencytrace.service.otlp.compiled import loading, telling
+from latencytrace.service.otlp.compiled.loading import Kernels
+from latencytrace.service.otlp.content_keys import Kind
+from latencytrace.service.otlp.messages import (
+    MOST_PARTS,
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    message_of,
+    purify,
+)
+from latencytrace.service.otlp.redaction import (
+    KINDS,
+    NAMES,
+    STATES,
+    STATUSES,
+    Texts,
+    is_plain,
+    texts_under,
+)
+from latencytrace.service.otlp.shapes import SHAPES
+from latencytrace.service.otlp.span_block import (
+    EVENT,
+    LINK,
+    NO_SHAPE,
+    PAIR,
+    RESOURCE,
+    SCOPE,
+    SPAN,
+    WORD,
+    Records,
+    SpanBlock,
+)
+from latencytrace.service.otlp.values import Form, flat_text
+
+_SEED: Final = secrets.randbits(62)  # so that nobody can choose texts with one hash
+_MARK: Final = plain_text.MARK.encode()
+_SMALLEST_SPAN: Final = 30  # bytes, with its ids
+_BYTES_A_SLOT: Final = 16
+_FEWEST_SLOTS: Final = 512
+_LONGEST_KNOWN: Final = 256  # bytes of what is remembered
+_DEEPEST_BYTES: Final = 160  # a list of fewer bytes is not too deep for the decoder
+_RULES: Final[Sequence[Texts]] = tuple(KINDS.values())
+
+
+def scanned(plain: bytes, *, capture_content: bool) -> SpanBlock:
+    """The spans of a request in protobuf, without their content.
+
+    Args:
+        plain: The request, not compressed.
+        capture_content: Keep the content.
+
+    Raises:
+        OtlpError: It is not a trace request, or has more parts than any batch of spans.
+    """
+    kernels = loading.ready()
+    if kernels is not None:
+        block = scanned_by(kernels, plain, capture_content=capture_content)
+        if block is not None:
+            return block
+    message = message_of(plain)
+    purify(message, capture_content=capture_content)
+    return span_block_of(message)
+
+
+def compile_scanner(cache: Path | None = None) -> Thread:
+    """Begin to compile, if nobody has, and return at once (see `loading.start`)."""
+    return loading.start(cache, _warm)
+
+
+def scanned_by(kernels: Kernels, plain: bytes, *, capture_content: bool) -> SpanBlock | None:
+    """The same by compiled code; None: it is for the plain way."""
+    tables = _filled(kernels, plain)
+    if tables is None:
+        return None
+    columns = _Columns(kernels, plain, tables)
+    if tables.counts[kernels.wire.NESTED] and not columns.canonical():
+        return None
+    columns.find_keys()
+    if not capture_content:
+        columns.redact()
+    return columns.block()
+
+
+def _filled(kernels: Kernels, plain: bytes) -> Any:  # noqa: ANN401 - of a module that may not load
+    wire = kernels.wire
+    size = len(plain)
+    most = min(size // 2, MOST_PARTS) + 1
+    slots = max(_FEWEST_SLOTS, 1 << (size // _BYTES_A_SLOT).bit_length())
+    tables = wire.Tables(
+        words=np.empty(slots // 2, WORD),
+        hashes=np.zeros(slots // 2, np.int64),
+        slots=np.zeros(slots, np.int32),
+        pairs=np.empty(most, PAIR),
+        spans=np.empty(min(size // _SMALLEST_SPAN, MOST_PARTS) + 1, SPAN),
+        events=np.empty(most, EVENT),
+        links=np.empty(most, LINK),
+        resources=np.empty(most, RESOURCE),
+        scopes=np.empty(most, SCOPE),
+        counts=np.zeros(wire.COUNTERS, np.int64),
+    )
+    tables.words[0] = (0, 0, wire.VERIFIED)
+    done = wire.scan(np.frombuffer(plain, np.uint8), tables, _SEED)
+    return None if done == wire.ODD else tables
+
+
+class _KeyFacts(NamedTuple):
+    """What is known of a key."""
+
+    rule: int
+    is_read: bool
+    is_count: bool
+    is_packed: bool
+    code: int
+    of_resource: str  # its name, if a resource's columns are made of it
+
+
+_RESOURCE_KEYS = frozenset(
+    {semconv.SERVICE_NAME, semconv.SERVICE_INSTANCE_ID, semconv.SERVICE_VERSION, *CLOCK_NAMES}
+)
+
+
+def _facts(raw: bytes) -> _KeyFacts:
+    key = raw.decode()
+    texts = texts_under(key)
+    return _KeyFacts(
+        rule=next(number for number, one in enumerate(_RULES) if one is texts),
+        is_read=is_read(key),
+        is_count=key in COUNTS,
+        is_packed=key in PACKED,
+        code=CODES.get(raw, 0),
+        of_resource=key if key in _RESOURCE_KEYS else "",
+    )
+
+
+_known_facts = lru_cache(maxsize=8192)(_facts)
+
+
+class _Columns:
+    """A request's columns while they are worked on.
+
+    Args:
+        kernels: Compiled code.
+        plain: The request.
+        tables: Filled from it.
+    """
+
+    def __init__(self, kernels: Kernels, plain: bytes, tables: Any) -> None:  # noqa: ANN401 - see `_filled`
+        wire = kernels.wire
+        counts = tables.counts.tolist()
+        self._kernels = kernels
+        self._texts = plain + _MARK
+        self._mark_at = len(plain)
+        self._more = bytearray()  # texts that follow
+        self._words = tables.words[: counts[wire.WORDS]].copy()
+        self._words["code"] = 0
+        self._hashes = tables.hashes[: counts[wire.WORDS]]
+        self._old_words = len(self._words)
+        self._new_words: list[tuple[int, int, int]] = []
+        self._new_hashes: list[int] = []
+        self._numbers: dict[bytes, int] = {b"": 0}  # of words made here
+        self._pairs = tables.pairs[: counts[wire.PAIRS]].copy()
+        self._spans = tables.spans[: counts[wire.SPANS]].copy()
+        self._events = tables.events[: counts[wire.EVENTS]].copy()
+        self._links = tables.links[: counts[wire.LINKS]].copy()
+        self._resources = tables.resources[: counts[wire.RESOURCES]].copy()
+        self._scopes = tables.scopes[: counts[wire.SCOPES]].copy()
+        self._rejected = counts[wire.REJECTED]
+        self._facts: dict[int, _KeyFacts] = {}  # by word
+
+    def canonical(self) -> bool:
+        """Write lists and maps as the decoder would; False: it cannot decode one."""
+        forms = self._pairs["form"]
+        for row in np.flatnonzero((forms == Form.ARRAY) | (forms == Form.MAP)).tolist():
+            raw = self._text_of(row)
+            form = int(forms[row])
+            decode = _known_canonical if len(raw) <= _LONGEST_KNOWN else _canonical
+            written = decode(form, raw)
+            if written is None:
+                return False
+            if written != raw:
+                self._put(row, written)
+        return True
+
+    def find_keys(self) -> None:
+        """Find out what is known of each key."""
+        for word in _distinct(self._pairs["key"], len(self._words)):
+            raw = self._word_bytes(word)
+            facts = _known_facts(raw) if len(raw) <= _LONGEST_KNOWN else _facts(raw)
+            self._facts[word] = facts
+            self._words[word]["code"] = facts.code
+
+    def redact(self) -> None:
+        """Take content out (see `redaction.redact`)."""
+        mark = self._word(_MARK)
+        columns = self._kernels.columns
+        rules = np.zeros(len(self._words), np.uint8)
+        for word, facts in self._facts.items():
+            rules[word] = facts.rule
+        asked = np.empty(len(self._pairs), np.int64)
+        count = columns.judge(
+            np.frombuffer(self._texts, np.uint8),
+            self._pairs,
+            rules,
+            columns.Filter(*_FILTER),
+            columns.Mark(self._mark_at, len(_MARK), mark),
+            asked,
+        )
+        for row in asked[:count].tolist():
+            self._ask(row, _RULES[self._facts[int(self._pairs[row]["key"])].rule], mark)
+        self._redact_words()
+
+    def _ask(self, row: int, texts: Texts, mark: int) -> None:
+        """Decide about a text or a list that may be content."""
+        raw = self._text_of(row)
+        if self._pairs[row]["form"] == Form.ARRAY:
+            takes = _known_plain if len(raw) <= _LONGEST_KNOWN else _is_plain_list
+            plain = None if takes(raw) else plain_text.MARK
+        else:
+            plain = texts[raw.decode()]
+        if plain is not None:
+            self._pairs[row]["form"] = Form.STRING
+            self._put(row, plain.encode())
+            if not texts.takes_key:
+                self._pairs[row]["key"] = mark
+
+    def _redact_words(self) -> None:
+        names = [
+            (self._spans, "name"), (self._events, "name"), (self._scopes, "name"),
+            (self._scopes, "version"),
+        ]  # fmt: skip
+        self._replace(names, NAMES, self._suspicious)
+        self._replace([(self._spans, "state"), (self._links, "state")], STATES, np.asarray)
+        self._replace([(self._spans, "message")], STATUSES, np.asarray)
+        for column, size in (("trace", TRACE_ID_BYTES), ("span", SPAN_ID_BYTES)):
+            numbers = self._links[column]
+            numbers[self._words["size"][numbers] != size] = 0
+
+    def _suspicious(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
+        columns = self._kernels.columns
+        texts = np.frombuffer(self._texts, np.uint8)
+        found: NDArray[np.int64] = words[
+            columns.tells(
+                texts, self._words, words, plain_text.NAME_CHARACTERS, columns.Filter(*_FILTER)
+            )
+        ]
+        return found
+
+    def _replace(
+        self,
+        places: Sequence[tuple[Records, str]],
+        texts: Texts,
+        chosen: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    ) -> None:
+        """Put other words in the place of some."""
+        seen = np.zeros(len(self._words), np.bool_)
+        for records, column in places:
+            seen[records[column]] = True
+        seen[0] = False
+        replaced: dict[int, int] = {}
+        for word in chosen(np.flatnonzero(seen)).tolist():
+            plain = texts[self._word_bytes(word).decode()]
+            if plain is not None:
+                replaced[word] = self._word(plain.encode())
+        if replaced:
+            numbers = np.arange(len(self._words), dtype=np.int32)
+            numbers[list(replaced)] = list(replaced.values())
+            for records, column in places:
+                records[column] = numbers[records[column]]
+
+    def block(self) -> SpanBlock:
+        """The columns, with the shapes of the spans."""
+        resources = self._tell_resources()
+        texts = self._texts + bytes(self._more)
+        self._words = np.concatenate([self._words, np.array(self._new_words, WORD)])
+        block = self._assembled(texts)
+        self._find_shapes(block, resources)
+        return self._assembled(self._gathered(texts))
+
+    def _assembled(self, texts: bytes) -> SpanBlock:
+        return SpanBlock(
+            texts=texts,
+            words=self._words,
+            pairs=self._pairs,
+            table=self._spans,
+            events=self._events,
+            links=self._links,
+            resources=self._resources,
+            scopes=self._scopes,
+            rejected=self._rejected,
+        )
+
+    def _gathered(self, texts: bytes) -> bytes:
+        """The texts without those that nothing refers to any more: content may be among them."""
+        is_used = np.zeros(len(self._words), np.bool_)
+        for records, columns in (
+            (self._pairs, ("key",)),
+            (self._spans, ("name", "state", "message")),
+            (self._events, ("name",)),
+            (self._links, ("trace", "span", "state")),
+            (self._resources, ("service", "instance", "version", "host")),
+            (self._scopes, ("name", "version")),
+        ):
+            for column in columns:
+                is_used[records[column]] = True
+        out = np.empty(len(texts) + len(self._pairs) * len(_MARK), np.uint8)
+        size = self._kernels.columns.gather(
+            np.frombuffer(texts, np.uint8), self._words, is_used, self._pairs, out
+        )
+        return out[:size].tobytes()
+
+    def _tell_resources(self) -> NDArray[np.int64]:
+        """Fill in the words of resources; the hash of what each says."""
+        hashes = np.empty(len(self._resources), np.int64)
+        for number, (first, count, *_) in enumerate(self._resources.tolist()):
+            named: dict[str, str] = {}
+            for value, size, key, form, _ in self._pairs[first : first + count].tolist():
+                facts = self._facts.get(key)
+                if facts is not None and facts.of_resource:
+                    text = self._text(value, size) if form in _TEXTS else b""
+                    named.setdefault(facts.of_resource, flat_text(form, value, text))
+            words = resource_words(named)
+            numbers = [self._word(word.encode()) for word in words]
+            self._resources[number] = (first, count, *numbers)
+            hashes[number] = hash(words)
+        return hashes
+
+    def _find_shapes(self, block: SpanBlock, resources: NDArray[np.int64]) -> None:
+        columns = self._kernels.columns
+        count = len(block.words)
+        read, counts, packed = (np.zeros(count, np.bool_) for _ in range(3))
+        for word, facts in self._facts.items():
+            read[word] = facts.is_read
+            counts[word] = facts.is_count
+            packed[word] = facts.is_packed
+        read[self._old_words :] = True  # the mark, which may be a key
+        hashes = np.concatenate([self._hashes, np.array(self._new_hashes, np.int64)])
+        found = np.empty(len(block.table), np.int64)
+        unknown = columns.shape(
+            np.frombuffer(block.texts, np.uint8),
+            block.table,
+            columns.Lists(block.pairs, block.events, block.links, resources, block.scopes),
+            columns.Keys(read, counts, packed, hashes),
+            columns.Mark(self._mark_at, len(_MARK), 0),
+            SHAPES.known,
+            SHAPES.numbers,
+            found,
+        )
+        if unknown:
+            _number_shapes(block, found)
+
+    # Texts and words
+
+    def _text(self, at: int, size: int) -> bytes:
+        beyond = at - len(self._texts)
+        if beyond >= 0:
+            return bytes(self._more[beyond : beyond + size])
+        return self._texts[at : at + size]
+
+    def _text_of(self, row: int) -> bytes:
+        value, size, *_ = self._pairs[row].item()
+        return self._text(value, size)
+
+    def _put(self, row: int, text: bytes) -> None:
+        """Give a pair another text."""
+        self._pairs[row]["value"] = len(self._texts) + len(self._more)
+        self._pairs[row]["size"] = len(text)
+        self._more += text
+
+    def _word_bytes(self, word: int) -> bytes:
+        at, size, _ = self._words[word].item()
+        return self._text(at, size)
+
+    def _word(self, text: bytes) -> int:
+        """The number of a word that is made here."""
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self._words) + len(self._new_words)
+            at = len(self._texts) + len(self._more)
+            self._new_words.append((at, len(text), CODES.get(text, 0)))
+            wire = self._kernels.wire
+            self._new_hashes.append(
+                wire.text_hash(np.frombuffer(text, np.uint8), 0, len(text), _SEED)
+            )
+            self._more += text
+        return number
+
+
+_TEXTS = frozenset({Form.STRING, Form.ARRAY, Form.MAP, Form.BYTES})
+
+
+def _distinct(numbers: NDArray[np.int32], most: int) -> list[int]:
+    seen = np.zeros(most, np.bool_)
+    seen[numbers] = True
+    found: list[int] = np.flatnonzero(seen).tolist()
+    return found
+
+
+def _number_shapes(block: SpanBlock, hashes: NDArray[np.int64]) -> None:
+    """Number the shapes that no span had before."""
+    numbers: dict[int, int] = {}
+    shapes = block.table["shape"]
+    for row in np.flatnonzero(shapes < NO_SHAPE).tolist():
+        found = int(hashes[row])
+        if found not in numbers:
+            if SHAPES.is_full:
+                numbers[found] = NO_SHAPE
+            else:
+                numbers[found] = SHAPES.number(block.spans([row])[0])
+                SHAPES.add(found, numbers[found])
+        shapes[row] = numbers[found]
+
+
+# Lists and maps
+
+
+def _canonical(form: int, raw: bytes) -> bytes | None:
+    """What the decoder writes of a list or a map; None: it is none."""
+    kind = ArrayValue if form == Form.ARRAY else KeyValueList
+    try:
+        value = kind.FromString(raw)
+        if len(raw) > _DEEPEST_BYTES:
+            _wrapped(form, raw)
+    except DecodeError:
+        return None
+    value.DiscardUnknownFields()
+    return value.SerializeToString()
+
+
+def _wrapped(form: int, raw: bytes) -> None:
+    """Decode it where it stands, for the decoder's limit of depth counts from the outside."""
+    span = ProtoSpan()
+    event = span.events.add()
+    pair = event.attributes.add()
+    value = pair.value.array_value if form == Form.ARRAY else pair.value.kvlist_value
+    value.MergeFromString(raw)
+    request = ExportTraceServiceRequest()
+    request.resource_spans.add().scope_spans.add().spans.append(span)
+    ExportTraceServiceRequest.FromString(request.SerializeToString())
+
+
+_known_canonical = lru_cache(maxsize=4096)(_canonical)
+
+
+def _is_plain_list(raw: bytes) -> bool:
+    return is_plain(ArrayValue.FromString(raw).values)
+
+
+_known_plain = lru_cache(maxsize=4096)(_is_plain_list)
+
+
+def _filter() -> tuple[NDArray[Any], ...]:
+    """The fields of `columns.Filter`, for rules in the order of `KINDS`."""
+    hows = {
+        Kind.KNOWN: (_PLAIN, plain_text.KNOWN_CHARACTERS),
+        Kind.LONG: (_PLAIN, plain_text.LONG_CHARACTERS),
+        Kind.ADDRESS: (_PLAIN, plain_text.ADDRESS_CHARACTERS),
+        Kind.PACKED: (_LETTERS_ALONE, plain_text.PACKED_CHARACTERS),
+        Kind.UNKNOWN: (_NO_JSON, plain_text.UNKNOWN_BYTES),
+        **dict.fromkeys((Kind.CONTENT, Kind.STRICT, Kind.NAMELESS), (_ALWAYS_CONTENT, 0)),
+    }
+    how, longest = zip(*(hows.get(kind, (_ASK, 0)) for kind in KINDS), strict=True)
+    packed = np.zeros(256, np.bool_)
+    packed[[byte for byte in range(0x80) if plain_text.packed(chr(byte)) == chr(byte)]] = True
+    return (
+        np.array(how, np.uint8),
+        np.array(longest, np.int64),
+        np.array([texts.takes_numbers for texts in _RULES]),
+        np.array([texts[""] is None for texts in _RULES]),
+        np.array([texts.takes_lists for texts in _RULES]),
+        np.array([texts.takes_key for texts in _RULES]),
+        *telling.machine(),
+        packed,
+    )
+
+
+# What a rule does with texts (see `columns.judge`).
+_ALWAYS_CONTENT, _ASK, _PLAIN, _NO_JSON, _LETTERS_ALONE = range(5)
+_FILTER: Final = _filter()
+
+
+def _warm(kernels: Kernels) -> None:
+    scanned_by(kernels, _sample(), capture_content=False)
+
+
+def _sample() -> bytes:
+    """A request with something of everything."""
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add()
+    spans.resource.attributes.add(key=semconv.SERVICE_NAME).value.string_value = "sample"
+    span = spans.scope_spans.add().spans.add(
+        trace_id=bytes(range(TRACE_ID_BYTES)), span_id=bytes(range(SPAN_ID_BYTES)), name="POST"
+    )
+    span.attributes.add(key="n").value.int_value = 1
+    span.events.add(name="said").attributes.add(key="d").value.double_value = 1.5
+    span.links.add(trace_id=span.trace_id)
+    return request.SerializeToString()

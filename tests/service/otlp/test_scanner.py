@@ -1,0 +1,231 @@
+"""OTLP read by compiled code, beside the decoder and the plain way of taking content out."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from latencytrace.errors import OtlpError
+from latencytrace.model import semconv
+from latencytrace.service.otlp import plain_text
+from latencytrace.service.otlp.block_builder import span_block_of
+from latencytrace.service.otlp.compiled import loading
+from latencytrace.service.otlp.compiled.loading import Kernels
+from latencytrace.service.otlp.messages import message_of, purify
+from latencytrace.service.otlp.scanner import compile_scanner, scanned, scanned_by
+from latencytrace.service.otlp.span_block import SpanBlock
+from tests.otlp_messages import one_span, otlp
+from tests.service.otlp.generated_requests import any_text, requests, texts
+
+pytestmark = pytest.mark.timeout(300)  # where nothing is compiled yet
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Kernels:
+    compile_scanner().join()
+    ready = loading.ready()
+    assert ready is not None
+    return ready
+
+
+def told(block: SpanBlock) -> object:
+    """All that a block says, as texts: True is no 1 in them, and NaN is itself."""
+    links = [
+        (block.word(state), block.attributes(first, count))
+        for _, _, state, first, count in block.links.tolist()
+    ]
+    beside = [
+        (
+            block.word(span["state"]),
+            block.word(span["message"]),
+            block.word(block.scopes[span["scope"]]["version"]),
+            block.attributes(*block.resources[span["resource"]].tolist()[:2]),
+            [
+                (block.word(key), form)
+                for _, _, key, form, _ in block.pairs[span["pairs"] :][
+                    : span["pair_count"]
+                ].tolist()
+            ],
+        )
+        for span in block.table
+    ]
+    return (block.rejected, repr(block.spans()), repr(beside), repr(links))
+
+
+def plainly(sent: bytes, *, capture_content: bool) -> SpanBlock:
+    """What is in a request, the plain way."""
+    message = message_of(sent)
+    purify(message, capture_content=capture_content)
+    return span_block_of(message)
+
+
+MODES = pytest.mark.parametrize("capture_content", [False, True], ids=["redacted", "as sent"])
+MANY = settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@MODES
+@MANY
+@given(request=requests)
+def test_both_ways_read_the_same(
+    kernels: Kernels, request: ExportTraceServiceRequest, *, capture_content: bool
+) -> None:
+    sent = request.SerializeToString()
+
+    block = scanned_by(kernels, sent, capture_content=capture_content)
+
+    assert block is not None
+    assert told(block) == told(plainly(sent, capture_content=capture_content))
+
+
+def changed(sent: bytes, at: int, how: int, other: bytes) -> bytes:
+    """Bytes with something wrong in them."""
+    at %= len(sent) + 1
+    match how % 6:
+        case 0:
+            return sent[:at]
+        case 1 if at < len(sent):
+            return sent[:at] + bytes((sent[at] ^ 1 << how // 6 % 8,)) + sent[at + 1 :]
+        case 2:
+            return sent[:at] + other + sent[at:]
+        case 3:
+            return sent + other
+        case 4:
+            return sent[:at] + sent[at + 1 :]
+        case _:
+            return sent[: at // 2] + sent[at // 2 : at] * 2 + sent[at:]
+
+
+ODD_PIECES = st.sampled_from(
+    [b"", b"\x00", b"\xff", b"\x80\x01", b"\x0b\x0c", b"\x7a\x00", b"\x85\x01\x00\x00\x00\x01",
+     b"\xa2\x1f\x03abc", b"\x92\x03\x02hi", b"\xff" * 10, b"\x0a\x00", b"\x12\x00", b"\x22\x03abc",
+     b"\x0a\x80\x80\x00", b"\x30\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x98\x01\x05"]
+) | st.binary(max_size=6)  # fmt: skip
+
+
+@MODES
+@MANY
+@given(
+    request=requests,
+    changes=st.lists(
+        st.tuples(st.integers(0, 10_000), st.integers(0, 47), ODD_PIECES), min_size=1, max_size=3
+    ),
+)
+def test_both_ways_agree_about_bytes_with_something_wrong_in_them(
+    kernels: Kernels,
+    request: ExportTraceServiceRequest,
+    changes: list[tuple[int, int, bytes]],
+    *,
+    capture_content: bool,
+) -> None:
+    sent = request.SerializeToString()
+    for change in changes:
+        sent = changed(sent, *change)
+    try:
+        expected = told(plainly(sent, capture_content=capture_content))
+    except OtlpError:
+        expected = None
+
+    block = scanned_by(kernels, sent, capture_content=capture_content)
+
+    if block is not None:
+        assert told(block) == expected
+
+
+@MANY
+@given(one=requests, other=requests)
+def test_requests_laid_end_to_end_are_one(
+    kernels: Kernels, one: ExportTraceServiceRequest, other: ExportTraceServiceRequest
+) -> None:
+    sent = one.SerializeToString() + other.SerializeToString()
+
+    block = scanned_by(kernels, sent, capture_content=False)
+
+    assert block is not None
+    assert told(block) == told(plainly(sent, capture_content=False))
+
+
+def nested(depth: int) -> bytes:
+    """A request with lists in lists."""
+    request = ExportTraceServiceRequest.FromString(otlp(one_span()))
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    value = span.attributes.add(key="gen_ai.response.finish_reasons").value
+    for _ in range(depth):
+        value = value.array_value.values.add()
+    value.string_value = "stop"
+    return request.SerializeToString()
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 30, 46, 47, 48, 60])
+@MODES
+def test_lists_are_as_deep_as_the_decoder_allows(
+    kernels: Kernels, depth: int, *, capture_content: bool
+) -> None:
+    sent = nested(depth)
+    try:
+        expected = told(plainly(sent, capture_content=capture_content))
+    except OtlpError:
+        expected = None
+
+    block = scanned_by(kernels, sent, capture_content=capture_content)
+
+    assert block is None or told(block) == expected
+
+
+KINDS: dict[str, Callable[[str], str]] = {
+    "http.route": plain_text.known,
+    "user_agent.original": plain_text.long,
+    "url.full": plain_text.address,
+    "mine": plain_text.unknown,
+    semconv.INTERVALS: plain_text.packed,
+    "gen_ai.prompt.name": plain_text.word,
+    "compute_tokens": plain_text.number,
+    "gen_ai.prompt": plain_text.content,
+    "langfuse.observation.usage_details": plain_text.counts,
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(key=st.sampled_from(list(KINDS)), said=texts | st.text(max_size=40) | any_text)
+@example(key="mine", said="[::1]:80")
+@example(key="url.full", said=" data:x")
+@example(key="http.route", said="/items/{id}")
+def test_texts_are_taken_out_by_the_rule_for_their_key(key: str, said: str) -> None:
+    compile_scanner().join()
+
+    block = scanned(otlp(one_span(attributes={key: said})), capture_content=False)
+
+    kept = KINDS[key](said) if said != semconv.CONTENT_REMOVED else said
+    assert block.spans()[0].attributes == {key: kept}
+
+
+def test_equal_spans_have_one_shape_and_others_another(kernels: Kernels) -> None:
+    spans = [
+        one_span(
+            f"{number:032x}", attributes={"mine": number // 3, "gen_ai.usage.input_tokens": number}
+        )
+        for number in range(1, 6)
+    ]
+
+    block = scanned_by(kernels, otlp(*spans), capture_content=False)
+
+    assert block is not None
+    first, second, third, fourth, fifth = block.table["shape"].tolist()
+    assert first == second >= 0
+    assert third == fourth == fifth >= 0
+    assert first != third
+
+
+def test_a_key_that_comes_twice_has_no_shape(kernels: Kernels) -> None:
+    request = ExportTraceServiceRequest.FromString(otlp(one_span(attributes={"mine": 1})))
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    span.attributes.add(key="mine").value.int_value = 2
+
+    block = scanned_by(kernels, request.SerializeToString(), capture_content=False)
+
+    assert block is not None
+    assert block.table["shape"].tolist() == [-1]
+    assert block.spans()[0].attributes == {"mine": 2}

@@ -1,0 +1,159 @@
+"""Blocks in the engine's Native format, beside the rows of the engine's own view."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from latencytrace.model import Attributes, Event, Link, Span, semconv
+from latencytrace.service.otlp.block_builder import span_block_of
+from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.sql import native, otlp_view, span_rows
+from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, Target
+from latencytrace.service.stores.chdb.engine import Connection, Engine
+from tests.otlp_messages import one_span, otlp
+from tests.service.otlp.generated_requests import requests
+
+COLUMNS = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
+QUESTION = f"SELECT {COLUMNS} FROM {ARRIVALS}"  # noqa: S608 - our own names
+
+
+def block_of(request: bytes) -> SpanBlock:
+    return span_block_of(ExportTraceServiceRequest.FromString(request))
+
+
+class TwoWays:
+    """An engine whose arrivals are written in both ways, in turns."""
+
+    def __init__(self, folder: Path) -> None:
+        self._engine = Engine.open(folder)
+        self._connection: Connection = self._engine.connect(query_plan_merge_expressions=0)
+        self._by_view = otlp_view.target(self._engine.otlp_schema)
+
+    def as_columns(self, block: SpanBlock) -> list[bytes]:
+        """The rows of a block in the Native format."""
+        return self._written(native.ARRIVED, native.native(block), block.count)
+
+    def by_view(self, request: bytes) -> list[bytes]:
+        """Those that the engine's view makes of a request."""
+        return self._written(self._by_view, request, block_of(request).count)
+
+    def spans(self, trace_ids: list[str]) -> list[Span]:
+        """What the store tells of these traces."""
+        question = span_rows.spans_of(ARRIVALS)
+        lines = self._connection.query(question, "JSONCompactEachRow", {"trace_ids": trace_ids})
+        return list(span_rows.spans_from(lines))
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.close()
+
+    def _written(self, target: Target, data: bytes, rows: int) -> list[bytes]:
+        self._connection.query(f"TRUNCATE TABLE {ARRIVALS}", "Null")
+        self._connection.insert(target, data, rows)
+        lines = self._connection.query(QUESTION, "JSONCompactEachRow")
+        return sorted(lines.splitlines())
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWays]:
+    two = TwoWays(tmp_path_factory.mktemp("ways"))
+    yield two
+    two.close()
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(request=requests)
+def test_both_ways_come_to_the_same_rows(
+    ways: TwoWays, request: ExportTraceServiceRequest
+) -> None:
+    sent = request.SerializeToString()
+
+    assert ways.as_columns(block_of(sent)) == ways.by_view(sent)
+
+
+def in_order(spans: list[Span]) -> list[str]:
+    """Each span once, the longest, as a text: True is no 1 in it, and NaN is itself."""
+    ordered = sorted(
+        spans, key=lambda span: (span.trace_id, span.span_id, span.start_ns - span.end_ns)
+    )
+    once = {(span.trace_id, span.span_id): span for span in reversed(ordered)}
+    return sorted(map(repr, once.values()))
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(request=requests)
+def test_spans_of_columns_are_those_that_the_store_gives_back(
+    ways: TwoWays, request: ExportTraceServiceRequest
+) -> None:
+    block = block_of(request.SerializeToString())
+    ways.as_columns(block)
+
+    stored = ways.spans([span.trace_id for span in block.spans()])
+
+    assert in_order(stored) == in_order(block.spans())
+
+
+def test_some_rows_of_a_block_are_a_block(ways: TwoWays) -> None:
+    first, second, third = (one_span(f"{number:032x}") for number in (1, 2, 3))
+    block = block_of(otlp(first, second, third))
+    rows = np.array([2, 0])
+
+    chosen = native.native(block, rows)
+
+    assert block.spans(rows) == [third, first]
+    assert ways._written(native.ARRIVED, chosen, 2) == ways.by_view(otlp(first, third))  # noqa: SLF001
+
+
+def test_what_was_removed_is_counted_wherever_it_stood(ways: TwoWays) -> None:
+    removed: Attributes = {"a": semconv.CONTENT_REMOVED, "b": "kept", "c": 1}
+    event = Event(time_ns=1, name="said", attributes=removed)
+    link = Link(trace_id="1" * 32, span_id="1" * 16, attributes=removed)
+    span = replace(one_span(attributes=removed), events=(event, event), links=(link,))
+    sent = otlp(span)
+
+    rows = ways.as_columns(block_of(sent))
+
+    assert rows == ways.by_view(sent)
+    assert orjson.loads(rows[0])[list(SPAN_COLUMNS).index("ContentRemoved")] == 4
+
+
+FRACTIONS = (
+    0.0, 1.0, 1.5, 1e-4, 1e-5, 1.5e-6, 1e-6, 9.9e-7, 1e-7, 1e15, 1e16, 123456789e12, 1e20,
+    1.25e20, 1e21, 1.5e21, 1e100, 5e-324, 1.7976931348623157e308, 0.1, 2**53 + 1.0, math.nan,
+    math.inf,
+)  # fmt: skip
+
+
+def test_fractions_are_written_as_the_engine_writes_them(ways: TwoWays) -> None:
+    said: Attributes = {f"{sign * value}": sign * value for value in FRACTIONS for sign in (1, -1)}
+    sent = otlp(one_span(attributes={**said, "list": tuple(FRACTIONS)}))
+
+    assert ways.as_columns(block_of(sent)) == ways.by_view(sent)
+
+
+def test_texts_in_lists_are_escaped_as_the_engine_escapes_them(ways: TwoWays) -> None:
+    said = tuple(map(chr, (*range(0x100), 0x2028, 0x2029, 0xFFFF, 0x1F600)))
+    sent = otlp(one_span(attributes={"list": said}))
+
+    assert ways.as_columns(block_of(sent)) == ways.by_view(sent)
+
+
+def test_more_words_than_a_byte_counts(ways: TwoWays) -> None:
+    spans = [
+        one_span(f"{number:032x}", name=f"call {number}", attributes={f"key{number}": number})
+        for number in range(1, 301)
+    ]
+    sent = otlp(*spans)
+
+    assert ways.as_columns(block_of(sent)) == ways.by_view(sent)
