@@ -3,7 +3,7 @@
 It costs 15 to 20 µs of CPU a span (`tests/benchmarks/bench_ingest.py`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -199,5 +199,5 @@ _READ: Final[Mapping[Form, Callable[[AnyValue], tuple[int, bytes]]]] = {
 """By form: a value's number and its text."""
 
 
-def _records(rows: list[tuple[int, ...]], kind: DTypeLike) -> Records:
+def _records(rows: Sequence[tuple[int, ...]], kind: DTypeLike) -> Records:
     return np.array(rows, kind)

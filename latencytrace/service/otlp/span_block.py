@@ -71,7 +71,7 @@ class SpanBlock:
     resources: Records
     scopes: Records
     rejected: int = 0  # spans without ids, which were left out
-    _known: dict[int, str] = field(default_factory=dict)  # words that were decoded
+    _known: dict[int, str] = field(default_factory=dict, init=False)  # words as texts
 
     @property
     def count(self) -> int:

@@ -6,15 +6,17 @@ LowCardinality is; the others as they are.
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 _VERSION: Final = (1).to_bytes(8, "little")  # of a dictionary: with keys of its own
 _OWN_KEYS: Final = 0x600  # and they are all that is needed
 _INDICES: Final = ((0, np.uint8), (1, np.uint16), (2, np.uint32))
+_HIGHEST_BIT: Final = 0x80
 _SHORT: Final = tuple(bytes((size,)) for size in range(128))
 
+T = TypeVar("T")
 Numbers = Sequence[int | None]
 
 
@@ -67,12 +69,10 @@ def unknown_words(values: Sequence[str | None]) -> bytes:
     return _VERSION + _dictionary(values, {None: 0})
 
 
-def lists(
-    column: Callable[[Sequence[object]], bytes],
-) -> Callable[[Sequence[Sequence[object]]], bytes]:
+def lists(column: Callable[[list[T]], bytes]) -> Callable[[Sequence[Sequence[T]]], bytes]:
     """Write lists of what `column` writes."""
 
-    def listed(values: Sequence[Sequence[object]]) -> bytes:
+    def listed(values: Sequence[Sequence[T]]) -> bytes:
         ends = np.fromiter(accumulate(map(len, values)), np.uint64, len(values))
         return ends.tobytes() + column(list(chain.from_iterable(values)))
 
@@ -104,8 +104,8 @@ def _dictionary(values: Sequence[str | None], places: dict[str | None, int]) -> 
 
 def _size(number: int) -> bytes:
     found = bytearray()
-    while number > 0x7F:  # seven bits a byte
-        found.append(number & 0x7F | 0x80)
+    while number >= _HIGHEST_BIT:  # seven bits a byte
+        found.append(number & (_HIGHEST_BIT - 1) | _HIGHEST_BIT)
         number >>= 7
     found.append(number)
     return bytes(found)

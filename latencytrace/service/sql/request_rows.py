@@ -118,7 +118,7 @@ def block_of(
         counted_as_ns.get((request.trace_id, request.span_id), 0) // _MS for request in requests
     ]
     none = len(void)
-    of_void = {
+    of_void: dict[str, list[object]] = {
         "TraceId": [one.trace_id for one in void],
         "SpanId": [one.span_id for one in void],
         "Start": [one.start_ns & _U64 for one in void],
@@ -138,7 +138,7 @@ def block_of(
             (
                 name,
                 TARGET.columns[name],
-                column.write([*of_void.get(name, [column.default] * none), *values[name]]),
+                column.write(of_void.get(name, [column.default] * none) + values[name]),
             )
             for name, column in _NATIVE.items()
         ],
@@ -221,33 +221,23 @@ class _Column(NamedTuple):
     default: object = 0
 
 
-def _native(type_: str) -> _Column:
-    match type_:
-        case "String":
-            return _Column(native_values.texts, "")
-        case "LowCardinality(String)":
-            return _Column(native_values.words, "")
-        case "LowCardinality(Nullable(String))":
-            return _Column(native_values.unknown_words, None)
-        case "Array(LowCardinality(String))":
-            return _Column(native_values.lists_of_words, ())
-        case "Array(String)":
-            return _Column(native_values.lists(native_values.texts), ())
-        case "Array(UInt64)":
-            return _Column(native_values.lists(native_values.numbers(np.uint64)), ())
-        case "Nullable(Int64)":
-            return _Column(native_values.unknown_numbers(np.int64), None)
-        case "Nullable(Bool)":
-            return _Column(native_values.unknown_numbers(np.uint8), None)
-        case "Bool" | "UInt8":
-            return _Column(native_values.numbers(np.uint8))
-        case "UInt32":
-            return _Column(native_values.numbers(np.uint32))
-        case _:  # UInt64, and times
-            return _Column(native_values.numbers(np.uint64))
-
-
-_NATIVE = {name: _native(type_) for name, type_ in TARGET.columns.items()}
+_WRITERS: Mapping[str, _Column] = {
+    "String": _Column(native_values.texts, ""),
+    "LowCardinality(String)": _Column(native_values.words, ""),
+    "LowCardinality(Nullable(String))": _Column(native_values.unknown_words, None),
+    "Array(LowCardinality(String))": _Column(native_values.lists_of_words, ()),
+    "Array(String)": _Column(native_values.lists(native_values.texts), ()),
+    "Array(UInt64)": _Column(native_values.lists(native_values.numbers(np.uint64)), ()),
+    "Nullable(Int64)": _Column(native_values.unknown_numbers(np.int64), None),
+    "Nullable(Bool)": _Column(native_values.unknown_numbers(np.uint8), None),
+    "Bool": _Column(native_values.numbers(np.uint8)),
+    "UInt8": _Column(native_values.numbers(np.uint8)),
+    "UInt32": _Column(native_values.numbers(np.uint32)),
+    "UInt64": _Column(native_values.numbers(np.uint64)),
+    "DateTime64(3)": _Column(native_values.numbers(np.uint64)),
+    "DateTime64(9, 'UTC')": _Column(native_values.numbers(np.uint64)),
+}
+_NATIVE = {name: _WRITERS[type_] for name, type_ in TARGET.columns.items()}
 
 
 def requests_from(lines: bytes) -> Iterator[Request]:

@@ -2,6 +2,8 @@
 
 0.8 µs of CPU a span of nine attributes, all together (`tests/benchmarks/bench_ingest.py`).
 """
+# mypy: ignore-errors
+# To mypy the compiler's numbers are no ints.
 # ruff: noqa: ANN401, C901, PLR0912, PLR0913, PLR0917, PLR1714, PLR2004, SIM109, SIM110 - for the compiler
 
 from typing import Any, NamedTuple

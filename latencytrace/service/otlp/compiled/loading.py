@@ -67,7 +67,7 @@ def _loaded(cache: Path | None) -> Kernels:
     import numba  # noqa: PLC0415 - half a second
 
     if cache is not None:
-        numba.config.CACHE_DIR = str(cache)
+        numba.config.CACHE_DIR = str(cache)  # type: ignore[attr-defined] # made when it is loaded
     from latencytrace.service.otlp.compiled import columns, wire  # noqa: PLC0415 - as above
 
     return Kernels(_module(wire), _module(columns))

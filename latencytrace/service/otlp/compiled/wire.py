@@ -8,6 +8,8 @@ not decided here: the result is `ODD`, and the plain way takes the whole request
 signed, so that no operation mixes signs; what is hashed wraps.
 """
 
+# mypy: ignore-errors
+# To mypy the compiler's numbers are no ints.
 # ruff: noqa: ANN401, C901, FBT001, FBT003, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917, PLR1714
 # ruff: noqa: PLR2004, SIM110 - tags and bytes, in the form that the compiler takes
 from typing import Any, NamedTuple
