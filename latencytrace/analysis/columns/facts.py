@@ -14,14 +14,14 @@ from latencytrace.analysis.ledger.circumstances import OURS, told_preemptions
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.analysis.tokens.counts import (
     FINISH_REASON,
-    FIRST_TOKEN_EVENTS,
     MODEL,
+    after_events,
     tells,
     value,
 )
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, is_send
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS, is_entry, is_shared
-from latencytrace.analysis.trace.known_engines import engine_of, may_be_of_engine
+from latencytrace.analysis.trace.known_engines import engine_of, is_step, may_be_of_engine
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, semconv
 from latencytrace.model.cohort import attribute_text
@@ -47,10 +47,12 @@ from latencytrace.model.span_columns import STAGES
     CHOICES,
     LEAF_ONLY,  # its trace is odd if anything lies below it
     TELLS_TIMES,  # in words of its engine's own
-    TELLS_TOKENS,  # likewise
+    TELLS_TOKENS,  # likewise, or by events
+    IS_STEP,  # of the span above
+    IS_ENTRY,  # marked as that of a service
     PAIRS,  # where its attributes begin, and end
     PAIRS_END,
-) = range(20)
+) = range(22)
 SENT, HANG_UP = 1, 2  # messages
 
 UNKNOWN_PARENT: Final = "0" * 16
@@ -201,7 +203,10 @@ class Facts:
             CHOICES: choices if type(choices) is int and choices > 0 else 1,
             LEAF_ONLY: span.kind is SpanKind.PRODUCER or tells_times,
             TELLS_TIMES: tells_times,
-            TELLS_TOKENS: engine is not None and engine.tells_tokens,
+            TELLS_TOKENS: (engine is not None and engine.tells_tokens)
+            or after_events(span) is not None,
+            IS_STEP: is_step(span),
+            IS_ENTRY: span.kind in ENTRY_KINDS,
             PAIRS: begin,
             PAIRS_END: end,
         }
@@ -236,9 +241,7 @@ def _is_odd(span: Span) -> bool:
         or (span.kind is SpanKind.CONSUMER and (span.parent_id is not None or bool(span.links)))
         or ((span.parent_id is None or span.kind is SpanKind.SERVER) and is_shared(span))
         or is_failed_call(span)
-        or (span.kind in ENTRY_KINDS and semconv.QUEUED_NS in attributes)
-        or any(event.name in FIRST_TOKEN_EVENTS for event in span.events)
-        or (bool(span.events) and engine_of(span) is not None)
+        or (semconv.QUEUED_NS in attributes and _counts_from_start(span))
         or any(
             type(found) is int and not varies(key, found)
             for key, found in attributes.items()
@@ -262,7 +265,6 @@ def _is_moved(span: Span) -> bool:
     )
     return (
         engine.never_current
-        or span.name in engine.steps
         or span.name.startswith(engine.hands_over)
         or engine.outlives(span)
         or engine.only_prefills(span)
@@ -275,3 +277,16 @@ def _with_duration(attributes: Attributes) -> Attributes:
     """Attributes, where a duration that varies is a second."""
     key = semconv.LOGFIRE_DURATION
     return {**attributes, key: 1.0} if key in attributes else attributes
+
+
+def _counts_from_start(span: Span) -> bool:
+    """Whether anything counts from a span's start that does not move with that here."""
+    engine = engine_of(span)
+    return (
+        after_events(span) is not None
+        or (engine is not None and (engine.tells_times or engine.tells_tokens))
+        or any(
+            isinstance(span.attributes.get(key), bool)
+            for key in (semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, semconv.STREAMED_FIRST_BODY)
+        )
+    )
