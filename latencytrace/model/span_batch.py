@@ -83,15 +83,14 @@ class SpanBatch:
             end_ns=np.array([_time(span.end_ns) for span in spans], np.int64),
             shape=np.array([shapes.number(span) for span in spans], np.int32),
             shapes=shapes.spans,
-            counts={
-                key: (np.array(rows, np.int64), np.array(numbers, np.int64))
-                for key, (rows, numbers) in counts.items()
-            },
-            packed={
-                key: (np.array(rows, np.int64), values) for key, (rows, values) in packed.items()
-            },
+            counts={key: (_rows(rows), _rows(found)) for key, (rows, found) in counts.items()},
+            packed={key: (_rows(rows), values) for key, (rows, values) in packed.items()},
             span=spans.__getitem__,
         )
+
+
+def _rows(numbers: Sequence[int]) -> Rows:
+    return np.array(numbers, np.int64)
 
 
 def _time(time_ns: int) -> int:

@@ -14,9 +14,9 @@ from latencytrace.analysis.columns.keys import COUNTS, PACKED, UNREAD, is_read, 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.model import AttributeValue, Span, semconv
-from tests.analysis.columns.made_traces import made_trace
-from tests.recorded import FIXTURES, recorded
-from tests.strategies import heaps
+from tests.support.builders.recorded import FIXTURES, recorded
+from tests.support.builders.strategies import heaps
+from tests.support.simulation.made_traces import made_trace
 
 
 class Noting(dict[str, AttributeValue]):

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from latencytrace.analysis.columns.requests import PLAIN, Kernels
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Event, Request, Span, SpanKind, Stage, StatusCode, semconv
-from tests.analysis.columns.equality import ByColumns, Traces, differences
-from tests.analysis.columns.made_traces import made_trace
-from tests.recorded import FIXTURES, recorded
-from tests.simulator import GPU, MS, VECTORS, Aside, simulate
-from tests.strategies import heaps
-from tests.ways import WAYS
+from tests.support.builders.recorded import FIXTURES, recorded
+from tests.support.builders.strategies import heaps
+from tests.support.simulation.by_columns import ByColumns, Traces, differences
+from tests.support.simulation.made_traces import made_trace
+from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
+from tests.support.simulation.ways import WAYS
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
