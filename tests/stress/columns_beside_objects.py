@@ -43,7 +43,7 @@ def main() -> None:
             sys.exit(f"seed {seed}, traces {wrong}: columns and objects differ")
         done += len(traces)
         by_objects += len(others)
-        if number % 20 == 0:
+        if number % 20 == 0 or done >= asked.traces:
             sys.stdout.write(f"{done} traces gave the same, {by_objects} of them by objects\n")
             sys.stdout.flush()
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import packed, paths, told, trees
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
-from latencytrace.analysis.columns.facts import TOLD_VARYING, Facts, FactsOfBatch
+from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
 from latencytrace.analysis.ledger import kernels as critical_path
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.tokens.counts import CACHED, INPUT, OUTPUT, SEQUENCES, in_ns
@@ -247,24 +247,22 @@ def _varying(batch: SpanBatch, facts: FactsOfBatch) -> tuple[_Column, _Column]:
     """The numbers of the attributes that vary.
 
     Returns:
-        By place in `TOLD_VARYING`, and 0 for those that are not there, where among the next;
-        then by row.
+        By place of their key, and 0 for those that are not there, where among the next; then
+        by row.
     """
-    places = np.zeros(len(TOLD_VARYING), np.int64)
+    places = np.zeros(len(facts.places), np.int64)
     numbers = [np.full(len(batch.span_id), -1, np.int64)]
-    for place, key in enumerate(TOLD_VARYING):
+    for key in facts.places.keys() & (batch.counts.keys() | batch.packed.keys()):
         if key in batch.counts:
             rows, counts = batch.counts[key]
             distinct, which = np.unique(counts, return_inverse=True)
             found = np.array(facts.pairs.numbers(key, distinct.tolist()), np.int64)[which]
-        elif key in batch.packed:
+        else:
             rows, values = batch.packed[key]
             found = np.array(facts.pairs.numbers(key, values), np.int64)
             if semconv.CONTENT_REMOVED in values:
                 found[[value == semconv.CONTENT_REMOVED for value in values]] = -1
-        else:
-            continue
-        places[place] = len(numbers)
+        places[facts.places[key]] = len(numbers)
         numbers.append(numbers[0].copy())
         numbers[-1][rows] = found
     return places, np.array(numbers)
