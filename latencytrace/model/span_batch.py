@@ -1,6 +1,6 @@
 """The spans of whole traces as columns, before anything is repaired."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -13,6 +13,8 @@ Rows = NDArray[np.int64]
 Times = NDArray[np.int64]  # ns since the Unix epoch
 Ids = NDArray[np.uint64]  # of spans, as big-endian numbers
 
+Varying = tuple[str, int | None, AttributeValue]  # key, count, or else value
+
 _BEYOND = 1 << 63  # what no column of times holds
 
 
@@ -23,11 +25,8 @@ class ShapeTable(Protocol):
     def spans(self) -> Sequence[Span]:
         """By number: the first span that was seen of each shape."""
 
-    def number(self, span: Span) -> int:
-        """The number of a span's shape; -1: none is left."""
-
-    def varying(self, span: Span) -> Iterable[tuple[str, int | None, AttributeValue]]:
-        """The attributes that do not belong to its shape: key, count, or else value."""
+    def read(self, span: Span) -> tuple[int, Sequence[Varying]]:
+        """The number of a span's shape, -1 if none is left; and what does not belong to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +63,11 @@ class SpanBatch:
         spans = [span for together in spans_by_trace.values() for span in together]
         counts: dict[str, tuple[list[int], list[int]]] = {}
         packed: dict[str, tuple[list[int], list[AttributeValue]]] = {}
+        shape: list[int] = []
         for row, span in enumerate(spans):
-            for key, count, value in shapes.varying(span):
+            number, varying = shapes.read(span)
+            shape.append(number)
+            for key, count, value in varying:
                 if count is None:
                     rows, values = packed.setdefault(key, ([], []))
                     values.append(value)
@@ -81,17 +83,16 @@ class SpanBatch:
             parent_id=np.array([int(span.parent_id or "0", 16) for span in spans], np.uint64),
             start_ns=np.array([_time(span.start_ns) for span in spans], np.int64),
             end_ns=np.array([_time(span.end_ns) for span in spans], np.int64),
-            shape=np.array([shapes.number(span) for span in spans], np.int32),
+            shape=np.array(shape, np.int32),
             shapes=shapes.spans,
-            counts={
-                key: (np.array(rows, np.int64), np.array(numbers, np.int64))
-                for key, (rows, numbers) in counts.items()
-            },
-            packed={
-                key: (np.array(rows, np.int64), values) for key, (rows, values) in packed.items()
-            },
+            counts={key: (_rows(rows), _rows(found)) for key, (rows, found) in counts.items()},
+            packed={key: (_rows(rows), values) for key, (rows, values) in packed.items()},
             span=spans.__getitem__,
         )
+
+
+def _rows(numbers: Sequence[int]) -> Rows:
+    return np.array(numbers, np.int64)
 
 
 def _time(time_ns: int) -> int:

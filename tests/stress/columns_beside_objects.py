@@ -10,12 +10,12 @@ import sys
 from random import Random
 
 import numba
-from tests.simulator import GPU, MS, VECTORS, Aside, simulate
-from tests.ways import WAYS
 
 from latencytrace.analysis.columns.requests import PLAIN, Kernels
-from tests.analysis.columns.equality import ByColumns, differences
-from tests.analysis.columns.made_traces import made_trace
+from tests.support.simulation.by_columns import ByColumns, differences
+from tests.support.simulation.made_traces import made_trace
+from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
+from tests.support.simulation.ways import WAYS
 
 BATCH = 500
 SKEWS_NS: tuple[dict[str, int], ...] = ({}, {GPU: 37 * MS, VECTORS: -12 * MS}, {GPU: 2 * MS})
@@ -43,7 +43,9 @@ def main() -> None:
             sys.exit(f"seed {seed}, traces {wrong}: columns and objects differ")
         done += len(traces)
         by_objects += len(others)
-    sys.stdout.write(f"{done} traces gave the same, {by_objects} of them by objects\n")
+        if number % 20 == 0 or done >= asked.traces:
+            sys.stdout.write(f"{done} traces gave the same, {by_objects} of them by objects\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What engines tell in words of their own, of which each span is asked by itself."""
+"""What engines and events tell in words of their own: each such span is asked by itself."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import told
-from latencytrace.analysis.columns.facts import TELLS_TIMES, TELLS_TOKENS, FactsOfBatch
+from latencytrace.analysis.columns.facts import IS_ENTRY, TELLS_TIMES, TELLS_TOKENS, FactsOfBatch
 from latencytrace.analysis.dialects.engine import Times
+from latencytrace.analysis.reported.proxy_queue import MAX_QUEUED_NS
 from latencytrace.analysis.tokens.counts import (
     BATCH_SIZE,
     CACHED,
@@ -15,11 +16,13 @@ from latencytrace.analysis.tokens.counts import (
     INPUT,
     MODEL,
     OUTPUT,
+    after_events,
     count,
+    in_ns,
     value,
 )
 from latencytrace.analysis.trace.known_engines import engine_of, generation_of
-from latencytrace.model import Span
+from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.span_columns import STAGES
 
@@ -27,6 +30,8 @@ _Column = NDArray[np.int64]
 
 MOST_COUNTED = 1 << 31  # what sums and products stay exact with
 _MOST_NS = 1 << 48  # likewise; three days
+_QUEUE = STAGES.index(Stage.QUEUE)
+_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
 _NUMBERS = {stage: number for number, stage in enumerate(STAGES)}
 _COUNTS = ((told.SAID_INPUT, INPUT), (told.SAID_OUTPUT, OUTPUT), (told.SAID_CACHED, CACHED))
 
@@ -66,13 +71,8 @@ def add_engines(
         return packed
     begins, intervals = packed
     added = np.array(found, np.int64)
-    owners = np.concatenate((np.repeat(np.arange(len(odd_row)), np.diff(begins)), added[:, 0]))
-    order = np.argsort(owners, kind="stable")
-    counts = np.bincount(owners, minlength=len(odd_row))
-    return [
-        np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-        np.ascontiguousarray(np.concatenate((intervals, added[:, 1:]))[order]),
-    ]
+    owners = np.repeat(np.arange(len(odd_row)), np.diff(begins))
+    return _joined(intervals, owners, added[:, 1:], added[:, 0], len(odd_row))
 
 
 def _add_tokens(span: Span, said: _Column) -> bool:
@@ -82,6 +82,7 @@ def _add_tokens(span: Span, said: _Column) -> bool:
     numbers += [
         (told.SAID_DECODED, told_by_it.decode_ns, _MOST_NS),
         (told.SAID_FIRST_TOLD, told_by_it.first_token_ns, _MOST_NS),
+        (told.SAID_FIRST_EVENT, after_events(span), _MOST_NS),
     ]
     batch_size = value(span, BATCH_SIZE)
     if batch_size is not None:
@@ -94,3 +95,56 @@ def _add_tokens(span: Span, said: _Column) -> bool:
     said[told.SAID_MODEL] = value(span, MODEL) is not None
     said[told.SAID_FINISH_REASON] = value(span, FINISH_REASON) is not None
     return True
+
+
+def begun_earlier(
+    batch: SpanBatch, facts: FactsOfBatch, said: _Column, packed: Sequence[_Column]
+) -> tuple[_Column, Sequence[_Column]]:
+    """Let requests that a front proxy held back begin when it took them.
+
+    Args:
+        batch: The spans.
+        facts: Of their shapes.
+        said: See `told`; what counts from a span's start moves along.
+        packed: Where the intervals of each span begin; start, end and stage of each.
+
+    Returns:
+        When each span starts; and the intervals, with those in the proxy's queue.
+    """
+    rows, queued_ns = batch.counts.get(semconv.QUEUED_NS, _NOTHING)
+    held = (queued_ns > 0) & (queued_ns <= MAX_QUEUED_NS)
+    held &= facts.table[facts.kind[rows], IS_ENTRY] != 0
+    rows, queued_ns = rows[held], queued_ns[held]
+    if not len(rows):
+        return batch.start_ns, packed
+    longer_ns = np.zeros(len(batch.start_ns), np.int64)
+    longer_ns[rows] = queued_ns
+    bodies = rows[said[rows, told.SAID_FIRST_BODY] != told.UNKNOWN]
+    said[bodies, told.SAID_FIRST_BODY] += longer_ns[bodies]
+    _move_first_chunks(batch, said, longer_ns)
+    begins, intervals = packed
+    owners = np.repeat(np.arange(len(longer_ns)), np.diff(begins))
+    moved = intervals.copy()
+    moved[:, :2] += longer_ns[owners, None]
+    queues = np.column_stack((np.zeros_like(rows), queued_ns, np.full_like(rows, _QUEUE)))
+    return batch.start_ns - longer_ns, _joined(moved, owners, queues, rows, len(longer_ns))
+
+
+def _move_first_chunks(batch: SpanBatch, said: _Column, longer_ns: _Column) -> None:
+    key = semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK
+    if key not in batch.packed:
+        return
+    for row, seconds in zip(batch.packed[key][0].tolist(), batch.packed[key][1], strict=True):
+        if longer_ns[row] and isinstance(seconds, int | float):
+            after_ns = in_ns(seconds + int(longer_ns[row]) / 1e9)
+            said[row, told.SAID_FIRST_CHUNK] = told.UNKNOWN if after_ns is None else after_ns
+
+
+def _joined(
+    one: _Column, of_one: _Column, other: _Column, of_other: _Column, rows: int
+) -> Sequence[_Column]:
+    """Where the intervals of each span begin, and those of two tables, span by span."""
+    owners = np.concatenate((of_one, of_other))
+    order = np.argsort(owners, kind="stable")
+    begins = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=rows))))
+    return begins.astype(np.int64), np.ascontiguousarray(np.concatenate((one, other))[order])

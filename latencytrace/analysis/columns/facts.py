@@ -1,7 +1,7 @@
 """What follows from the shape of a span alone, found out once by the rules for objects."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.calls.retries import is_failed_call
-from latencytrace.analysis.columns.keys import COUNTS, PACKED, varies
+from latencytrace.analysis.columns.keys import COUNTS
 from latencytrace.analysis.ledger.circumstances import OURS, told_preemptions
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.analysis.tokens.counts import (
     FINISH_REASON,
-    FIRST_TOKEN_EVENTS,
     MODEL,
+    after_events,
     tells,
     value,
 )
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, is_send
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS, is_entry, is_shared
-from latencytrace.analysis.trace.known_engines import engine_of, may_be_of_engine
+from latencytrace.analysis.trace.known_engines import engine_of, is_step, may_be_of_engine
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, semconv
 from latencytrace.model.cohort import attribute_text
@@ -47,10 +47,12 @@ from latencytrace.model.span_columns import STAGES
     CHOICES,
     LEAF_ONLY,  # its trace is odd if anything lies below it
     TELLS_TIMES,  # in words of its engine's own
-    TELLS_TOKENS,  # likewise
+    TELLS_TOKENS,  # likewise, or by events
+    IS_STEP,  # of the span above
+    IS_ENTRY,  # marked as that of a service
     PAIRS,  # where its attributes begin, and end
     PAIRS_END,
-) = range(20)
+) = range(22)
 SENT, HANG_UP = 1, 2  # messages
 
 UNKNOWN_PARENT: Final = "0" * 16
@@ -63,9 +65,6 @@ _SECOND_NS = 1_000_000_000
 Pair = tuple[str, str]  # key and text of an attribute
 _Numbers = NDArray[np.int64]
 
-TOLD_VARYING: Final = tuple(sorted((COUNTS | PACKED) - LEFT_OUT))
-_VARYING_PLACES = {key: place for place, key in enumerate(TOLD_VARYING)}
-
 
 @dataclass(frozen=True, slots=True)
 class FactsOfBatch:
@@ -73,7 +72,8 @@ class FactsOfBatch:
 
     kind: _Numbers  # (n,): of each row the row of the table, one for roots and one for others
     table: _Numbers
-    told: _Numbers  # attributes by number; below 0: varying ones (see `TOLD_VARYING`)
+    told: _Numbers  # attributes by number; below 0: varying ones, by their keys' places
+    places: Mapping[str, int]  # of keys that vary
     pairs: "Pairs"  # those that are in no shape are forgotten with it
     odd_ones: dict[int, Span]  # by row: the whole spans of no shape
 
@@ -124,9 +124,10 @@ class Facts:
         self._shapes: Sequence[Span] = ()
         self._known = np.zeros(_FIRST_ROWS, np.bool_)
         self._table = np.zeros((2 * _FIRST_ROWS, len(_NAMES)), np.int64)
-        self._told: list[int] = []
+        self._told_so_far: list[int] = []
         self._told_numbers: _Numbers = np.zeros(0, np.int64)
         self._pairs = Pairs()
+        self._places: dict[str, int] = {}
         self._numbers: dict[Hashable, int] = {}
 
     def of(self, batch: SpanBatch) -> FactsOfBatch:
@@ -141,50 +142,65 @@ class Facts:
             of_private: list[int] = []
             for place, row in enumerate(without.tolist()):
                 odd_ones[row] = span = batch.span(row)
-                private += self._both(span, of_private, len(told), pairs)
+                begin = len(told) + len(of_private)
+                of_private += self._told(span, (), pairs)
+                private += self._both(span, _handed(batch, row, span), begin)
+                private[-1][PAIRS_END] = private[-2][PAIRS_END] = len(told) + len(of_private)
                 shape[row] = len(table) // 2 + place
             table = np.concatenate((table, np.array(private, np.int64)))
             told = np.concatenate((told, np.array(of_private, np.int64)))
         kind = 2 * shape + (batch.parent_id != 0)
-        return FactsOfBatch(kind=kind, table=table, told=told, pairs=pairs, odd_ones=odd_ones)
+        return FactsOfBatch(kind, table, told, self._places, pairs, odd_ones)
 
     def _learn(self, batch: SpanBatch) -> None:
         shapes = len(batch.shapes)
         if shapes > len(self._known):
-            size = max(shapes, 2 * len(self._known))
-            self._known = np.concatenate(
-                (self._known, np.zeros(size - len(self._known), np.bool_))
-            )
-            table = np.zeros((2 * size, len(_NAMES)), np.int64)
-            table[: len(self._table)] = self._table
-            self._table = table
-        numbers = batch.shape[batch.shape >= 0]
-        unknown = np.unique(numbers[~self._known[numbers]])
+            more = max(shapes, 2 * len(self._known)) - len(self._known)
+            self._known = np.concatenate((self._known, np.zeros(more, np.bool_)))
+            added = np.zeros((2 * more, len(_NAMES)), np.int64)
+            self._table = np.concatenate((self._table, added))
+        numbers = np.maximum(batch.shape, 0)
+        unknown = np.flatnonzero(~self._known[numbers] & (batch.shape >= 0))
         if not len(unknown):
             return
-        for number in unknown.tolist():
-            both = self._both(batch.shapes[number], self._told, 0, self._pairs)
+        distinct, first = np.unique(numbers[unknown], return_index=True)
+        for number, row in zip(distinct.tolist(), unknown[first].tolist(), strict=True):
+            span = batch.shapes[number]
+            handed = _handed(batch, row, span)
+            begin = len(self._told_so_far)
+            self._told_so_far += self._told(span, handed, self._pairs)
+            both = self._both(span, handed, begin)
+            both[0][PAIRS_END] = both[1][PAIRS_END] = len(self._told_so_far)
             self._table[2 * number : 2 * number + 2] = both
             self._known[number] = True
-        self._told_numbers = np.array(self._told, np.int64)
+        self._told_numbers = np.array(self._told_so_far, np.int64)
 
-    def _both(self, span: Span, told: list[int], before: int, pairs: Pairs) -> list[list[int]]:
+    def _told(self, span: Span, handed: Container[str], pairs: Pairs) -> Iterator[int]:
+        """The attributes of a shape, in order; of those that vary the place of their key."""
+        for key, found in span.attributes.items():
+            if key in LEFT_OUT:
+                continue
+            if key in handed:
+                yield -1 - self._places.setdefault(key, len(self._places))
+            elif isinstance(found, tuple):
+                yield from pairs.numbers(key, found)
+            elif found is not None and found != semconv.CONTENT_REMOVED:
+                yield from pairs.numbers(key, [found])
+
+    def _both(self, span: Span, handed: Container[str], begin: int) -> list[list[int]]:
         """A shape's two rows of the table: as a root, and below another span."""
-        begin = before + len(told)
-        told += _told(span, pairs)
-        end = before + len(told)
         return [
-            self._row(replace(span, parent_id=parent_id), begin, end)
+            self._row(replace(span, parent_id=parent_id), handed, begin)
             for parent_id in (None, UNKNOWN_PARENT)
         ]
 
-    def _row(self, span: Span, begin: int, end: int) -> list[int]:
+    def _row(self, span: Span, handed: Container[str], begin: int) -> list[int]:
         stage, engine = stage_of(span), engine_of(span)
         tells_times = engine is not None and engine.tells_times
         message = SENT if is_send(span, stage, {}) else HANG_UP if awaits_hang_up(span, {}) else 0
         choices = span.attributes.get(semconv.STREAMED_CHOICES)
         facts: dict[int, int] = {
-            ODD: _is_odd(span),
+            ODD: _is_odd(span, handed),
             STAGE: _STAGE_NUMBERS[stage],
             SERVICE: self._number("service", span.service),
             CLOCK: self._number("clock", span.clock),
@@ -201,9 +217,12 @@ class Facts:
             CHOICES: choices if type(choices) is int and choices > 0 else 1,
             LEAF_ONLY: span.kind is SpanKind.PRODUCER or tells_times,
             TELLS_TIMES: tells_times,
-            TELLS_TOKENS: engine is not None and engine.tells_tokens,
+            TELLS_TOKENS: (engine is not None and engine.tells_tokens)
+            or after_events(span) is not None,
+            IS_STEP: is_step(span),
+            IS_ENTRY: span.kind in ENTRY_KINDS,
             PAIRS: begin,
-            PAIRS_END: end,
+            PAIRS_END: begin,
         }
         return [facts[name] for name in _NAMES]
 
@@ -214,20 +233,17 @@ class Facts:
 _NAMES = range(PAIRS_END + 1)
 
 
-def _told(span: Span, pairs: Pairs) -> Iterable[int]:
-    """The attributes of a shape, in order; of those that vary the place that their key has."""
-    for key, found in span.attributes.items():
-        if key in LEFT_OUT:
-            continue
-        if varies(key, found):
-            yield -1 - _VARYING_PLACES[key]
-        elif isinstance(found, tuple):
-            yield from pairs.numbers(key, found)
-        elif found is not None and found != semconv.CONTENT_REMOVED:
-            yield from pairs.numbers(key, [found])
+def _handed(batch: SpanBatch, row: int, span: Span) -> frozenset[str]:
+    """The keys of a span's attributes that columns hold, as they do for all of its shape."""
+    columns = {key: rows for key, (rows, _) in (*batch.counts.items(), *batch.packed.items())}
+    return frozenset(
+        key
+        for key in span.attributes.keys() & columns.keys()
+        if row in columns[key][np.searchsorted(columns[key], row) :][:1]
+    )
 
 
-def _is_odd(span: Span) -> bool:
+def _is_odd(span: Span, handed: Container[str]) -> bool:
     """Whether a trace that holds a span of this shape is left to the object path."""
     attributes = span.attributes
     choices = attributes.get(semconv.STREAMED_CHOICES)
@@ -236,16 +252,14 @@ def _is_odd(span: Span) -> bool:
         or (span.kind is SpanKind.CONSUMER and (span.parent_id is not None or bool(span.links)))
         or ((span.parent_id is None or span.kind is SpanKind.SERVER) and is_shared(span))
         or is_failed_call(span)
-        or (span.kind in ENTRY_KINDS and semconv.QUEUED_NS in attributes)
-        or any(event.name in FIRST_TOKEN_EVENTS for event in span.events)
-        or (bool(span.events) and engine_of(span) is not None)
+        or (semconv.QUEUED_NS in attributes and _counts_from_start(span))
         or any(
-            type(found) is int and not varies(key, found)
+            type(found) is int and key not in handed
             for key, found in attributes.items()
             if key in COUNTS
         )
         or any(
-            attributes.get(key) is not None and not varies(key, attributes[key])
+            attributes.get(key) is not None and key not in handed
             for key in (*_READ_AS_TEXT, semconv.BATCH_SIZE)
         )
         or (type(choices) is int and choices > _MOST_CHOICES)
@@ -262,7 +276,6 @@ def _is_moved(span: Span) -> bool:
     )
     return (
         engine.never_current
-        or span.name in engine.steps
         or span.name.startswith(engine.hands_over)
         or engine.outlives(span)
         or engine.only_prefills(span)
@@ -275,3 +288,16 @@ def _with_duration(attributes: Attributes) -> Attributes:
     """Attributes, where a duration that varies is a second."""
     key = semconv.LOGFIRE_DURATION
     return {**attributes, key: 1.0} if key in attributes else attributes
+
+
+def _counts_from_start(span: Span) -> bool:
+    """Whether anything counts from a span's start that does not move with that here."""
+    engine = engine_of(span)
+    return (
+        after_events(span) is not None
+        or (engine is not None and (engine.tells_times or engine.tells_tokens))
+        or any(
+            isinstance(span.attributes.get(key), bool)
+            for key in (semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, semconv.STREAMED_FIRST_BODY)
+        )
+    )

@@ -1,5 +1,6 @@
 """The attributes that the analysis reads, by how columns hold them."""
 
+from collections.abc import Container
 from typing import Final
 
 from latencytrace.model import AttributeValue, semconv
@@ -50,6 +51,9 @@ PACKED: Final = frozenset(
 )  # fmt: skip
 """Texts, bytes and numbers that differ from span to span: handed as they are, sparse."""
 
+MOST_VALUES: Final = 32
+_VARYING = frozenset({str, bytes, int, float})
+
 UNREAD: Final = frozenset(
     {
         semconv.URL_PATH, semconv.HTTP_TARGET_OLD, semconv.URL_FULL, semconv.HTTP_URL_OLD,
@@ -57,6 +61,38 @@ UNREAD: Final = frozenset(
         "gen_ai.response.id",
     }
 )  # fmt: skip
+
+RULED: Final = frozenset(
+    {
+        semconv.STAGE, semconv.SHARED, semconv.STARTUP, semconv.CANCELLED,
+        semconv.STREAMED_CHOICES, semconv.ASGI_EVENT_TYPE, semconv.ERROR_TYPE,
+        semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD, semconv.HTTP_ROUTE,
+        semconv.HTTP_RESPONSE_STATUS_CODE, semconv.HTTP_STATUS_CODE_OLD,
+        semconv.URL_SCHEME, semconv.HTTP_SCHEME_OLD, semconv.NETWORK_PROTOCOL_VERSION,
+        semconv.HTTP_FLAVOR_OLD, semconv.SERVER_ADDRESS, semconv.SERVER_PORT,
+        semconv.RPC_SYSTEM_NAME, semconv.RPC_SYSTEM_OLD, semconv.RPC_GRPC_STATUS_CODE_OLD,
+        semconv.RPC_RESPONSE_STATUS_CODE, semconv.DB_SYSTEM_NAME, semconv.DB_SYSTEM_OLD,
+        semconv.DB_OPERATION_NAME, semconv.GEN_AI_OPERATION_NAME, semconv.GEN_AI_PROVIDER_NAME,
+        semconv.GEN_AI_SYSTEM_OLD, semconv.GEN_AI_REQUEST_MODEL, semconv.GEN_AI_RESPONSE_MODEL,
+        semconv.GEN_AI_RESPONSE_FINISH_REASONS, semconv.MCP_METHOD_NAME,
+        semconv.OPENINFERENCE_SPAN_KIND, semconv.OPENINFERENCE_MODEL,
+        semconv.OPENINFERENCE_EMBEDDING_MODEL, semconv.OPENINFERENCE_FINISH_REASON,
+        semconv.TRACELOOP_SPAN_KIND, semconv.TRACELOOP_REQUEST_TYPE, semconv.LANGFUSE_TYPE,
+        semconv.LANGFUSE_MODEL, semconv.LOGFIRE_SPAN_TYPE, semconv.TRITON_MODEL_NAME,
+        semconv.SGLANG_MODULE, semconv.SGLANG_THREAD, semconv.RUST_NAMESPACE,
+        semconv.RUST_MODULE,
+    }
+)  # fmt: skip
+"""What a rule asks for by value: it always belongs to the shape."""
+
+
+def may_vary(key: str) -> bool:
+    """Whether an attribute may be handed in a column, as those of `PACKED` are.
+
+    It then should, once it has had `MOST_VALUES` values: a score or an id in every span would
+    else make a shape of each.
+    """
+    return key not in RULED and key not in COUNTS and is_read(key)
 
 
 def is_read(key: str) -> bool:
@@ -69,8 +105,14 @@ def is_read(key: str) -> bool:
     return key not in UNREAD
 
 
-def varies(key: str, value: AttributeValue) -> bool:
-    """Whether a value is handed in a column of its own; else it belongs to the span's shape."""
+def varies(key: str, value: AttributeValue, learned: Container[str] = ()) -> bool:
+    """Whether a value is handed in a column of its own; else it belongs to the span's shape.
+
+    Args:
+        key: The attribute's.
+        value: Its value.
+        learned: The keys that had many values (see `may_vary`).
+    """
     if key in COUNTS:
         return type(value) is int and -(1 << 63) <= value < 1 << 63
-    return key in PACKED and type(value) in {str, bytes, int, float}
+    return (key in PACKED or key in learned) and type(value) in _VARYING

@@ -100,7 +100,7 @@ class Requests:
         finish_reason = None if finisher is None else self._call(columns, finisher).finish_reason
         root = self._root(columns, row)
         trace_id, span_id = batch.trace_ids[trace], f"{int(batch.span_id[row]):016x}"
-        start_ns = int(batch.start_ns[row])
+        start_ns = int(columns.start_ns[row])
         first_of, cold_start = known[told.FIRST_TOKEN_OF], known[told.COLD_START]
         attributes = columns.attributes[number, :counted].tolist()
         return Request(
@@ -266,7 +266,7 @@ def _clipping(columns: RequestColumns, place: int) -> Repair:
     row, above = int(columns.trees.rows[place]), int(columns.trees.above[place])
     span = replace(_template(columns, row), span_id=f"{int(batch.span_id[row]):016x}")
     parent = _template(columns, int(columns.trees.rows[above]))
-    sent = int(batch.start_ns[row]), int(batch.end_ns[row])
+    sent = int(columns.start_ns[row]), int(batch.end_ns[row])
     return clipping(span, parent.name, sent, _extent(columns, above))
 
 

@@ -1,6 +1,7 @@
 """Critical paths with what processes told of their pauses: an array function, to be compiled.
 
-What `analysis.ledger.runtime_gaps` does object by object; that is the oracle.
+What `analysis.gpu.engine_steps` and `analysis.ledger.runtime_gaps` do object by object; those
+are the oracles.
 """
 
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.facts import PROCESS
+from latencytrace.analysis.columns.facts import IS_STEP, PROCESS
 from latencytrace.model import Stage
 from latencytrace.model.span_columns import STAGES
 
@@ -24,10 +25,11 @@ OWN_NAME: Final = -1  # a segment is named as its span
 REQUEST, BEGIN, END, IN_STAGE, PLACE, TITLE = range(6)
 
 
-def fill_pauses(  # noqa: C901, PLR0912, PLR0913, PLR0917 - columns, and loops without calls
+def fill_pauses(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and loops without calls
     segments: _Column,
     tree_first: _Column,
     tree_rows: _Column,
+    above: _Column,
     stages: _Column,
     start_ns: _Column,
     span_id: _Column,
@@ -44,6 +46,7 @@ def fill_pauses(  # noqa: C901, PLR0912, PLR0913, PLR0917 - columns, and loops w
         segments: From `analysis.ledger.kernels`: request, start, end, stage, place in the trees.
         tree_first: Where each request's tree begins.
         tree_rows: Of each place in a tree the span.
+        above: Its parent's place.
         stages: Its stage.
         start_ns: By span, as sent.
         span_id: As signed numbers of the same order.
@@ -67,12 +70,17 @@ def fill_pauses(  # noqa: C901, PLR0912, PLR0913, PLR0917 - columns, and loops w
     begins = np.zeros(requests + 1, np.int64)
     ledger = np.zeros((requests, _STAGES), np.int64)
     tellers = np.empty(len(tree_rows), np.int64)
+    whole = np.empty(len(tree_rows), np.int64)  # of steps the place that they are charged to
     made = following = 0
     for request in range(requests):
         base, beyond = tree_first[request], tree_first[request + 1]
         origin_ns = start_ns[tree_rows[base]]
         told = 0
         for at in range(base, beyond):
+            whole[at] = at
+            up = above[at]
+            if up >= 0 and facts[kind[tree_rows[at]], IS_STEP] and stages[at] == stages[up]:
+                whole[at] = whole[up]
             if tells[tree_rows[at]]:
                 tellers[told] = tree_rows[at]
                 told += 1
@@ -80,7 +88,17 @@ def fill_pauses(  # noqa: C901, PLR0912, PLR0913, PLR0917 - columns, and loops w
             from_ns = segments[following, 1] - origin_ns
             to_ns = segments[following, 2] - origin_ns
             stage, place = segments[following, 3], segments[following, 4]
+            if stage == stages[place]:
+                place = whole[place]
             following += 1
+            while following < len(segments) and segments[following, 0] == request:
+                next_place = segments[following, 4]
+                if segments[following, 3] == stages[next_place]:
+                    next_place = whole[next_place]
+                if next_place != place or segments[following, 3] != stage:
+                    break
+                to_ns = segments[following, 2] - origin_ns
+                following += 1
             title = OWN_NAME
             if stage == _RUNTIME and stages[place] != _RUNTIME:
                 title = collection

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import packed, paths, told, trees
-from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines
-from latencytrace.analysis.columns.facts import TOLD_VARYING, Facts, FactsOfBatch
+from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
+from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
 from latencytrace.analysis.ledger import kernels as critical_path
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.tokens.counts import CACHED, INPUT, OUTPUT, SEQUENCES, in_ns
@@ -31,6 +31,7 @@ GAPS: Final = tuple(sorted(RuntimeGap))
 TITLES: Final = tuple(title_of_gap(gap) for gap in GAPS)
 _COLLECTION = TITLES.index(COLLECTION)
 _EXPLAINS = np.array([stage.explains for stage in STAGES])
+_MOST_NS = 1 << 62
 _SIGN = np.uint64(1 << 63)
 _NO_TIMES = np.zeros((0, 3), np.int64)
 
@@ -93,6 +94,7 @@ class RequestColumns:
 
     batch: SpanBatch
     facts: FactsOfBatch
+    start_ns: _Column  # (n,): of spans, from when their proxies took them
     requests: _Column  # (r, 4): row of the root, trace, whether it is outermost, how many spans
     trees: Trees
     clipped_spans: _Column  # (r,): how many stuck out of their parents
@@ -125,21 +127,22 @@ def attributed(
     span_id, parent_id = _signed(batch.span_id), _signed(batch.parent_id)
     odd_row = np.zeros(len(span_id), np.bool_)
     said = _said(batch, odd_row, kernels)
-    _, *intervals = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row, kernels)
-    packed_times = add_engines(batch, known, said, odd_row, intervals)
+    _, *packed_times = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row, kernels)
+    intervals = add_engines(batch, known, said, odd_row, packed_times)
+    start_ns, intervals = begun_earlier(batch, known, said, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row, kernels)
     odd, child, following, stage, by_start, requests = kernels.link(
-        batch.first, span_id, parent_id, batch.start_ns, batch.end_ns, known.kind, known.table,
-        _EXPLAINS, odd_row,
+        batch.first, span_id, parent_id, batch.start_ns, start_ns, batch.end_ns, known.kind,
+        known.table, _EXPLAINS, odd_row,
     )  # fmt: skip
     laid = Trees(
         *kernels.lay_out(
-            requests, batch.start_ns, batch.end_ns, known.kind, known.table, stage, child,
-            following, *packed_times,
+            requests, start_ns, batch.end_ns, known.kind, known.table, stage, child, following,
+            *intervals,
         )
     )  # fmt: skip
     segments, segment_first, ledger = kernels.fill(
-        _critical_paths(laid, kernels), laid.first, laid.rows, laid.stage, batch.start_ns,
+        _critical_paths(laid, kernels), laid.first, laid.rows, laid.above, laid.stage, start_ns,
         span_id, known.kind, known.table, tells, *kernels.apart(*gaps), _COLLECTION,
     )  # fmt: skip
     attributes, counted = kernels.tell(
@@ -149,13 +152,14 @@ def attributed(
     columns = RequestColumns(
         batch=batch,
         facts=known,
+        start_ns=start_ns,
         requests=requests,
         trees=laid,
         clipped_spans=np.diff(np.concatenate(([0], np.cumsum(laid.clipped)))[laid.first]),
         known=kernels.read(
             laid.first, laid.rows, laid.above, laid.start_ns, laid.end_ns, laid.stage,
             laid.intervals, laid.interval_start_ns, laid.interval_end_ns, laid.interval_stage,
-            batch.start_ns, batch.end_ns, span_id, known.kind, known.table, said,
+            start_ns, batch.end_ns, span_id, known.kind, known.table, said,
         ),
         attributes=attributes,
         attributes_counted=counted,
@@ -191,9 +195,11 @@ def _said(batch: SpanBatch, odd_row: _Flags, kernels: Kernels) -> _Column:
             rows, values = batch.counts[key]
             odd_row[rows[values >= MOST_COUNTED]] = True
             said[rows[values >= 0], column] = values[values >= 0]
-    if semconv.BATCH_SIZE in batch.counts:
-        rows, values = batch.counts[semconv.BATCH_SIZE]
-        said[rows, told.SAID_BATCH_SIZE] = values
+    for column, key in _ANY_NUMBER:
+        if key in batch.counts:
+            rows, values = batch.counts[key]
+            odd_row[rows[(values >= _MOST_NS) | (values <= -_MOST_NS)]] = True
+            said[rows, column] = values
     for column, key in _SECONDS:
         rows, seconds = batch.packed.get(key, _NOTHING)
         lengths_ns = [in_ns(value) for value in seconds]
@@ -241,24 +247,22 @@ def _varying(batch: SpanBatch, facts: FactsOfBatch) -> tuple[_Column, _Column]:
     """The numbers of the attributes that vary.
 
     Returns:
-        By place in `TOLD_VARYING`, and 0 for those that are not there, where among the next;
-        then by row.
+        By place of their key, and 0 for those that are not there, where among the next; then
+        by row.
     """
-    places = np.zeros(len(TOLD_VARYING), np.int64)
+    places = np.zeros(len(facts.places), np.int64)
     numbers = [np.full(len(batch.span_id), -1, np.int64)]
-    for place, key in enumerate(TOLD_VARYING):
+    for key in facts.places.keys() & (batch.counts.keys() | batch.packed.keys()):
         if key in batch.counts:
             rows, counts = batch.counts[key]
             distinct, which = np.unique(counts, return_inverse=True)
             found = np.array(facts.pairs.numbers(key, distinct.tolist()), np.int64)[which]
-        elif key in batch.packed:
+        else:
             rows, values = batch.packed[key]
             found = np.array(facts.pairs.numbers(key, values), np.int64)
             if semconv.CONTENT_REMOVED in values:
                 found[[value == semconv.CONTENT_REMOVED for value in values]] = -1
-        else:
-            continue
-        places[place] = len(numbers)
+        places[facts.places[key]] = len(numbers)
         numbers.append(numbers[0].copy())
         numbers[-1][rows] = found
     return places, np.array(numbers)
@@ -278,10 +282,13 @@ _COUNTED = (  # of the keys of one column the last wins
     *((told.SAID_SEQUENCES, key) for key in reversed(SEQUENCES.keys)),
     (told.SAID_STREAMED_TOKENS, semconv.STREAMED_TOKENS),
     (told.SAID_STREAMED_EVENTS, semconv.STREAMED_EVENTS),
-    (told.SAID_FIRST_BODY, semconv.STREAMED_FIRST_BODY),
     (told.SAID_QUEUE_DEPTH, semconv.QUEUE_DEPTH),
     (told.SAID_CONCURRENCY, semconv.CONCURRENCY),
     (told.SAID_PREEMPTIONS, semconv.PREEMPTIONS),
+)
+_ANY_NUMBER = (
+    (told.SAID_BATCH_SIZE, semconv.BATCH_SIZE),
+    (told.SAID_FIRST_BODY, semconv.STREAMED_FIRST_BODY),
 )
 _SECONDS = (
     (told.SAID_FIRST_CHUNK, semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK),

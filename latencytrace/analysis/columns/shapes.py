@@ -1,12 +1,21 @@
 """The shapes of spans: what they have in common apart from ids, times and varying values."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from latencytrace.analysis.columns.keys import COUNTS, is_read, varies
-from latencytrace.model import AttributeValue, Span
+from latencytrace.analysis.columns.keys import (
+    COUNTS,
+    MOST_VALUES,
+    is_read,
+    may_vary,
+    varies,
+)
+from latencytrace.model import Span
+from latencytrace.model.span_batch import Varying
 
 MOST_SHAPES: Final = 16_384
+MOST_KEYS: Final = 1_024  # that values are counted of
 
 _Shape = tuple[object, ...]
 _VARIES = ""  # in the place of a value, which is written as `repr` does
@@ -23,39 +32,50 @@ class Shapes:
         self.spans: list[Span] = []
         self._most = most
         self._numbers: dict[_Shape, int] = {}
+        self._values: dict[str, set[str]] = defaultdict(set)  # seen, of keys that may vary
+        self._learned: set[str] = set()  # those that had many values
 
-    def number(self, span: Span) -> int:
-        """The number of a span's shape; -1: none is left."""
-        shape = _shape(span)
-        number = self._numbers.get(shape, -1)
-        if number < 0 and len(self.spans) < self._most:
-            number = self._numbers[shape] = len(self.spans)
-            self.spans.append(span)
-        return number
-
-    def varying(self, span: Span) -> Iterator[tuple[str, int | None, AttributeValue]]:
-        """The attributes that do not belong to a span's shape: key, count, or else value."""
+    def read(self, span: Span) -> tuple[int, Sequence[Varying]]:
+        """The number of a span's shape, -1 if none is left; and what does not belong to it."""
+        varying: list[Varying] = []
+        told: list[tuple[str, str]] = []
         for key, value in span.attributes.items():
-            if is_read(key) and varies(key, value):
+            if not is_read(key):
+                continue
+            if varies(key, value, self._learned):
                 count = value if key in COUNTS and isinstance(value, int) else None
-                yield key, count, value
+                varying.append((key, count, value))
+                told.append((key, _VARIES))
+            else:
+                told.append((key, repr(value)))
+        shape = (
+            span.name,
+            span.kind,
+            span.service,
+            span.instance,
+            span.host,
+            span.version,
+            span.scope,
+            span.status,
+            tuple(told),
+            tuple(event.name for event in span.events),
+            bool(span.links),
+        )
+        number = self._numbers.get(shape, -1)
+        if number < 0:
+            if len(self.spans) < self._most:
+                number = self._numbers[shape] = len(self.spans)
+                self.spans.append(span)
+            self._learn(told)
+        return number, varying
 
-
-def _shape(span: Span) -> _Shape:
-    return (
-        span.name,
-        span.kind,
-        span.service,
-        span.instance,
-        span.host,
-        span.version,
-        span.scope,
-        span.status,
-        tuple(
-            (key, _VARIES if varies(key, value) else repr(value))
-            for key, value in span.attributes.items()
-            if is_read(key)
-        ),
-        tuple(event.name for event in span.events),
-        bool(span.links),
-    )
+    def _learn(self, told: Iterable[tuple[str, str]]) -> None:
+        """Note the values of a new shape, so that keys with many vary from the next span on."""
+        for key, value in told:
+            if value == _VARIES or key in self._learned or not may_vary(key):
+                continue
+            if key in self._values or len(self._values) < MOST_KEYS:
+                self._values[key].add(value)
+            if len(self._values[key]) > MOST_VALUES:
+                self._learned.add(key)
+                del self._values[key]

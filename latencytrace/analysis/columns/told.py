@@ -35,9 +35,9 @@ UNKNOWN: Final = -(1 << 63)  # no number
     SAID_INPUT, SAID_OUTPUT, SAID_CACHED, SAID_SEQUENCES, SAID_BATCH_SIZE, SAID_STREAMED_TOKENS,
     SAID_STREAMED_EVENTS, SAID_FIRST_BODY, SAID_FIRST_CHUNK, SAID_FIRST_TOKEN, SAID_LEFT,
     SAID_QUEUE_DEPTH, SAID_CONCURRENCY, SAID_PREEMPTIONS, SAID_MODEL, SAID_FINISH_REASON,
-    SAID_DECODED, SAID_FIRST_TOLD,
-) = range(18)  # fmt: skip
-SAID: Final = SAID_FIRST_TOLD + 1
+    SAID_DECODED, SAID_FIRST_TOLD, SAID_FIRST_EVENT,
+) = range(19)  # fmt: skip
+SAID: Final = SAID_FIRST_EVENT + 1
 
 # And of what is known of requests
 (
@@ -203,6 +203,8 @@ def read_tellers(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, a
             ):
                 engines_ns = start_ns[row] + after_ns
             # What a request's own span says of its first chunk is its caller's.
+            if at > base and after_ns == UNKNOWN:
+                after_ns = said[row, SAID_FIRST_EVENT]
             if at == base or after_ns == UNKNOWN:
                 after_ns = said[row, SAID_FIRST_TOLD]
             if at > base and said[row, SAID_FIRST_CHUNK] != UNKNOWN:
@@ -218,6 +220,8 @@ def read_tellers(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, a
         if models_ns != UNKNOWN:
             models_ns = min(max(models_ns, begin_ns[base]), finish_ns[base]) - begin_ns[base]
         left_ns = said[root, SAID_FIRST_CHUNK]
+        if left_ns == UNKNOWN:
+            left_ns = said[root, SAID_FIRST_EVENT]
         if not 0 <= left_ns <= end_ns[root] - start_ns[root]:
             left_ns = UNKNOWN
         if left_ns == UNKNOWN and (models_ns != UNKNOWN or generates):

@@ -17,6 +17,7 @@ from latencytrace.analysis.columns.facts import (
     CLIENT,
     CLOCK,
     HANG_UP,
+    IS_STEP,
     LEAF_ONLY,
     MESSAGE,
     ODD,
@@ -35,6 +36,7 @@ NO_PARENT: Final = -(1 << 63)  # an id of 0, made signed
 _FEW = 32  # up to which sorting by insertion is fastest
 _MOST_REQUESTS = 256  # of one trace; of more, objects take care
 _NETWORK = STAGES.index(Stage.NETWORK)
+_OTHER = STAGES.index(Stage.OTHER)
 _RESPOND = STAGES.index(Stage.RESPOND)
 
 
@@ -42,6 +44,7 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
     first: _Column,
     span_id: _Column,
     parent_id: _Column,
+    sent_ns: _Column,
     start_ns: _Column,
     end_ns: _Column,
     kind: _Column,
@@ -55,8 +58,9 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
         first: Where each trace begins.
         span_id: As signed numbers of the same order.
         parent_id: Likewise; `NO_PARENT`: none.
-        start_ns: Of the spans.
-        end_ns: Of the spans.
+        sent_ns: The starts of the spans as sent.
+        start_ns: Their starts, from when a proxy took those that it held back.
+        end_ns: Their ends.
         kind: Of each span its row of the facts.
         facts: See `analysis.columns.facts`.
         explains: By stage, whether it explains anything.
@@ -78,6 +82,7 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
     order = np.empty(rows, np.int64)
     around = np.zeros(rows, np.int64)
     purpose = np.empty(rows, np.int64)
+    step_stage = np.empty(rows, np.int64)  # before it is known what calls were made for
     answered = np.zeros(rows, np.bool_)
     size = np.ones(rows, np.int64)
     requests = np.empty((rows, 4), np.int64)
@@ -90,8 +95,8 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
             if (
                 odd_row[row]
                 or facts[kind[row], ODD]
-                or start_ns[row] < 0
-                or end_ns[row] < start_ns[row]
+                or sent_ns[row] < 0
+                or end_ns[row] < sent_ns[row]
             ):
                 usual = False
                 break
@@ -186,7 +191,7 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
                 around[row] += 1
             # Clocks agree if the child may lie within its parent as they are.
             if facts[kind[row], CLOCK] != facts[kind[above], CLOCK]:
-                low = start_ns[above] - start_ns[row]
+                low = sent_ns[above] - sent_ns[row]
                 high = end_ns[above] - end_ns[row]
                 if low > 0 or low <= high < 0:
                     usual = False
@@ -211,6 +216,9 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
             row = order[at]
             above = parent[row]
             stage[row] = facts[kind[row], STAGE]
+            if stage[row] == _OTHER and above >= 0 and facts[kind[row], IS_STEP]:
+                stage[row] = step_stage[above]
+            step_stage[row] = stage[row]
             for_what = -1
             if above >= 0 and facts[kind[row], SERVICE] == facts[kind[above], SERVICE]:
                 for_what = purpose[above]

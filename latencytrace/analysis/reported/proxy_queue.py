@@ -7,7 +7,7 @@ from latencytrace.analysis.repairs.intervals import Intervals, carrying
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.model import Interval, Span, Stage, semconv
 
-_MAX_QUEUED_NS = 600_000_000_000
+MAX_QUEUED_NS = 600_000_000_000
 
 
 def with_proxy_queue(
@@ -31,7 +31,7 @@ def with_proxy_queue(
         queued_ns = span.attributes.get(semconv.QUEUED_NS)
         if span.kind not in ENTRY_KINDS or type(queued_ns) is not int:
             continue
-        if not 0 < queued_ns <= _MAX_QUEUED_NS:
+        if not 0 < queued_ns <= MAX_QUEUED_NS:
             continue
         began_ns = span.start_ns - queued_ns
         queue = Interval(stage=Stage.QUEUE, start_ns=began_ns, end_ns=span.start_ns)

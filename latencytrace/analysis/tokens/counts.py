@@ -70,7 +70,7 @@ _ATTRIBUTES = frozenset(
         semconv.LATENCY_TO_FIRST,
     )
 )
-FIRST_TOKEN_EVENTS = frozenset(
+_FIRST_TOKEN_EVENTS = frozenset(
     {
         "First Token Stream Event",  # OpenInference
         "gen_ai.content.completion.chunk",  # OpenLLMetry, one a chunk
@@ -123,7 +123,7 @@ def callers_first_token(span: Span) -> int | None:
     """When the first token left for who asked for a span's work; None also where it is wrong."""
     after_ns = _seconds(span, semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK)
     if after_ns is None:
-        after_ns = _after_events(span)
+        after_ns = after_events(span)
     return _within(span, after_ns)
 
 
@@ -171,12 +171,13 @@ def _first_token_after(span: Span) -> int | None:
         after_ns = _seconds(span, key)
         if after_ns is not None:
             return after_ns
-    after_ns = _after_events(span)
+    after_ns = after_events(span)
     return generation_of(span).first_token_ns if after_ns is None else after_ns
 
 
-def _after_events(span: Span) -> int | None:
-    times_ns = [event.time_ns for event in span.events if event.name in FIRST_TOKEN_EVENTS]
+def after_events(span: Span) -> int | None:
+    """How long after a span's start its events say that the first token came."""
+    times_ns = [event.time_ns for event in span.events if event.name in _FIRST_TOKEN_EVENTS]
     return min(times_ns) - span.start_ns if times_ns else None
 
 

@@ -113,7 +113,7 @@ def block_of(
         counted_as_ns: Of those that were counted under an earlier revision, when that was
             written.
     """
-    written = [read_ns // _MS]
+    written: list[object] = [read_ns // _MS]
     counted = [
         counted_as_ns.get((request.trace_id, request.span_id), 0) // _MS for request in requests
     ]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from latencytrace.analysis.columns.keys import MOST_VALUES
 from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.model import Event, Span, SpanKind, StatusCode, semconv
 from latencytrace.model.span_batch import SpanBatch
@@ -26,6 +27,10 @@ def span(span_id: int = 1, **more: object) -> Span:
     return Span(**(usual | more))  # type: ignore[arg-type] # fields of a span
 
 
+def number(shapes: Shapes, one: Span) -> int:
+    return shapes.read(one)[0]
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -40,7 +45,7 @@ def span(span_id: int = 1, **more: object) -> Span:
 def test_these_make_no_difference(more: dict[str, object]) -> None:
     shapes = Shapes()
 
-    assert shapes.number(span()) == shapes.number(replace(span(), **more)) == 0  # type: ignore[arg-type] # fields of a span
+    assert number(shapes, span()) == number(shapes, replace(span(), **more)) == 0  # type: ignore[arg-type] # fields of a span
 
 
 @pytest.mark.parametrize(
@@ -67,16 +72,34 @@ def test_these_make_no_difference(more: dict[str, object]) -> None:
 def test_these_do(more: dict[str, object]) -> None:
     shapes = Shapes()
 
-    assert shapes.number(span()) == 0
-    assert shapes.number(replace(span(), **more)) == 1  # type: ignore[arg-type] # fields of a span
-    assert shapes.number(span(2)) == 0
+    assert number(shapes, span()) == 0
+    assert number(shapes, replace(span(), **more)) == 1  # type: ignore[arg-type] # fields of a span
+    assert number(shapes, span(2)) == 0
 
 
 def test_beyond_the_bound_there_are_no_numbers() -> None:
     shapes = Shapes(most=1)
 
-    assert [shapes.number(span(name=name)) for name in "aba"] == [0, -1, 0]
+    assert [number(shapes, span(name=name)) for name in "aba"] == [0, -1, 0]
     assert [one.name for one in shapes.spans] == ["a"]
+
+
+def test_a_key_of_many_values_varies_from_then_on() -> None:
+    shapes = Shapes()
+    scores = [span(attributes={"a": 1, "score": at / 7}) for at in range(1_000)]
+
+    numbers = [number(shapes, one) for one in scores]
+
+    assert numbers[: MOST_VALUES + 1] == list(range(MOST_VALUES + 1))
+    assert set(numbers[MOST_VALUES + 1 :]) == {MOST_VALUES + 1}
+    assert shapes.read(scores[0]) == (MOST_VALUES + 1, [("score", None, 0.0)])
+
+
+def test_a_key_that_rules_read_never_does() -> None:
+    shapes = Shapes()
+    routes = [span(attributes={semconv.HTTP_ROUTE: f"/{at}"}) for at in range(100)]
+
+    assert [number(shapes, one) for one in routes] == list(range(100))
 
 
 def test_a_batch_holds_times_ids_and_what_varies() -> None:

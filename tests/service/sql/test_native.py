@@ -17,8 +17,8 @@ from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.sql import native, otlp_view, span_rows
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, Target
 from latencytrace.service.stores.chdb.engine import Connection, Engine
-from tests.support.builders.otlp_messages import one_span, otlp
 from tests.service.otlp.generated_requests import requests
+from tests.support.builders.otlp_messages import one_span, otlp
 
 COLUMNS = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 QUESTION = f"SELECT {COLUMNS} FROM {ARRIVALS}"  # noqa: S608 - our own names

@@ -22,7 +22,11 @@ Attributes = dict[str, AttributeValue]
 
 BEGIN_NS = 1_700_000_000_000_000_000
 SERVICES = ("gateway", "rag", "vectors")
+STEPS = ("raw_gen_ai_request", "decode_loop", "llm_request")
 MESSAGES = ("POST /chat http send", "POST /chat http receive", "GET /ws websocket send")
+NAMES = ("prefill", "decode", "search", "load", "work", "work", "work", *MESSAGES, *STEPS)
+SCOPES = ("latencytrace", "opentelemetry.instrumentation.asgi", "mine", "")
+ENGINES = ("vllm", "litellm", "sglang", "langfuse", "trt.llm")
 FAULTS_OF_TEN = 3  # of so many of ten traces
 
 
@@ -92,28 +96,33 @@ def _below(random: Random, number: int, parent: Span, unit_ns: int) -> Span:
     kind = random.choice((SpanKind.INTERNAL, SpanKind.INTERNAL, SpanKind.CLIENT))
     if elsewhere and random.random() < 0.8:
         kind = SpanKind.SERVER
+    engine = random.random() < 0.03
     return Span(
         trace_id=parent.trace_id,
         span_id=f"{number:016x}",
         parent_id=parent.span_id,
-        name=random.choice(("prefill", "decode", "search", "load", "work", *MESSAGES)),
+        name=random.choice(NAMES),
         kind=kind,
         service=service,
         instance=random.choice(("one", "two")) if elsewhere else parent.instance,
         host=random.choice((None, "here", "there")) if elsewhere else parent.host,
-        scope=random.choice(("latencytrace", "opentelemetry.instrumentation.asgi", "mine", "")),
+        scope=random.choice(ENGINES if engine else SCOPES),
         start_ns=start_ns,
         end_ns=end_ns,
         status=random.choice((StatusCode.UNSET, StatusCode.UNSET, StatusCode.OK)),
-        attributes=_some(random, ATTRIBUTES, start_ns, 0.12) | _usual(random, start_ns),
+        attributes=_some(random, ATTRIBUTES, start_ns, 0.12)
+        | _some(random, ENGINES_ATTRIBUTES, start_ns, 0.5 if engine else 0.003)
+        | _usual(random, start_ns),
         events=_events(random, start_ns),
     )
 
 
 def _events(random: Random, start_ns: int) -> tuple[Event, ...]:
-    names = random.choice(((), (), (), (), ("exception",), ("preempted", "retracted", "other")))
-    return tuple(Event(time_ns=start_ns, name=name) for name in names)
+    names = random.choice((*[()] * 8, ("exception",), ("preempted", "retracted"), FIRST_TOKENS))
+    return tuple(Event(time_ns=start_ns + random.randint(0, 9), name=name) for name in names)
 
+
+FIRST_TOKENS = ("First Token Stream Event", "gen_ai.content.completion.chunk")
 
 Made = Callable[[Random, int], AttributeValue]
 
@@ -207,7 +216,16 @@ ATTRIBUTES: dict[str, Made] = {
     semconv.RPC_SYSTEM_NAME: _of("grpc"),
     "session.id": lambda random, _: f"session {random.randint(0, 5)}",
 }
+ENGINES_ATTRIBUTES: dict[str, Made] = {
+    semconv.LATENCY_IN_QUEUE: _seconds,
+    semconv.LATENCY_IN_PREFILL: _seconds,
+    semconv.LATENCY_IN_DECODE: _seconds,
+    semconv.LATENCY_E2E: _seconds,
+    semconv.LANGFUSE_TYPE: _of("generation"),
+    semconv.LANGFUSE_USAGE: _of('{"input": 3, "output": 5}', "{"),
+}
 ROOT_ATTRIBUTES: dict[str, Made] = ATTRIBUTES | {
+    semconv.QUEUED_NS: _any_count,
     semconv.STREAMED_TOKENS: _any_count,
     semconv.STREAMED_EVENTS: _any_count,
     semconv.STREAMED_CHOICES: _of(1, 2, 0, "3", 5_000),
@@ -280,7 +298,7 @@ FAULTS: tuple[Callable[[Random, list[Span]], None], ...] = (
     lambda random, spans: _note(random, spans, semconv.INTERVALS, random.choice((7, None, True))),
     lambda random, spans: _note(random, spans, semconv.RUNTIME_GAPS, "page_fault:0+40"),
     lambda random, spans: _note(random, spans, semconv.RUNTIME_GAPS, ("tuple",)),
-    lambda random, spans: _note(random, spans, semconv.QUEUED_NS, 5),
+    lambda random, spans: _note(random, spans, semconv.QUEUED_NS, random.choice((5, 1 << 45))),
     lambda random, spans: _note(random, spans, semconv.SHARED, bool(spans)),
     lambda random, spans: _note(random, spans, semconv.LANGFUSE_TYPE, "generation"),
     lambda random, spans: _change(
