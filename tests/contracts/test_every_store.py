@@ -16,7 +16,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from pyarrow import parquet
 
-from latencytrace.errors import PoisonedBlockError
 from latencytrace.model import (
     Attributes,
     AttributeValue,
@@ -266,14 +265,6 @@ def test_a_block_sent_again_does_not_double(store: Store) -> None:
 
     assert store.arrived([span.trace_id]) == {span.trace_id: (span,)}
 
-
-def test_a_poisoned_block_is_named_and_leaves_nothing(store: Store) -> None:
-    span = one_span(trace_of("poison"))
-
-    with pytest.raises(PoisonedBlockError):
-        store.insert([columns(otlp(span) + b"\x0a\xff\xff")])
-
-    assert store.arrived([span.trace_id]) == {}
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,11 @@ class Telemetry:
                     by_stage.setdefault(stage, []).append((stage_ns / 1e9, one.trace_id))
         for stage, stage_times in by_stage.items():
             self.stage_duration.observe((*cohort, stage.value), stage_times, at_s)
+        self._count_tokens(requests, cohort, at_s)
+
+    def _count_tokens(
+        self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float
+    ) -> None:
         first = [(one.time_to_first_token_ns, one.trace_id) for one in requests]
         self._observe_known(self.time_to_first_token, cohort, first, at_s)
         token = [(one.time_per_output_token_ns, one.trace_id) for one in requests]

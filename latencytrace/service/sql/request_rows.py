@@ -127,7 +127,7 @@ def block_of(
         "CountedAs": [0] * none,
         "Written": written * none,
     }
-    values = _values(requests) | {
+    values: dict[str, list[object]] = _values(requests) | {
         "Moved": [0] * len(requests),
         "CountedAs": counted,
         "Written": written * len(requests),

@@ -8,23 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.builders.recorded import FIXTURES, recorded
-from tests.support.builders.strategies import heaps
 
 from latencytrace.analysis.calls.retries import have_failed_calls
 from latencytrace.analysis.columns.keys import COUNTS, PACKED, RULED, UNREAD, is_read, varies
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.model import AttributeValue, Span, semconv
-<<<<<<< HEAD
-from tests.analysis.columns.made_traces import made_trace
-=======
 from tests.support.builders.recorded import FIXTURES, recorded
 from tests.support.builders.strategies import heaps
 from tests.support.simulation.made_traces import made_trace
 
 HELD = COUNTS | PACKED | RULED
->>>>>>> arrays
 
 
 class Noting(dict[str, AttributeValue]):

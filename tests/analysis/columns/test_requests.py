@@ -7,18 +7,9 @@ import numba
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.builders.recorded import FIXTURES, recorded
-from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
-from tests.support.builders.strategies import heaps
-from tests.support.simulation.ways import WAYS
 
 from latencytrace.analysis.columns.requests import PLAIN, Kernels
 from latencytrace.analysis.ledger.requests import requests_of
-<<<<<<< HEAD
-from latencytrace.model import Request, Span, SpanKind, Stage, StatusCode, semconv
-from tests.analysis.columns.equality import ByColumns, Traces, differences
-from tests.analysis.columns.made_traces import made_trace
-=======
 from latencytrace.model import Event, Request, Span, SpanKind, Stage, StatusCode, semconv
 from tests.support.builders.recorded import FIXTURES, recorded
 from tests.support.builders.strategies import heaps
@@ -26,7 +17,6 @@ from tests.support.simulation.by_columns import ByColumns, Traces, differences
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
->>>>>>> arrays
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))

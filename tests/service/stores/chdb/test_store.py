@@ -127,7 +127,8 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 INSERTING = """
 store = ChdbStore.open(Path({folder!r}))
 for number in itertools.count(1):
-    store.insert([columns(otlp(*(one_span(f"{{number:032x}}", f"{{i:016x}}") for i in range(1, 51))))])
+    spans = [one_span(f"{{number:032x}}", f"{{i:016x}}") for i in range(1, 51)]
+    store.insert([columns(otlp(*spans))])
     print(number, flush=True)
 """
 
@@ -157,7 +158,7 @@ def _child(body: str) -> subprocess.Popen[str]:
     imports = (
         "import itertools\nfrom pathlib import Path\n"
         "from latencytrace.service.stores.chdb.store import ChdbStore\n"
-        "from tests.support.builders.otlp_messages import one_span, otlp\n"
+        "from tests.support.builders.otlp_messages import columns, one_span, otlp\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", imports + body],
