@@ -113,8 +113,9 @@ def insert_costs(blocks: Mapping[str, tuple[bytes, int]]) -> Costs:
         store = ChdbStore.open(Path(folder))
         costs = {}
         for name, (block, spans) in blocks.items():
-            store.insert_otlp(block)
-            costs[f"insert_otlp, {name}"] = cpu_us(partial(store.insert_otlp, block), spans)
+            columns = otlp.check(block, None, None, capture_content=True).columns
+            store.insert([columns])
+            costs[f"insert, {name}"] = cpu_us(partial(store.insert, [columns]), spans)
         store.close()
     return costs
 

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from latencytrace.model import SpanKind
+from latencytrace.model import AttributeValue, SpanKind
 from tests.support.builders.otlp_messages import one_span, proto_span
 from tests.support.servers.running_service import PROTOBUF, RunningService
 
@@ -75,7 +75,7 @@ class Pattern:
 
     def __init__(self, seed: int, spans_a_post: int) -> None:
         chance = random.Random(seed)  # noqa: S311 - the same posts each time
-        spans = []
+        spans: list[bytes] = []
         self.requests = 0
         while len(spans) < POSTS * spans_a_post:
             size = chance.randint(8, 20)
@@ -115,7 +115,7 @@ def _trace(chance: random.Random, size: int) -> list[bytes]:
     for number in range(size):
         inner = number > 0
         begin, end = (cuts[2 * number - 2], cuts[2 * number - 1]) if inner else (0, length_ns)
-        attributes = {
+        attributes: dict[str, AttributeValue] = {
             "thread.id": chance.randrange(1 << 20),
             "code.function.name": f"app.step_{number}",
             "server.address": "worker-3.internal",
@@ -125,7 +125,7 @@ def _trace(chance: random.Random, size: int) -> list[bytes]:
             "retry": False,
             "score": chance.random(),
         }
-        told = (
+        told: dict[str, AttributeValue] = (
             {"latencytrace.stage": STAGES[number % len(STAGES)]}
             if inner
             else {"http.request.method": "POST", "http.route": "/chat"}
@@ -318,12 +318,12 @@ def _lags(
         for body in Pattern(seed, spans_a_post).bodies(0, 0):
             request = ExportTraceServiceRequest.FromString(body)
             for span in request.resource_spans[0].scope_spans[0].spans:
-                high, low = span.trace_id[:8], span.trace_id[8:].hex()
-                halves[low] = (seed, int.from_bytes(high, "big"))
+                first, last = span.trace_id[:8], span.trace_id[8:].hex()
+                halves[last] = (seed, int.from_bytes(first, "big"))
     lags = []
     for high, low, written_ms in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
-        seed, first = halves[low]
-        answer_s = answered.get((seed, int(high, 16) ^ first))
+        seed, pattern = halves[low]
+        answer_s = answered.get((seed, int(high, 16) ^ pattern))
         if answer_s is not None:  # None: of a group that was not sent whole
             lags.append(int(written_ms) / 1000 - answer_s)
     return lags

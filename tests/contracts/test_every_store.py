@@ -266,7 +266,6 @@ def test_a_block_sent_again_does_not_double(store: Store) -> None:
     assert store.arrived([span.trace_id]) == {span.trace_id: (span,)}
 
 
-
 @pytest.mark.parametrize(
     ("resource", "host"),
     [

@@ -221,24 +221,13 @@ class Telemetry:
         self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float
     ) -> None:
         first = [(one.time_to_first_token_ns, one.trace_id) for one in requests]
-        self._observe_known(self.time_to_first_token, cohort, first, at_s)
+        _observe_known(self.time_to_first_token, cohort, first, at_s)
         token = [(one.time_per_output_token_ns, one.trace_id) for one in requests]
-        self._observe_known(self.time_per_output_token, cohort, token, at_s)
+        _observe_known(self.time_per_output_token, cohort, token, at_s)
         if tokens := sum(one.input_tokens or 0 for one in requests):
             self.tokens.labels(*cohort, "input").inc(tokens)
         if tokens := sum(one.output_tokens or 0 for one in requests):
             self.tokens.labels(*cohort, "output").inc(tokens)
-
-    @staticmethod
-    def _observe_known(
-        histogram: ManyHistogram,
-        cohort: tuple[str, ...],
-        found: Iterable[tuple[int | None, str]],
-        at_s: float,
-    ) -> None:
-        known = [(took_ns / 1e9, trace_id) for took_ns, trace_id in found if took_ns is not None]
-        if known:
-            histogram.observe(cohort, known, at_s)
 
     def _histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
@@ -260,6 +249,17 @@ class Telemetry:
 
     def _gauge(self, name: str, text: str, value: Callable[[], int]) -> None:
         Gauge(name, text, registry=self.registry).set_function(value)
+
+
+def _observe_known(
+    histogram: ManyHistogram,
+    cohort: tuple[str, ...],
+    found: Iterable[tuple[int | None, str]],
+    at_s: float,
+) -> None:
+    known = [(took_ns / 1e9, trace_id) for took_ns, trace_id in found if took_ns is not None]
+    if known:
+        histogram.observe(cohort, known, at_s)
 
 
 class _CustodyMetrics(Collector):

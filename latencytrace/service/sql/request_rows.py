@@ -114,7 +114,7 @@ def block_of(
             written.
     """
     written: list[object] = [read_ns // _MS]
-    counted = [
+    counted: list[object] = [
         counted_as_ns.get((request.trace_id, request.span_id), 0) // _MS for request in requests
     ]
     none = len(void)
@@ -127,11 +127,10 @@ def block_of(
         "CountedAs": [0] * none,
         "Written": written * none,
     }
-    values: dict[str, list[object]] = _values(requests) | {
-        "Moved": [0] * len(requests),
-        "CountedAs": counted,
-        "Written": written * len(requests),
-    }
+    values = _values(requests)
+    values["Moved"] = [0] * len(requests)
+    values["CountedAs"] = counted
+    values["Written"] = written * len(requests)
     return native_values.block(
         none + len(requests),
         [

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from latencytrace.model import Request, Span, SpanKind, Stage, semconv
+from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -87,7 +87,11 @@ def test_a_trace_that_turns_out_to_be_of_starting_up_is_attributed_again() -> No
 
 
 def test_spans_that_had_a_gpu_do_something_are_told_of() -> None:
-    device = {semconv.DEVICE_ID: "GPU-1", semconv.DEVICE_START: 5, semconv.DEVICE_DURATION: 7}
+    device: Attributes = {
+        semconv.DEVICE_ID: "GPU-1",
+        semconv.DEVICE_START: 5,
+        semconv.DEVICE_DURATION: 7,
+    }
     spans = [one_span("1" * 32, attributes=device), one_span("2" * 32)]
 
     found = attribution(compiled=True).attributed({}, {}, held(spans))

@@ -7,7 +7,7 @@ import pytest
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
-from latencytrace.service.ledgers.process_starts import MAX_PENDING, ProcessStarts
+from latencytrace.service.ledgers.process_starts import MAX_PENDING, ProcessStarts, served_by
 from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.otlp_messages import one_span
 
@@ -110,8 +110,8 @@ def test_what_is_remembered_is_bounded() -> None:
     starts = ProcessStarts(most=2)
     roots: Sequence[Span] = [span(number, SpanKind.CLIENT, 0) for number in range(MAX_PENDING + 9)]
     assert not any(starts.is_start(one) for one in roots)
-    assert len(starts.served([SERVED])) == MAX_PENDING
+    assert len(starts.served(served_by([SERVED]))) == MAX_PENDING
 
     for number in range(9):
-        starts.served([replace(SERVED, instance=f"chat-{number}")])
+        starts.served(served_by([replace(SERVED, instance=f"chat-{number}")]))
     assert not starts.is_start(DOWNLOAD)  # forgotten, so that nothing is said
