@@ -33,7 +33,7 @@ test: $(VENV)/.checks ## everything that continuous integration runs
 	@echo '== imports'
 	@$(BIN)/lint-imports
 	@echo '== tests'
-	@$(BIN)/pytest -n 2 --dist loadfile --durations=20
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 	@echo '== all passed'

@@ -47,7 +47,7 @@ def application(service: RunningService) -> Iterator[str]:
         until(lambda: answers(f"{address}/openapi.json"), service.said)  # no route of a test
         yield address
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def ledgers(service: RunningService, route: str, count: int) -> list[dict[str, int]]:

@@ -15,7 +15,7 @@ FLAT = {"model"}  # the words: one file each
 
 
 def named(page: Path) -> set[str]:
-    paths = re.findall(r"`((?:latencytrace|tests|docs)/[\w/.]+)`", page.read_text())
+    paths = re.findall(r"`((?:latencytrace|tests|docs|examples)/[\w/.]+)`", page.read_text())
     return {path for path in paths if not re.search(r"[A-Z]{3}", path)}  # FILE stands for any
 
 
