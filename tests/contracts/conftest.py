@@ -13,8 +13,8 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = tomllib.loads(PROJECT.read_text())["
 
 
 @pytest.fixture(autouse=True, scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have them installed: known by the entry points of a distribution."""
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Have them installed: known by the entry points of a distribution, in this folder."""
     folder = tmp_path_factory.mktemp("installed")
     info = folder / "latencytrace_examples-0.1.0.dist-info"
     info.mkdir()
@@ -25,4 +25,4 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (info / "entry_points.txt").write_text("\n".join(lines))
     with pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(folder)
-        yield
+        yield folder
