@@ -186,7 +186,7 @@ def _places(body: bytes, *tags: bytes) -> np.ndarray:
     return np.array(found)
 
 
-def send(
+def send(  # noqa: PLR0913, PLR0917 - what a process is told
     address: str,
     seed: int,
     spans_a_post: int,
