@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from latencytrace.agent.export.http import HttpSender
-from latencytrace.agent.export.transport import Wire
+from latencytrace.agent.export.transport import TransportOptions
 from latencytrace.settings import agent_settings
 
 PATIENCE_S = 10.0
@@ -60,9 +60,11 @@ def certificate(folder: Path) -> tuple[str, str]:
 
 def test_a_post_is_packed_where_it_is_asked_for(server: ThreadingHTTPServer) -> None:
     thread = serve(server)
-    sender = HttpSender(f"http://127.0.0.1:{server.server_port}/", {}, PATIENCE_S, Wire(gzip=True))
+    sender = HttpSender(
+        f"http://127.0.0.1:{server.server_port}/", {}, PATIENCE_S, TransportOptions(gzip=True)
+    )
 
-    answer = sender.post(b"spans" * 100)
+    answer = sender.send(b"spans" * 100)
     sender.close()
     server.shutdown()
     thread.join()
@@ -84,12 +86,12 @@ def test_a_receiver_is_known_by_an_authority_of_ones_own_and_knows_us(
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = serve(server)
     url = f"https://127.0.0.1:{server.server_port}/"
-    trusting = HttpSender(url, {}, PATIENCE_S, Wire(False, held, held, key))  # noqa: FBT003
+    trusting = HttpSender(url, {}, PATIENCE_S, TransportOptions(False, held, held, key))  # noqa: FBT003
     doubting = HttpSender(url, {}, PATIENCE_S)
 
-    answer = trusting.post(b"spans")
+    answer = trusting.send(b"spans")
     with pytest.raises(ssl.SSLCertVerificationError):
-        doubting.post(b"spans")
+        doubting.send(b"spans")
     trusting.close()
     server.shutdown()
     thread.join()

@@ -37,7 +37,7 @@ EDGES = (
     "spans.tracer:RecordingTracer.start_*span",
     "spans.provider:RecordingProvider.get_tracer",
     "spans.current_span:*",
-    "spans.sdk_surface:SdkSurface.*",
+    "spans.sdk_view:SdkView.*",
     "spans.span:RecordedSpan.[a-z]*",
     "spans.span:RecordedSpan.__*",
     "api.user_stage:UserStage.__*",

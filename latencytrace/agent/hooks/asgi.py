@@ -75,7 +75,7 @@ class RequestTiming:
         )
         self._intervals: IntervalRecorder = self._timing.collect_intervals()
         self._answer = AnswerStream()
-        self._stages = recorder.server_timing(self._timing)
+        self._stages = recorder.server_timings.begin(self._timing.span, self._timing.started_ns)
         self._gaps = recorder.open_requests.begin(on_loop=True)
         self._body_wanted = True
         self._answered = False
@@ -166,8 +166,7 @@ class RequestTiming:
         with guarded("ending a request", self._recorder.on_fault):
             span = self._timing.span
             self._recorder.open_requests.end(self._gaps)
-            if self._stages is not None and self._recorder.server_timings is not None:
-                self._recorder.server_timings.end(self._stages)
+            self._recorder.server_timings.end(self._stages)
             if not span.is_recording():
                 return
             route = _route(self._scope)

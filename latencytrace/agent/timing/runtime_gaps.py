@@ -1,4 +1,4 @@
-"""When the process itself kept requests waiting: a collection, a held loop, no free thread.
+"""Gaps that the process itself caused: a collection, a held loop, no free thread.
 
 Nothing runs of its own: no timer and no thread. Collections are watched while a traced request
 is under way, and noted are only those that take a millisecond.
@@ -34,7 +34,7 @@ POOL = RuntimeGap.THREAD_POOL_WAIT.value
 
 
 class RuntimeGaps:
-    """Those of one request under way; any thread may note them."""
+    """Gaps of one request under way; any thread may note them."""
 
     __slots__ = ("_noted", "_own", "concurrency", "loop_thread", "queue_depth", "returned_ns")
 
@@ -70,7 +70,7 @@ class RuntimeGaps:
     def described(
         self, span_start_ns: int, intervals: IntervalRecorder
     ) -> dict[str, AttributeValue]:
-        """What its span tells of them: its own collections as intervals, the others apart.
+        """Return the attributes of them: its own collections as intervals, the others apart.
 
         And how many requests were under way, and waited before it for a thread.
 
@@ -80,13 +80,13 @@ class RuntimeGaps:
         """
         for start_ns, end_ns in self._own[:]:
             intervals.add(Stage.RUNTIME, start_ns, end_ns)
-        told: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
+        attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
         if self.queue_depth is not None:
-            told[semconv.QUEUE_DEPTH] = self.queue_depth
+            attributes[semconv.QUEUE_DEPTH] = self.queue_depth
         packed = pack_named(self._noted, span_start_ns)
         if packed:
-            told[semconv.RUNTIME_GAPS] = packed
-        return told
+            attributes[semconv.RUNTIME_GAPS] = packed
+        return attributes
 
 
 class OpenRequests:

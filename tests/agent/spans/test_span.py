@@ -118,7 +118,7 @@ def test_after_its_end_nothing_changes_a_span(tracer: Tracer) -> None:
     span.update_name("late")
 
     assert isinstance(span, RecordedSpan)
-    assert (span.name, dict(span.attributes), span.extra) == ("name", {"a": 1}, None)
+    assert (span.name, dict(span.attributes), span.details) == ("name", {"a": 1}, None)
 
 
 @pytest.mark.parametrize("error", [GeneratorExit, KeyboardInterrupt, asyncio.CancelledError])
@@ -129,7 +129,7 @@ def test_what_is_no_exception_is_no_error_of_the_span(
         raise error
 
     assert spans.only.status.status_code is StatusCode.UNSET
-    assert spans.only.extra is None
+    assert spans.only.details is None
 
 
 def test_a_decorated_function_is_a_span_each_time_it_is_called(
@@ -144,7 +144,7 @@ def test_a_decorated_function_is_a_span_each_time_it_is_called(
 
     first, second = spans.all
     assert first.trace_id != second.trace_id
-    assert first.ended <= second.started
+    assert first.ended_ns <= second.started_ns
     assert [dict(span.attributes) for span in spans.all] == [{"a": 1}, {"a": 1}]
     assert program.__name__ == "program"
 
@@ -215,8 +215,8 @@ def test_an_exception_is_an_event_with_its_type_and_text(spans: Spans, tracer: T
     with pytest.raises(LookupError), tracer.start_as_current_span("name"):
         raise LookupError("why")
 
-    assert spans.only.extra is not None
-    ((name, _, noted),) = spans.only.extra.events
+    assert spans.only.details is not None
+    ((name, _, noted),) = spans.only.details.events
     assert (name, noted["exception.type"], noted["exception.message"]) == (
         "exception",
         "LookupError",
