@@ -32,6 +32,7 @@ from latencytrace.agent.process.resource import resource_of
 from latencytrace.agent.process.termination import Termination
 from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
 from latencytrace.agent.profiling.orders import Profiling
+from latencytrace.agent.program.fastapi_telemetry import FastApiTelemetry
 from latencytrace.agent.program.provider import GlobalProvider
 from latencytrace.agent.program.spans import ProgramSpans
 from latencytrace.agent.reporting.own_cost import CostMeter
@@ -74,6 +75,7 @@ class Agent:
         self._sampling = _sampling(settings)
         self._has_begun = False
         self._hooks: list[AppliedHook] = []
+        self._fastapi: AppliedHook | None = None
         self._cost = CostMeter(monotonic_ns)
         self.recorder = Recorder(_provider.get_tracer(SCOPE, version(SCOPE)), on_fault)
         options = TransportOptions(settings.gzip, *settings.tls_files)
@@ -132,6 +134,7 @@ class Agent:
                 self._hooks.append(
                     AppliedHook(name, hook, self.recorder, HookOptions.of(settings))
                 )
+        self._fastapi = AppliedHook("FastAPI's telemetry", FastApiTelemetry, self.recorder)
         self._self_report = self._new_self_report()
         self._gpu = self._new_gpu_watch()
         if not is_uwsgi():  # which takes the signal itself, and calls what is to be done at exit
@@ -171,6 +174,8 @@ class Agent:
         """Restore every patch, send what waits, end the thread; each whatever the others do."""
         for hook in reversed(self._hooks):
             contained("restoring a hook's patches")(hook.restore)()
+        if self._fastapi is not None:
+            contained("restoring FastAPI's telemetry")(self._fastapi.restore)()
         contained("ending a profile")(self.profiling.end)()
         contained("ending pending spans")(self.recorder.devices.pending.give_up)(None)
         contained("leaving SIGTERM")(_termination.forget)()

@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanContext, StatusCode
 
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.agent.guard import text_of
-from latencytrace.agent.spans.attributes import limited
+from latencytrace.agent.spans.attributes import Deferred, limited, worked_out
 from latencytrace.agent.spans.span import Details, RecordedSpan, SpanMaker
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED, SpanLimits
@@ -195,6 +195,8 @@ class OtlpEncoder:
 
     def _pair(self, key: str, value: object) -> bytes:
         """Encode an attribute, and keep what may come again."""
+        if type(value) is Deferred:
+            return b"".join(self._pair(*pair) for pair in value.attributes().items())
         encoded = field(_ATTRIBUTE, key_value(key, value))
         if type(value) is float:
             self._make_room()
@@ -217,7 +219,7 @@ class OtlpEncoder:
 
 def _limited(span: RecordedSpan) -> tuple[Mapping[str, AttributeValue], bytes]:
     """Return the attributes cut to the limits, here, off the serving thread; and the rest."""
-    kept: Mapping[str, AttributeValue] = span.raw_attributes or {}
+    kept: Mapping[str, AttributeValue] = worked_out(span.raw_attributes or {})
     limits, details = span.tracer.limits, span.details
     dropped = details.dropped_attributes if details else 0
     if len(kept) > limits.attributes or limits.length != UNLIMITED or "" in kept:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Final
 
+from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.spans.span import RecordedSpan
 
 UNWEIGHED_SPANS: Final = 4096  # that may wait before each is weighed where it ends
@@ -121,6 +122,8 @@ def _mapping(attributes: Mapping[str, object]) -> int:
             weight += len(value)
         elif type(value) is tuple or type(value) is dict:
             weight += _container(value)
+        elif type(value) is Deferred:
+            weight += value.weight
     return weight
 
 

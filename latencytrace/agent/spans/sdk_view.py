@@ -21,7 +21,7 @@ from opentelemetry.trace import (
 )
 
 from latencytrace.agent.clock import ANCHOR_NS
-from latencytrace.agent.spans.attributes import limited
+from latencytrace.agent.spans.attributes import limited, worked_out
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED, SpanLimits
 
@@ -116,7 +116,7 @@ class SdkView(Span):
     @property
     def attributes(self) -> Mapping[str, AttributeValue]:
         """The attributes, read-only."""
-        raw, limits = self.raw_attributes or {}, self.tracer.limits
+        raw, limits = self._attributes, self.tracer.limits
         if limits.length < UNLIMITED:
             return MappingProxyType(dict(limited(raw, limits.attributes, limits.length)[0]))
         return MappingProxyType(raw)
@@ -195,9 +195,12 @@ class SdkView(Span):
     @property
     def _attributes(self) -> dict[str, AttributeValue]:
         """The attributes themselves: there are instrumentations that change them."""
-        if self.raw_attributes is None:
-            self.raw_attributes = {}
-        return self.raw_attributes
+        raw = self.raw_attributes
+        if raw is None:
+            raw = self.raw_attributes = {}
+        elif self.ended_ns:  # what is deferred is so at the end
+            raw = self.raw_attributes = worked_out(raw)
+        return raw
 
     @property
     def _name(self) -> str:
@@ -225,7 +228,8 @@ def readable(span: SdkView, resource: "Resource") -> "ReadableSpan":
     details, limits, tracer = span.details, span.tracer.limits, span.tracer
     events: BoundedList[Event] = BoundedList(None)
     links: BoundedList[Link] = BoundedList(None)
-    attributes = _bounded(span.raw_attributes or {}, limits.attributes, limits.length)
+    raw = worked_out(span.raw_attributes or {})
+    attributes = _bounded(raw, limits.attributes, limits.length)
     if details is not None:
         for name, at, noted in details.events:
             kept = _bounded(noted, limits.event_attributes, limits.other_length)

@@ -27,7 +27,13 @@ from opentelemetry.trace.propagation import (
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import FAULTS, attempted, contained, edge_faults, text_of
-from latencytrace.agent.spans.attributes import SCALARS, copied_attributes, drop_oldest
+from latencytrace.agent.spans.attributes import (
+    MOST_DEFERRED,
+    SCALARS,
+    Deferred,
+    copied_attributes,
+    drop_oldest,
+)
 from latencytrace.agent.spans.current_span import traced_calls
 from latencytrace.agent.spans.sdk_view import (
     EMPTY_STATE,
@@ -225,6 +231,16 @@ class RecordedSpan(SdkView):
                 _take_back(raw, attributes)
         except FAULTS as fault:
             edge_faults("setting attributes", fault)
+
+    def defer(self, key: str, deferred: Deferred) -> None:
+        """Have attributes of ours worked out when the span is sent; called as it ends."""
+        raw = self.raw_attributes
+        if raw is None:
+            raw = self.raw_attributes = {}
+        if len(raw) + MOST_DEFERRED > self.tracer.limits.attributes:  # it may push others out
+            self.set_attributes(deferred.attributes())
+        else:
+            raw[key] = deferred  # type: ignore[assignment] # whoever reads them works them out
 
     @contained("adding an event")
     def add_event(

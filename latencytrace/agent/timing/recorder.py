@@ -3,7 +3,7 @@
 The tracer behind it is ours, or the program's own where it has one; a hook cannot tell.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Token
 
 from opentelemetry.context import (
@@ -30,7 +30,8 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.device.pending_spans import PendingDeviceSpans
 from latencytrace.agent.device.timers import DeviceTimers, no_events
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
-from latencytrace.agent.spans.span import recorded_in
+from latencytrace.agent.spans.attributes import Deferred
+from latencytrace.agent.spans.span import RecordedSpan, recorded_in
 from latencytrace.agent.timing.batch_counts import BatchCounts
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.model_steps import ModelSteps
@@ -42,6 +43,7 @@ from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
 _INTERVALS = create_key("latencytrace.intervals")
+_DEFERRED_BYTES = 10_000  # of a stream's times, about
 _SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
 
 
@@ -204,6 +206,22 @@ class Timing:
         """Set attributes."""
         self.span.set_attributes(attributes)
 
+    def defer(
+        self, key: str, attributes: Callable[[], Mapping[str, AttributeValue]] | None
+    ) -> None:
+        """Have attributes worked out when the span is sent; None: there are none.
+
+        Args:
+            key: In its place, or about.
+            attributes: Called once, off the serving thread where the span is ours.
+        """
+        if attributes is None:
+            return
+        if type(self.span) is RecordedSpan and self.span.is_recording():
+            self.span.defer(key, Deferred(attributes, _DEFERRED_BYTES))
+        else:
+            self.span.set_attributes(attributes())
+
     def fail(self, error: BaseException) -> None:
         """Note that the call raised: its type only, for its text may hold a prompt."""
         if not self.span.is_recording():
@@ -222,9 +240,7 @@ class Timing:
         if not self.span.is_recording():  # the SDK's span would warn of a second end
             return
         if self.intervals is not None:
-            packed = self.intervals.packed(self.started_ns)
-            if packed:
-                self.span.set_attribute(semconv.INTERVALS, packed)
+            self.defer(semconv.INTERVALS, self.intervals.taken(self.started_ns))
         at_ns = monotonic_ns() if ended_ns is None else ended_ns
         if self._pending.waiting:  # what ends behind work on a device has often waited for it
             self._pending.settle()

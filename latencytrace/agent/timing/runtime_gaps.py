@@ -6,7 +6,7 @@ is under way, and noted are only those that take a millisecond.
 
 import gc
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context as VariableContext
 from typing import Any
 
@@ -15,7 +15,7 @@ from opentelemetry.context import Context, create_key, get_current, set_value
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in, context_in
 from latencytrace.agent.guard import OnFault, guarded
-from latencytrace.agent.timing.intervals import IntervalRecorder, merged_neighbours
+from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.model import semconv
 from latencytrace.model.interval import pack_named
 from latencytrace.model.runtime_gap import RuntimeGap
@@ -26,7 +26,7 @@ NOTICED_NS = 1_000_000
 # So long after a hold who waited for it runs; who runs later waited for something else, too.
 _RESUMED_WITHIN_NS = 5_000_000
 _RESUMED_WITHIN_PART = 10  # of the hold: of a busy machine's long ones that may be more
-_HELD = 64  # gaps of a kind, before neighbours are merged
+_HELD = 128  # times of a kind, a start and an end each, before neighbours are merged
 _GAPS = create_key("latencytrace.runtime_gaps")
 
 GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
@@ -43,16 +43,13 @@ class RuntimeGaps:
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
         self.returned_ns = 0  # when work of its own on another thread was done
-        self._own: list[tuple[int, int]] = []  # collections in the midst of its own code
+        self._own: list[int] = []  # collections in the midst of its own code: start, end, start …
         # All its keys are there from the first: a collection may come at any allocation.
-        self._noted: dict[str, list[tuple[int, int]]] = {GARBAGE: [], LOOP: [], POOL: []}
+        self._noted: dict[str, list[int]] = {GARBAGE: [], LOOP: [], POOL: []}
 
     def note(self, name: str, start_ns: int, end_ns: int) -> None:
         """Note a gap between two monotonic times."""
-        noted = self._noted[name]
-        noted.append((start_ns, end_ns))
-        if len(noted) >= _HELD:
-            self._noted[name] = merged_neighbours(noted)
+        _add(self._noted[name], start_ns, end_ns)
 
     def queued_behind(self, depth: int) -> None:
         """Note how many waited before it, where it joined the queue of a pool."""
@@ -62,10 +59,8 @@ class RuntimeGaps:
         """Note a collection, which its own code set off or another's."""
         if not own:
             self.note(GARBAGE, start_ns, end_ns)
-            return
-        self._own.append((start_ns, end_ns))
-        if len(self._own) >= _HELD:
-            self._own = merged_neighbours(self._own)
+        else:
+            _add(self._own, start_ns, end_ns)
 
     def described(
         self, span_start_ns: int, intervals: IntervalRecorder
@@ -78,15 +73,25 @@ class RuntimeGaps:
             span_start_ns: The monotonic start of the request's span.
             intervals: Of that span.
         """
-        for start_ns, end_ns in self._own[:]:
-            intervals.add(Stage.RUNTIME, start_ns, end_ns)
+        if self._own:
+            intervals.times(Stage.RUNTIME).extend(self._own)
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
         if self.queue_depth is not None:
             attributes[semconv.QUEUE_DEPTH] = self.queue_depth
-        packed = pack_named(self._noted, span_start_ns)
-        if packed:
-            attributes[semconv.RUNTIME_GAPS] = packed
+        if any(self._noted.values()):
+            gaps = {name: _pairs(times[:]) for name, times in self._noted.items()}
+            attributes[semconv.RUNTIME_GAPS] = pack_named(gaps, span_start_ns)
         return attributes
+
+
+def _add(times: list[int], start_ns: int, end_ns: int) -> None:
+    times += (start_ns, end_ns)
+    if len(times) >= _HELD:
+        times[:] = merged(times, 2)
+
+
+def _pairs(times: list[int]) -> Iterable[tuple[int, int]]:
+    return zip(times[::2], times[1::2], strict=False)
 
 
 class OpenRequests:
