@@ -4,8 +4,9 @@
 
 A FastAPI application on uvicorn, uvloop and httptools: an answer in one piece, a stream of 200
 chunks, one whose chunks each take a turn of the event loop, and one whose chunks are made on a
-thread. Servers run side by side: untraced, untraced once more (what the two differ by is noise), with
-latencytrace, and with OpenTelemetry's contrib as it is and without its spans for messages.
+thread. Servers run side by side: untraced, untraced once more (what the two differ by is
+noise), with latencytrace, and with OpenTelemetry's contrib as it is and without its spans for
+messages.
 In each round each gets the same requests, one after another over a kept connection, in an
 order drawn anew. Spans go to a receiver that only counts them. `--beside` adds latencytrace
 from another checkout, such as the one before a change.

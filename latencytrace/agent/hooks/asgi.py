@@ -188,9 +188,7 @@ class RequestTiming:
             if route is not None:
                 span.set_attribute(semconv.HTTP_ROUTE, route)
                 span.update_name(f"{self._scope.get('method', 'HTTP')} {route}")
-            if self._answer.streams:
-                described = partial(self._answer.described, self._timing.started_ns)
-                self._timing.defer(semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, described)
+            self._timing.defer(semconv.TOKEN_TIMES, self._answer.deferred(self._timing.started_ns))
             self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
             self._timing.end()
 

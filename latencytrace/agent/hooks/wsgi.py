@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextvars import Token
-from functools import partial
 from typing import Any
 
 from opentelemetry import propagate
@@ -167,9 +166,7 @@ class RequestTiming:
                 self.goes_on()
             self._recorder.open_requests.end(self._gaps)
             self._recorder.server_timings.end(self._stages)
-            if self._answer.streams:
-                described = partial(self._answer.described, self._timing.started_ns)
-                self._timing.defer(semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, described)
+            self._timing.defer(semconv.TOKEN_TIMES, self._answer.deferred(self._timing.started_ns))
             self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
             self._timing.end()
 

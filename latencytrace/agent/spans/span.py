@@ -234,6 +234,8 @@ class RecordedSpan(SdkView):
 
     def defer(self, key: str, deferred: Deferred) -> None:
         """Have attributes of ours worked out when the span is sent; called as it ends."""
+        if self.ended_ns:
+            return
         raw = self.raw_attributes
         if raw is None:
             raw = self.raw_attributes = {}

@@ -4,12 +4,13 @@ Speed is the point here: to note an interval is to append two times to a list, a
 merged or written before the span is sent, by the exporter's thread (`bench_request.py`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 from operator import sub
 from typing import Final
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.model import semconv
 from latencytrace.model.interval import MAX_INTERVALS, pack_named
 from latencytrace.model.span import AttributeValue
@@ -17,6 +18,7 @@ from latencytrace.model.stage import Stage
 
 HELD: Final = 2048  # times of one stage, a start and an end each, before neighbours are merged
 _FOLDED: Final = 8  # neighbours to one, then
+TIME_BYTES: Final = 40  # that one time keeps in a list
 
 
 class IntervalRecorder:
@@ -50,20 +52,26 @@ class IntervalRecorder:
         if len(times) >= HELD:
             fold(times)
 
-    def taken(self, span_start_ns: int) -> Callable[[], Mapping[str, AttributeValue]] | None:
-        """Give away what was noted, as what works out the span's attribute; None: nothing was.
+    def taken(self, span_start_ns: int) -> Deferred | None:
+        """Give away what was noted, as the span's attribute; None: nothing was.
 
         Args:
             span_start_ns: The monotonic start of the span that carries them.
         """
         stages, self._stages = self._stages, {}
-        if not any(stages.values()):
+        count = sum(map(len, stages.values()))
+        if not count:
             return None
-        return lambda: {semconv.INTERVALS: packed(stages, span_start_ns)}
+        return Deferred(lambda: _attribute(stages, span_start_ns), count * TIME_BYTES)
 
     def packed(self, span_start_ns: int) -> str:
         """Return the value of `latencytrace.intervals`, empty if nothing was noted."""
         return packed(self._stages, span_start_ns)
+
+
+def _attribute(stages: Mapping[Stage, list[int]], span_start_ns: int) -> dict[str, AttributeValue]:
+    text = packed(stages, span_start_ns)
+    return {semconv.INTERVALS: text} if text else {}
 
 
 def packed(stages: Mapping[Stage, list[int]], span_start_ns: int) -> str:

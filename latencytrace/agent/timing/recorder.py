@@ -3,7 +3,7 @@
 The tracer behind it is ours, or the program's own where it has one; a hook cannot tell.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import Token
 
 from opentelemetry.context import (
@@ -43,7 +43,6 @@ from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
 _INTERVALS = create_key("latencytrace.intervals")
-_DEFERRED_BYTES = 10_000  # of a stream's times, about
 _SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
 
 
@@ -206,21 +205,14 @@ class Timing:
         """Set attributes."""
         self.span.set_attributes(attributes)
 
-    def defer(
-        self, key: str, attributes: Callable[[], Mapping[str, AttributeValue]] | None
-    ) -> None:
-        """Have attributes worked out when the span is sent; None: there are none.
-
-        Args:
-            key: In its place, or about.
-            attributes: Called once, off the serving thread where the span is ours.
-        """
-        if attributes is None:
+    def defer(self, key: str, deferred: Deferred | None) -> None:
+        """Have attributes worked out when the span is sent, where it is ours; None: none are."""
+        if deferred is None:
             return
-        if type(self.span) is RecordedSpan and self.span.is_recording():
-            self.span.defer(key, Deferred(attributes, _DEFERRED_BYTES))
+        if type(self.span) is RecordedSpan:
+            self.span.defer(key, deferred)
         else:
-            self.span.set_attributes(attributes())
+            self.span.set_attributes(deferred.attributes())
 
     def fail(self, error: BaseException) -> None:
         """Note that the call raised: its type only, for its text may hold a prompt."""

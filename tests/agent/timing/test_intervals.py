@@ -29,7 +29,7 @@ def recorded(taken: list[tuple[Stage, int, int]]) -> tuple[tuple[Interval, ...],
         total_ns[stage] += length_ns
         recorder.add(stage, start_ns, now_ns[stage])
     found = recorder.taken(START_NS)
-    packed = str(found()[semconv.INTERVALS]) if found is not None else ""
+    packed = str(found.attributes()[semconv.INTERVALS]) if found is not None else ""
     return unpack_intervals(packed, START_NS), total_ns
 
 
@@ -95,7 +95,7 @@ def test_what_is_given_away_is_what_would_be_packed(taken: list[tuple[Stage, int
     recorder.add(Stage.RESPOND, 1, 2)  # too late: the span has ended
 
     assert (given_away is None) == (not taken)
-    assert given_away is None or given_away() == {semconv.INTERVALS: at_once}
+    assert given_away is None or given_away.attributes() == {semconv.INTERVALS: at_once}
 
 
 def test_who_notes_holds_on_to_one_list_however_much_is_noted() -> None:
