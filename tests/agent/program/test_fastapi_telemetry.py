@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import agent_settings
-from tests.agent.hooks.serving import get, serving
-from tests.agent.receiving import Receiver, TracedProgram
+from tests.support.agent.receiving import Receiver, TracedProgram
+from tests.support.servers.serving import get, serving
 
 telemetry = pytest.importorskip("fastapi.telemetry._asgi")  # of recent versions
 

@@ -13,7 +13,7 @@ from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import SpanLimits
-from tests.agent.hooked import Spans
+from tests.support.agent.hooked import Spans
 
 LATER: Mapping[str, AttributeValue] = {"text": "a" * 200, "count": 7, "ratio": 0.5}
 
