@@ -91,7 +91,8 @@ def serving(name: str, receiver: str, beside: Path | None) -> Iterator[Server]:
         "OTEL_BSP_SCHEDULE_DELAY": "100",
         "LATENCYTRACE_GPU": "0",
     }
-    command = [sys.executable, HERE / "request_server.py", str(port), HOW.get(name, "untraced")]
+    program = os.fspath(HERE / "request_server.py")
+    command = [sys.executable, program, str(port), HOW.get(name, "untraced")]
     process = subprocess.Popen(command, env=environment)
     try:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_S)

@@ -116,6 +116,11 @@ class RequestTiming:
 
     def sent(self, send: Send) -> Send:
         """Time the sends, and end the span with the last one."""
+        with guarded("timing sends", self._recorder.on_fault):
+            return self._timed(send)
+        return send
+
+    def _timed(self, send: Send) -> Send:
         if self._stages is not None:
             send = self._with_server_timing(send, self._stages)
         answer, on_fault = self._answer, self._recorder.on_fault

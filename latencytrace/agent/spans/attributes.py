@@ -57,12 +57,13 @@ class Deferred:
 
 def worked_out(attributes: dict[str, AttributeValue]) -> dict[str, AttributeValue]:
     """Return attributes with those that were deferred; the same if none were."""
-    if not any(type(value) is Deferred for value in attributes.values()):
+    values: Mapping[str, object] = attributes
+    if not any(type(value) is Deferred for value in values.values()):
         return attributes
-    found: dict[str, AttributeValue] = {}
-    for key, value in attributes.items():
+    found: dict[str, object] = {}
+    for key, value in values.items():
         found.update(value.attributes() if isinstance(value, Deferred) else {key: value})
-    return found
+    return cast("dict[str, AttributeValue]", found)
 
 
 def _after_fork() -> None:

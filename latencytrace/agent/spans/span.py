@@ -232,18 +232,6 @@ class RecordedSpan(SdkView):
         except FAULTS as fault:
             edge_faults("setting attributes", fault)
 
-    def defer(self, key: str, deferred: Deferred) -> None:
-        """Have attributes of ours worked out when the span is sent; called as it ends."""
-        if self.ended_ns:
-            return
-        raw = self.raw_attributes
-        if raw is None:
-            raw = self.raw_attributes = {}
-        if len(raw) + MOST_DEFERRED > self.tracer.limits.attributes:  # it may push others out
-            self.set_attributes(deferred.attributes())
-        else:
-            raw[key] = deferred  # type: ignore[assignment] # whoever reads them works them out
-
     @contained("adding an event")
     def add_event(
         self,
@@ -419,3 +407,16 @@ class RecordedSpan(SdkView):
         if details is None:
             details = self.details = Details()
         return details
+
+
+def defer(span: RecordedSpan, key: str, deferred: Deferred) -> None:
+    """Have attributes of ours worked out when a span is sent; called as it ends."""
+    if span.ended_ns:
+        return
+    raw = span.raw_attributes
+    if raw is None:
+        raw = span.raw_attributes = {}
+    if len(raw) + MOST_DEFERRED > span.tracer.limits.attributes:  # it may push others out
+        span.set_attributes(deferred.attributes())
+    else:
+        raw[key] = deferred  # type: ignore[assignment] # whoever reads them works them out

@@ -31,7 +31,7 @@ from latencytrace.agent.device.pending_spans import PendingDeviceSpans
 from latencytrace.agent.device.timers import DeviceTimers, no_events
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.spans.attributes import Deferred
-from latencytrace.agent.spans.span import RecordedSpan, recorded_in
+from latencytrace.agent.spans.span import RecordedSpan, defer, recorded_in
 from latencytrace.agent.timing.batch_counts import BatchCounts
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.model_steps import ModelSteps
@@ -210,7 +210,7 @@ class Timing:
         if deferred is None:
             return
         if type(self.span) is RecordedSpan:
-            self.span.defer(key, deferred)
+            defer(self.span, key, deferred)
         else:
             self.span.set_attributes(deferred.attributes())
 

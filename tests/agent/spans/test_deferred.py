@@ -7,10 +7,10 @@ import pytest
 
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
-from latencytrace.agent.guard import edge_faults
+from latencytrace.agent.guard import FaultCounter
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.spans.provider import RecordingProvider
-from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.spans.span import RecordedSpan, defer
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import SpanLimits
 from tests.support.agent.hooked import Spans
@@ -28,7 +28,7 @@ def ended(*, deferred: bool, limits: SpanLimits | None = None) -> RecordedSpan:
     span.trace_id, span.span_id = 1, 2
     span.set_attribute("before", 1)
     if deferred:
-        span.defer("place", Deferred(lambda: LATER, 100))
+        defer(span, "place", Deferred(lambda: LATER, 100))
     else:
         span.set_attributes(LATER)
     span.set_attribute("after", 2)
@@ -63,7 +63,12 @@ def test_they_are_shown_to_the_programs_processors() -> None:
 def test_they_are_worked_out_once_though_two_threads_ask() -> None:
     calls: list[int] = []
     both = threading.Barrier(2)
-    deferred = Deferred(lambda: calls.append(1) or LATER, 0)
+
+    def work_out() -> Mapping[str, AttributeValue]:
+        calls.append(1)
+        return LATER
+
+    deferred = Deferred(work_out, 0)
 
     def ask() -> None:
         both.wait()
@@ -79,17 +84,18 @@ def test_they_are_worked_out_once_though_two_threads_ask() -> None:
     assert deferred.attributes() == LATER
 
 
-def test_a_fault_leaves_them_out_and_is_counted() -> None:
+def test_a_fault_leaves_them_out_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults: list[str] = []
+    monkeypatch.setattr(FaultCounter, "__call__", lambda _, doing, __: faults.append(doing))
     spans = Spans()
     span = spans.provider.get_tracer("scope").start_span("name")
     assert isinstance(span, RecordedSpan)
-    faults = edge_faults.faults
-    span.defer("place", Deferred(lambda: {"a": 1 // 0}, 0))
+    defer(span, "place", Deferred(lambda: {"a": 1 // 0}, 0))
     span.set_attribute("after", 2)
     span.end()
 
     assert dict(spans.only.attributes) == {"after": 2}
-    assert edge_faults.faults == faults + 1
+    assert faults == ["working out attributes"]
 
 
 def test_what_they_keep_counts_as_what_waits() -> None:
