@@ -77,4 +77,11 @@ def trace(how: str) -> None:
 
 if __name__ == "__main__":
     trace(sys.argv[2])
-    uvicorn.run(app, port=int(sys.argv[1]), loop="uvloop", http="httptools", log_level="error")
+    uvicorn.run(
+        app,
+        port=int(sys.argv[1]),
+        loop="uvloop",
+        http="httptools",
+        log_level="error",
+        timeout_keep_alive=3600,  # longer than the turns of the others
+    )

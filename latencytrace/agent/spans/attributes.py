@@ -7,7 +7,7 @@ from itertools import islice
 from numbers import Integral, Real
 from typing import cast
 
-from latencytrace.agent.guard import attempted, contained, logger, text_of
+from latencytrace.agent.guard import FAULTS, attempted, edge_faults, logger, text_of
 from latencytrace.agent.process.forks import in_child
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED
@@ -50,7 +50,10 @@ class Deferred:
         """Work them out, once, whichever threads ask."""
         with _working:
             if self._attributes is not None:
-                self._found = contained("working out attributes")(self._attributes)() or {}
+                try:
+                    self._found = self._attributes()
+                except FAULTS as fault:
+                    edge_faults("working out attributes", fault)
                 self._attributes = None
             return self._found
 

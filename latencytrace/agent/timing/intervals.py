@@ -81,20 +81,30 @@ def packed(stages: Mapping[Stage, list[int]], span_start_ns: int) -> str:
         stages: The times of each stage, of all together more than are told.
         span_start_ns: The monotonic start of the span that carries them.
     """
-    times = {stage: noted[:] for stage, noted in stages.items() if noted}
+    times = {stage: noted[:] for stage, noted in stages.items() if len(noted) > 1}
     counts = {stage: len(noted) // 2 for stage, noted in times.items()}
     sizes = dict.fromkeys(times, 1)  # of neighbours that become one
     while sum(counts.values()) > MAX_INTERVALS:
         longest = max(counts, key=counts.__getitem__)
         sizes[longest] *= 2
         counts[longest] = (counts[longest] + 1) // 2
-    pairs = {
-        stage: sorted(zip(few[::2], few[1::2], strict=False))
-        for stage, noted in times.items()
-        for few in [merged(noted, sizes[stage])]
-    }
-    in_order = sorted(pairs, key=lambda stage: pairs[stage][0][0])
-    return pack_named({stage.value: pairs[stage] for stage in in_order}, span_start_ns)
+    few = {stage: merged(noted, sizes[stage]) for stage, noted in times.items()}
+    in_order = sorted(few, key=lambda stage: few[stage][0])
+    groups = ((stage.value, _group(few[stage], span_start_ns)) for stage in in_order)
+    return ";".join(f"{name}:{group}" for name, group in groups if group)
+
+
+def _group(times: list[int], span_start_ns: int) -> str:
+    """Write the times of one stage as `pack_named` does, at once where none overlap."""
+    ends = times[1::2]
+    numbers = times[: 2 * len(ends)]
+    starts = numbers[::2]
+    numbers[::2] = map(sub, starts, [span_start_ns, *ends])  # the gaps
+    numbers[1::2] = map(sub, ends, starts)
+    if min(numbers[::2]) >= 0 and min(numbers[1::2]) > 0:
+        return ",".join(["%d+%d"] * len(ends)) % tuple(numbers)
+    pairs = sorted(zip(starts, ends, strict=False))
+    return pack_named({"": pairs}, span_start_ns).removeprefix(":")
 
 
 def merged(times: list[int], size: int) -> list[int]:

@@ -14,7 +14,7 @@ from opentelemetry.context import Context, create_key, get_current, set_value
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in, context_in
-from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.guard import FAULTS, OnFault, guarded
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.model import semconv
 from latencytrace.model.interval import pack_named
@@ -140,13 +140,13 @@ class OpenRequests:
         if otel is None:
             return
         within_ns = max(_RESUMED_WITHIN_NS, (end_ns - start_ns) // _RESUMED_WITHIN_PART)
-        self.resumed_by_ns = end_ns + within_ns
         holder, thread = otel.get(_GAPS), threading.get_ident()
         for gaps in tuple(self.open):
             if gaps.loop_thread == thread and gaps is not holder:
                 since_ns, by_ns = self._waiting.get(gaps, (start_ns, start_ns))
                 joined = start_ns < by_ns
-                self._waiting[gaps] = (since_ns if joined else start_ns, self.resumed_by_ns)
+                self._waiting[gaps] = (since_ns if joined else start_ns, end_ns + within_ns)
+                self.resumed_by_ns = end_ns + within_ns  # else nobody has to be looked for
 
     def resumed(self, context: VariableContext, at_ns: int) -> None:
         """A callback is run: if it is of a request that a held loop kept waiting, it waited."""
@@ -189,8 +189,12 @@ def begun_as(on_fault: OnFault, depth: Callable[[], int]) -> tuple[Any, ...]:
     gaps = context.get(_GAPS)
     if not isinstance(gaps, RuntimeGaps):
         return (call_in, context)
-    with guarded("looking at a pool's queue", on_fault):
-        gaps.queued_behind(depth())
+    try:
+        waiting = depth()
+        if waiting or gaps.queue_depth is None:
+            gaps.queued_behind(waiting)
+    except FAULTS as fault:
+        on_fault("looking at a pool's queue", fault)
     return (_call_pooled, on_fault, gaps, monotonic_ns(), context)
 
 
@@ -205,10 +209,12 @@ def _call_pooled(
     **kwargs: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401 - whatever it returns
     """Do a request's work on a thread that it waited for, in its context."""
-    with guarded("noting a wait for a thread", on_fault):
+    try:
         started_ns = monotonic_ns()
         if started_ns - queued_ns >= NOTICED_NS:
             gaps.note(POOL, queued_ns, started_ns)
+    except FAULTS as fault:
+        on_fault("noting a wait for a thread", fault)
     try:
         return call_in(context, call, *args, **kwargs)
     finally:
