@@ -26,6 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.benchmarks.bench_servers import free_port
 from tests.benchmarks.discarding import receive
@@ -47,6 +48,13 @@ SETTLE_S = 0.25  # more than an export takes to begin
 START_S = 60
 
 
+class Cpu(NamedTuple):
+    """CPU time in µs."""
+
+    all: float  # threads of the process
+    serving: float  # the one that runs the event loop
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """One that runs."""
@@ -54,13 +62,13 @@ class Server:
     process: "subprocess.Popen[bytes]"
     connection: http.client.HTTPConnection
 
-    def cpu_ns(self) -> int:
-        """Return the CPU time of all its threads so far."""
-        total_ns = 0
+    def cpu_us(self) -> Cpu:
+        """Return the CPU time of all its threads so far, and of the serving one."""
+        ns = {}
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             with suppress(OSError):  # a thread that ended meanwhile
-                total_ns += int((task / "schedstat").read_text().split()[0])
-        return total_ns
+                ns[task.name] = int((task / "schedstat").read_text().split()[0])
+        return Cpu(sum(ns.values()) / 1000, ns[str(self.process.pid)] / 1000)
 
     def get(self, path: str) -> None:
         """Send one request and read its answer."""
@@ -69,14 +77,18 @@ class Server:
         body = response.read()
         assert response.status == http.client.OK, body
 
-    def added_us(self, path: str) -> float:
+    def request_us(self, path: str) -> Cpu:
         """Return the CPU time of a request, what is done about it later included."""
         count = REQUESTS[path]
-        began_ns = self.cpu_ns()
+        began = self.cpu_us()
         for _ in range(count):
             self.get(path)
         time.sleep(SETTLE_S)
-        return (self.cpu_ns() - began_ns) / 1000 / count
+        ended = self.cpu_us()
+        return Cpu((ended.all - began.all) / count, (ended.serving - began.serving) / count)
+
+
+Found = dict[str, dict[str, list[Cpu]]]  # by route and server, one for each round
 
 
 @contextmanager
@@ -113,13 +125,9 @@ def serving(name: str, receiver: str, beside: Path | None) -> Iterator[Server]:
         process.wait()
 
 
-def measured(
-    names: list[str], rounds: int, beside: Path | None
-) -> dict[str, dict[str, list[float]]]:
+def measured(names: list[str], rounds: int, beside: Path | None) -> Found:
     """Return µs of CPU a request, by route and server, one for each round."""
-    found: dict[str, dict[str, list[float]]] = {
-        path: {name: [] for name in names} for path in REQUESTS
-    }
+    found: Found = {path: {name: [] for name in names} for path in REQUESTS}
     with receive(get_context("spawn")) as receiver, ExitStack() as stack:
         servers = {
             name: stack.enter_context(
@@ -130,30 +138,43 @@ def measured(
         for number in range(rounds + 1):
             for path in REQUESTS:
                 for name in random.sample(names, len(names)):
-                    us = servers[name].added_us(path)
+                    us = servers[name].request_us(path)
                     if number:  # the first round warms up
                         found[path][name].append(us)
     return found
 
 
-def table(found: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+def added(found: Found, path: str, name: str, *, serving: bool = False) -> list[float]:
+    """Return by how much each round exceeds that of the untraced server."""
+    of, to = found[path][name], found[path][UNTRACED]
+    place = 1 if serving else 0
+    return differences([one[place] for one in of], [one[place] for one in to])
+
+
+def table(found: Found) -> Iterator[str]:
     """Return the lines of the table: added to the untraced server, with 95 % intervals."""
-    yield "| | " + " | ".join(found) + " | a chunk of " + " | of ".join(STREAMS) + " |"
+    chunks = " | ".join(f"a chunk of {path} (serving thread)" for path in STREAMS)
+    yield f"| | {' | '.join(found)} | {chunks} |"
     yield "| --- |" + " ---: |" * (len(found) + len(STREAMS))
     for name in found["/hello"]:
-        cells, chunks = [], []
+        cells = []
         for path, by_name in found.items():
             if name == UNTRACED:
-                cells.append(f"{statistics.median(by_name[name]):.0f} µs in all")
+                cells.append(
+                    f"{statistics.median(one.all for one in by_name[name]):.0f} µs in all"
+                )
                 continue
-            added = differences(by_name[name], by_name[UNTRACED])
-            low, high = interval(added)
-            cells.append(f"{statistics.median(added):.0f} [{low:.0f}, {high:.0f}]")
-            if path in STREAMS:
-                of_hello = differences(found["/hello"][name], found["/hello"][UNTRACED])
-                rest = statistics.median(added) - statistics.median(of_hello)
-                chunks.append(f"{rest / CHUNKS:.2f} µs")
-        yield f"| {name} | {' | '.join(cells + (chunks or [''] * len(STREAMS)))} |"
+            more = added(found, path, name)
+            low, high = interval(more)
+            cells.append(f"{statistics.median(more):.0f} [{low:.0f}, {high:.0f}]")
+        for path in STREAMS if name != UNTRACED else ():
+            us = [
+                statistics.median(added(found, path, name, serving=serving))
+                - statistics.median(added(found, "/hello", name, serving=serving))
+                for serving in (False, True)
+            ]
+            cells.append(f"{us[0] / CHUNKS:.2f} µs ({us[1] / CHUNKS:.2f})")
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:
