@@ -176,7 +176,7 @@ def test_an_exporter_of_the_sdk_works_behind_our_provider(spans: Spans, tracer: 
 
 def test_an_exporter_sees_what_this_process_is(tracer: Tracer, spans: Spans) -> None:
     memory = InMemorySpanExporter()
-    spans.provider.record_to(spans.all.append, resource={"service.name": "program"})
+    spans.provider.configure(spans.all.append, resource={"service.name": "program"})
     spans.provider.add_span_processor(SimpleSpanProcessor(memory))
 
     tracer.start_span("name").end()
@@ -233,7 +233,7 @@ def test_a_processor_that_raises_is_a_fault_that_the_program_does_not_see(
 
 def test_what_limits_leave_out_is_counted_for_processors_too(spans: Spans, tracer: Tracer) -> None:
     watching = Watching()
-    spans.provider.record_to(
+    spans.provider.configure(
         spans.all.append, limits=SpanLimits(attributes=2, events=1, links=0, length=1)
     )
     spans.provider.add_span_processor(watching)
@@ -284,7 +284,7 @@ def test_a_started_span_can_be_read_as_the_sdks(spans: Spans, tracer: Tracer) ->
             read.append((span.resource.attributes["service.name"], scope.name, span.events))
             super().on_start(span, parent_context)
 
-    spans.provider.record_to(spans.all.append, resource={"service.name": "program"})
+    spans.provider.configure(spans.all.append, resource={"service.name": "program"})
     spans.provider.add_span_processor(Reading())
     tracer.start_span("name").end()
 
@@ -351,7 +351,7 @@ def test_who_shuts_down_twice_waits_once_for_a_receiver_that_hangs(
         return False
 
     monkeypatch.setattr(recording_provider, "monotonic_ns", lambda: now_ns[0])
-    spans.provider.record_to(spans.all.append, flush=hang)
+    spans.provider.configure(spans.all.append, flush=hang)
     spans.provider.shutdown()
     spans.provider.shutdown()
 
@@ -366,7 +366,7 @@ def test_flushing_the_provider_sends_our_own_spans_too(spans: Spans, *, taken: b
         asked.append(timeout_s)
         return taken
 
-    spans.provider.record_to(spans.all.append, flush=flush)
+    spans.provider.configure(spans.all.append, flush=flush)
     flushed = spans.provider.force_flush(7000)
     spans.provider.shutdown()
 
