@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from latencytrace.cli.pictures.terminal import say
+from latencytrace.cli.pictures.lines import say
 
 
 def _say(is_asked: bool) -> None:  # noqa: FBT001 - as typer calls it
