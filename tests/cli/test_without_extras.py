@@ -11,10 +11,10 @@ from typer.main import get_group
 from latencytrace.cli.app import app
 from latencytrace.cli.commands.run import HELP
 from latencytrace.cli.processes.without_extra import COMMANDS
-from tests.agent.receiving import receiving
-from tests.cli.installed_extras import environment_with
-from tests.cli.programs import environment
-from tests.cli.recording_api import RecordingApi, recording_api
+from tests.support.agent.receiving import Receiver
+from tests.support.repository.installed_extras import environment_with
+from tests.support.servers.command_line import environment
+from tests.support.servers.recording_api import RecordingApi, recording_api
 
 __all__ = ["recording_api"]
 LISTED = {command: extra for extra, commands in COMMANDS.items() for command in commands}
@@ -54,7 +54,7 @@ def latencytrace(
 
 
 def test_run_traces_a_program_without_any_extra(bare: Path) -> None:
-    with receiving() as receiver:
+    with Receiver() as receiver:
         ended = latencytrace(
             bare, "run", "--service", "rag", "--endpoint", receiver.endpoint, bare, "-c", PROGRAM
         )
