@@ -1,6 +1,8 @@
 """The commands as Typer knows them: with the extra `cli`, which has Typer."""
 
 from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -20,13 +22,31 @@ from latencytrace.cli.commands import (
     serve,
     trace,
 )
+from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.processes.help_text import help_text
-from latencytrace.cli.processes.own_version import own_version
 
 app = typer.Typer(
     name="latencytrace", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-app.callback()(own_version)
+
+
+def _say_version(is_asked: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if is_asked:
+        say(f"latencytrace {version('latencytrace')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Where did the milliseconds go? Latency observability for machine-learning inference."""
 
 
 @app.command(

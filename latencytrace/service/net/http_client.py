@@ -26,16 +26,9 @@ def exchange(  # noqa: PLR0913 - one argument a part of the request
 ) -> Iterator[httpx.Response]:
     """Send a request, past the proxies of the environment; the body is left to be read.
 
-    A user and password in the address are sent as a header, unless one says who asks.
-
-    Args:
-        method: Of HTTP.
-        url: Begins with http:// or https://.
-        timeout_s: For connecting, and for each reading and writing.
-        content: The body.
-        headers: Latin-1 is sent as it is.
-        redirects: They are followed; else they are answers like others.
-        proxy: The address of one to go through.
+    A user and password in the address are sent as a header, unless one says who asks. The time
+    is that of connecting, and of each reading and writing. Redirects are answers, unless they
+    are to be followed.
 
     Raises:
         OSError: There is no answer, or the rest of it does not come; also inside the block.
@@ -46,6 +39,7 @@ def exchange(  # noqa: PLR0913 - one argument a part of the request
         raise OSError(why_no_address(url, error)) from None
     sent = {"user-agent": _AGENT, "accept-encoding": "identity", **of_user}
     sent |= {name.lower(): value for name, value in (headers or {}).items()}
+    encoded = httpx.Headers(sent, encoding="latin-1")
     try:
         with (
             httpx.Client(
@@ -55,9 +49,7 @@ def exchange(  # noqa: PLR0913 - one argument a part of the request
                 proxy=proxy,
                 trust_env=False,
             ) as client,
-            client.stream(
-                method, bare, content=content, headers=httpx.Headers(sent, encoding="latin-1")
-            ) as response,
+            client.stream(method, bare, content=content, headers=encoded) as response,
         ):
             yield response
     except (httpx.LocalProtocolError, httpx.InvalidURL) as error:  # they may quote a secret
