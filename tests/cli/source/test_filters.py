@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 import typer
 
-from latencytrace.cli import app
+from latencytrace.cli.app import app
 from latencytrace.cli.commands import breakdown, export, requests, trace
 from latencytrace.cli.source.filters import filters
 from latencytrace.cli.source.folder import FolderSource
