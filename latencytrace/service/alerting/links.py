@@ -1,4 +1,4 @@
-"""Where an alert's reader finds more: addresses with the time range filled in."""
+"""Addresses at which an alert's reader finds more, with the time range filled in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _MARGIN_NS = HOUR_NS // 4  # around the alert, to see how it was before
 
 
 def _no_profile(_: str) -> bool:
-    """Where none are taken."""
+    """Return that no profiles are taken."""
     return False
 
 

@@ -1,13 +1,14 @@
-"""What the API says of the times between a request's tokens."""
+"""Documents of the times between a request's tokens."""
 
 from collections.abc import Sequence
 
 from latencytrace.analysis.ledger.stalls import stalls
 from latencytrace.analysis.tokens.gaps import inter_token, token_times
 from latencytrace.model import Segment, Trace
+from latencytrace.service.answers.documents import BetweenTokensDocument
 
 
-def between_tokens(trace: Trace | None, segments: Sequence[Segment]) -> dict[str, object]:
+def between_tokens(trace: Trace | None, segments: Sequence[Segment]) -> BetweenTokensDocument:
     """Quantiles of the gaps, and the stalls among them.
 
     Args:

@@ -12,10 +12,10 @@ _log = logging.getLogger(__name__)
 
 
 def earlier_alerts(states: Mapping[str, str]) -> Iterator[Alert]:
-    """What has been told and is not over yet, of objectives that the file may know no more.
+    """Yield the alerts announced and not over, of objectives that may have left the file.
 
     Args:
-        states: What was kept of each series.
+        states: The state kept of each series.
     """
     for series, text in states.items():
         try:
@@ -37,7 +37,7 @@ def _alerts(kept: Mapping[str, object]) -> list[Alert]:
 
 
 def _objective(fields: Mapping[str, object]) -> Objective:
-    """As it was promised.
+    """The objective as it was.
 
     Raises:
         ObjectivesError: This version knows no such objective.
@@ -56,7 +56,7 @@ def _objective(fields: Mapping[str, object]) -> Objective:
 
 
 def _standing(objective: Objective) -> Standing:
-    """Of an objective that nobody counts for."""
+    """The standing of an objective that nobody counts for."""
     return Standing(
         objective=objective,
         rates=(),

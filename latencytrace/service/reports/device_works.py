@@ -1,4 +1,4 @@
-"""What spans had GPUs do lately, held for the join with what the GPUs counted."""
+"""Work of spans on GPUs of late, held for the join with the GPUs' counters."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

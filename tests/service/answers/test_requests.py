@@ -1,4 +1,4 @@
-"""What the API's documents say, and that they are as described."""
+"""The API's documents say what the store holds, and are as described."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,21 +13,18 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import (
     Breakdown,
-    Cohort,
     Event,
     Link,
     Quantiles,
     Repair,
     RepairKind,
     Request,
-    RequestStatus,
     Span,
     SpanKind,
     Stage,
     StageBreakdown,
     StagePart,
     StatusCode,
-    TokenRange,
     semconv,
 )
 from latencytrace.service.answers import requests as answers
@@ -37,6 +34,7 @@ from latencytrace.service.answers.documents import (
     RequestsDocument,
     ServicesDocument,
 )
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
@@ -49,8 +47,6 @@ from latencytrace.service.store import (
 from tests.otlp_messages import SPAN, START_NS, TRACE, one_span
 from tests.service.made_requests import made_request
 
-NOW_NS = 1_763_690_000_000_000_000
-MINUTE_NS = 60 * 10**9
 CHILD = "00000000000000a2"
 INNER = "00000000000000a3"
 UNKNOWN = "f" * 32
@@ -264,28 +260,9 @@ def one(
     trace_id: str = TRACE,
     span_id: str | None = None,
     is_open: Callable[[str], bool] = never_open,
-) -> dict[str, object]:
-    return answers.request(KnownStore(*spans, kept=kept), trace_id, span_id, is_open)
-
-
-def test_without_since_the_last_hour_is_meant() -> None:
-    cohort = answers.cohort_of({"service": "rag"}, NOW_NS)
-
-    assert cohort == Cohort(service="rag", since_ns=NOW_NS - 60 * MINUTE_NS)
-
-
-def test_a_cohort_is_named_by_status_tokens_and_attributes_too() -> None:
-    cohort = answers.cohort_of(
-        {"status": "error", "input_tokens": "9..", "output_tokens": "..5", "where": "tenant=acme"},
-        NOW_NS,
-    )
-
-    assert cohort == Cohort(
-        status=RequestStatus.ERROR,
-        input_tokens=TokenRange(at_least=9),
-        output_tokens=TokenRange(at_most=5),
-        attributes=(("tenant", "acme"),),
-        since_ns=NOW_NS - 60 * MINUTE_NS,
+) -> RequestDocument:
+    return answers.request(
+        KnownStore(*spans, kept=kept), trace_id, span_id, is_open, lambda _: ["a profile"]
     )
 
 
@@ -324,7 +301,7 @@ def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
     assert found["start"] == str(START_NS)
     assert found["ledger"] == {"unattributed": 400, "retrieve": 600}
     assert (found["busy"], found["exclusive"]) == ({"retrieve": 600}, {"retrieve": 600})
-    assert found["spans_kept"] is True
+    assert (found["spans_kept"], found["profiles"]) == (True, ["a profile"])
     assert found["spans"] == [
         {
             "span_id": SPAN, "parent_id": None, "name": "POST /chat", "stage": "unattributed",
@@ -361,7 +338,7 @@ def test_a_failed_request_names_the_type_of_its_exception_and_where_it_was_raise
     )
 
     assert (found["error_type"], found["error_span_id"]) == ("qdrant.Timeout", CHILD)
-    assert [span["error_type"] for span in found["spans"]] == ["500", "qdrant.Timeout"]  # type: ignore[attr-defined] # a list
+    assert [span["error_type"] for span in found["spans"]] == ["500", "qdrant.Timeout"]
     assert "a prompt" not in str(found)
 
 
@@ -374,9 +351,7 @@ def test_a_request_that_succeeds_has_no_exception() -> None:
 def test_segments_partition_the_request_though_its_spans_are_not_kept() -> None:
     found = one(ROOT, SEARCH, kept=False)
 
-    segments = found["segments"]
-    assert isinstance(segments, list)
-    assert [(part["start_ns"], part["end_ns"]) for part in segments] == [
+    assert [(part["start_ns"], part["end_ns"]) for part in found["segments"]] == [
         (0, 100), (100, 700), (700, 1000)
     ]  # fmt: skip
     assert (found["spans"], found["spans_kept"]) == ([], False)
@@ -386,14 +361,14 @@ def test_an_inner_request_comes_with_its_own_spans() -> None:
     found = one(ROOT, SEARCH, SERVED, span_id=INNER.upper())
 
     assert (found["service"], found["duration_ns"]) == ("search", 400)
-    assert [span["span_id"] for span in found["spans"]] == [INNER]  # type: ignore[attr-defined] # a list
+    assert [span["span_id"] for span in found["spans"]] == [INNER]
 
 
 def test_what_is_unknown_is_null() -> None:
     found = one(ROOT)
 
     unknown = ("model", "batch_size", "queue_depth", "concurrency", "preemptions", "cold_start")
-    assert [found[key] for key in unknown] == [None] * len(unknown)
+    assert [dict(found)[key] for key in unknown] == [None] * len(unknown)
 
 
 def test_a_streams_gaps_and_stalls_are_told_from_its_spans() -> None:
@@ -427,7 +402,7 @@ def test_what_a_request_met_is_in_its_document() -> None:
     met |= {"preemptions": 0, "cold_start": False}
     found = answers.request_document(made_request(100, None, **met))
 
-    assert {key: found[key] for key in met} == met
+    assert met.items() <= found.items()
 
 
 def test_failed_attempts_are_counted() -> None:
@@ -462,12 +437,6 @@ def test_what_is_no_trace_id_is_a_question_not_understood(trace_id: str) -> None
         one(ROOT, trace_id=trace_id)
 
 
-@pytest.mark.parametrize(("order", "limit"), [("best", 1), ("newest", 0), ("newest", 10**6)])
-def test_lists_have_an_order_and_a_limit(order: str, limit: int) -> None:
-    with pytest.raises(QuestionError):
-        answers.requests(KnownStore(ROOT), Cohort(), order, limit)
-
-
 @pytest.mark.parametrize(
     ("described", "document"),
     [
@@ -479,7 +448,7 @@ def test_lists_have_an_order_and_a_limit(order: str, limit: int) -> None:
             RequestDocument,
             one(replace(ROOT, attributes={semconv.TOKEN_TIMES: f"1;1,1,1,1,{10**8}"})),
         ),
-        (RequestsDocument, answers.requests(KnownStore(ROOT, SEARCH), Cohort(), "newest", 10)),
+        (RequestsDocument, answers.requests(KnownStore(ROOT, SEARCH), Cohort(), Order.NEWEST, 10)),
         (
             RequestsDocument,
             {

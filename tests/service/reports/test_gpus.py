@@ -1,4 +1,4 @@
-"""What the service keeps of what agents read of GPUs."""
+"""The service keeps the GPU readings of agents."""
 
 from dataclasses import replace
 

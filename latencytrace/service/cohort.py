@@ -1,8 +1,18 @@
-"""Reads how a question names a cohort's time, status, tokens and attributes."""
+"""The requests that a question is about: one field a filter, and all else follows from it.
+
+The parameters of the API (`web/queries.py`), the flags of reading commands
+(`cli/source/filters.py`) and the conditions in SQL (`sql/questions.py`) are read off the fields
+of `Filters`: a new filter is one more field, of a column that the table of requests has.
+"""
 
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated
 from urllib.parse import unquote
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
@@ -120,3 +130,95 @@ def attributes_of(text: str) -> tuple[tuple[str, str], ...]:
             )
         found.append((unquote(key), attribute_text(unquote(value))))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The column of the table of requests that a filter compares."""
+
+    name: str
+
+
+def _read(how: Callable[[str], object]) -> BeforeValidator:
+    """Read a text, empty: any; a value that was read stays."""
+    return BeforeValidator(
+        lambda given: (how(given) if given else None) if isinstance(given, str) else given
+    )
+
+
+def _read_conditions(given: object) -> object:
+    """Read the texts of a parameter that an address may have more than once."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list):
+        return given
+    joined = "&".join(filter(None, texts))
+    return attributes_of(joined) if joined else ()
+
+
+_Tokens = Annotated[TokenRange | None, _read(token_range), WithJsonSchema({"type": "string"})]
+
+
+class Filters(BaseModel):
+    """The labels, tokens and attributes that requests must have; None: any.
+
+    The texts below the fields are what the API and the terminal say of them.
+    """
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    service: Annotated[str | None, Column("ServiceName")] = None  # None: outermost requests only
+    """Only this service's requests."""
+    route: Annotated[str | None, Column("Route")] = None
+    """Only this route, as "POST /chat"."""
+    model: Annotated[str | None, Column("Model")] = None
+    """Only requests to this model."""
+    version: Annotated[str | None, Column("ServiceVersion")] = None
+    """Only this version of the service."""
+    instance: Annotated[str | None, Column("ServiceInstance")] = None
+    """Only this instance of the service."""
+    status: Annotated[RequestStatus | None, Column("Status"), _read(status_of)] = None
+    """Only ok, error, timeout, cancelled or rejected ones."""
+    input_tokens: Annotated[_Tokens, Column("InputTokens")] = None
+    """Only with so many: 1000..4000, 1000.., ..4000 or 512."""
+    output_tokens: Annotated[_Tokens, Column("OutputTokens")] = None
+    """Only with so many: 1000..4000, 1000.., ..4000 or 512."""
+    where: Annotated[
+        tuple[tuple[str, str], ...],  # all of them, each on any span
+        BeforeValidator(_read_conditions),
+        WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+    ] = ()
+    """Only with this attribute on a span. May be repeated."""
+
+    def compared(self) -> Iterator[tuple[str, str | TokenRange]]:
+        """Yield the columns that are compared, each with what it must hold."""
+        for name, field in type(self).model_fields.items():
+            wanted = getattr(self, name)
+            for mark in field.metadata:
+                if isinstance(mark, Column) and wanted is not None:
+                    yield mark.name, wanted
+
+
+class Cohort(Filters):
+    """The requests that pass these filters and started within this time; None: any."""
+
+    since_ns: int | None = None  # since the Unix epoch, inclusive
+    until_ns: int | None = None  # exclusive
+
+
+class CohortQuery(Filters):
+    """A cohort as a question names it: times are texts that count back from now."""
+
+    since: str | None = None
+    """From when: 15m, 2h, or RFC 3339. Default: the last hour."""
+    until: str | None = None
+    """Until when, likewise. Default: now."""
+
+    def cohort(self, now_ns: int) -> Cohort:
+        """Return the cohort that is meant now.
+
+        Raises:
+            QuestionError: A time cannot be read, or nothing lies between the two.
+        """
+        since_ns, until_ns = period_ns(self.since, self.until, now_ns)
+        filters = {name: getattr(self, name) for name in Filters.model_fields}
+        return Cohort(**filters, since_ns=since_ns, until_ns=until_ns)
