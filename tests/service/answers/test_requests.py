@@ -44,8 +44,8 @@ from latencytrace.service.store import (
     TableFormat,
     Written,
 )
-from tests.otlp_messages import SPAN, START_NS, TRACE, one_span
-from tests.service.made_requests import made_request
+from tests.support.builders.made_requests import made_request
+from tests.support.builders.otlp_messages import SPAN, START_NS, TRACE, one_span
 
 CHILD = "00000000000000a2"
 INNER = "00000000000000a3"
