@@ -7,12 +7,12 @@ of `Filters`: a new filter is one more field, of a column that the table of requ
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import unquote
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic.fields import FieldInfo
 
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
@@ -132,11 +132,10 @@ def attributes_of(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """The column of the table of requests that a filter compares."""
-
-    name: str
+def _filter(column: str | None, text: str) -> FieldInfo:
+    """Describe a filter: the column that it compares, and what the API and the terminal say."""
+    field: FieldInfo = Field(serialization_alias=column, description=text)
+    return field
 
 
 def _read(how: Callable[[str], object]) -> BeforeValidator:
@@ -155,47 +154,47 @@ def _read_conditions(given: object) -> object:
     return attributes_of(joined) if joined else ()
 
 
+_SO_MANY = "Only with so many: 1000..4000, 1000.., ..4000 or 512."
 _Tokens = Annotated[TokenRange | None, _read(token_range), WithJsonSchema({"type": "string"})]
 
 
 class Filters(BaseModel):
     """The labels, tokens and attributes that requests must have; None: any.
 
-    The texts below the fields are what the API and the terminal say of them.
+    Without a service, only outermost requests are meant.
     """
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)  # commands need only the fields
 
-    service: Annotated[str | None, Column("ServiceName")] = None  # None: outermost requests only
-    """Only this service's requests."""
-    route: Annotated[str | None, Column("Route")] = None
-    """Only this route, as "POST /chat"."""
-    model: Annotated[str | None, Column("Model")] = None
-    """Only requests to this model."""
-    version: Annotated[str | None, Column("ServiceVersion")] = None
-    """Only this version of the service."""
-    instance: Annotated[str | None, Column("ServiceInstance")] = None
-    """Only this instance of the service."""
-    status: Annotated[RequestStatus | None, Column("Status"), _read(status_of)] = None
-    """Only ok, error, timeout, cancelled or rejected ones."""
-    input_tokens: Annotated[_Tokens, Column("InputTokens")] = None
-    """Only with so many: 1000..4000, 1000.., ..4000 or 512."""
-    output_tokens: Annotated[_Tokens, Column("OutputTokens")] = None
-    """Only with so many: 1000..4000, 1000.., ..4000 or 512."""
+    service: Annotated[str | None, _filter("ServiceName", "Only this service's requests.")] = None
+    route: Annotated[str | None, _filter("Route", 'Only this route, as "POST /chat".')] = None
+    model: Annotated[str | None, _filter("Model", "Only requests to this model.")] = None
+    version: Annotated[
+        str | None, _filter("ServiceVersion", "Only this version of the service.")
+    ] = None
+    instance: Annotated[
+        str | None, _filter("ServiceInstance", "Only this instance of the service.")
+    ] = None
+    status: Annotated[
+        RequestStatus | None,
+        _read(status_of),
+        _filter("Status", "Only ok, error, timeout, cancelled or rejected ones."),
+    ] = None
+    input_tokens: Annotated[_Tokens, _filter("InputTokens", _SO_MANY)] = None
+    output_tokens: Annotated[_Tokens, _filter("OutputTokens", _SO_MANY)] = None
     where: Annotated[
         tuple[tuple[str, str], ...],  # all of them, each on any span
         BeforeValidator(_read_conditions),
         WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+        _filter(None, "Only with this attribute on a span. May be repeated."),
     ] = ()
-    """Only with this attribute on a span. May be repeated."""
 
     def compared(self) -> Iterator[tuple[str, str | TokenRange]]:
         """Yield the columns that are compared, each with what it must hold."""
         for name, field in type(self).model_fields.items():
             wanted = getattr(self, name)
-            for mark in field.metadata:
-                if isinstance(mark, Column) and wanted is not None:
-                    yield mark.name, wanted
+            if field.serialization_alias is not None and wanted is not None:
+                yield field.serialization_alias, wanted
 
 
 class Cohort(Filters):
@@ -208,10 +207,10 @@ class Cohort(Filters):
 class CohortQuery(Filters):
     """A cohort as a question names it: times are texts that count back from now."""
 
-    since: str | None = None
-    """From when: 15m, 2h, or RFC 3339. Default: the last hour."""
-    until: str | None = None
-    """Until when, likewise. Default: now."""
+    since: Annotated[
+        str | None, _filter(None, "From when: 15m, 2h, or RFC 3339. Default: the last hour.")
+    ] = None
+    until: Annotated[str | None, _filter(None, "Until when, likewise. Default: now.")] = None
 
     def cohort(self, now_ns: int) -> Cohort:
         """Return the cohort that is meant now.

@@ -472,7 +472,7 @@ def test_a_cohort_is_what_its_status_tokens_and_attributes_say(
         ],
         [],
     )
-    cohort = replace(cohort, service="asked")
+    cohort = cohort.model_copy(update={"service": "asked"})
 
     requests = store.requests(cohort, Order.NEWEST, 9)
 

@@ -8,16 +8,18 @@ from latencytrace.service.cohort import CohortQuery
 from latencytrace.service.store import Order, TableFormat
 
 
-class RequestsQuery(CohortQuery):
+class BreakdownQuery(CohortQuery, defer_build=False):
+    """A whole cohort."""
+
+
+class RequestsQuery(BreakdownQuery):
     """Some requests of a cohort."""
 
-    order: Order = Order.SLOWEST
-    """slowest or newest first"""
+    order: Annotated[Order, Field(description="slowest or newest first")] = Order.SLOWEST
     limit: Annotated[int, Field(ge=1, le=10_000)] = 20
 
 
-class LedgersQuery(CohortQuery):
+class LedgersQuery(BreakdownQuery):
     """The ledgers of a cohort."""
 
-    format: TableFormat = TableFormat.CSV
-    """csv or parquet"""
+    format: Annotated[TableFormat, Field(description="csv or parquet")] = TableFormat.CSV

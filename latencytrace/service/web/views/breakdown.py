@@ -8,9 +8,9 @@ from fastapi.responses import Response
 
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.documents import BreakdownDocument
-from latencytrace.service.cohort import CohortQuery
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
+from latencytrace.service.web.queries import BreakdownQuery
 
 
 def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
@@ -18,7 +18,7 @@ def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
     router = APIRouter(tags=["breakdown"])
 
     @router.get("/breakdown", response_model=BreakdownDocument)
-    def breakdown(asked: Annotated[CohortQuery, Query()]) -> Response:
+    def breakdown(asked: Annotated[BreakdownQuery, Query()]) -> Response:
         """Time per stage of a cohort, as means, shares and quantiles."""
         return JsonAnswer(answers.breakdown(store, asked.cohort(now_ns())))
 
