@@ -4,15 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from latencytrace.analysis.slo.burn_rate import budget_left_ratio, detection_ns, exhaustion_ns
-from latencytrace.model import (
-    Alert,
-    AlertKind,
-    BurnRates,
-    Evidence,
-    Objective,
-    Severity,
-    Standing,
-)
+from latencytrace.model import Alert, AlertKind, BurnRates, Evidence, Objective, Severity, Standing
 from latencytrace.model.objective import HOUR_NS, length_text
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.state import LONGEST_SILENCE_NS, Announced, ObjectiveState

@@ -4,17 +4,9 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 
-from latencytrace.analysis.slo.burn_rate import (
-    burn_rules,
-)
+from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.errors import StoreError
-from latencytrace.model import (
-    Alert,
-    Objective,
-    Request,
-    Standing,
-    Tally,
-)
+from latencytrace.model import Alert, Objective, Request, Standing, Tally
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.alerts import alerts_of, ended_alert, standing_of
@@ -28,11 +20,7 @@ from latencytrace.service.objectives.counts import (
 from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.restored_alerts import earlier_alerts
-from latencytrace.service.objectives.state import (
-    ObjectiveState,
-    TierState,
-    TierStates,
-)
+from latencytrace.service.objectives.state import ObjectiveState, TierState, TierStates
 from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
 from latencytrace.service.sink import Notification
 

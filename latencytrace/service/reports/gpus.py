@@ -65,17 +65,8 @@ class OpenWindow:
 
     def closed(self, end_ns: int) -> GpuWindow:
         """The window that it is now."""
-        of = self.ratios.get
-        return GpuWindow(
-            start_ns=self.start_ns,
-            end_ns=end_ns,
-            bandwidth_ratio=of("bandwidth_ratio"),
-            tensor_ratio=of("tensor_ratio"),
-            fp32_ratio=of("fp32_ratio"),
-            sm_ratio=of("sm_ratio"),
-            engine_ratio=of("engine_ratio"),
-            throttled=self.throttled,
-        )
+        ratios = {column: self.ratios.get(column) for column in _COLUMNS.values()}
+        return GpuWindow(start_ns=self.start_ns, end_ns=end_ns, throttled=self.throttled, **ratios)
 
 
 @dataclass(slots=True)
