@@ -185,13 +185,6 @@ class StallDocument(TypedDict):
     label: str
 
 
-class BetweenTokensDocument(TypedDict):
-    """The times between a request's tokens; null: no kept span has them."""
-
-    inter_token_ns: InterTokenDocument | None
-    stalls: list[StallDocument] | None
-
-
 class ListedRequestDocument(TypedDict):
     """A request in a list: its ledger sums to `duration_ns`."""
 
@@ -225,7 +218,7 @@ class ListedRequestDocument(TypedDict):
     repairs: list[RepairDocument]
 
 
-class RequestDocument(ListedRequestDocument, BetweenTokensDocument):
+class RequestDocument(ListedRequestDocument):
     """A request with its spans: its ledger sums to `duration_ns`."""
 
     error_type: str | None  # of the exception that failed it
@@ -234,6 +227,8 @@ class RequestDocument(ListedRequestDocument, BetweenTokensDocument):
     spans_kept: bool
     shared_steps: list[RequestStepDocument]
     shared_steps_left_out: int
+    inter_token_ns: InterTokenDocument | None
+    stalls: list[StallDocument] | None
     network: dict[str, int]
     busy: dict[Stage, int]
     exclusive: dict[Stage, int]

@@ -120,6 +120,7 @@ def request(
     tree = next((trace for trace in trees if trace.root.span_id == found.span_id), None)
     failure = failed_by(tree) if tree else None
     steps, steps_left_out = steps_of_request(store, tree, found) if tree else ([], 0)
+    inter_token, stalls = between_tokens(tree, found.segments)
     times = stage_times(tree, found.segments) if tree else {}
     return {
         **request_document(found),
@@ -131,7 +132,8 @@ def request(
         "started_by": _started_by(tree) if tree else [],
         "shared_steps": steps,
         "shared_steps_left_out": steps_left_out,
-        **between_tokens(tree, found.segments),
+        "inter_token_ns": inter_token,
+        "stalls": stalls,
         "network": network_phases(tree, found.segments) if tree else {},
         "busy": _by_stage({stage: times[stage].busy_ns for stage in times}),
         "exclusive": _by_stage({stage: times[stage].exclusive_ns for stage in times}),

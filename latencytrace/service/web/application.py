@@ -29,13 +29,7 @@ def application(  # noqa: PLR0913 - what a running service knows beside its stor
 ) -> FastAPI:
     """The views of a store; the defaults are those of a store without a service around it.
 
-    Args:
-        store: Answers the questions.
-        now_ns: The time of day.
-        is_open: Returns whether a trace has spans that are not attributed yet.
-        profiles_of: Returns the ids of the profiles that saw a trace.
-        gpus: Returns the GPUs that agents read.
-        catch_up: Writes what arrived before a question; called before each answer.
+    Before each answer, `catch_up` writes what arrived before the question.
     """
     app = FastAPI(
         title="latencytrace",
