@@ -25,11 +25,7 @@ class NotificationMetrics(Collector):
         counters = (
             ("sent", "Notifications of alerts that a sink took.", self._outbox.sent),
             ("refused", "Tries that a sink did not take; tried again.", self._outbox.failed),
-            (
-                "dropped",
-                "Notifications given up, after a day or beyond 1000.",
-                self._outbox.dropped(),
-            ),
+            ("dropped", "Those given up, after a day or beyond 1000.", self._outbox.dropped()),
         )
         for name, text, counts in counters:
             counter = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=("sink",))

@@ -126,6 +126,10 @@ def _share(whole: int) -> PlainValidator:
     return PlainValidator(read)
 
 
+_NO_RATIO = _refused(
+    f"is for other tools: write a thresholdMetric of `type: {SOURCE_TYPE}`", "thresholdMetric"
+)
+_NO_REFERENCE = _refused("is not followed: write the indicator here", "indicator")
 _NO_SLICES = _refused("is for time slices: requests are counted, delete it", "target")
 _Text = Annotated[str, PlainValidator(Field.text)]
 _Items = BeforeValidator(Field.items)
@@ -169,13 +173,7 @@ class _Metric(Part):
 class _Threshold(Part):
     description: object = None
     threshold_metric: _Metric
-    ratio_metric: Annotated[
-        None,
-        _refused(
-            f"is for other tools: write a thresholdMetric of `type: {SOURCE_TYPE}`",
-            "thresholdMetric",
-        ),
-    ] = None
+    ratio_metric: Annotated[None, _NO_RATIO] = None
 
 
 class _Indicator(Part):
@@ -225,9 +223,7 @@ class Spec(Part):
     service: _Text
     description: object = None
     indicator: _Indicator
-    indicator_ref: Annotated[
-        None, _refused("is not followed: write the indicator here", "indicator")
-    ] = None
+    indicator_ref: Annotated[None, _NO_REFERENCE] = None
     time_window: Annotated[list[_Window], _Items, AfterValidator(_one_window)]
     budgeting_method: Annotated[str, _one_of("Occurrences", why="requests are counted, ")]
     objectives: Annotated[list[_Target], _Items]

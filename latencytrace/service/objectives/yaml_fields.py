@@ -14,22 +14,12 @@ from latencytrace.errors import ObjectivesError
 MOST_SHOWN = 50  # faults
 
 
-class Faults:
+class Faults(list[ObjectivesError]):
     """The faults of a file, gathered while it is read."""
-
-    def __init__(self) -> None:
-        self._found: list[ObjectivesError] = []
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def add(self, fault: ObjectivesError) -> None:
-        """Note what is wrong."""
-        self._found.append(fault)
 
     def text(self) -> str:
         """A line for each, in the file's order, up to a screenful."""
-        found = sorted(self._found, key=lambda fault: fault.line)
+        found = sorted(self, key=lambda fault: fault.line)
         lines = [str(fault) for fault in found[:MOST_SHOWN]]
         left = len(found) - len(lines)
         return "\n".join([*lines, f"… and {left} more"] if left else lines)
@@ -48,7 +38,7 @@ class Field:
     def wrong(self, problem: str) -> None:
         """Note what is wrong with this field; reading goes on."""
         text = f"{self.at}: {self.path or 'the document'} {problem}"
-        self.faults.add(ObjectivesError(text, self.line))
+        self.faults.append(ObjectivesError(text, self.line))
 
     @property
     def at(self) -> str:

@@ -75,11 +75,7 @@ class AgentReports(Collector):
     def collect(self) -> Iterator[MetricFamily]:
         """Read the reports of agents that still run."""
         latest_ns = self._now_ns() - SILENT_NS
-        reporting = {
-            key: agent
-            for key, agent in list(self._agents.items())
-            if agent.received_ns >= latest_ns
-        }
+        live = [item for item in list(self._agents.items()) if item[1].received_ns >= latest_ns]
         yield CounterMetricFamily(
             "latencytrace_service_evicted_agents",
             "Agents forgotten because too many report.",
@@ -99,7 +95,7 @@ class AgentReports(Collector):
             "CPU time that an agent costs its program.",
             labels=(*_AGENT, "part"),
         )
-        for key, agent in reporting.items():
+        for key, agent in live:
             version = agent.about.get("telemetry.distro.version", "")
             pid = agent.about.get("process.pid", "")
             info.add_metric([*key, version, pid, agent.provider], 1)

@@ -67,14 +67,12 @@ class GpuSamplerReports(Collector):
     def collect(self) -> Iterator[MetricFamily]:
         """Read the reports of samplers that still run."""
         latest_ns = self._now_ns() - SILENT_NS
-        reporting = [
-            item for item in list(self._samplers.items()) if item[1].received_ns >= latest_ns
-        ]
+        live = [item for item in list(self._samplers.items()) if item[1].received_ns >= latest_ns]
         for name, (short, text) in _GAUGES.items():
             family = GaugeMetricFamily(
                 f"latencytrace_gpu_sampler_{short}_seconds", text, labels=_SAMPLER
             )
-            for key, sampler in reporting:
+            for key, sampler in live:
                 if name in sampler.gauges:
                     family.add_metric(key, sampler.gauges[name])
             yield family
@@ -83,7 +81,7 @@ class GpuSamplerReports(Collector):
             "Calls into the driver that failed.",
             labels=(*_SAMPLER, "call", "error"),
         )
-        for key, sampler in reporting:
+        for key, sampler in live:
             for kind, times in sampler.errors.items():
                 errors.add_metric([*key, *kind], times)
         yield errors
