@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-servers bench-tokens dashboards docs clean \
+.PHONY: soak stress help demo demo-smollm2 test types tests lint bench bench-agent bench-servers bench-tokens dashboards docs clean \
 	test-llama-cpp test-batchers test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -28,15 +28,19 @@ test: $(VENV)/.checks ## everything that continuous integration runs
 	@$(BIN)/ruff format --check .
 	@echo '== lint'
 	@$(BIN)/ruff check .
-	@echo '== types'
-	@$(BIN)/mypy
 	@echo '== imports'
 	@$(BIN)/lint-imports
-	@echo '== tests'
-	@$(BIN)/pytest -n 2 --dist loadfile --durations=20
+	@echo '== types, and tests beside them'
+	@$(MAKE) --no-print-directory -j 2 types tests
 	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 	@echo '== all passed'
+
+types:
+	@$(BIN)/mypy
+
+tests: # tests/conftest.py says which files come first
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
 test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is compiled first (minutes)
 	@$(BIN)/pytest -m llama_cpp $(call report,llama-cpp)

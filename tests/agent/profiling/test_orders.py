@@ -327,7 +327,7 @@ def test_a_program_that_ends_while_it_records_ends_as_it_would(
         [sys.executable, "-m", "tests.support.programs.profiled_program", receiver.endpoint, how],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         env=environment(OTEL_BSP_SCHEDULE_DELAY="20"),
         cwd=Path(__file__).parents[3],
         check=False,

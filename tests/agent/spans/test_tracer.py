@@ -82,34 +82,6 @@ def test_a_program_that_draws_random_numbers_draws_those_it_drew_without_us(
     assert random.getrandbits(64) == without
 
 
-def test_a_child_belongs_to_its_parents_trace(spans: Spans, tracer: Tracer) -> None:
-    with tracer.start_as_current_span("outer"):
-        tracer.start_span("inner").end()
-
-    inner, outer = spans.all
-    assert (inner.trace_id, inner.parent_id) == (outer.trace_id, outer.span_id)
-
-
-def test_an_empty_context_makes_a_root_whatever_is_current(spans: Spans, tracer: Tracer) -> None:
-    with tracer.start_as_current_span("outer"):
-        tracer.start_span("root", context=Context()).end()
-
-    assert spans.all[0].parent_id == 0
-
-
-def test_a_remote_parent_hands_its_state_on_to_every_span_below(
-    spans: Spans, tracer: Tracer
-) -> None:
-    with tracer.start_as_current_span("served", context=context_of(sampled=True)):
-        tracer.start_span("below").end()
-
-    below, served = spans.all
-    assert (served.trace_id, served.parent_id) == (7, 8)
-    assert served.parent is not None
-    assert served.parent.is_remote
-    assert below.get_span_context().trace_state == STATE
-
-
 def test_below_a_parent_that_is_not_sampled_nothing_is_recorded(
     spans: Spans, tracer: Tracer
 ) -> None:
