@@ -27,7 +27,7 @@ def checked_engines(addresses: Sequence[str]) -> tuple[str, ...]:
     for address in addresses:
         wrong = flaw(address)
         if wrong is not None:
-            named = "an address" if "@" in address else repr(address)  # or a password is told
+            named = "an address" if "@" in address else repr(address)  # or a password is shown
             raise SettingsError(
                 f"LATENCYTRACE_SCRAPE: {named} {wrong}: write http://HOST:8000/metrics"
             )
