@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.errors import StoreError, StoreInUseError
-from latencytrace.model import Breakdown, Cohort, Request, Span, semconv
+from latencytrace.model import Breakdown, Request, Span, semconv
 from latencytrace.service.clock import now_ns
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock, unpacked
 from latencytrace.service.store import (
     NONE_WITHDRAWN,

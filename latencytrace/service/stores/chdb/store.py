@@ -12,8 +12,9 @@ import orjson
 from numpy.typing import NDArray
 
 from latencytrace.errors import StoreError
-from latencytrace.model import Breakdown, Cohort, Request, Span, Stage
+from latencytrace.model import Breakdown, Request, Span, Stage
 from latencytrace.service.clock import now_ns
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock, joined
 from latencytrace.service.sql import (
     ledger_table,
