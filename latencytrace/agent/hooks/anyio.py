@@ -12,7 +12,7 @@ from latencytrace.agent.timing.runtime_gaps import begun_as
 
 
 def _waiting(limiter: Any) -> int:  # noqa: ANN401 - anyio's CapacityLimiter, or None
-    """How many wait for a thread; none while one is free."""
+    """Count who waits for a thread; nobody does while one is free."""
     to_thread = sys.modules["anyio.to_thread"]
     asked = to_thread.current_default_thread_limiter() if limiter is None else limiter
     return 0 if asked.available_tokens > 0 else int(asked.statistics().tasks_waiting)

@@ -71,7 +71,7 @@ class DeviceCopy:
         timing.end(end_ns)
 
     def _waited_ns(self, call_ns: int) -> int:
-        """How long the call waited for the device to begin; times of the device move with it."""
+        """Return how long the call waited for the device, whose times move with it."""
         noted = self._attributes
         start_ns, end_ns = noted.get(semconv.DEVICE_START), noted.get(semconv.DEVICE_END)
         if not isinstance(start_ns, int) or not isinstance(end_ns, int) or start_ns >= call_ns:
