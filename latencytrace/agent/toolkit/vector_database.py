@@ -1,8 +1,8 @@
 """Calls of vector databases: which of them search, and what is noted of each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch
 from latencytrace.model import semconv
@@ -17,11 +17,13 @@ class VectorDatabase:
         system: The value of `db.system.name`.
         collection: The argument that names the collection, or where it lies in one: `self.name`.
         top_k: Arguments that say how many results are wanted; the first that is there counts.
+        vectors: Arguments that may hold several vectors or texts to search for, or rows to write.
     """
 
     system: str
     collection: str
     top_k: tuple[str, ...] = ("limit",)
+    vectors: tuple[str, ...] = ()
 
     def calls(
         self,
@@ -60,7 +62,16 @@ class VectorDatabase:
         wanted = next((each for name in self.top_k if (each := _found(arguments, name))), None)
         if isinstance(wanted, int):
             attributes[semconv.GEN_AI_RETRIEVAL_TOP_K] = wanted
+        counts = (len(each) for name in self.vectors if _is_many(each := arguments.get(name)))
+        number = next(counts, 0)
+        if number:
+            attributes[semconv.DB_OPERATION_BATCH_SIZE] = number
         return attributes
+
+
+def _is_many(vectors: object) -> TypeGuard[Sized]:
+    """Say whether there are several of them, as a batch has by the conventions."""
+    return isinstance(vectors, Sized) and not isinstance(vectors, str) and len(vectors) > 1
 
 
 def _found(arguments: Arguments, path: str) -> Any:  # noqa: ANN401 - the library's
