@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from latencytrace.agent.guard import FaultCounter, raise_fault
-from tests.repository.tree import out_of_place, strangers
+from tests.support.repository.tree import out_of_place, strangers
 
 # Machines that run tests are shared: how long an example takes, or its making, says nothing.
 settings.register_profile(

@@ -12,7 +12,7 @@ import pytest
 from latencytrace.agent.export.grpc import GrpcSender
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.export.transport import Answer
-from tests.agent.receiving import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 TIMEOUT_S = 0.5
 OK = b"HTTP/1.1 200 OK\r\n"

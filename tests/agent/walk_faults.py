@@ -17,7 +17,7 @@ from latencytrace.agent.guard import FaultCounter, guarded
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import agent_settings
 from tests.agent.broken_functions import InjectedError, Target, targets
-from tests.agent.served_program import run
+from tests.support.programs.served_program import run
 
 HOOKS = (
     "anyio", "asgi", "event_loop", "faiss", "fastapi", "httpx", "logging", "requests",

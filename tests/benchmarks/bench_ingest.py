@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from latencytrace.model import SpanKind
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.otlp_messages import one_span, proto_span
+from tests.support.builders.otlp_messages import one_span, proto_span
 
 SPANS = 512
 REQUESTS = 40

@@ -26,7 +26,7 @@ from pathlib import Path
 from opentelemetry import trace
 
 import latencytrace
-from tests.agent.receiving import Receiver
+from tests.support.agent.receiving import Receiver
 
 SPANS = 7  # of a request
 SAMPLES = 60

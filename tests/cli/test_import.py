@@ -12,9 +12,9 @@ from latencytrace.cli.importing.piece import Place
 from latencytrace.cli.importing.report import MAX_TOLD, Report
 from latencytrace.cli.source.folder import open_folder
 from latencytrace.model import SpanKind
-from tests.cli.programs import COMMAND, environment, latencytrace
-from tests.otlp_messages import START_NS, message, one_span, otlp
-from tests.trace_files import jaeger_json, otlp_json_lines
+from tests.support.builders.otlp_messages import START_NS, message, one_span, otlp
+from tests.support.builders.trace_files import jaeger_json, otlp_json_lines
+from tests.support.servers.command_line import COMMAND, environment, latencytrace
 
 YEAR_AGO_NS = START_NS - 365 * 86_400 * 10**9
 MS = 1_000_000

@@ -39,7 +39,7 @@ from latencytrace.model import (
 )
 from latencytrace.plugins import STORES, load_plugin, plugins
 from latencytrace.service.store import Order, Store, TableFormat
-from tests.otlp_messages import START_NS, key_values, message, one_span, otlp
+from tests.support.builders.otlp_messages import START_NS, key_values, message, one_span, otlp
 
 MINUTE_NS = 60 * 10**9
 

@@ -13,12 +13,14 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from latencytrace.cli.processes.local_service import answers, free_port
-from tests.cli.programs import COMMAND, environment, latencytrace
-from tests.end_to_end.controlled_app import CHUNK_BYTES, CHUNKS, DECODE_S, SAID
-from tests.end_to_end.running_service import PATIENCE_S, RunningService, until
+from latencytrace.cli.processes.local_service import answers
+from tests.support.programs.controlled_app import CHUNK_BYTES, CHUNKS, DECODE_S, SAID
+from tests.support.servers.command_line import COMMAND, environment, latencytrace
+from tests.support.servers.ports import free_port
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import PATIENCE_S, until
 
-HERE = Path(__file__).parent
+APPS = Path(__file__).parents[1] / "support" / "programs"
 HIDDEN_MS = 50
 CALLS = 9
 SLOW_S = 0.5  # how long the slow client waits before it reads
@@ -36,7 +38,7 @@ def application(service: RunningService) -> Iterator[str]:
     """The controlled application under `latencytrace run`; its base address."""
     port = free_port()
     command = [*COMMAND, "run", "--service", "controlled", "--", sys.executable, "-m", "uvicorn"]
-    command += ["--app-dir", str(HERE), "controlled_app:app", "--port", str(port)]
+    command += ["--app-dir", str(APPS), "controlled_app:app", "--port", str(port)]
     where = {"LATENCYTRACE_URL": service.url, "OTEL_EXPORTER_OTLP_ENDPOINT": service.otlp}
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(**where)

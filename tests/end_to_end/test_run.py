@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.cli.processes.local_service import answers, free_port
-from tests.cli.programs import COMMAND, environment, latencytrace
+from latencytrace.cli.processes.local_service import answers
+from tests.support.servers.command_line import COMMAND, environment, latencytrace
+from tests.support.servers.ports import free_port
 
 PROGRAM = """
 import sys

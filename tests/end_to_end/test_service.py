@@ -27,8 +27,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind as SdkSpanKind
 
 from latencytrace.model import Link, Span, SpanKind, Stage, semconv
-from tests.end_to_end.running_service import PROTOBUF, RunningService, until
-from tests.otlp_messages import message, one_span, otlp
+from tests.support.builders.otlp_messages import message, one_span, otlp
+from tests.support.servers.running_service import PROTOBUF, RunningService
+from tests.support.waiting import until
 
 MS = 1_000_000
 ROOT = "00000000000000a1"

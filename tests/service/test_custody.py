@@ -18,9 +18,9 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.fakes import FakeClock
-from tests.otlp_messages import one_span
-from tests.otlp_messages import otlp as encoded
+from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.otlp_messages import otlp as encoded
+from tests.support.fakes.contracts import FakeClock
 
 MS = 1_000_000
 SETTLE_S = 10.0

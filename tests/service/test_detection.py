@@ -14,8 +14,8 @@ from latencytrace.model import BurnRule, Tally
 from latencytrace.model.objective import DAY_NS, MINUTE_NS, length_text
 from latencytrace.service.objectives.counts import ObjectiveCounts
 from latencytrace.service.objectives.state import TierState, TierStates
-from tests.incidents import START_NS, pages, score, simulated
-from tests.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.simulation.incidents import START_NS, pages, score, simulated
 
 MONTH, WEEK = made_objective(), made_objective(period_ns=7 * DAY_NS)
 STEP_NS = 10 * SECOND_NS

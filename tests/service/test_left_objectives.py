@@ -6,8 +6,8 @@ import pytest
 
 from latencytrace.model import Objective
 from latencytrace.model.objective import DAY_NS
-from tests.made_objectives import SECOND_NS, made_objective
-from tests.service.traffic import Traffic
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.traffic import Traffic
 
 PAGE_BEGAN, PAGE_ENDED = "LatencySLOBurn/page began", "LatencySLOBurn/page ended"
 LEFT, CHANGED = "the objective left the file", "the objective was changed in the file"

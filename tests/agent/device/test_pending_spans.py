@@ -8,9 +8,9 @@ from latencytrace.agent.device.pending_spans import LONGEST_NS, MOST
 from latencytrace.agent.device.timer import DevicePasses, DeviceTimer
 from latencytrace.agent.timing.recorder import Timing
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.hooked import Spans
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
 
 MS = 1_000_000
 

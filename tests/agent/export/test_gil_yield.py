@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from latencytrace.agent.export.gil_yield import SLEEP_S, Breath, yielding
-from tests.agent.receiving import PATIENCE_S
-from tests.fakes import FakeClock
+from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import PATIENCE_S
 
 SHORT_NS = 800
 

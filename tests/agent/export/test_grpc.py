@@ -15,7 +15,8 @@ from google.rpc.status_pb2 import Status
 from latencytrace.agent.export.grpc import TRACES, GrpcSender
 from latencytrace.agent.export.transport import Wire
 from latencytrace.errors import SettingsError
-from tests.agent.receiving import receiving
+from tests.support.agent.receiving import Receiver
+from tests.support.servers.ports import free_port
 
 TIMEOUT_S = 10.0
 Answering = Callable[[bytes, Any], bytes]
@@ -189,16 +190,13 @@ def test_a_time_to_send_again_is_read() -> None:
 
 
 def test_nobody_there_is_an_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-
-    with sending(port) as sender, pytest.raises(ConnectionRefusedError):
+    with sending(free_port()) as sender, pytest.raises(ConnectionRefusedError):
         sender.post(b"")
 
 
 def test_a_receiver_of_http_is_an_error_that_says_so() -> None:
     with (
-        receiving() as receiver,
+        Receiver() as receiver,
         sending(receiver.server_port) as sender,
         pytest.raises(ConnectionError, match=r"gRPC|closed"),
     ):

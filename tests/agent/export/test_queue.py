@@ -7,7 +7,8 @@ from opentelemetry.trace import Tracer
 from latencytrace.agent.export.queue import UNWEIGHED_SPANS, SpanQueue
 from latencytrace.agent.spans.provider import RecordingProvider
 from tests.agent.export.test_exporter import sending
-from tests.agent.receiving import PATIENCE_S, Receiver
+from tests.support.agent.receiving import Receiver
+from tests.support.waiting import PATIENCE_S
 
 HEAVY = "x" * 100_000
 

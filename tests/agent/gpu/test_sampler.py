@@ -16,11 +16,11 @@ from latencytrace.agent.gpu.sampler import GpuSampler
 from latencytrace.agent.guard import raise_fault
 from latencytrace.errors import GpuUnavailableError
 from latencytrace.model.gpu_sample import GpuSample
-from tests.fakes import FakeClock, ScriptedGpuReader
+from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 
 INTERVAL_NS = 200_000_000
 LONG_S = 30.0
-FORKING = Path(__file__).parents[1] / "forking_sampler.py"
+FORKING = Path(__file__).parents[2] / "support" / "programs" / "forking_sampler.py"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from opentelemetry.trace import (
 
 from latencytrace.agent.hooks.aiohttp import AiohttpHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text, hooked
 
 Program = Callable[[aiohttp.ClientSession, str], Awaitable[object]]
 

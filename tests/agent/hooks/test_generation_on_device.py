@@ -14,10 +14,10 @@ from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.transformers import TransformersHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, hooked
-from tests.agent.hooks.tiny_chat import END, TinyChat
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
+from tests.support.models.tiny_chat import END, TinyChat
 
 TOKENS = 5
 PROMPT = 24

@@ -15,8 +15,9 @@ from latencytrace.agent.reporting.own_cost import (
 )
 from latencytrace.agent.start import agent_status
 from latencytrace.model import semconv
-from tests.agent.receiving import TracedProgram, attributes_of, wait_until
-from tests.fakes import FakeClock
+from tests.support.agent.receiving import TracedProgram, attributes_of
+from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import until
 
 
 def spent(made: int, encoder_ns: int, exporter_ns: int) -> ExportCounts:
@@ -74,8 +75,8 @@ def test_the_agent_says_what_it_costs_and_reports_it(agent: TracedProgram) -> No
             pass
 
     agent.spans(50)
-    wait_until(lambda: agent_status().cost.hooks_cpu_ns > 0)
-    wait_until(lambda: bool(agent.receiver.reports))
+    until(lambda: agent_status().cost.hooks_cpu_ns > 0)
+    until(lambda: bool(agent.receiver.reports))
 
     cost = agent_status().cost
     assert cost.hooks_cpu_ns > 50 * 500

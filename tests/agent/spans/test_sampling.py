@@ -34,8 +34,8 @@ from latencytrace.agent.spans.sampling import (
     sampling,
 )
 from latencytrace.errors import SettingsError
-from tests.agent.hooked import Spans
 from tests.agent.spans.test_tracer import Watching
+from tests.support.agent.hooked import Spans
 
 ratios = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 0.5, 0.1, 2**-40])
 trace_ids = st.integers(1, 2**128 - 1)

@@ -15,7 +15,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.spans import span as recorded_span
 from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.agent.spans.span import RecordedSpan
-from tests.agent.hooked import Spans
+from tests.support.agent.hooked import Spans
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ from latencytrace.agent.guard import FaultCounter
 from latencytrace.agent.spans import provider as recording_provider
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model.span_limits import SpanLimits
-from tests.agent.hooked import PATIENCE_S, Spans
+from tests.support.agent.hooked import Spans
+from tests.support.waiting import PATIENCE_S
 
 STATE = TraceState([("vendor", "value")])
 

@@ -17,8 +17,8 @@ from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.agent.timing.server_timing import MOST_SPANS, ServerTiming
 from latencytrace.settings import AgentSettings, agent_settings
-from tests.agent.hooks.serving import serving
-from tests.agent.receiving import Receiver
+from tests.support.agent.receiving import Receiver
+from tests.support.servers.serving import serving
 
 STEP_S = 0.02
 HEADER = "server-timing"

@@ -35,8 +35,8 @@ from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.toolkit.batching import MAX_SERVED, Batch, Ticket, new_ticket
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans
-from tests.agent.receiving import TracedProgram
+from tests.support.agent.hooked import Spans
+from tests.support.agent.receiving import TracedProgram
 
 UNSAMPLED = SpanContext(5, 6, is_remote=True, trace_flags=TraceFlags(TraceFlags.DEFAULT))
 

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from latencytrace.cli import app
 from latencytrace.errors import ObjectivesError, ServiceUnreachableError
-from tests.cli.programs import NOWHERE
 from tests.service.objectives.test_file import CHAT
+from tests.support.servers.command_line import NOWHERE
 
 
 @pytest.fixture

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import COMMAND, NOWHERE, environment, latencytrace, listening
+from tests.support.servers.command_line import (
+    COMMAND,
+    NOWHERE,
+    environment,
+    latencytrace,
+    listening,
+)
 
 REPORT = """
 import json, os, sys

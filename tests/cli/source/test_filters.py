@@ -12,8 +12,8 @@ from latencytrace.cli.commands import breakdown, export, requests, trace
 from latencytrace.cli.source.filters import filters
 from latencytrace.cli.source.folder import FolderSource
 from latencytrace.service.answers.cohort_words import attributes_of
-from tests.cli.filtered_folder import folder
-from tests.cli.recording_api import RecordingApi, recording_api
+from tests.support.builders.filtered_folder import folder
+from tests.support.servers.recording_api import RecordingApi, recording_api
 
 __all__ = ["folder", "recording_api"]
 

@@ -9,7 +9,7 @@ import pytest
 from latencytrace.cli.processes.local_service import answers, host_and_port
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import SettingsError
-from tests.cli.programs import latencytrace
+from tests.support.servers.command_line import latencytrace
 
 UNUSABLE = {
     "no scheme": "127.0.0.1:8321",

@@ -8,7 +8,7 @@ from latencytrace.service.alerting.document import alert_document, objective_doc
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.text import summary
 from latencytrace.service.answers.documents import AlertDocument, ObjectiveDocument
-from tests.service.traffic import START_NS, Traffic
+from tests.support.builders.traffic import START_NS, Traffic
 
 HERE = AlertLinks(service="http://127.0.0.1:8321", dashboard=None)
 GRAFANA = AlertLinks(service="http://lt:8321", dashboard="http://grafana/d/slo?orgId=1")

@@ -10,10 +10,10 @@ from latencytrace.model import Alert
 from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.sink import Notice
-from tests.fakes import FakeClock, RecordingSink
-from tests.made_objectives import SECOND_NS
-from tests.service.notices import LINKS, made_alert
-from tests.service.traffic import START_NS
+from tests.support.builders.made_objectives import SECOND_NS
+from tests.support.builders.notices import LINKS, made_alert
+from tests.support.builders.traffic import START_NS
+from tests.support.fakes.contracts import FakeClock, RecordingSink
 
 ENDED_NS = START_NS + 300 * SECOND_NS
 BEGAN, ENDED = made_alert(), made_alert(ended_ns=ENDED_NS)

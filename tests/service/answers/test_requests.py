@@ -46,8 +46,8 @@ from latencytrace.service.store import (
     TableFormat,
     Written,
 )
-from tests.otlp_messages import SPAN, START_NS, TRACE, one_span
-from tests.service.made_requests import made_request
+from tests.support.builders.made_requests import made_request
+from tests.support.builders.otlp_messages import SPAN, START_NS, TRACE, one_span
 
 NOW_NS = 1_763_690_000_000_000_000
 MINUTE_NS = 60 * 10**9

@@ -20,10 +20,10 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.agent.receiving import wait_until
-from tests.fakes import FakeClock
-from tests.otlp_messages import one_span
-from tests.otlp_messages import otlp as encoded
+from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.otlp_messages import otlp as encoded
+from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import until
 
 MS = 1_000_000
 ROOT = "00000000000000a1"
@@ -482,13 +482,13 @@ def test_who_asks_while_a_division_rests_need_not_wait(
     resting = Pipeline(store, Telemetry(), time.monotonic_ns)
     resting.start()
     resting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(timeout=20)
-    wait_until(lambda: resting._looked_ns > 0 and resting._dividing.locked())  # noqa: SLF001
+    until(lambda: resting._looked_ns > 0 and resting._dividing.locked())  # noqa: SLF001
 
     def is_answered() -> bool:
         resting.catch_up()
         return store.request(trace_id, None) is not None
 
-    wait_until(is_answered)
+    until(is_answered)
     resting.close()
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from latencytrace.model import Request
 from latencytrace.service.metrics.settling import Settling
-from tests.fakes import FakeClock
-from tests.service.made_requests import made_request
+from tests.support.builders.made_requests import made_request
+from tests.support.fakes.contracts import FakeClock
 
 SETTLE_S = 10
 

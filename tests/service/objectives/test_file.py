@@ -10,7 +10,7 @@ from latencytrace.errors import ObjectivesError
 from latencytrace.model import Measure, Stage
 from latencytrace.model.objective import DAY_NS
 from latencytrace.service.objectives.file import parse_objectives, read_objectives
-from tests.made_objectives import made_objective
+from tests.support.builders.made_objectives import made_objective
 
 CHAT = """\
 apiVersion: openslo/v1

@@ -2,8 +2,8 @@
 
 from latencytrace.model import RequestStatus
 from latencytrace.service.objectives.matching import Promises
-from tests.made_objectives import SECOND_NS, made_objective
-from tests.service.made_requests import made_request
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.made_requests import made_request
 
 PROMISES = Promises(
     [

@@ -22,8 +22,8 @@ from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.model import SpanKind
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.wire_parts import has_more_parts
-from tests.otlp_messages import SPAN, TRACE, one_span
-from tests.otlp_messages import otlp as encoded
+from tests.support.builders.otlp_messages import SPAN, TRACE, one_span
+from tests.support.builders.otlp_messages import otlp as encoded
 
 BODY = encoded(one_span(attributes={"a": 1, "b": 0.5, "http.route": "/chat"}))
 

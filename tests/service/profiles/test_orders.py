@@ -12,8 +12,8 @@ from latencytrace.service.alerting.document import alert_document
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.profiles.folder import ProfileFolder
 from latencytrace.service.profiles.orders import Profile, Profiles
-from tests.fakes import FakeClock
-from tests.service.notices import made_alert
+from tests.support.builders.notices import made_alert
+from tests.support.fakes.contracts import FakeClock
 
 TRACE = gzip.compress(b'{"traceEvents": []}')
 ABOUT = {

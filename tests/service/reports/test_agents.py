@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from latencytrace.model import semconv
 from latencytrace.service.reports.agents import MAX_AGENTS, SILENT_NS, AgentReports
-from tests.fakes import FakeClock
+from tests.support.fakes.contracts import FakeClock
 
 RAG = {"service": "rag", "agent": "rag-1"}
 

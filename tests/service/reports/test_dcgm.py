@@ -10,8 +10,8 @@ from latencytrace.service.reports.dcgm import DcgmReading, dcgm_readings
 from latencytrace.service.reports.device_works import DeviceWorks
 from latencytrace.service.reports.engine_scraper import EngineScraper
 from latencytrace.service.reports.gpus import SILENT_NS, GpuReports
-from tests.fakes import GPU, FakeClock
-from tests.service.gpu_requests import request, sample
+from tests.support.builders.gpu_requests import request, sample
+from tests.support.fakes.contracts import GPU, FakeClock
 
 LABELS = (
     'gpu="0",UUID="GPU-a",pci_bus_id="00000000:07:00.0",device="nvidia0",'

@@ -16,8 +16,8 @@ from latencytrace.service.reports.gpus import (
     GpuReports,
 )
 from latencytrace.service.reports.received import MetricReports
-from tests.fakes import GPU, FakeClock
-from tests.service.gpu_requests import INTERVAL_NS, SECOND_NS, request, sample
+from tests.support.builders.gpu_requests import INTERVAL_NS, SECOND_NS, request, sample
+from tests.support.fakes.contracts import GPU, FakeClock
 
 LABELS = {"gpu": "0", "uuid": "GPU-a", "name": "NVIDIA H200"}
 BANDWIDTH = "latencytrace_gpu_memory_bandwidth_utilization_ratio"

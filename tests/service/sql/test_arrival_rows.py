@@ -17,7 +17,7 @@ from latencytrace.model import Attributes, AttributeValue, Event, Link, semconv
 from latencytrace.service.sql import arrival_rows, otlp_view
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, Target
 from latencytrace.service.stores.chdb.engine import Connection, Engine
-from tests.otlp_messages import key_values, one_span, otlp
+from tests.support.builders.otlp_messages import key_values, one_span, otlp
 
 COLUMNS = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 QUESTION = f"SELECT {COLUMNS} FROM {ARRIVALS}"  # noqa: S608 - our own names

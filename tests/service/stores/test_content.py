@@ -6,8 +6,8 @@ from pathlib import Path
 from latencytrace.model import Attributes, Event, semconv
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.otlp_messages import TRACE, one_span
-from tests.otlp_messages import otlp as encoded
+from tests.support.builders.otlp_messages import TRACE, one_span
+from tests.support.builders.otlp_messages import otlp as encoded
 
 
 def test_what_was_removed_is_marked_and_counted(tmp_path: Path) -> None:

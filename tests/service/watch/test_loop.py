@@ -12,9 +12,9 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.watch.loop import Watch
 from latencytrace.service.watch.wiring import open_sink
-from tests.fakes import FakeClock, RecordingSink
-from tests.service.notices import LINKS
-from tests.service.traffic import GOOD, SLOW, Traffic
+from tests.support.builders.notices import LINKS
+from tests.support.builders.traffic import GOOD, SLOW, Traffic
+from tests.support.fakes.contracts import FakeClock, RecordingSink
 
 
 def watch_of(traffic: Traffic, sink: RecordingSink) -> Watch:

@@ -18,8 +18,8 @@ from latencytrace.model import Cohort, semconv
 from latencytrace.service.sql.tables import UUIDS
 from latencytrace.service.stores.chdb.engine import bound_text
 from latencytrace.service.stores.chdb.store import MOST_TO_KEEP, TO_KEEP, ChdbStore
-from tests.otlp_messages import TRACE, one_span, otlp
-from tests.service.made_requests import made_request
+from tests.support.builders.made_requests import made_request
+from tests.support.builders.otlp_messages import TRACE, one_span, otlp
 
 ENGINE = "clickhouse"
 SPAN = one_span()
@@ -157,7 +157,7 @@ def _child(body: str) -> subprocess.Popen[str]:
     imports = (
         "import itertools\nfrom pathlib import Path\n"
         "from latencytrace.service.stores.chdb.store import ChdbStore\n"
-        "from tests.otlp_messages import one_span, otlp\n"
+        "from tests.support.builders.otlp_messages import one_span, otlp\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", imports + body],
