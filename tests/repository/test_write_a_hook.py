@@ -10,7 +10,7 @@ from pymilvus import MilvusClient
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.timing.discovery import installed_hooks
 from latencytrace.model import Stage
-from tests.agent.hooked import hooked
+from tests.support.agent.hooked import hooked
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "pages" / "write-a-hook.md").read_text()

@@ -13,7 +13,7 @@ from pymilvus.exceptions import MilvusException
 from latencytrace.agent.hooks.grpc_client import GrpcClientHook
 from latencytrace.agent.hooks.milvus import MilvusHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text, hooked
 
 ROWS: list[dict[str, Any]] = [
     {"id": number, "vector": [1.0, float(number)], "text": "a secret"} for number in range(5)

@@ -11,7 +11,7 @@ from opentelemetry.trace import get_current_span
 from latencytrace.agent.timing.hook import Arguments
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.calls import after, before, outside_requests
-from tests.agent.hooked import Spans, in_request
+from tests.support.agent.hooked import Spans, in_request
 
 
 def add(first: int, second: int = 2) -> int:
