@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+from latencytrace.agent.guard import logger
 from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Begin, Call, beginning, timed
@@ -15,6 +16,8 @@ from latencytrace.agent.toolkit.models.torch_modules import (
 )
 from latencytrace.model.stage import Stage
 
+_MODULES = "torch.nn.modules.module"
+_COMPILED = "torch._dynamo.eval_frame"
 _NAME = "_latencytrace_name"  # on what stands in the place of a named class's `__call__`
 
 
@@ -47,6 +50,25 @@ def time_module(module: str, name: str) -> Callable[[Recorder, Timed], Timed]:
     return build
 
 
+def time_bare(names: frozenset[str]) -> Callable[[Recorder, Timed], Timed]:
+    """Build what times the calls of every class of one of these names, wherever it lies."""
+
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        begins: dict[type, Begin | None] = {}  # of each class that was called
+
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+            kind = type(getattr(args[0], "_orig_mod", args[0]))
+            if kind not in begins:
+                name = next((each.__name__ for each in kind.__mro__ if each.__name__ in names), "")
+                begins[kind] = _beginning(name, original, recorder) if name else None
+            found = begins[kind]
+            return None if found is None else found(args, kwargs)
+
+        return outside_graphs(original, timed(original, begin))
+
+    return build
+
+
 def time_compiled(recorder: Recorder, original: Timed) -> Timed:
     """Time modules of a named class that `torch.compile` made, from outside of their graph."""
     timed_calls: dict[str, Timed] = {}
@@ -63,6 +85,16 @@ def time_compiled(recorder: Recorder, original: Timed) -> Timed:
     return __call__
 
 
+def _named(path: str) -> tuple[str, str]:
+    """Read `package.module:Class`, `package.module.Class` or `Class`; a wrong one is none."""
+    module, separator, name = path.rpartition(":" if ":" in path else ".")
+    parts = [*name.split("."), *(module.split(".") if separator else ())]
+    if not all(part.isidentifier() for part in parts):
+        logger.warning("LATENCYTRACE_TORCH_MODULES: %r names no class; the others count", path)
+        return "", ""
+    return module, name
+
+
 class TorchHook(Hook):
     """Times the classes of modules that `LATENCYTRACE_TORCH_MODULES` names."""
 
@@ -71,13 +103,18 @@ class TorchHook(Hook):
     @classmethod
     def table(cls, options: HookOptions) -> tuple[Patch | Replacement, ...]:
         """A patch for each class, and one for what is made of them by `torch.compile`."""
-        if not options.torch_modules:
-            return ()
-        named = (path.split(":") for path in options.torch_modules)
+        paths = [_named(path) for path in options.torch_modules]
+        named = [(module, name) for module, name in paths if module and name]
+        bare = frozenset(name for module, name in paths if not module and name)
         return (
             *(
                 Replacement(module, f"{name}.__call__", time_module(module, name))
                 for module, name in named
             ),
-            Replacement("torch._dynamo.eval_frame", "OptimizedModule.__call__", time_compiled),
+            *((Replacement(_MODULES, "Module.__call__", time_bare(bare)),) if bare else ()),
+            *(
+                (Replacement(_COMPILED, "OptimizedModule.__call__", time_compiled),)
+                if named
+                else ()
+            ),
         )
