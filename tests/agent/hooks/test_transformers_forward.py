@@ -88,7 +88,7 @@ def test_a_compiled_model_is_one_graph_and_one_span(
     model: Any,  # noqa: ANN401
 ) -> None:
     torch.compiler.reset()
-    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    compiled: Any = torch.compile(model, backend="eager", fullgraph=True)
 
     in_request(spans, lambda: compiled(input_ids=IDS))
 

@@ -51,7 +51,8 @@ class ModelCall(Call):
     def __init__(
         self, recorder: Recorder, stage: Stage, operation: str, attributes: HookAttributes
     ) -> None:
-        name = f"{operation or stage} {attributes.get(semconv.GEN_AI_REQUEST_MODEL, '')}".strip()
+        model = str(attributes.get(semconv.GEN_AI_REQUEST_MODEL, ""))
+        name = f"{operation or stage} {model}".strip()
         named: HookAttributes = {semconv.GEN_AI_OPERATION_NAME: operation} if operation else {}
         self._timed: Timing = recorder.start(
             name, stage, {**named, **attributes}, kind=SpanKind.CLIENT
