@@ -1,7 +1,7 @@
 """Statements of SQL databases: which of them search by vectors, and what is noted of each."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -65,7 +65,7 @@ def timed_statements(system: str | Callable[[Arguments], str], argument: str) ->
                 if outside or recorder.suppressed() or recorder.inside(*_STAGES):
                     return None
                 arguments = arguments_of(args, kwargs)
-                stage, operation, table = summary_of(str(arguments[argument]))
+                stage, operation, table = summary_of(_text_of(arguments[argument]))
                 noted: HookAttributes = {
                     semconv.DB_SYSTEM_NAME: system
                     if isinstance(system, str)
@@ -81,3 +81,33 @@ def timed_statements(system: str | Callable[[Arguments], str], argument: str) ->
         return timed(original, begin)
 
     return build
+
+
+def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterable[str]) -> Any:  # noqa: ANN401
+    """Make a subclass whose statements are timed, of a type in C that cannot be patched.
+
+    Args:
+        build: Of `timed_statements`, whose argument is `statement`.
+        recorder: Where their spans go.
+        kind: Of connections or cursors.
+        methods: Those that execute statements.
+    """
+
+    def method(name: str) -> Timed:
+        def original(self: object, statement: object, *args: object, **kwargs: object) -> Any:  # noqa: ANN401
+            return getattr(super(made, self), name)(statement, *args, **kwargs)
+
+        original.__name__, original.__doc__ = name, getattr(kind, name).__doc__
+        return build(recorder, original)
+
+    made: Any = type(kind.__name__, (kind,), {"__module__": kind.__module__})
+    for name in methods:
+        setattr(made, name, method(name))
+    return made
+
+
+def _text_of(statement: Any) -> str:  # noqa: ANN401 - a text, or put together by psycopg
+    if isinstance(statement, bytes):
+        return statement.decode("utf-8", "replace")
+    composed = getattr(statement, "as_string", None)
+    return str(composed(None) if callable(composed) else statement)
