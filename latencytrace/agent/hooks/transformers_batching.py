@@ -83,7 +83,7 @@ class Member:
     def token(self) -> None:
         """Note one more token."""
         if self._whole is not None and self._phases is not None:
-            self._recorder.step(self._whole.span)
+            self._recorder.steps.begin(self._whole.span)
             self._phases.token()
 
     def end(self, attributes: HookAttributes | None = None) -> None:

@@ -37,7 +37,7 @@ def _beginning(recorder: Recorder) -> Begin:
             if not around.is_recording() or counts.next_of(around) > _MOST:
                 return None
             model = getattr(args[0], "_orig_mod", args[0])
-            recorder.step()
+            recorder.steps.begin()
             attributes = {**model_attributes(model), **_batch(*args[1:], *kwargs.values())}
             timing = recorder.start(type(model).__name__, Stage.FORWARD, attributes)
             return Call(Stage.FORWARD, timing, recorder.on_fault)

@@ -60,7 +60,7 @@ class RequestTiming(ServedRequest):
         super().__init__(recorder, method, attributes, caller, on_loop=False)
         self._environ = environ
         self._answer = AnswerStream()
-        self._stages = recorder.server_timing(self.timing)
+        self._stages = recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
         self._handed_out_ns: int | None = None  # when the server got the last part
         self._known = 0  # tokens that the model had made by then
         self._part = b""
@@ -127,15 +127,15 @@ class RequestTiming(ServedRequest):
     def end(self) -> None:
         """End the span; a second time changes nothing."""
         with guarded("ending a request", self.recorder.on_fault):
-            if self._stages is not None and self.recorder.server_timings is not None:
-                self.recorder.server_timings.end(self._stages)
+            self.recorder.server_timings.end(self._stages)
         super().end()
 
     def described(self) -> HookAttributes:
         """Return what is known of it and its answer only now."""
         if self._answer.streams:  # else its one part was the whole answer
             self.goes_on()
-        return {**self._answer.described(self.timing.started_ns), **super().described()}
+        self.timing.defer(semconv.TOKEN_TIMES, self._answer.deferred(self.timing.started_ns))
+        return super().described()
 
     def _closing(self, close: Callable[[], None] | None) -> Callable[[], None]:
         self.handed_out()
