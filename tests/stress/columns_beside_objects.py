@@ -11,7 +11,7 @@ from random import Random
 
 import numba
 
-from latencytrace.analysis.columns.requests import PLAIN, Kernels
+from latencytrace.analysis.columns.requests import compiled
 from tests.support.simulation.by_columns import ByColumns, differences
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--traces", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    kernels = Kernels(*(numba.njit(kernel, nogil=True, cache=True) for kernel in PLAIN))
+    kernels = compiled(numba.njit(nogil=True, cache=True))
     by_columns = ByColumns(kernels)
     ways = [Aside(), *WAYS.values()]
     done = by_objects = 0

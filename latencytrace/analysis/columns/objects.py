@@ -1,7 +1,9 @@
 """Requests as objects, made from columns: about 1 µs of CPU for each of their spans."""
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -10,7 +12,15 @@ from numpy.typing import NDArray
 from latencytrace.analysis.build_trace import MAX_REPAIRS_OF_A_KIND
 from latencytrace.analysis.columns import told
 from latencytrace.analysis.columns.facts import TELLS_TOKENS
-from latencytrace.analysis.columns.paths import PLACE, REQUEST
+from latencytrace.analysis.columns.paths import (
+    BEGIN,
+    END,
+    IN_STAGE,
+    OWN_NAME,
+    PLACE,
+    REQUEST,
+    TITLE,
+)
 from latencytrace.analysis.columns.requests import TITLES, RequestColumns
 from latencytrace.analysis.ledger.metric_attributes import metric_attributes
 from latencytrace.analysis.ledger.requests import status_of
@@ -224,25 +234,30 @@ def _segments(columns: RequestColumns, numbers: NDArray[np.int64]) -> list[tuple
         batch.shapes[shape].name if shape >= 0 else columns.facts.odd_ones[row].name
         for shape, row in zip(batch.shape[rows].tolist(), rows.tolist(), strict=True)
     ]
-    _, starts_ns, ends_ns, stages, _, titles = found.T.tolist()
-    made = [
-        Segment(
-            start_ns=start_ns,
-            end_ns=end_ns,
-            stage=STAGES[stage],
-            span_id=ids[at : at + _DIGITS],
-            name=name if title < 0 else TITLES[title],
-        )
-        for at, start_ns, end_ns, stage, title, name in zip(
-            range(0, len(ids), _DIGITS), starts_ns, ends_ns, stages, titles, names, strict=True
-        )
-    ]
+    for at in np.flatnonzero(found[:, TITLE] != OWN_NAME).tolist():
+        names[at] = TITLES[found[at, TITLE]]
+    segments = _made(
+        len(found),
+        start_ns=found[:, BEGIN].tolist(),
+        end_ns=found[:, END].tolist(),
+        stage=map(STAGES.__getitem__, found[:, IN_STAGE].tolist()),
+        span_id=[ids[at : at + _DIGITS] for at in range(0, len(ids), _DIGITS)],
+        name=names,
+    )
     lengths = np.diff(columns.segment_first)[numbers]
     ends = np.cumsum(lengths)
     return [
-        tuple(made[begin:end])
+        tuple(segments[begin:end])
         for begin, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True)
     ]
+
+
+def _made(count: int, **columns: Iterable[object]) -> list[Segment]:
+    """Segments made field by field, which takes half as long as one by one."""
+    segments = list(map(object.__new__, repeat(Segment, count)))
+    for name, values in columns.items():
+        deque(map(vars(Segment)[name].__set__, segments, values), maxlen=0)
+    return segments
 
 
 def _repairs(columns: RequestColumns, number: int) -> tuple[Repair, ...]:

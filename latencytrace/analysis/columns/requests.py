@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns import packed, paths, told, trees
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
+from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.ledger import kernels as critical_path
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.tokens.counts import CACHED, INPUT, OUTPUT, SEQUENCES, in_ns
@@ -83,6 +84,16 @@ class Trees(NamedTuple):
     interval_start_ns: _Column
     interval_end_ns: _Column
     interval_stage: _Column
+
+
+def compiled(compiler: Callable[[Kernel], Kernel]) -> Kernels:
+    """These functions by a compiler that compiles when they are called first: they are here."""
+    kernels = Kernels(*map(compiler, PLAIN))
+    nothing = SpanBatch.of({}, Shapes())
+    attributed(nothing, Facts(), kernels)
+    kernels.unpack(*_names([""]), *_STAGE_NAMES)
+    kernels.total(*_names([""]))
+    return kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latencytrace.analysis.columns.requests import PLAIN, Kernels
+from latencytrace.analysis.columns.requests import compiled as compile_kernels
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Event, Request, Span, SpanKind, Stage, StatusCode, semconv
 from tests.support.builders.recorded import FIXTURES, recorded
@@ -25,7 +26,7 @@ SIMULATED = 40
 
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
-    return Kernels(*(numba.njit(kernel, cache=True) for kernel in PLAIN))
+    return compile_kernels(numba.njit(nogil=True, cache=True))
 
 
 def made(random: Random, traces: int) -> Traces:
