@@ -78,6 +78,7 @@ def test_columns_give_what_objects_give(seed: int) -> None:
     found, others = ByColumns()(traces)
 
     assert differences(found, traces) == []
+    assert differences(found, traces, rootless=True) == []
     assert found.keys() | set(others) == traces.keys()
 
 
@@ -93,6 +94,7 @@ def test_compiled_functions_give_what_objects_give(compiled: Kernels) -> None:
         ways[1] += len(others)
 
     assert min(ways) > 100
+    assert {len(kernel.signatures) for kernel in compiled} == {1}  # none compiled again
 
 
 @settings(deadline=None)
@@ -136,15 +138,26 @@ def test_most_simulated_traces_go_by_columns() -> None:
     assert all(len(requests) > 1 for requests in found.values())
 
 
-def test_shapes_beyond_the_bound_change_nothing() -> None:
-    random = Random(5)  # noqa: S311 - the same traces every time
+def test_one_span_of_no_shape_goes_by_columns() -> None:
+    by_columns = ByColumns(most_shapes=1)
+    below = [span(number, 10, 20, name="search") for number in (2, 3)]
+    by_columns({TRACE_ID: [span(1, 0, 100, parent=0, name="search")]})
+
+    for attributes in ({"app.tenant": 1}, {"app.tenant": 2, semconv.STREAMED_FIRST_BODY: 5}):
+        traces = {TRACE_ID: [root(attributes=attributes), *below]}
+        found, others = by_columns(traces)
+        assert (others, differences(found, traces)) == ([], [])
+
+
+def test_more_of_no_shape_do_not() -> None:
     by_columns = ByColumns(most_shapes=3)
+    random = Random(5)  # noqa: S311 - the same traces every time
 
     for _ in range(4):
         traces = made(random, 10)
-        found, _ = by_columns(traces)
+        found, others = by_columns(traces)
         assert differences(found, traces) == []
-        assert found
+        assert others
     assert len(by_columns.shapes.spans) == 3
 
 
