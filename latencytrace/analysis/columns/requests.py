@@ -135,20 +135,21 @@ def attributed(
         are odd: there is something to be mended, or their spans need rules that it alone knows.
     """
     known = facts.of(batch)
+    first, sent_ns, end_ns = map(_uniform, (batch.first, batch.start_ns, batch.end_ns))
     span_id, parent_id = _signed(batch.span_id), _signed(batch.parent_id)
     odd_row = np.zeros(len(span_id), np.bool_)
     said = _said(batch, odd_row, kernels)
     _, *packed_times = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row, kernels)
     intervals = add_engines(batch, known, said, odd_row, packed_times)
-    start_ns, intervals = begun_earlier(batch, known, said, intervals)
+    start_ns, intervals = begun_earlier(batch, sent_ns, known, said, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row, kernels)
     odd, child, following, stage, by_start, requests = kernels.link(
-        batch.first, span_id, parent_id, batch.start_ns, start_ns, batch.end_ns, known.kind,
-        known.table, _EXPLAINS, odd_row,
+        first, span_id, parent_id, sent_ns, start_ns, end_ns, known.kind, known.table, _EXPLAINS,
+        odd_row,
     )  # fmt: skip
     laid = Trees(
         *kernels.lay_out(
-            requests, start_ns, batch.end_ns, known.kind, known.table, stage, child, following,
+            requests, start_ns, end_ns, known.kind, known.table, stage, child, following,
             *intervals,
         )
     )  # fmt: skip
@@ -157,7 +158,7 @@ def attributed(
         span_id, known.kind, known.table, tells, *kernels.apart(*gaps), _COLLECTION,
     )  # fmt: skip
     attributes, counted = kernels.tell(
-        requests, laid.first, laid.rows, batch.first, by_start, known.kind, known.table,
+        requests, laid.first, laid.rows, first, by_start, known.kind, known.table,
         known.told, *_varying(batch, known), len(known.pairs),
     )  # fmt: skip
     columns = RequestColumns(
@@ -170,7 +171,7 @@ def attributed(
         known=kernels.read(
             laid.first, laid.rows, laid.above, laid.start_ns, laid.end_ns, laid.stage,
             laid.intervals, laid.interval_start_ns, laid.interval_end_ns, laid.interval_stage,
-            start_ns, batch.end_ns, span_id, known.kind, known.table, said,
+            start_ns, end_ns, span_id, known.kind, known.table, said,
         ),
         attributes=attributes,
         attributes_counted=counted,
@@ -190,6 +191,11 @@ def _critical_paths(laid: Trees, kernels: Kernels) -> _Column:
     )
     found: _Column = kernels.gather(*parts_and_tracks)
     return found
+
+
+def _uniform(column: _Column) -> _Column:
+    """A column of the one kind that the functions are compiled for."""
+    return np.require(column, np.int64, ["C", "W"])
 
 
 def _signed(ids: NDArray[np.uint64]) -> _Column:
