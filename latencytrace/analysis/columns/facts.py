@@ -77,6 +77,11 @@ class FactsOfBatch:
     pairs: "Pairs"  # those that are in no shape are forgotten with it
     odd_ones: dict[int, Span]  # by row: the whole spans of no shape; of a trace one at most
 
+    def template(self, batch: SpanBatch, row: int) -> Span:
+        """A span of the same shape as that of a row; of no shape, that itself."""
+        shape = int(batch.shape[row])
+        return self.odd_ones[row] if shape < 0 else batch.shapes[shape]
+
 
 class Pairs:
     """Numbers attributes from 0 on, after those of another table."""
