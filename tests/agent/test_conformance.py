@@ -75,7 +75,7 @@ def traced_by_us(program: Program, environ: Mapping[str, str]) -> Traced:
     ended: list[RecordedSpan] = []
     provider = RecordingProvider()
     named = "OTEL_TRACES_SAMPLER" in environ
-    provider.record_to(
+    provider.configure(
         ended.append,
         limits=settings.limits,
         sampling=sampling(settings.sampler, settings.sampler_argument) if named else None,

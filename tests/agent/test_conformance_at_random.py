@@ -235,7 +235,7 @@ def by_the_sdk(program: list[Any], limits: SpanLimits, sampler: str | None) -> T
 def by_us(program: list[Any], limits: SpanLimits, sampler: str | None) -> Traced:
     ended: list[RecordedSpan] = []
     provider = RecordingProvider()
-    provider.record_to(
+    provider.configure(
         ended.append, limits=limits, sampling=sampling(sampler, "") if sampler else None
     )
     told = Running(provider.get_tracer("scope")).run(program)

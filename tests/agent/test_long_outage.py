@@ -6,7 +6,7 @@ from latencytrace.agent.export.exporter import Exporter
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
-from latencytrace.agent.export.transport import Answer
+from latencytrace.agent.export.transport import Response
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.spans.provider import RecordingProvider
 from tests.support.agent.receiving import Receiver
@@ -26,10 +26,10 @@ class CountingSender(HttpSender):
 
     attempts = 0
 
-    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:
-        """See `HttpSender.post`."""
+    def send(self, body: bytes, timeout_s: float | None = None) -> Response:
+        """See `HttpSender.send`."""
         self.attempts += 1
-        return super().post(body, timeout_s)
+        return super().send(body, timeout_s)
 
 
 class Hour:
@@ -55,7 +55,7 @@ class Hour:
             now_ns=self.clock,
         )
         provider = RecordingProvider()
-        provider.record_to(self.exporter.ended)
+        provider.configure(self.queue.on_end)
         self._tracer = provider.get_tracer("scope")
         self._is_ready.set()
 

@@ -323,7 +323,7 @@ def test_a_span_whose_device_still_works_is_sent_at_the_end(
     cuda.work(60_000)
     passes.end()
 
-    agent.recorder.late.end(timing, monotonic_ns(), passes)
+    agent.recorder.devices.pending.end(timing, monotonic_ns(), passes)
     agent.stop(PATIENCE_S)
 
     (span,) = receiver.spans

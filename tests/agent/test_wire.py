@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latencytrace.agent.export.http import HttpSender
-from latencytrace.agent.export.transport import Wire
+from latencytrace.agent.export.transport import TransportOptions
 from latencytrace.settings import agent_settings
 from tests.support.servers.recording import RecordingServer
 from tests.support.waiting import PATIENCE_S
@@ -31,8 +31,8 @@ def certificate(folder: Path) -> tuple[str, str]:
 
 def test_a_post_is_packed_where_it_is_asked_for() -> None:
     with RecordingServer() as server:
-        sender = HttpSender(server.url, {}, PATIENCE_S, Wire(gzip=True))
-        answer = sender.post(b"spans" * 100)
+        sender = HttpSender(server.url, {}, PATIENCE_S, TransportOptions(gzip=True))
+        answer = sender.send(b"spans" * 100)
         sender.close()
 
     (post,) = server.received
@@ -48,12 +48,12 @@ def test_a_receiver_is_known_by_an_authority_of_ones_own_and_knows_us(tmp_path: 
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(held)
     with RecordingServer(tls=context) as server:
-        trusting = HttpSender(server.url, {}, PATIENCE_S, Wire(False, held, held, key))  # noqa: FBT003
+        trusting = HttpSender(server.url, {}, PATIENCE_S, TransportOptions(False, held, held, key))  # noqa: FBT003
         doubting = HttpSender(server.url, {}, PATIENCE_S)
 
-        answer = trusting.post(b"spans")
+        answer = trusting.send(b"spans")
         with pytest.raises(ssl.SSLCertVerificationError):
-            doubting.post(b"spans")
+            doubting.send(b"spans")
         trusting.close()
 
     assert answer.status == 200

@@ -9,12 +9,13 @@ from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.net import http_post
 from latencytrace.service.sink import Sink, Transition
 from latencytrace.service.watch.wiring import open_sink
+from tests.contracts.conftest import EXAMPLES
 from tests.support.builders.notices import made_notice
 from tests.support.builders.traffic import START_NS
 from tests.support.servers.ports import free_port
 from tests.support.servers.recording import RecordingServer, Response
 
-NAMES = [plugin.name for plugin in plugins(SINKS)]
+NAMES = [*(plugin.name for plugin in plugins(SINKS)), *EXAMPLES[SINKS]]
 POSTING = [name for name in NAMES if name != "log"]
 UNUSABLE = {
     "none": ("", "is missing"),

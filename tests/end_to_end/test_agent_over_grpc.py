@@ -96,7 +96,7 @@ def test_without_the_extra_the_agent_stays_off_and_says_what_to_install() -> Non
         check=False,
         env=environment(**GRPC),
         text=True,
-        timeout=50,
+        timeout=100,
     )
 
     assert ended.stdout == "False\n"

@@ -170,7 +170,7 @@ def said_by_the_instrumented_program(services: Sequence[RunningService]) -> list
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=50,
+        timeout=100,
         check=False,
         cwd=ROOT,
     )

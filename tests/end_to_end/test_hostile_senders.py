@@ -239,7 +239,7 @@ def test_headers_that_never_end_are_given_up(service: RunningService) -> None:
         thread.join()
 
     assert all(one.startswith(b"HTTP/1.1 408 ") for one in said)
-    assert HEADERS_S - 1 < took_s < HEADERS_S + 3
+    assert HEADERS_S - 1 < took_s < 2 * HEADERS_S
     assert closed_connections(service) - closed_before == 3
 
 

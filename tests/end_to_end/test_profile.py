@@ -47,7 +47,7 @@ def asked(service: RunningService, *flags: str, folder: Path) -> subprocess.Comp
         cwd=folder,
         env=environment(),
         check=False,
-        timeout=50,
+        timeout=100,
     )
 
 

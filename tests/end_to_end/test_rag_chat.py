@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,12 +121,12 @@ def said(app: httpx.Client) -> Said:
 
 def traced(url: str, route: str, expected: int) -> list[ListedRequestDocument]:
     source = reading.ServiceSource(url=url)
-    deadline_s = time.monotonic() + 20
-    while True:
-        found = reading.requests(source, {"route": route}, "newest", 100)
-        if len(found) >= expected or time.monotonic() > deadline_s:
-            return found
-        time.sleep(0.1)
+
+    def found() -> list[ListedRequestDocument] | None:
+        listed = reading.requests(source, {"route": route}, "newest", 100)
+        return listed if len(listed) >= expected else None
+
+    return until(found)
 
 
 def test_the_example_knows_nothing_of_latencytrace() -> None:

@@ -29,7 +29,7 @@ def loaded_by(code: str) -> set[str]:
         [sys.executable, "-c", f"{code}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=True,
     )
     return {name.partition(".")[0] for name in json.loads(done.stdout)}

@@ -209,7 +209,7 @@ def _grpc_receiver(agent: AgentSettings) -> Finding:
 
     try:
         sender = GrpcSender(agent.traces_url, agent.headers, TIMEOUT_S)
-        answer = sender.post(b"")
+        answer = sender.send(b"")
         sender.close()
     except (OSError, SettingsError) as error:
         what = f"nobody takes spans over gRPC at {agent.traces_url}: {error}"

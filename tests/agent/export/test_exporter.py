@@ -12,7 +12,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from latencytrace.agent.export.exporter import BATCH_SPANS, Exporter
+from latencytrace.agent.export.batches import BATCH_SPANS
+from latencytrace.agent.export.exporter import Exporter
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
@@ -45,7 +46,7 @@ class Program:
             on_fault=on_fault,
         )
         self._provider = RecordingProvider()
-        self._provider.record_to(self.exporter.ended)
+        self._provider.configure(queue.on_end)
         self._tracer = self._provider.get_tracer("scope")
 
     def make(self, count: int, name: str = "name") -> None:
@@ -181,10 +182,10 @@ def test_the_more_spans_wait_the_more_are_encoded_without_a_pause(receiver: Rece
             program.make(1)
             until(lambda: program.exporter.counts.in_flight == 1)
             program.make(count)
-            program.exporter._breathe = Mock()  # noqa: SLF001 - to count
+            program.exporter._batches._pause = Mock()  # noqa: SLF001 - to count
             receiver.release.set()
             assert program.exporter.flush(PATIENCE_S)
-            pauses.append(program.exporter._breathe.call_count)  # noqa: SLF001
+            pauses.append(program.exporter._batches._pause.call_count)  # noqa: SLF001
 
     assert pauses[0] > 1_000 / 25  # 50 us of encoding
     assert pauses[1] < 9_000 / 12
@@ -285,7 +286,7 @@ def test_a_flush_does_not_wait_for_a_busy_receiver_and_loses_nothing(receiver: R
         sent = program.exporter.flush(PATIENCE_S)
 
         assert not sent
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20  # not the 30 s that it was asked to wait
         receiver.answers.clear()
         assert program.exporter.flush(PATIENCE_S)
     assert len(receiver.spans) == 2
@@ -317,7 +318,7 @@ def test_a_receiver_that_hangs_never_blocks_the_program(receiver: Receiver) -> N
         flushed = program.exporter.flush(0.1)
 
         assert not flushed
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PATIENCE_S / 2  # not as long as it hangs
         receiver.release.set()
         assert program.exporter.flush(PATIENCE_S)
     assert len(receiver.spans) == 1_001
@@ -345,7 +346,7 @@ def test_stopping_does_not_wait_for_a_receiver_that_hangs(receiver: Receiver) ->
 
         assert not program.exporter.stop(0.1)
 
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PATIENCE_S / 2
         receiver.release.set()
 
 
@@ -369,15 +370,16 @@ def test_a_span_that_cannot_be_encoded_costs_only_itself(receiver: Receiver) -> 
 
 def test_a_header_that_cannot_be_sent_is_a_fault_and_no_endless_wait(receiver: Receiver) -> None:
     faults: list[str] = []
+    queue = SpanQueue(10, 1 << 20)
     exporter = Exporter(
         OtlpEncoder({}),
         HttpSender(receiver.endpoint, {"key": "two\nlines"}, PATIENCE_S),
-        queue=SpanQueue(10, 1 << 20),
+        queue=queue,
         interval_s=60,
         on_fault=lambda doing, _: faults.append(doing),
     )
     provider = RecordingProvider()
-    provider.record_to(exporter.ended)
+    provider.configure(queue.on_end)
     provider.get_tracer("scope").start_span("name").end()
 
     sent = exporter.flush(PATIENCE_S)

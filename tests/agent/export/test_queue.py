@@ -15,7 +15,7 @@ HEAVY = "x" * 100_000
 
 def tracer_into(queue: SpanQueue) -> Tracer:
     provider = RecordingProvider()
-    provider.record_to(queue.put)
+    provider.configure(queue.on_end)
     return provider.get_tracer("scope")
 
 

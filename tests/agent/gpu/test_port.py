@@ -186,6 +186,6 @@ def test_once_closed_the_port_is_free(port: GpuPort) -> None:
 def test_a_forked_child_leaves_the_port_to_its_parent() -> None:
     program = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS]
 
-    done = subprocess.run(program, capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(program, capture_output=True, text=True, timeout=100, check=True)
 
     assert done.stdout.split() == ["child", "None", "parent", "True"]

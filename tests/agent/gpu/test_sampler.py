@@ -225,7 +225,11 @@ def test_its_thread_reads_and_ends_when_told(tmp_path: Path) -> None:
 
 def test_a_forked_child_begins_anew_and_leaves_the_reading_to_its_parent(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, FORKING, tmp_path], capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, FORKING, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
     )
 
     assert done.stdout.splitlines() == [

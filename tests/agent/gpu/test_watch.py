@@ -80,7 +80,7 @@ def said(receiver: Receiver, folder: Path, **more: str) -> tuple[str, str]:
         env=environment(receiver, folder, **more),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=True,
     )
     return done.stdout.strip(), done.stderr
@@ -183,7 +183,7 @@ def test_switched_off_it_touches_no_driver(receiver: Receiver, driver: Path) -> 
         env=environment(receiver, driver, LATENCYTRACE_GPU="0"),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=True,
     )
 

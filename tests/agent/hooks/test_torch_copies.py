@@ -133,7 +133,7 @@ def test_a_copy_that_the_host_does_not_wait_for_ends_when_the_device_is_done(
     at_once = list(spans.names)
     cuda.wait()
 
-    spans.recorder.late.settle()
+    spans.recorder.devices.pending.settle()
 
     assert (at_once, spans.names) == (["request"], ["request", "copy to device"])
 

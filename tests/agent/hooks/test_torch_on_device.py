@@ -71,7 +71,7 @@ def test_a_call_whose_device_still_works_ends_when_that_is_done(
     at_once = list(spans.names)
     cuda.wait()
 
-    spans.recorder.late.settle()
+    spans.recorder.devices.pending.settle()
 
     assert at_once == []
     assert spans.names == ["Encoder"]

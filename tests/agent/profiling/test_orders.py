@@ -65,7 +65,7 @@ def sent(receiver: Receiver, number: int = 0) -> tuple[dict[str, Any], dict[str,
     return json.loads(line), json.loads(gzip.decompress(packed)) if packed else None
 
 
-def told(receiver: Receiver) -> ProfilingAgent | None:
+def reported(receiver: Receiver) -> ProfilingAgent | None:
     """What the last post said of the agent."""
     if not receiver.post_headers:
         return None
@@ -74,7 +74,7 @@ def told(receiver: Receiver) -> ProfilingAgent | None:
 
 def is_recording(receiver: Receiver) -> bool:
     """Whether the last post says so."""
-    agent = told(receiver)
+    agent = reported(receiver)
     return agent is not None and agent.phase == "recording"
 
 
@@ -164,7 +164,7 @@ def test_an_order_while_one_is_under_way_is_not_taken(
         until(lambda: is_recording(receiver))
         order(receiver, replace(SHORT, profile_id="f" * 32))
         sent(receiver)
-        until(lambda: getattr(told(receiver), "state", None) is ProfilerState.READY)
+        until(lambda: getattr(reported(receiver), "state", None) is ProfilerState.READY)
 
     assert [profile_id for profile_id, _ in receiver.profiles] == [ID]
 
@@ -224,7 +224,7 @@ def test_a_second_one_for_an_alert_within_ten_minutes_is_refused(
     order(receiver, replace(SHORT, triggered=True))
     with generating(chat):
         sent(receiver)
-        until(lambda: getattr(told(receiver), "state", None) is ProfilerState.READY)
+        until(lambda: getattr(reported(receiver), "state", None) is ProfilerState.READY)
         order(receiver, replace(SHORT, triggered=True))
         about, _ = sent(receiver, 1)
 
@@ -255,7 +255,7 @@ def test_a_program_that_forbids_profiles_takes_none(
     finally:
         uninstrument()
 
-    assert getattr(told(receiver), "state", None) is ProfilerState.OFF
+    assert getattr(reported(receiver), "state", None) is ProfilerState.OFF
     assert receiver.profiles == []
 
 
@@ -299,8 +299,8 @@ def test_a_receiver_that_is_gone_does_no_harm(
         order(receiver, SHORT)
         receiver.refuses_profiles = True
         with generating(chat):
-            until(lambda: getattr(told(receiver), "profile_id", None) == ID)
-            until(lambda: getattr(told(receiver), "state", None) is ProfilerState.READY)
+            until(lambda: getattr(reported(receiver), "profile_id", None) == ID)
+            until(lambda: getattr(reported(receiver), "state", None) is ProfilerState.READY)
             receiver.refuses_profiles = False
             order(receiver, SHORT)
             about, _ = sent(receiver)
@@ -327,7 +327,7 @@ def test_a_program_that_ends_while_it_records_ends_as_it_would(
         [sys.executable, "-m", "tests.support.programs.profiled_program", receiver.endpoint, how],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         env=environment(OTEL_BSP_SCHEDULE_DELAY="20"),
         cwd=Path(__file__).parents[3],
         check=False,

@@ -33,7 +33,7 @@ def test_a_span_costs_some_microseconds() -> None:
 def test_hooks_cost_as_many_spans_as_were_made_times_the_price_of_one() -> None:
     meter = CostMeter(FakeClock(), lambda: 5_000)
 
-    meter.tell(spent(100, 7, 9), 0)
+    meter.update(spent(100, 7, 9), 0)
 
     assert meter.read() == OwnCost(hooks_cpu_ns=500_000, encoder_cpu_ns=7, exporter_cpu_ns=9)
 
@@ -43,9 +43,9 @@ def test_a_rate_is_that_of_the_last_window() -> None:
     meter = CostMeter(clock, lambda: 1_000)
 
     clock.move_s(WINDOW_NS / 1e9)
-    meter.tell(spent(1_000_000, WINDOW_NS // 4, 0), 0)
+    meter.update(spent(1_000_000, WINDOW_NS // 4, 0), 0)
     clock.move_s(WINDOW_NS / 1e9)
-    meter.tell(spent(1_000_000, WINDOW_NS // 4, WINDOW_NS // 2), 0)
+    meter.update(spent(1_000_000, WINDOW_NS // 4, WINDOW_NS // 2), 0)
 
     cost = meter.read()
     assert (cost.hooks_ratio, cost.encoder_ratio, cost.exporter_ratio) == (0, 0, 0.5)
@@ -62,9 +62,9 @@ def test_the_price_is_looked_up_once_a_minute_and_not_before_there_is_a_span() -
 
     meter = CostMeter(clock, price)
     for made in (0, 1, 2):
-        meter.tell(spent(made, 0, 0), 0)
+        meter.update(spent(made, 0, 0), 0)
     clock.move_s(PRICED_FOR_NS / 1e9)
-    meter.tell(spent(3, 0, 0), 0)
+    meter.update(spent(3, 0, 0), 0)
 
     assert len(asked) == 2
 

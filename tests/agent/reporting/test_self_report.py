@@ -88,19 +88,19 @@ def _sum(metric: Metric) -> bool:
     )
 
 
-def test_a_change_is_told_after_ten_seconds_and_nothing_new_after_sixty(
+def test_a_change_is_reported_after_ten_seconds_and_nothing_new_after_sixty(
     receiver: Receiver, clock: FakeClock
 ) -> None:
     sender = self_report(f"{receiver.endpoint}/v1/metrics", clock)
-    told = []
+    reported = []
 
     for at_s, sent in ((0, 1), (9.9, 2), (10, 2), (69, 2), (70, 2)):
         clock.now_ns = round(at_s * SECOND_NS)
         sender.send(report(sent))
-        told.append(len(receiver.reports))
+        reported.append(len(receiver.reports))
     sender.close()
 
-    assert told == [1, 1, 2, 2, 3]
+    assert reported == [1, 1, 2, 2, 3]
 
 
 def test_a_receiver_of_traces_alone_is_asked_once(receiver: Receiver, clock: FakeClock) -> None:

@@ -289,7 +289,7 @@ def test_ctrl_c_shows_what_was_measured_by_then(server: LoadServer) -> None:
             assert process.poll() is None
 
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=50)
+        output, _ = process.communicate(timeout=100)
 
     assert process.returncode == 130
     assert json.loads(output)["rates"][0]["succeeded"] >= 4

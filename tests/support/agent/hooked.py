@@ -19,11 +19,11 @@ class Spans:
 
     def __init__(self) -> None:
         self.provider = RecordingProvider()
-        self.provider.record_to(self._ended)
+        self.provider.configure(self._on_end)
         self.recorder = Recorder(self.provider.get_tracer("latencytrace"), raise_fault)
         self.all: list[RecordedSpan] = []
 
-    def _ended(self, span: RecordedSpan) -> None:
+    def _on_end(self, span: RecordedSpan) -> None:
         self.all.append(span)
 
     @property

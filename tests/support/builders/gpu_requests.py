@@ -6,7 +6,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from latencytrace.agent.export.transport import Answer
+from latencytrace.agent.export.transport import Response
 from latencytrace.agent.gpu.report import GpuReport
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.model.gpu_sample import (
@@ -33,10 +33,10 @@ class KeepingSender:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:  # noqa: ARG002 - the contract's
-        """See `Sender.post`."""
+    def send(self, body: bytes, timeout_s: float | None = None) -> Response:  # noqa: ARG002 - the contract's
+        """See `Sender.send`."""
         self.bodies.append(body)
-        return Answer(200, "OK", None)
+        return Response(200, "OK", None)
 
     def close(self) -> None:
         """See `Sender.close`."""

@@ -24,7 +24,7 @@ def main(endpoint: str, how: str) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         chat.model.generate(chat.prompt(), max_new_tokens=4, do_sample=False)
-        capture = agent.recorder.steps
+        capture = agent.recorder.steps.listener
         if isinstance(capture, Capture) and capture.phase is CapturePhase.CAPTURING:
             break
     sys.stdout.write("recording\n")

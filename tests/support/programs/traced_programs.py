@@ -96,6 +96,7 @@ def attributes(tracer: Tracer) -> object:
     span.set_attributes({"text": "ä 語 🙂 \x00", "long": "x" * 5_000})
     span.end()
     span.set_attribute("late", 1)
+    span.set_attributes({"late": 2, "a": 3})
     return None
 
 
@@ -347,7 +348,7 @@ def decorated(tracer: Tracer) -> object:
         tracer.start_span(f"below {number}").end()
         return number
 
-    return [function(1), function(2)]
+    return [function(1), function(2), function.__name__]
 
 
 def decorated_in_every_way(tracer: Tracer) -> object:

@@ -6,6 +6,8 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from latencytrace.model import Repair, RepairKind, Stage
+from latencytrace.service.alerting.metrics import NoticeMetrics
+from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.reports.engine_scraper import EngineScraper
@@ -14,17 +16,22 @@ from latencytrace.service.store import DamagedPart
 from tests.service.reports.test_agents import report
 from tests.support.builders.gpu_requests import request, whole_sample
 from tests.support.builders.made_requests import made_request
+from tests.support.builders.notices import LINKS
 from tests.support.builders.traffic import Traffic
-from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.contracts import FakeClock, RecordingSink
 
 ENGINES = Path(__file__).parents[2] / "service" / "engine_texts"
 
 
 def labels_of_metrics(folder: Path) -> dict[str, set[str]]:
     """The name of each series of a service → its labels."""
-    families = [*_of_requests(), *_of_agents(), *_of_objectives(folder), *_of_engines()]
-    samples = [sample for family in families for sample in family.samples]
+    samples = [sample for family in families(folder) for sample in family.samples]
     return {sample.name: set(sample.labels) for sample in samples}
+
+
+def families(folder: Path) -> list[Metric]:
+    """Its metrics, also those of which nothing has been counted."""
+    return [*_of_requests(), *_of_agents(), *_of_objectives(folder), *_of_engines()]
 
 
 def _of_requests() -> Iterable[Metric]:
@@ -65,9 +72,11 @@ def _of_agents() -> Iterable[Metric]:
 def _of_objectives(folder: Path) -> Iterable[Metric]:
     traffic = Traffic(folder)
     traffic.run(minutes=1, bad_ratio=0.5)
-    families = list(ObjectiveMetrics(traffic.evaluator).collect())
+    clock = traffic.wall
+    outbox = Outbox({"it": RecordingSink()}, LINKS, traffic.memory, clock, clock, lambda: 1.0)
+    found = [*ObjectiveMetrics(traffic.evaluator).collect(), *NoticeMetrics(outbox).collect()]
     traffic.memory.close()
-    return families
+    return found
 
 
 def _of_engines() -> Iterable[Metric]:

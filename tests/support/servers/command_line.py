@@ -23,7 +23,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def latencytrace(
-    *arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 50
+    *arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 100
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],

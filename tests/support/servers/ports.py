@@ -3,12 +3,15 @@
 import itertools
 import os
 import socket
+from collections.abc import Iterator
 
-# Below the kernel's own choice (32768), so that no connection of anybody's takes one meanwhile;
-# each process that runs tests has some of its own.
+# Below the kernel's own choice (32768), so that no connection of anybody's takes one meanwhile.
+# Each worker has some of its own, and begins where no other run is likely to be.
 FIRST, EACH = 20_000, 2_000
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_ports = itertools.cycle(range(FIRST + _worker * EACH, FIRST + (_worker + 1) * EACH))
+_own = range(FIRST + _worker * EACH, FIRST + (_worker + 1) * EACH)
+_begin = os.getpid() * 97 % EACH
+_ports: Iterator[int] = itertools.cycle([*_own[_begin:], *_own[:_begin]])
 
 
 def free_port() -> int:

@@ -90,7 +90,7 @@ def test_another_process_is_kept_out_before_the_engine_starts(tmp_path: Path) ->
     store = ChdbStore.open(tmp_path)
     other = _child(f"ChdbStore.open(Path({str(tmp_path)!r}))")
 
-    _, errors = other.communicate(timeout=30)
+    _, errors = other.communicate(timeout=100)
 
     assert (
         f"StoreInUseError: the data folder {tmp_path} belongs to process {os.getpid()}" in errors
@@ -140,7 +140,7 @@ def test_what_was_acknowledged_survives_a_kill_and_is_there_once(tmp_path: Path)
         lines = [line for _, line in zip(range(12), child.stdout, strict=False)]
         child.kill()
         lines += child.stdout.readlines()
-        child.communicate(timeout=30)
+        child.communicate(timeout=100)
         acknowledged = max(acknowledged, len([line for line in lines if line.endswith("\n")]))
 
     store = ChdbStore.open(tmp_path)

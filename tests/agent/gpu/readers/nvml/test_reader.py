@@ -360,7 +360,7 @@ def test_a_forked_child_reads_only_once_it_has_begun_anew(nvml: FakeNvml) -> Non
         [sys.executable, FORKING, nvml.path],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=True,
     )
 
