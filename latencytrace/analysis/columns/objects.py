@@ -259,6 +259,8 @@ def _made(count: int, **columns: Iterable[object]) -> list[Segment]:
 
 def _repairs(columns: RequestColumns, number: int) -> tuple[Repair, ...]:
     """Of the spans that stuck out of their parents, and whose clocks were off."""
+    if not (columns.clipped_spans[number] or columns.skewed):
+        return ()
     first, beyond = columns.trees.first[number : number + 2].tolist()
     rows = columns.trees.rows
     repairs: list[Repair] = []
