@@ -17,7 +17,7 @@ import numba
 
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.objects import Requests
-from latencytrace.analysis.columns.requests import PLAIN, Kernels, attributed
+from latencytrace.analysis.columns.requests import attributed, compiled
 from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
@@ -169,7 +169,7 @@ def main() -> None:
     traces = {spans[0].trace_id: spans for spans in made}
     count = sum(map(len, made))
     batch = SpanBatch.of(traces, Shapes())
-    kernels = Kernels(*(numba.njit(kernel, nogil=True, cache=True) for kernel in PLAIN))
+    kernels = compiled(numba.njit(nogil=True, cache=True))
     facts, requests = Facts(), Requests()
 
     def columns() -> object:

@@ -24,7 +24,7 @@ LONGER = {
     "descend": 205,
     "fill_pauses": 110,
     "lay_out_trees": 155,
-    "link_spans": 210,
+    "link_spans": 220,
     "load": 90,
     "read_tellers": 255,
     "serve": 115,

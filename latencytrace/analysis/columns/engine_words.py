@@ -98,12 +98,17 @@ def _add_tokens(span: Span, said: _Column) -> bool:
 
 
 def begun_earlier(
-    batch: SpanBatch, facts: FactsOfBatch, said: _Column, packed: Sequence[_Column]
+    batch: SpanBatch,
+    sent_ns: _Column,
+    facts: FactsOfBatch,
+    said: _Column,
+    packed: Sequence[_Column],
 ) -> tuple[_Column, Sequence[_Column]]:
     """Let requests that a front proxy held back begin when it took them.
 
     Args:
         batch: The spans.
+        sent_ns: When each starts, as sent.
         facts: Of their shapes.
         said: See `told`; what counts from a span's start moves along.
         packed: Where the intervals of each span begin; start, end and stage of each.
@@ -116,8 +121,8 @@ def begun_earlier(
     held &= facts.table[facts.kind[rows], IS_ENTRY] != 0
     rows, queued_ns = rows[held], queued_ns[held]
     if not len(rows):
-        return batch.start_ns, packed
-    longer_ns = np.zeros(len(batch.start_ns), np.int64)
+        return sent_ns, packed
+    longer_ns = np.zeros(len(sent_ns), np.int64)
     longer_ns[rows] = queued_ns
     bodies = rows[said[rows, told.SAID_FIRST_BODY] != told.UNKNOWN]
     said[bodies, told.SAID_FIRST_BODY] += longer_ns[bodies]
@@ -127,7 +132,7 @@ def begun_earlier(
     moved = intervals.copy()
     moved[:, :2] += longer_ns[owners, None]
     queues = np.column_stack((np.zeros_like(rows), queued_ns, np.full_like(rows, _QUEUE)))
-    return batch.start_ns - longer_ns, _joined(moved, owners, queues, rows, len(longer_ns))
+    return sent_ns - longer_ns, _joined(moved, owners, queues, rows, len(longer_ns))
 
 
 def _move_first_chunks(batch: SpanBatch, said: _Column, longer_ns: _Column) -> None:

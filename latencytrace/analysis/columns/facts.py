@@ -1,7 +1,7 @@
 """What follows from the shape of a span alone, found out once by the rules for objects."""
 
 from collections import defaultdict
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -75,7 +75,12 @@ class FactsOfBatch:
     told: _Numbers  # attributes by number; below 0: varying ones, by their keys' places
     places: Mapping[str, int]  # of keys that vary
     pairs: "Pairs"  # those that are in no shape are forgotten with it
-    odd_ones: dict[int, Span]  # by row: the whole spans of no shape
+    odd_ones: dict[int, Span]  # by row: the whole spans of no shape; of a trace one at most
+
+    def template(self, batch: SpanBatch, row: int) -> Span:
+        """A span of the same shape as that of a row; of no shape, that itself."""
+        shape = int(batch.shape[row])
+        return self.odd_ones[row] if shape < 0 else batch.shapes[shape]
 
 
 class Pairs:
@@ -121,7 +126,6 @@ class Facts:
     """The facts of all shapes seen, found out when one is seen first."""
 
     def __init__(self) -> None:
-        self._shapes: Sequence[Span] = ()
         self._known = np.zeros(_FIRST_ROWS, np.bool_)
         self._table = np.zeros((2 * _FIRST_ROWS, len(_NAMES)), np.int64)
         self._told_so_far: list[int] = []
@@ -138,15 +142,16 @@ class Facts:
         without = np.flatnonzero(shape < 0)
         odd_ones: dict[int, Span] = {}
         if len(without):
-            private: list[list[int]] = []
+            private = [_ODD, _ODD]
             of_private: list[int] = []
-            for place, row in enumerate(without.tolist()):
+            shape[without] = len(table) // 2
+            for row in _alone(without, batch).tolist():
                 odd_ones[row] = span = batch.span(row)
+                shape[row] = (len(table) + len(private)) // 2
                 begin = len(told) + len(of_private)
                 of_private += self._told(span, (), pairs)
                 private += self._both(span, _handed(batch, row, span), begin)
                 private[-1][PAIRS_END] = private[-2][PAIRS_END] = len(told) + len(of_private)
-                shape[row] = len(table) // 2 + place
             table = np.concatenate((table, np.array(private, np.int64)))
             told = np.concatenate((told, np.array(of_private, np.int64)))
         kind = 2 * shape + (batch.parent_id != 0)
@@ -231,6 +236,14 @@ class Facts:
 
 
 _NAMES = range(PAIRS_END + 1)
+_ODD = [int(name == ODD) for name in _NAMES]
+
+
+def _alone(rows: _Numbers, batch: SpanBatch) -> _Numbers:
+    """Those of rows that are the only one in their trace: finding out facts takes its time."""
+    traces = np.searchsorted(batch.first, rows, side="right")
+    alone: _Numbers = rows[np.bincount(traces)[traces] == 1]
+    return alone
 
 
 def _handed(batch: SpanBatch, row: int, span: Span) -> frozenset[str]:

@@ -1,7 +1,9 @@
 """Requests as objects, made from columns: about 1 µs of CPU for each of their spans."""
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -10,7 +12,15 @@ from numpy.typing import NDArray
 from latencytrace.analysis.build_trace import MAX_REPAIRS_OF_A_KIND
 from latencytrace.analysis.columns import told
 from latencytrace.analysis.columns.facts import TELLS_TOKENS
-from latencytrace.analysis.columns.paths import PLACE, REQUEST
+from latencytrace.analysis.columns.paths import (
+    BEGIN,
+    END,
+    IN_STAGE,
+    OWN_NAME,
+    PLACE,
+    REQUEST,
+    TITLE,
+)
 from latencytrace.analysis.columns.requests import TITLES, RequestColumns
 from latencytrace.analysis.ledger.metric_attributes import metric_attributes
 from latencytrace.analysis.ledger.requests import status_of
@@ -23,7 +33,6 @@ from latencytrace.model import (
     FirstTokenOf,
     MetricAttributes,
     Repair,
-    RepairKind,
     Request,
     RequestStatus,
     Segment,
@@ -114,7 +123,7 @@ class Requests:
             version=root.span.version,
             status=root.status,
             start_ns=start_ns,
-            duration_ns=int(batch.end_ns[row]) - start_ns,
+            duration_ns=int(columns.end_ns[row]) - start_ns,
             revision=revisions.get((trace_id, span_id), 0) + 1,
             time_to_first_token_ns=known[told.FIRST_TOKEN],
             time_to_first_token_of=None if first_of is None else _OF[first_of],
@@ -192,9 +201,7 @@ class Requests:
 
 
 def _template(columns: RequestColumns, row: int) -> Span:
-    """A span of the same shape as that of a row; of no shape, that itself."""
-    shape = int(columns.batch.shape[row])
-    return columns.facts.odd_ones[row] if shape < 0 else columns.batch.shapes[shape]
+    return columns.facts.template(columns.batch, row)
 
 
 def _tokens(model: str | None, call: Span | None, tokens: int | None) -> TokenLatency:
@@ -224,41 +231,64 @@ def _segments(columns: RequestColumns, numbers: NDArray[np.int64]) -> list[tuple
         batch.shapes[shape].name if shape >= 0 else columns.facts.odd_ones[row].name
         for shape, row in zip(batch.shape[rows].tolist(), rows.tolist(), strict=True)
     ]
-    _, starts_ns, ends_ns, stages, _, titles = found.T.tolist()
-    made = [
-        Segment(
-            start_ns=start_ns,
-            end_ns=end_ns,
-            stage=STAGES[stage],
-            span_id=ids[at : at + _DIGITS],
-            name=name if title < 0 else TITLES[title],
-        )
-        for at, start_ns, end_ns, stage, title, name in zip(
-            range(0, len(ids), _DIGITS), starts_ns, ends_ns, stages, titles, names, strict=True
-        )
-    ]
+    for at in np.flatnonzero(found[:, TITLE] != OWN_NAME).tolist():
+        names[at] = TITLES[found[at, TITLE]]
+    segments = _made(
+        len(found),
+        start_ns=found[:, BEGIN].tolist(),
+        end_ns=found[:, END].tolist(),
+        stage=map(STAGES.__getitem__, found[:, IN_STAGE].tolist()),
+        span_id=[ids[at : at + _DIGITS] for at in range(0, len(ids), _DIGITS)],
+        name=names,
+    )
     lengths = np.diff(columns.segment_first)[numbers]
     ends = np.cumsum(lengths)
     return [
-        tuple(made[begin:end])
+        tuple(segments[begin:end])
         for begin, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True)
     ]
 
 
+def _made(count: int, **columns: Iterable[object]) -> list[Segment]:
+    """Segments made field by field, which takes half as long as one by one."""
+    segments = list(map(object.__new__, repeat(Segment, count)))
+    for name, values in columns.items():
+        deque(map(vars(Segment)[name].__set__, segments, values), maxlen=0)
+    return segments
+
+
 def _repairs(columns: RequestColumns, number: int) -> tuple[Repair, ...]:
-    """Of the spans that stuck out of their parents, in order of their ids."""
-    if not columns.clipped_spans[number]:
+    """Of the spans that stuck out of their parents, and whose clocks were off."""
+    if not (columns.clipped_spans[number] or columns.skewed):
         return ()
     first, beyond = columns.trees.first[number : number + 2].tolist()
-    batch, rows = columns.batch, columns.trees.rows
-    places = first + np.flatnonzero(columns.trees.clipped[first:beyond])
-    places = places[np.argsort(batch.span_id[rows[places]])]
-    repairs = [_clipping(columns, place) for place in places[:MAX_REPAIRS_OF_A_KIND].tolist()]
-    more = len(places) - MAX_REPAIRS_OF_A_KIND
-    if more > 0:
-        root_id = f"{int(batch.span_id[rows[first]]):016x}"
-        repairs.append(Repair(kind=RepairKind.CLIPPED, span_id=root_id, detail=f"and {more} more"))
+    rows = columns.trees.rows
+    repairs: list[Repair] = []
+    if columns.clipped_spans[number]:
+        places = first + np.flatnonzero(columns.trees.clipped[first:beyond])
+        places = places[np.argsort(columns.batch.span_id[rows[places]])]
+        shown = [_clipping(columns, place) for place in places[:MAX_REPAIRS_OF_A_KIND].tolist()]
+        repairs += _listed(columns, rows[first], shown, len(places))
+    if columns.skewed:
+        moved = [
+            columns.skewed[row] for row in rows[first:beyond].tolist() if row in columns.skewed
+        ]
+        moved.sort(key=lambda repair: repair.span_id)
+        repairs += _listed(columns, rows[first], moved[:MAX_REPAIRS_OF_A_KIND], len(moved))
     return tuple(repairs)
+
+
+def _listed(
+    columns: RequestColumns, root: int, shown: Sequence[Repair], count: int
+) -> Iterator[Repair]:
+    """The first repairs of a kind, and how many more there are."""
+    yield from shown
+    if count > len(shown):
+        yield Repair(
+            kind=shown[0].kind,
+            span_id=f"{int(columns.batch.span_id[root]):016x}",
+            detail=f"and {count - len(shown)} more",
+        )
 
 
 def _clipping(columns: RequestColumns, place: int) -> Repair:
@@ -266,7 +296,7 @@ def _clipping(columns: RequestColumns, place: int) -> Repair:
     row, above = int(columns.trees.rows[place]), int(columns.trees.above[place])
     span = replace(_template(columns, row), span_id=f"{int(batch.span_id[row]):016x}")
     parent = _template(columns, int(columns.trees.rows[above]))
-    sent = int(columns.start_ns[row]), int(batch.end_ns[row])
+    sent = int(columns.start_ns[row]), int(columns.end_ns[row])
     return clipping(span, parent.name, sent, _extent(columns, above))
 
 

@@ -4,7 +4,7 @@ Under 1 µs of CPU a span once compiled (`tests/benchmarks/bench_columns.py`). T
 `analysis.ledger.requests.requests_of`: both give equal requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import packed, paths, told, trees
+from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
+from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.ledger import kernels as critical_path
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.tokens.counts import CACHED, INPUT, OUTPUT, SEQUENCES, in_ns
 from latencytrace.analysis.tokens.gaps import times_of
-from latencytrace.model import AttributeValue, semconv
+from latencytrace.model import AttributeValue, Repair, semconv
 from latencytrace.model.runtime_gap import RuntimeGap, title_of_gap
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.span_columns import STAGES
@@ -85,6 +87,16 @@ class Trees(NamedTuple):
     interval_stage: _Column
 
 
+def compiled(compiler: Callable[[Kernel], Kernel]) -> Kernels:
+    """These functions by a compiler that compiles when they are called first: they are here."""
+    kernels = Kernels(*map(compiler, PLAIN))
+    nothing = SpanBatch.of({}, Shapes())
+    attributed(nothing, Facts(), kernels)
+    kernels.unpack(*_names([""]), *_STAGE_NAMES)
+    kernels.total(*_names([""]))
+    return kernels
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestColumns:
     """The requests of the traces of a batch that went by columns: `r`, with `s` segments.
@@ -94,7 +106,9 @@ class RequestColumns:
 
     batch: SpanBatch
     facts: FactsOfBatch
-    start_ns: _Column  # (n,): of spans, from when their proxies took them
+    start_ns: _Column  # (n,): of spans, by one clock, from when their proxies took them
+    end_ns: _Column  # (n,)
+    skewed: Mapping[int, Repair]  # by row, what is told of clocks that were off
     requests: _Column  # (r, 4): row of the root, trace, whether it is outermost, how many spans
     trees: Trees
     clipped_spans: _Column  # (r,): how many stuck out of their parents
@@ -124,20 +138,20 @@ def attributed(
         are odd: there is something to be mended, or their spans need rules that it alone knows.
     """
     known = facts.of(batch)
-    span_id, parent_id = _signed(batch.span_id), _signed(batch.parent_id)
+    sent_ns, end_ns = _uniform(batch.start_ns), _uniform(batch.end_ns)
+    span_id = _signed(batch.span_id)
     odd_row = np.zeros(len(span_id), np.bool_)
     said = _said(batch, odd_row, kernels)
     _, *packed_times = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row, kernels)
     intervals = add_engines(batch, known, said, odd_row, packed_times)
-    start_ns, intervals = begun_earlier(batch, known, said, intervals)
+    start_ns, intervals = begun_earlier(batch, sent_ns, known, said, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row, kernels)
-    odd, child, following, stage, by_start, requests = kernels.link(
-        batch.first, span_id, parent_id, batch.start_ns, start_ns, batch.end_ns, known.kind,
-        known.table, _EXPLAINS, odd_row,
-    )  # fmt: skip
+    times = sent_ns, start_ns, end_ns
+    linked, (_, start_ns, end_ns), skewed = _link(batch, known, said, odd_row, times, kernels)
+    odd, _, child, following, stage, by_start, requests = linked
     laid = Trees(
         *kernels.lay_out(
-            requests, start_ns, batch.end_ns, known.kind, known.table, stage, child, following,
+            requests, start_ns, end_ns, known.kind, known.table, stage, child, following,
             *intervals,
         )
     )  # fmt: skip
@@ -146,28 +160,44 @@ def attributed(
         span_id, known.kind, known.table, tells, *kernels.apart(*gaps), _COLLECTION,
     )  # fmt: skip
     attributes, counted = kernels.tell(
-        requests, laid.first, laid.rows, batch.first, by_start, known.kind, known.table,
+        requests, laid.first, laid.rows, _uniform(batch.first), by_start, known.kind, known.table,
         known.told, *_varying(batch, known), len(known.pairs),
     )  # fmt: skip
     columns = RequestColumns(
-        batch=batch,
-        facts=known,
-        start_ns=start_ns,
-        requests=requests,
-        trees=laid,
+        batch=batch, facts=known, start_ns=start_ns, end_ns=end_ns, skewed=skewed,
+        requests=requests, trees=laid, attributes=attributes, attributes_counted=counted,
+        segments=segments, segment_first=segment_first, ledger=ledger,
         clipped_spans=np.diff(np.concatenate(([0], np.cumsum(laid.clipped)))[laid.first]),
         known=kernels.read(
             laid.first, laid.rows, laid.above, laid.start_ns, laid.end_ns, laid.stage,
             laid.intervals, laid.interval_start_ns, laid.interval_end_ns, laid.interval_stage,
-            start_ns, batch.end_ns, span_id, known.kind, known.table, said,
+            start_ns, end_ns, span_id, known.kind, known.table, said,
         ),
-        attributes=attributes,
-        attributes_counted=counted,
-        segments=segments,
-        segment_first=segment_first,
-        ledger=ledger,
     )  # fmt: skip
     return columns, np.flatnonzero(odd)
+
+
+def _link(  # noqa: PLR0913, PLR0917 - columns
+    batch: SpanBatch,
+    known: FactsOfBatch,
+    said: _Column,
+    odd_row: _Flags,
+    times: tuple[_Column, _Column, _Column],
+    kernels: Kernels,
+) -> tuple[Sequence[Any], Sequence[_Column], Mapping[int, Repair]]:
+    """What `trees.link_spans` gives, and times, once clocks that are off are brought together."""
+    spans = _uniform(batch.first), _signed(batch.span_id), _signed(batch.parent_id)
+    shapes = known.kind, known.table, _EXPLAINS, odd_row
+    aligned = np.zeros(len(batch.trace_ids), np.bool_)
+    linked = kernels.link(*spans, *times, *shapes, aligned)
+    aligned = linked[1]
+    if not aligned.any():
+        return linked, times, {}
+    moved_ns, skewed = shifts(batch, known, np.flatnonzero(aligned).tolist())
+    # An absolute time would have to move along.
+    odd_row[(moved_ns != 0) & (said[:, told.SAID_FIRST_TOLD] != told.UNKNOWN)] = True
+    moved = [one + moved_ns for one in times]
+    return kernels.link(*spans, *moved, *shapes, aligned), moved, skewed
 
 
 def _critical_paths(laid: Trees, kernels: Kernels) -> _Column:
@@ -179,6 +209,11 @@ def _critical_paths(laid: Trees, kernels: Kernels) -> _Column:
     )
     found: _Column = kernels.gather(*parts_and_tracks)
     return found
+
+
+def _uniform(column: _Column) -> _Column:
+    """A column of the one kind that the functions are compiled for."""
+    return np.require(column, np.int64, ["C", "W"])
 
 
 def _signed(ids: NDArray[np.uint64]) -> _Column:

@@ -51,7 +51,8 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
     facts: _Column,
     explains: _Flags,
     odd_row: _Flags,
-) -> tuple[_Flags, _Column, _Column, _Column, _Column, _Column]:
+    aligned: _Flags,
+) -> tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column]:
     """Find each span's parent, the requests, and the traces that objects must take.
 
     Args:
@@ -65,14 +66,16 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
         facts: See `analysis.columns.facts`.
         explains: By stage, whether it explains anything.
         odd_row: Spans that send their trace to the objects.
+        aligned: Traces whose clocks have been brought together.
 
     Returns:
-        Which traces are odd; of each span its first child, the next child of its parent, by id;
-        its stage; the rows of each trace in order of start; the requests (r, 4): their row,
-        trace, whether they are outermost, how many spans.
+        Which traces are odd; which are so for their clocks alone; of each span its first child,
+        the next child of its parent, by id; its stage; the rows of each trace in order of start;
+        the requests (r, 4): their row, trace, whether they are outermost, how many spans.
     """
     rows = len(span_id)
     odd = np.zeros(len(first) - 1, np.bool_)
+    skewed = np.zeros(len(first) - 1, np.bool_)
     parent = np.full(rows, -1, np.int64)
     child = np.full(rows, -1, np.int64)
     following = np.full(rows, -1, np.int64)
@@ -193,8 +196,8 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
             if facts[kind[row], CLOCK] != facts[kind[above], CLOCK]:
                 low = sent_ns[above] - sent_ns[row]
                 high = end_ns[above] - end_ns[row]
-                if low > 0 or low <= high < 0:
-                    usual = False
+                if not aligned[trace] and (low > 0 or low <= high < 0):
+                    skewed[trace] = True
         for at in range(beyond - 1, begin - 1, -1):
             row = order[at]
             above = parent[row]
@@ -208,6 +211,10 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
             if not requests[one, 2]:
                 nested += requests[one, 3]
         if not usual or nested > MAX_NESTED_SPANS or made - before > _MOST_REQUESTS:
+            skewed[trace] = False
+            made = before
+            continue
+        if skewed[trace]:
             made = before
             continue
 
@@ -247,7 +254,7 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
                 place -= 1
             requests[place] = (row, trace, outermost, spans)
         odd[trace] = False
-    return odd, child, following, stage, by_start, requests[:made]
+    return odd, skewed, child, following, stage, by_start, requests[:made]
 
 
 def lay_out_trees(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and loops without calls

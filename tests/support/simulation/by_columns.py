@@ -39,10 +39,13 @@ class ByColumns:
         return found, others
 
 
-def differences(found: Mapping[str, Sequence[Request]], traces: Traces) -> list[str]:
+def differences(
+    found: Mapping[str, Sequence[Request]], traces: Traces, *, rootless: bool = False
+) -> list[str]:
     """Where the requests of traces are not those that objects give."""
     return [
         trace_id
         for trace_id, requests in found.items()
-        if list(map(repr, requests)) != list(map(repr, requests_of(traces[trace_id], {})))
+        if list(map(repr, requests))
+        != list(map(repr, requests_of(traces[trace_id], {}, rootless=rootless)))
     ]
