@@ -100,11 +100,11 @@ def compile_scanner(cache: Path | None = None) -> Thread:
 
 def scanned_by(kernels: Kernels, plain: bytes, *, capture_content: bool) -> SpanBlock | None:
     """The same by compiled code; None: it is for the plain way."""
-    tables = _filled(kernels, plain)
-    if tables is None:
+    tables = _Tables(kernels, len(plain))
+    if not tables.fill(plain):
         return None
     columns = _Columns(kernels, plain, tables)
-    if tables.counts[kernels.wire.NESTED] and not columns.canonical():
+    if tables.count(kernels.wire.NESTED) and not columns.canonical():
         return None
     columns.find_keys()
     if not capture_content:
@@ -112,26 +112,48 @@ def scanned_by(kernels: Kernels, plain: bytes, *, capture_content: bool) -> Span
     return columns.block()
 
 
-def _filled(kernels: Kernels, plain: bytes) -> Any:  # noqa: ANN401 - of a module that may not load
-    wire = kernels.wire
-    size = len(plain)
-    most = min(size // 2, MOST_PARTS) + 1
-    slots = max(_FEWEST_SLOTS, 1 << (size // _BYTES_A_SLOT).bit_length())
-    tables = wire.Tables(
-        words=np.empty(slots // 2, WORD),
-        hashes=np.zeros(slots // 2, np.int64),
-        slots=np.zeros(slots, np.int32),
-        pairs=np.empty(most, PAIR),
-        spans=np.empty(min(size // _SMALLEST_SPAN, MOST_PARTS) + 1, SPAN),
-        events=np.empty(most, EVENT),
-        links=np.empty(most, LINK),
-        resources=np.empty(most, RESOURCE),
-        scopes=np.empty(most, SCOPE),
-        counts=np.zeros(wire.COUNTERS, np.int64),
-    )
-    tables.words[0] = (0, 0, wire.VERIFIED)
-    done = wire.scan(np.frombuffer(plain, np.uint8), tables, _SEED)
-    return None if done == wire.ODD else tables
+class _Tables:
+    """The memory that compiled code fills with records (see `compiled.wire`)."""
+
+    def __init__(self, kernels: Kernels, size: int) -> None:
+        self._wire = wire = kernels.wire
+        parts = min(size // 2, MOST_PARTS) + 1
+        spans = min(size // _SMALLEST_SPAN, MOST_PARTS) + 1
+        slots = max(_FEWEST_SLOTS, 1 << (size // _BYTES_A_SLOT).bit_length())
+        words = slots // 2
+        most = (spans, parts, parts, parts, parts, parts, words)
+        ends = np.cumsum([width * count for width, count in zip(wire.WIDTHS, most, strict=True)])
+        hashes = wire.RECORDS + int(ends[-1])
+        self._out = out = np.empty(hashes + words + slots, np.int64)
+        out[: wire.RECORDS] = 0
+        out[hashes + words :] = 0
+        out[wire.FIRST : wire.FIRST + len(most)] = wire.RECORDS + np.append(0, ends[:-1])
+        out[wire.MOST : wire.MOST + len(most)] = most
+        out[wire.FIRST + wire.HASHES] = hashes
+        out[wire.FIRST + wire.SLOTS] = hashes + words
+        out[wire.MOST + wire.SLOTS] = slots
+        out[out[wire.FIRST + wire.WORDS] :][:2] = 0  # the first word is empty
+        out[hashes] = 0
+
+    def fill(self, plain: bytes) -> bool:
+        """Fill them with a request; whether that can be."""
+        done = self._wire.scan(np.frombuffer(plain, np.uint8), self._out, _SEED)
+        return bool(done != self._wire.ODD)
+
+    def count(self, counter: int) -> int:
+        """How many there are of something."""
+        return int(self._out[counter])
+
+    def records(self, kind: int, dtype: np.dtype[np.void]) -> Records:
+        """The records of a kind."""
+        first = int(self._out[self._wire.FIRST + kind])
+        size = self._wire.WIDTHS[kind] * self.count(kind)
+        return self._out[first : first + size].copy().view(dtype)
+
+    def hashes(self) -> NDArray[np.int64]:
+        """The hashes of the words."""
+        first = int(self._out[self._wire.FIRST + self._wire.HASHES])
+        return self._out[first : first + self.count(self._wire.WORDS)].copy()
 
 
 class _KeyFacts(NamedTuple):
@@ -175,27 +197,26 @@ class _Columns:
         tables: Filled from it.
     """
 
-    def __init__(self, kernels: Kernels, plain: bytes, tables: Any) -> None:  # noqa: ANN401 - see `_filled`
+    def __init__(self, kernels: Kernels, plain: bytes, tables: _Tables) -> None:
         wire = kernels.wire
-        counts = tables.counts.tolist()
         self._kernels = kernels
         self._texts = plain + _MARK
         self._mark_at = len(plain)
         self._more = bytearray()  # texts that follow
-        self._words = tables.words[: counts[wire.WORDS]].copy()
+        self._words = tables.records(wire.WORDS, WORD)
         self._words["code"] = 0
-        self._hashes = tables.hashes[: counts[wire.WORDS]]
+        self._hashes = tables.hashes()
         self._old_words = len(self._words)
         self._new_words: list[tuple[int, int, int]] = []
         self._new_hashes: list[int] = []
         self._numbers: dict[bytes, int] = {b"": 0}  # of words made here
-        self._pairs = tables.pairs[: counts[wire.PAIRS]].copy()
-        self._spans = tables.spans[: counts[wire.SPANS]].copy()
-        self._events = tables.events[: counts[wire.EVENTS]].copy()
-        self._links = tables.links[: counts[wire.LINKS]].copy()
-        self._resources = tables.resources[: counts[wire.RESOURCES]].copy()
-        self._scopes = tables.scopes[: counts[wire.SCOPES]].copy()
-        self._rejected = counts[wire.REJECTED]
+        self._pairs = tables.records(wire.PAIRS, PAIR)
+        self._spans = tables.records(wire.SPANS, SPAN)
+        self._events = tables.records(wire.EVENTS, EVENT)
+        self._links = tables.records(wire.LINKS, LINK)
+        self._resources = tables.records(wire.RESOURCES, RESOURCE)
+        self._scopes = tables.records(wire.SCOPES, SCOPE)
+        self._rejected = tables.count(wire.REJECTED)
         self._facts: dict[int, _KeyFacts] = {}  # by word
 
     def canonical(self) -> bool:
@@ -268,13 +289,16 @@ class _Columns:
 
     def _suspicious(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
         columns = self._kernels.columns
-        texts = np.frombuffer(self._texts, np.uint8)
-        found: NDArray[np.int64] = words[
-            columns.tells(
-                texts, self._words, words, plain_text.NAME_CHARACTERS, columns.Filter(*_FILTER)
-            )
-        ]
-        return found
+        asked = np.empty(len(words), np.bool_)
+        columns.tells(
+            np.frombuffer(self._texts, np.uint8),
+            self._words,
+            words,
+            plain_text.NAME_CHARACTERS,
+            columns.Filter(*_FILTER),
+            asked,
+        )
+        return words[asked]
 
     def _replace(
         self,
@@ -375,6 +399,8 @@ class _Columns:
             SHAPES.known,
             SHAPES.numbers,
             found,
+            np.zeros(len(hashes), np.int64),
+            np.zeros(1, np.int64),
         )
         if unknown:
             _number_shapes(block, found)
@@ -428,16 +454,16 @@ def _distinct(numbers: NDArray[np.int32], most: int) -> list[int]:
 
 def _number_shapes(block: SpanBlock, hashes: NDArray[np.int64]) -> None:
     """Number the shapes that no span had before."""
-    numbers: dict[int, int] = {}
     shapes = block.table["shape"]
+    if SHAPES.is_full:
+        shapes[shapes < NO_SHAPE] = NO_SHAPE
+        return
+    numbers: dict[int, int] = {}
     for row in np.flatnonzero(shapes < NO_SHAPE).tolist():
         found = int(hashes[row])
         if found not in numbers:
-            if SHAPES.is_full:
-                numbers[found] = NO_SHAPE
-            else:
-                numbers[found] = SHAPES.number(block.spans([row])[0])
-                SHAPES.add(found, numbers[found])
+            numbers[found] = SHAPES.number(block.spans([row])[0])
+            SHAPES.add(found, numbers[found])
         shapes[row] = numbers[found]
 
 

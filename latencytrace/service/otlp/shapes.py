@@ -44,6 +44,8 @@ class Shapes:
 
     def add(self, found: int, number: int) -> None:
         """Remember under which hash compiled code finds a number."""
+        if number == NO_SHAPE:
+            return
         with self._lock:
             mask = _SLOTS - 1
             place = (found >> 20) & mask

@@ -34,7 +34,7 @@ EVENT: Final = np.dtype(
     [("time_ns", "u8"), ("name", "i4"), ("pairs", "i4"), ("pair_count", "i4"), ("unused", "i4")]
 )
 LINK: Final = np.dtype(
-    [(name, "i4") for name in ("trace", "span", "state", "pairs", "pair_count")]
+    [(name, "i4") for name in ("trace", "span", "state", "pairs", "pair_count", "unused")]
 )
 SPAN: Final = np.dtype(
     [
@@ -159,7 +159,7 @@ class SpanBlock:
         )
 
     def _link(self, row: tuple[int, ...]) -> Link:
-        trace, span, _, pairs, pair_count = row
+        trace, span, _, pairs, pair_count, _ = row
         return Link(
             trace_id=self.word_bytes(trace).hex(),
             span_id=self.word_bytes(span).hex(),
