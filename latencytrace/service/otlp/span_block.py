@@ -198,6 +198,13 @@ def ranges(first: NDArray[np.integer], count: NDArray[np.int32]) -> Numbers:
     return np.repeat(first - (ends - count), count) + np.arange(total)
 
 
+def taken(records: Records, rows: Numbers) -> Records:
+    """Some records; faster than an index, for it knows nothing of their fields."""
+    numbers = records.view(np.int64).reshape(len(records), records.itemsize // 8)
+    chosen: Records = numbers.take(rows, axis=0).view(records.dtype).ravel()
+    return chosen
+
+
 def joined(blocks: Sequence[SpanBlock]) -> SpanBlock:
     """The spans of several blocks, in their order; one of a few spans is costly to insert."""
     if len(blocks) == 1:

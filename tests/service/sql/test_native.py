@@ -13,7 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from latencytrace.model import Attributes, Event, Link, Span, semconv
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.otlp.compiled import loading
+from latencytrace.service.otlp.scanner import compile_scanner
+from latencytrace.service.otlp.span_block import SpanBlock, joined, unpacked
 from latencytrace.service.sql import native, otlp_view, span_rows
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, Target
 from latencytrace.service.stores.chdb.engine import Connection, Engine
@@ -61,15 +63,24 @@ class TwoWays:
         return sorted(lines.splitlines())
 
 
-@pytest.fixture(scope="module")
-def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWays]:
+pytestmark = pytest.mark.timeout(300)  # where nothing is compiled yet
+
+
+@pytest.fixture(scope="module", params=["plain", "compiled"])
+def ways(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TwoWays]:
     two = TwoWays(tmp_path_factory.mktemp("ways"))
-    yield two
+    compile_scanner().join()
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "plain":
+            patch.setattr(loading, "ready", lambda: None)
+        yield two
     two.close()
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(request=requests)
 def test_both_ways_come_to_the_same_rows(
@@ -90,7 +101,7 @@ def in_order(spans: list[Span]) -> list[str]:
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(request=requests)
 def test_spans_of_columns_are_those_that_the_store_gives_back(
@@ -113,6 +124,36 @@ def test_some_rows_of_a_block_are_a_block(ways: TwoWays) -> None:
 
     assert block.spans(rows) == [third, first]
     assert ways._written(native.ARRIVED, chosen, 2) == ways.by_view(otlp(first, third))  # noqa: SLF001
+
+
+def test_blocks_that_are_joined_have_the_rows_of_each(ways: TwoWays) -> None:
+    event = Event(time_ns=1, name="said", attributes={"b": 1.5, "list": ("x",)})
+    link = Link(trace_id="1" * 32, span_id="1" * 16, attributes={"c": "d"})
+    spans = [
+        replace(one_span(f"{number:032x}"), events=(event,) * number, links=(link,), service=name)
+        for number, name in enumerate(("rag", "embedder", "rag"), start=1)
+    ]
+
+    block = joined([block_of(otlp(span)) for span in spans])
+
+    assert block.spans() == spans
+    assert ways.as_columns(block) == ways.by_view(otlp(*spans))
+
+
+def test_a_block_comes_back_from_its_bytes(ways: TwoWays) -> None:
+    sent = otlp(one_span(attributes={"a": 1, "b": ("x", 1.5)}), one_span("1" * 32))
+    block = block_of(sent)
+
+    again = unpacked(block.packed())
+
+    assert repr(again.spans()) == repr(block.spans())
+    assert ways.as_columns(again) == ways.by_view(sent)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x0a\x00", b"\xf1columns1", otlp(one_span())])
+def test_other_bytes_are_no_block(data: bytes) -> None:
+    with pytest.raises(ValueError, match="no columns"):
+        unpacked(data)
 
 
 def test_what_was_removed_is_counted_wherever_it_stood(ways: TwoWays) -> None:

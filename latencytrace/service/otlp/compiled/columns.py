@@ -360,22 +360,29 @@ def _put_int(out: Array, at: int, value: int) -> int:
 
 @_compiled
 def values(
-    texts: Array, pairs: Array, others: Array, ends: Array, out: Array, words: Array
+    texts: Array,
+    pairs: Array,
+    others: Array,
+    starts: Array,
+    ends: Array,
+    out: Array,
+    words: Array,
 ) -> int:
     """Write the values of attributes as texts, each after its length.
 
     Args:
         texts: What the pairs refer to.
         pairs: The attributes.
-        others: The texts of fractions, lists, maps and bytes, one after the other.
-        ends: Where each of these ends.
+        others: The texts of fractions, lists, maps and bytes.
+        starts: Where each of these begins.
+        ends: Where it ends. A fraction may end in `.0`, which is left out.
         out: Is filled.
         words: `true` and `false`.
 
     Returns:
         How many bytes were written.
     """
-    at = first = np.int64(0)
+    at = np.int64(0)
     other = 0
     for number in range(len(pairs)):
         row = pairs[number]
@@ -389,8 +396,10 @@ def values(
         elif form == NONE:
             at = _put_size(out, at, 0)
         else:
-            at = _put_bytes(out, at, others, first, ends[other] - first)
-            first = ends[other]
+            first, last = starts[other], ends[other]
+            if form == DOUBLE and last - first > 2 and others[last - 2] == 0x2E:
+                last -= 2 if others[last - 1] == 0x30 else 0
+            at = _put_bytes(out, at, others, first, last - first)
             other += 1
     return at
 
