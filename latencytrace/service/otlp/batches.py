@@ -38,7 +38,7 @@ _HIT: Final = np.dtype(
         ("part", "i4"),
     ]
 )
-_IN_COLUMNS: Final = (Form.STRING, Form.INT, Form.DOUBLE, Form.BYTES)  # of varying texts
+_IN_COLUMNS: Final = (Form.STRING, Form.INT, Form.DOUBLE, Form.MAP, Form.BYTES)
 
 
 def batch_of(parts: Sequence[Part]) -> SpanBatch:

@@ -7,6 +7,7 @@ The result is that of `redaction` on the decoded message.
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -63,6 +64,10 @@ from latencytrace.service.otlp.span_block import (
 )
 from latencytrace.service.otlp.values import Form, flat_text
 
+WORTH_COMPILING_SPANS: Final = 20_000  # decoded: half a second, at a service that is used
+_PLAINLY: Final = "plainly"
+_DECODED: Final = Counter[str]()  # spans, by the way
+
 _SEED: Final = secrets.randbits(62)  # so that nobody can choose texts with one hash
 _MARK: Final = plain_text.MARK.encode()
 _SMALLEST_SPAN: Final = 30  # bytes, with its ids
@@ -90,11 +95,18 @@ def scanned(plain: bytes, *, capture_content: bool) -> SpanBlock:
             return block
     message = message_of(plain)
     purify(message, capture_content=capture_content)
-    return span_block_of(message)
+    block = span_block_of(message)
+    _DECODED[_PLAINLY] += block.count
+    if _DECODED[_PLAINLY] >= WORTH_COMPILING_SPANS:
+        compile_scanner()
+    return block
 
 
 def compile_scanner(cache: Path | None = None) -> Thread:
-    """Begin to compile, if nobody has, and return at once (see `loading.start`)."""
+    """Begin to compile, if nobody has, and return at once (see `loading.start`).
+
+    It begins by itself once so many spans were decoded the plain way that it pays.
+    """
     return loading.start(cache, _warm)
 
 

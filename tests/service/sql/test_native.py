@@ -80,7 +80,7 @@ def ways(
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(request=requests)
 def test_both_ways_come_to_the_same_rows(
@@ -101,7 +101,7 @@ def in_order(spans: list[Span]) -> list[str]:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(request=requests)
 def test_spans_of_columns_are_those_that_the_store_gives_back(

@@ -1,7 +1,7 @@
 """Compiles in the background, or reads what was compiled before from disk: nobody waits.
 
-Compiling takes 10 to 20 seconds of CPU, once for each version and machine; reading it back, half
-a second. Until then the plain way serves (see `block_builder`).
+Compiling takes 10 seconds of CPU, once for each version and machine; reading it back, half a
+second. Until then the plain way serves (see `block_builder`).
 """
 
 import logging
@@ -56,7 +56,11 @@ def _compile(cache: Path | None, warm: Warm) -> None:
     try:
         kernels = _loaded(cache)
         warm(kernels)
-    except (ImportError, RuntimeError) as error:  # there is no folder to write to, and the like
+    except (
+        ImportError,
+        OSError,
+        RuntimeError,
+    ) as error:  # no folder to write to
         _log.info("OTLP is decoded the plain way, for nothing can be compiled: %s", error)
         return
     _ready.append(kernels)
