@@ -3,8 +3,8 @@
     python tests/benchmarks/bench_ingest.py
 
 Requests of 512 spans with 9 attributes each, and blocks of so many spans as are named. The
-rounds of all contestants are interleaved, medians are shown. `content kept`: where nothing that senders
-say is taken out (see `docs/pages/privacy.md`).
+rounds of all contestants are interleaved, medians are shown. `content kept`: where nothing
+that senders say is taken out (see `docs/pages/privacy.md`).
 """
 
 import random

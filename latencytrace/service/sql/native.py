@@ -15,7 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import orjson
@@ -368,8 +368,8 @@ def _used(numbers: NDArray[np.int32], most: int) -> tuple[Numbers, NDArray[np.in
     rows = numbers.astype(np.intp)
     seen = np.zeros(most, np.bool_)
     seen[rows] = True
-    used = np.flatnonzero(seen)
-    places = np.zeros(most, _INDEXES[_width(len(used))])
+    used = np.flatnonzero(seen).astype(np.int64)
+    places: NDArray[Any] = np.zeros(most, _INDEXES[_width(len(used))])
     places[used] = np.arange(len(used))
     return used, places[rows]
 

@@ -26,7 +26,7 @@ WAYS: dict[str, Callable[[bytes], SpanBlock]] = {
 }
 
 
-@pytest.fixture(scope="module", params=WAYS.values(), ids=WAYS)
+@pytest.fixture(scope="module", params=list(WAYS.values()), ids=list(WAYS))
 def read(request: pytest.FixtureRequest) -> Callable[[bytes], SpanBlock]:
     compile_scanner().join()
     way: Callable[[bytes], SpanBlock] = request.param

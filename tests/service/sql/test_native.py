@@ -11,16 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from latencytrace.model import Attributes, Event, Link, Span, semconv
+from latencytrace.model import Attributes, AttributeValue, Event, Link, Span, semconv
 from latencytrace.service.otlp.block_builder import span_block_of
 from latencytrace.service.otlp.compiled import loading
 from latencytrace.service.otlp.scanner import compile_scanner
-from latencytrace.service.otlp.span_block import SpanBlock, joined, unpacked
-from latencytrace.service.sql import native, otlp_view, span_rows
-from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, Target
+from latencytrace.service.otlp.span_block import Numbers, SpanBlock, joined, unpacked
+from latencytrace.service.sql import native, span_rows
+from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS
 from latencytrace.service.stores.chdb.engine import Connection, Engine
 from tests.otlp_messages import one_span, otlp
 from tests.service.otlp.generated_requests import requests
+from tests.service.sql import otlp_view
 
 COLUMNS = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 QUESTION = f"SELECT {COLUMNS} FROM {ARRIVALS}"  # noqa: S608 - our own names
@@ -34,17 +35,28 @@ class TwoWays:
     """An engine whose arrivals are written in both ways, in turns."""
 
     def __init__(self, folder: Path) -> None:
-        self._engine = Engine.open(folder)
+        self._engine = Engine.open(folder / "data")
         self._connection: Connection = self._engine.connect(query_plan_merge_expressions=0)
-        self._by_view = otlp_view.target(self._engine.otlp_schema)
+        self._schema, self._block = folder / "otlp.proto", folder / "block"
+        self._schema.write_text(otlp_view.PROTOBUF_SCHEMA)
+        for statement in otlp_view.view_definitions():
+            self._connection.query(statement, "Null")
 
-    def as_columns(self, block: SpanBlock) -> list[bytes]:
+    def as_columns(self, block: SpanBlock, rows: Numbers | None = None) -> list[bytes]:
         """The rows of a block in the Native format."""
-        return self._written(native.ARRIVED, native.native(block), block.count)
+        self._connection.query(f"TRUNCATE TABLE {ARRIVALS}", "Null")
+        count = block.count if rows is None else len(rows)
+        self._connection.insert(native.ARRIVED, native.native(block, rows), count)
+        return self._rows()
 
     def by_view(self, request: bytes) -> list[bytes]:
         """Those that the engine's view makes of a request."""
-        return self._written(self._by_view, request, block_of(request).count)
+        self._connection.query(f"TRUNCATE TABLE {ARRIVALS}", "Null")
+        if request:
+            self._block.write_bytes(request)
+            statement = otlp_view.insert_statement(self._schema, self._block)
+            self._connection.query(statement, "Null")
+        return self._rows()
 
     def spans(self, trace_ids: list[str]) -> list[Span]:
         """What the store tells of these traces."""
@@ -56,9 +68,7 @@ class TwoWays:
         """End the engine."""
         self._engine.close()
 
-    def _written(self, target: Target, data: bytes, rows: int) -> list[bytes]:
-        self._connection.query(f"TRUNCATE TABLE {ARRIVALS}", "Null")
-        self._connection.insert(target, data, rows)
+    def _rows(self) -> list[bytes]:
         lines = self._connection.query(QUESTION, "JSONCompactEachRow")
         return sorted(lines.splitlines())
 
@@ -120,10 +130,10 @@ def test_some_rows_of_a_block_are_a_block(ways: TwoWays) -> None:
     block = block_of(otlp(first, second, third))
     rows = np.array([2, 0])
 
-    chosen = native.native(block, rows)
+    written = ways.as_columns(block, rows)
 
     assert block.spans(rows) == [third, first]
-    assert ways._written(native.ARRIVED, chosen, 2) == ways.by_view(otlp(first, third))  # noqa: SLF001
+    assert written == ways.by_view(otlp(first, third))
 
 
 def test_blocks_that_are_joined_have_the_rows_of_each(ways: TwoWays) -> None:
@@ -186,6 +196,15 @@ def test_fractions_are_written_as_the_engine_writes_them(ways: TwoWays) -> None:
 def test_texts_in_lists_are_escaped_as_the_engine_escapes_them(ways: TwoWays) -> None:
     said = tuple(map(chr, (*range(0x100), 0x2028, 0x2029, 0xFFFF, 0x1F600)))
     sent = otlp(one_span(attributes={"list": said}))
+
+    assert ways.as_columns(block_of(sent)) == ways.by_view(sent)
+
+
+@pytest.mark.parametrize("value", ["", None, True, 1, 1.5, b"x", ("x",)], ids=repr)
+def test_one_attribute_keeps_its_type(ways: TwoWays, value: AttributeValue) -> None:
+    event = Event(time_ns=1, name="said", attributes={"a": value})
+    spans = [one_span(), replace(one_span("1" * 32, attributes={"a": value}), events=(event,))]
+    sent = otlp(*spans)
 
     assert ways.as_columns(block_of(sent)) == ways.by_view(sent)
 

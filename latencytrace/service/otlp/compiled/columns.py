@@ -26,6 +26,9 @@ ALWAYS_CONTENT, ASK, PLAIN, NO_JSON, LETTERS_ALONE = range(5)
 _compiled = numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)  # see `wire`
 
 
+_START = 0x1F3D5B799B5D3F1D  # of a hash of small numbers: no few of them lead to 0
+
+
 class Filter(NamedTuple):
     """What `judge` knows of rules, by their number, and of letters."""
 
@@ -409,7 +412,7 @@ def forms(pairs: Array, counts: Array, hashes: Array) -> int:
     """Fill in the hash of the types of each owner's attributes; 0: all are texts."""
     number = 0
     for owner in range(len(counts)):
-        state = np.int64(counts[owner])
+        state = np.int64(counts[owner]) + _START
         is_plain = True
         for _ in range(counts[owner]):
             form = np.int64(pairs[number].form)
