@@ -10,7 +10,7 @@ signed, so that no operation mixes signs; what is hashed wraps.
 
 # mypy: ignore-errors
 # To mypy the compiler's numbers are no ints.
-# ruff: noqa: ANN401, ARG001, C901, FBT001, FBT003, PLR0911, PLR0912, PLR0913, PLR0915, PLR0917
+# ruff: noqa: ANN401, ARG001, C901, FBT001, FBT003, PLR0911, PLR0912, PLR0913, PLR0917
 # ruff: noqa: PLR1714, PLR2004, SIM110 - tags and bytes, in the form that the compiler takes
 from typing import Any
 
@@ -458,9 +458,38 @@ def _number_of(data: Array, at: int) -> int:
 
 
 @_compiled
-def _span(data: Array, at: int, end: int, out: Array, seed: int) -> int:
+def _put_span(
+    data: Array,
+    out: Array,
+    ids: tuple[int, int],
+    fields: tuple[int, int, int, int],
+    lists: tuple[int, int, int, int],
+    words: tuple[int, int],
+) -> None:
+    """Write a span's record down."""
+    first, pair_count, first_event, first_link = lists
     number = out[SPANS]
-    if number >= out[MOST + SPANS]:
+    place = out[FIRST + SPANS] + 13 * number
+    out[place] = _number_of(data, ids[0])
+    out[place + 1] = _number_of(data, ids[0] + 8)
+    out[place + 2] = _number_of(data, ids[1])
+    out[place + 3] = fields[0]
+    out[place + 4] = fields[1]
+    out[place + 5] = fields[2]
+    # Two numbers of 32 bits each.
+    out[place + 6] = first | pair_count << 32
+    out[place + 7] = first_event | (out[EVENTS] - first_event) << 32
+    out[place + 8] = first_link | (out[LINKS] - first_link) << 32
+    out[place + 9] = words[0] | words[1] << 32
+    out[place + 10] = out[MESSAGE] | (out[RESOURCES] - 1) << 32
+    out[place + 11] = out[SCOPES] - 1
+    out[place + 12] = fields[3] << 32 | out[STATUS] << 48
+    out[SPANS] = number + 1
+
+
+@_compiled
+def _span(data: Array, at: int, end: int, out: Array, seed: int) -> int:
+    if out[SPANS] >= out[MOST + SPANS]:
         return np.int64(ODD)
     first, first_event, first_link = out[PAIRS], out[EVENTS], out[LINKS]
     out[MESSAGE] = out[STATUS] = 0
@@ -514,22 +543,9 @@ def _span(data: Array, at: int, end: int, out: Array, seed: int) -> int:
         out[REJECTED] += 1
         out[PAIRS], out[EVENTS], out[LINKS] = first, first_event, first_link
         return np.int64(0)
-    place = out[FIRST + SPANS] + 13 * number
-    out[place] = _number_of(data, trace_at)
-    out[place + 1] = _number_of(data, trace_at + 8)
-    out[place + 2] = _number_of(data, span_at)
-    out[place + 3] = parent_id
-    out[place + 4] = start_ns
-    out[place + 5] = end_ns
-    # Two numbers of 32 bits each.
-    out[place + 6] = first | pair_count << 32
-    out[place + 7] = first_event | (out[EVENTS] - first_event) << 32
-    out[place + 8] = first_link | (out[LINKS] - first_link) << 32
-    out[place + 9] = name | state << 32
-    out[place + 10] = out[MESSAGE] | (out[RESOURCES] - 1) << 32
-    out[place + 11] = out[SCOPES] - 1
-    out[place + 12] = kind << 32 | out[STATUS] << 48
-    out[SPANS] = number + 1
+    fields = (parent_id, start_ns, end_ns, kind)
+    lists_from = (first, pair_count, first_event, first_link)
+    _put_span(data, out, (trace_at, span_at), fields, lists_from, (name, state))
     return np.int64(0)
 
 
