@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-servers bench-tokens dashboards docs clean \
+.PHONY: soak stress help demo demo-smollm2 test types tests lint bench bench-agent bench-request bench-servers bench-tokens dashboards docs clean \
 	test-llama-cpp test-batchers test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -28,15 +28,19 @@ test: $(VENV)/.checks ## everything that continuous integration runs
 	@$(BIN)/ruff format --check .
 	@echo '== lint'
 	@$(BIN)/ruff check .
-	@echo '== types'
-	@$(BIN)/mypy
 	@echo '== imports'
 	@$(BIN)/lint-imports
-	@echo '== tests'
-	@$(BIN)/pytest -n 2 --dist loadfile --durations=20
+	@echo '== types, and tests beside them'
+	@$(MAKE) --no-print-directory -j 2 types tests
 	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 	@echo '== all passed'
+
+types:
+	@$(BIN)/mypy
+
+tests: # tests/conftest.py says which files come first
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
 test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is compiled first (minutes)
 	@$(BIN)/pytest -m llama_cpp $(call report,llama-cpp)
@@ -65,11 +69,14 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in $(filter-out %/bench_agent.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
+	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_agent.py
+
+bench-request: $(VENV)/.checks ## what tracing adds to a whole request, beside OpenTelemetry's contrib (half an hour)
+	@$(BIN)/python -m tests.benchmarks.bench_request
 
 soak: $(VENV)/.checks ## a million requests: nothing grows, and nothing is lost that was not counted
 	@$(BIN)/python -m tests.benchmarks.soak

@@ -259,7 +259,7 @@ def without_our_folder(environ: Mapping[str, str] = os.environ) -> dict[str, str
 
 
 def service_url(environ: Mapping[str, str] = os.environ) -> str:
-    """Where reading commands find the service."""
+    """Return the address at which reading commands find the service."""
     return (environ.get("LATENCYTRACE_URL") or DEFAULT_URL).rstrip("/")
 
 
@@ -276,7 +276,7 @@ def service_token(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the embedded store keeps its data, unless told otherwise."""
+    """Return the folder where the embedded store keeps its data, unless a flag names one."""
     named = environ.get("LATENCYTRACE_DATA")
     if named:
         return Path(named)
@@ -313,7 +313,7 @@ def _timeout_s(environ: Mapping[str, str]) -> float:
 
 
 def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file of objectives: the one named, else the one that lies here, if any."""
+    """Find the file of objectives: the one named, else the one that lies here, if any."""
     named = environ.get("LATENCYTRACE_OBJECTIVES")
     if named:
         return Path(named)

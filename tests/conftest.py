@@ -9,13 +9,29 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from latencytrace.agent.guard import FaultCounter, raise_fault
-from tests.repository.tree import out_of_place, strangers
+from tests.support.repository.tree import out_of_place, strangers
 
 # Machines that run tests are shared: how long an example takes, or its making, says nothing.
 settings.register_profile(
     "latencytrace", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("latencytrace")
+
+# By far the longest: begun late, one of them would keep a worker busy while the other has no more.
+LONGEST = (
+    "tests/end_to_end/test_conservation.py",
+    "tests/end_to_end/test_live_alerts.py",
+    "tests/end_to_end/test_objectives.py",
+    "tests/end_to_end/test_rag_chat.py",
+    "tests/end_to_end/test_agreement.py",
+    "tests/end_to_end/test_hostile_senders.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest; the others keep their random order."""
+    place = {file: number for number, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONGEST)))
 
 
 @pytest.fixture(autouse=True)

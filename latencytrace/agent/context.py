@@ -12,7 +12,7 @@ from opentelemetry.context import (
     get_current,
 )
 
-from latencytrace.agent.guard import edge_faults, guarded
+from latencytrace.agent.guard import FAULTS, edge_faults
 
 _variable = getattr(_RUNTIME_CONTEXT, "_current_context", None)
 enter: Callable[[Context], Token[Context]] = (
@@ -50,5 +50,7 @@ def call_in(context: Context, call: Callable[..., Any], /, *args: Any, **kwargs:
     try:
         return call(*args, **kwargs)
     finally:
-        with guarded("leaving a context", edge_faults):
+        try:
             leave(token)
+        except FAULTS as fault:
+            edge_faults("leaving a context", fault)

@@ -34,7 +34,7 @@ logger: Final = _Unfailing(logging.getLogger("latencytrace"), {})
 
 
 def is_a_signals(fault: BaseException) -> bool:
-    """Whether a signal's handler raised it, such as a time limit, which came while our code ran.
+    """Tell whether a signal's handler raised it, such as a time limit while our code ran.
 
     That is the program's own, and must reach it; we are called again only once it has.
     """
@@ -46,7 +46,7 @@ def is_a_signals(fault: BaseException) -> bool:
 
 
 def _code_of(handler: object) -> CodeType | None:
-    """What a handler runs; None: nothing of Python's."""
+    """Return the code that a handler runs; None: nothing of Python's."""
     function = getattr(handler, "func", handler)  # of a partial
     function = getattr(function, "__func__", function)  # of a method
     if not hasattr(function, "__code__"):
@@ -138,7 +138,7 @@ def raise_fault(doing: str, fault: Exception) -> None:
 
 
 def attempted(call: Callable[[], T], *, otherwise: U) -> T | U:
-    """What a call into an object of the program's gives; something else if that raises."""
+    """Return what a call into an object of the program's gives; something else if it raises."""
     try:
         return call()
     except Exception as fault:

@@ -20,7 +20,7 @@ from latencytrace.agent.export.exporter import ExportCounts, Exporter
 from latencytrace.agent.export.grpc import METRICS, TRACES
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
-from latencytrace.agent.export.transport import Wire
+from latencytrace.agent.export.transport import TransportOptions
 from latencytrace.agent.export.transports import Senders
 from latencytrace.agent.gpu.visible import visible_gpus
 from latencytrace.agent.gpu.watch import GpuWatch
@@ -32,12 +32,14 @@ from latencytrace.agent.process.resource import resource_of
 from latencytrace.agent.process.termination import Termination
 from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
 from latencytrace.agent.profiling.orders import Profiling
+from latencytrace.agent.program.fastapi_telemetry import FastApiTelemetry
 from latencytrace.agent.program.provider import GlobalProvider
 from latencytrace.agent.program.spans import ProgramSpans
 from latencytrace.agent.reporting.own_cost import CostMeter
 from latencytrace.agent.reporting.self_report import Report, SelfReport
 from latencytrace.agent.reporting.status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.spans.provider import SHUTDOWN_S, RecordingProvider
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.spans.tracer import RecordingTracer
 from latencytrace.agent.timing.discovery import installed_hooks
 from latencytrace.agent.timing.hook import HookOptions
@@ -60,7 +62,7 @@ class Agent:
     """One running agent; at most one a process at a time.
 
     Args:
-        settings: What it is told.
+        settings: Of this process.
         on_fault: Takes what our own code raises; tests raise it again.
     """
 
@@ -73,10 +75,11 @@ class Agent:
         self._sampling = _sampling(settings)
         self._has_begun = False
         self._hooks: list[AppliedHook] = []
+        self._fastapi: AppliedHook | None = None
         self._cost = CostMeter(monotonic_ns)
         self.recorder = Recorder(_provider.get_tracer(SCOPE, version(SCOPE)), on_fault)
-        wire = Wire(settings.gzip, *settings.tls_files)
-        self._senders = Senders(settings.headers, wire, settings.grpc)
+        options = TransportOptions(settings.gzip, *settings.tls_files)
+        self._senders = Senders(settings.headers, options, settings.grpc)
         self.profiling = Profiling(
             self._resource,
             self.recorder,
@@ -96,12 +99,13 @@ class Agent:
         )
         self._global = GlobalProvider(_provider, self._program_spans.join)
         self._to_metrics = partial(
-            self._senders.to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, exchange=self.profiling
+            self._senders.to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self.profiling
         )
+        self._queue = SpanQueue(settings.queue_spans, settings.queue_bytes)
         self._exporter = Exporter(
             OtlpEncoder(self._resource),
             to_traces(self.profiling),
-            queue=SpanQueue(settings.queue_spans, settings.queue_bytes),
+            queue=self._queue,
             interval_s=settings.interval_s,
             on_fault=on_fault,
             after_round=self._report_changes,
@@ -110,9 +114,11 @@ class Agent:
     def begin(self) -> None:
         """Take the place of the global provider, and apply the hooks."""
         settings = self.settings
-        ended = self.recorder.ended_for(self._exporter.ended, answers=settings.server_timing)
-        _provider.record_to(
-            ended,
+        on_end: Callable[[RecordedSpan], None] = self._queue.on_end
+        if settings.server_timing:
+            on_end = self.recorder.server_timings.counting(on_end)
+        _provider.configure(
+            on_end,
             limits=settings.limits,
             sampling=self._sampling,
             resource=self._resource,
@@ -128,6 +134,7 @@ class Agent:
                 self._hooks.append(
                     AppliedHook(name, hook, self.recorder, HookOptions.of(settings))
                 )
+        self._fastapi = AppliedHook("FastAPI's telemetry", FastApiTelemetry, self.recorder)
         self._self_report = self._new_self_report()
         self._gpu = self._new_gpu_watch()
         if not is_uwsgi():  # which takes the signal itself, and calls what is to be done at exit
@@ -135,7 +142,7 @@ class Agent:
         self._has_begun = True
 
     def status(self) -> AgentStatus:
-        """What it does now."""
+        """Return what it does now."""
         counts: ExportCounts = self._exporter.counts
         queued = self._exporter.queued
         return AgentStatus(
@@ -159,7 +166,7 @@ class Agent:
 
     def flush(self, timeout_s: float) -> bool:
         """Send every span that has ended by now."""
-        self.recorder.late.give_up(None)
+        self.recorder.devices.pending.give_up(None)
         sent = self._exporter.flush(timeout_s)
         return self._program_spans.flush(timeout_s) and sent
 
@@ -167,8 +174,10 @@ class Agent:
         """Restore every patch, send what waits, end the thread; each whatever the others do."""
         for hook in reversed(self._hooks):
             contained("restoring a hook's patches")(hook.restore)()
+        if self._fastapi is not None:
+            contained("restoring FastAPI's telemetry")(self._fastapi.restore)()
         contained("ending a profile")(self.profiling.end)()
-        contained("ending late spans")(self.recorder.late.give_up)(None)
+        contained("ending pending spans")(self.recorder.devices.pending.give_up)(None)
         contained("leaving SIGTERM")(_termination.forget)()
         contained("leaving the global provider's place")(self._global.uninstall)()
         if self._global.program is None:
@@ -226,14 +235,14 @@ class Agent:
         )
 
     def _report_changes(self) -> None:
-        """On the background thread: tell the receiver how we do, if that changed."""
+        """Report to the receiver how we do, if that changed; on the background thread."""
         if not self._has_begun:  # its first round may come before there is anything to report on
             return
-        self._cost.tell(self._exporter.counts, self._exporter.queued)
+        self._cost.update(self._exporter.counts, self._exporter.queued)
         report, has_news = self._self_report, self._exporter.counts.sent or self._global.program
         if report is not None and report.may_be_due and has_news:
             report.send(Report.of(self.status()))
-        self.recorder.late.give_up(monotonic_ns())
+        self.recorder.devices.pending.give_up(monotonic_ns())
         if self._gpu is not None:
             self._gpu.report()
 
@@ -322,7 +331,7 @@ def flush(timeout_s: float = 5.0) -> bool:
 
 
 def agent_status() -> AgentStatus:
-    """What the agent does: spans made, sent and dropped, its own cost, hooks and why not."""
+    """Return what the agent does: spans made, sent, dropped; its cost; hooks and why not."""
     agent = _running
     if agent is None:
         return replace(NOT_RUNNING, obstacle=_obstacle)
@@ -339,7 +348,7 @@ def _refuse(obstacle: str) -> None:
 
 
 def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | None:
-    """What makes tracers that ask a sampler; None: all traces are recorded."""
+    """Return what makes tracers that ask a sampler; None: all traces are recorded."""
     if settings.sampler == ALL_TRACES:
         return None
     from latencytrace.agent.spans.sampling import sampling  # noqa: PLC0415 - only where it is used
@@ -348,7 +357,7 @@ def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | 
 
 
 def recorder() -> Recorder:
-    """Times what the program names itself; without an agent into the program's own provider."""
+    """Return what times the program's own stages; without an agent by the program's provider."""
     _workers.look()
     agent = _running
     return Recorder(trace.get_tracer(SCOPE), FaultCounter()) if agent is None else agent.recorder

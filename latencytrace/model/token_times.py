@@ -53,12 +53,9 @@ def pack_token_times(times: TokenTimes, span_start_ns: int) -> str:
     if not times.buckets:
         lengths = tuple(times.lengths_ns)
         return f"{first};" + ",".join(["%d"] * len(lengths)) % lengths  # the quickest way
-    gaps = ",".join(map(_entry, times.lengths_ns, times.together))
+    entries = zip(times.lengths_ns, times.together, strict=True)
+    gaps = ",".join([f"{length}x{count}" if count else str(length) for length, count in entries])
     return f"{first};{gaps};{','.join(_differences(times.buckets))}"
-
-
-def _entry(length_ns: int, together: int) -> str:
-    return f"{length_ns}x{together}" if together else str(length_ns)
 
 
 def _differences(buckets: Mapping[int, int]) -> Iterable[str]:

@@ -7,13 +7,13 @@ import pytest
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import AgentSettings, agent_settings
-from tests.agent.receiving import Receiver, TracedProgram, receiving
+from tests.support.agent.receiving import Receiver, TracedProgram
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     """An OTLP receiver."""
-    with receiving() as receiver:
+    with Receiver() as receiver:
         yield receiver
 
 

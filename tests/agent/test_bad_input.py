@@ -18,7 +18,8 @@ from opentelemetry.trace import Link, Span, StatusCode
 
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.start import agent_status, flush
-from tests.agent.receiving import PATIENCE_S, Receiver, TracedProgram
+from tests.support.agent.receiving import Receiver, TracedProgram
+from tests.support.waiting import PATIENCE_S
 
 MANY = 100_000
 

@@ -11,8 +11,8 @@ import pytest
 
 from latencytrace.agent.export.grpc import GrpcSender
 from latencytrace.agent.export.http import HttpSender
-from latencytrace.agent.export.transport import Answer
-from tests.agent.receiving import PATIENCE_S
+from latencytrace.agent.export.transport import Response
+from tests.support.waiting import PATIENCE_S
 
 TIMEOUT_S = 0.5
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -58,22 +58,22 @@ def answering(answer: Callable[[socket.socket], None]) -> Iterator[int]:
         thread.join(PATIENCE_S)
 
 
-def posted(sender: HttpSender | GrpcSender) -> Answer | None:
+def posted(sender: HttpSender | GrpcSender) -> Response | None:
     """The answer to a post; None: it ended by an `OSError`."""
     try:
-        return sender.post(b"body")
+        return sender.send(b"body")
     except OSError:
         return None
     finally:
         sender.close()
 
 
-def over_http(answer: bytes) -> Answer | None:
+def over_http(answer: bytes) -> Response | None:
     with answering(lambda connection: connection.sendall(answer)) as port:
         return posted(HttpSender(f"http://127.0.0.1:{port}/v1/traces", {}, PATIENCE_S))
 
 
-def over_grpc(answer: bytes) -> Answer | None:
+def over_grpc(answer: bytes) -> Response | None:
     with answering(lambda connection: connection.sendall(answer)) as port:
         return posted(GrpcSender(f"http://127.0.0.1:{port}", {}, PATIENCE_S))
 
@@ -119,7 +119,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time() -> None:
         sender = HttpSender(f"http://127.0.0.1:{port}/v1/traces", {}, TIMEOUT_S)
         try:
             with pytest.raises(TimeoutError):
-                sender.post(b"body")
+                sender.send(b"body")
         finally:
             given_up.set()
             sender.close()
@@ -150,7 +150,7 @@ def test_a_time_to_try_again_is_a_number_of_seconds_or_none(
 ) -> None:
     answer = over_http(BUSY + b"retry-after: " + after + b"\r\n\r\n")
 
-    assert answer == Answer(429, "Too Many Requests", seconds)
+    assert answer == Response(429, "Too Many Requests", seconds)
 
 
 def test_of_an_answer_without_end_only_the_beginning_is_read() -> None:

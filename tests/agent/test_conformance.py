@@ -18,8 +18,8 @@ from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.agent.spans.sampling import sampling
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.settings import agent_settings
-from tests.agent.receiving import Value, attributes_of
-from tests.agent.traced_programs import PROGRAMS, Program, values_of_other_types
+from tests.support.agent.receiving import Value, attributes_of
+from tests.support.programs.traced_programs import PROGRAMS, Program, values_of_other_types
 
 SCOPE: tuple[str, str, str, dict[str, Any]] = (
     "scope",
@@ -75,7 +75,7 @@ def traced_by_us(program: Program, environ: Mapping[str, str]) -> Traced:
     ended: list[RecordedSpan] = []
     provider = RecordingProvider()
     named = "OTEL_TRACES_SAMPLER" in environ
-    provider.record_to(
+    provider.configure(
         ended.append,
         limits=settings.limits,
         sampling=sampling(settings.sampler, settings.sampler_argument) if named else None,

@@ -33,7 +33,7 @@ from latencytrace.agent.spans.sampling import sampling
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model.span_limits import UNLIMITED, SpanLimits
 from tests.agent.test_conformance import Traced
-from tests.agent.traced_programs import LOCAL, NOBODY, REMOTE, OwnError, parent
+from tests.support.programs.traced_programs import LOCAL, NOBODY, REMOTE, OwnError, parent
 
 names = st.sampled_from(["a", "b", "c", "d", "http.route", ""])
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -235,7 +235,7 @@ def by_the_sdk(program: list[Any], limits: SpanLimits, sampler: str | None) -> T
 def by_us(program: list[Any], limits: SpanLimits, sampler: str | None) -> Traced:
     ended: list[RecordedSpan] = []
     provider = RecordingProvider()
-    provider.record_to(
+    provider.configure(
         ended.append, limits=limits, sampling=sampling(sampler, "") if sampler else None
     )
     told = Running(provider.get_tracer("scope")).run(program)

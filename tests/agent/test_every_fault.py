@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.agent.receiving import Receiver
+from tests.support.agent.receiving import Receiver
 
 
 # It takes a while: some hundred times a program is run, with another function broken each time.

@@ -6,12 +6,13 @@ from latencytrace.agent.export.exporter import Exporter
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
-from latencytrace.agent.export.transport import Answer
+from latencytrace.agent.export.transport import Response
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.spans.provider import RecordingProvider
-from tests.agent.export.test_exporter import unused_port
-from tests.agent.receiving import PATIENCE_S, receiving, wait_until
-from tests.fakes import FakeClock
+from tests.support.agent.receiving import Receiver
+from tests.support.fakes.contracts import FakeClock
+from tests.support.servers.ports import free_port
+from tests.support.waiting import PATIENCE_S, until
 
 HOUR_NS = 3_600_000_000_000
 SPANS_A_WAIT = 5
@@ -25,10 +26,10 @@ class CountingSender(HttpSender):
 
     attempts = 0
 
-    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:
-        """See `HttpSender.post`."""
+    def send(self, body: bytes, timeout_s: float | None = None) -> Response:
+        """See `HttpSender.send`."""
         self.attempts += 1
-        return super().post(body, timeout_s)
+        return super().send(body, timeout_s)
 
 
 class Hour:
@@ -54,7 +55,7 @@ class Hour:
             now_ns=self.clock,
         )
         provider = RecordingProvider()
-        provider.record_to(self.exporter.ended)
+        provider.configure(self.queue.on_end)
         self._tracer = provider.get_tracer("scope")
         self._is_ready.set()
 
@@ -75,15 +76,15 @@ class Hour:
 
 
 def test_an_hour_without_receiver_is_survived_in_bounds_and_every_span_is_accounted_for() -> None:
-    port = unused_port()
+    port = free_port()
     hour = Hour(f"http://127.0.0.1:{port}", 1 << 30)
     assert hour.is_over.wait(10 * PATIENCE_S)
     attempts, kept = hour.sender.attempts, hour.exporter.queued + hour.exporter.counts.in_flight
     dropped = hour.exporter.counts.dropped
 
-    with receiving(port) as receiver:
+    with Receiver(port) as receiver:
         hour.goes_on.set()
-        wait_until(lambda: len(receiver.spans) == kept)
+        until(lambda: len(receiver.spans) == kept)
         assert hour.exporter.stop(PATIENCE_S)
 
     assert hour.longest_queue == MOST_SPANS
@@ -95,13 +96,13 @@ def test_an_hour_without_receiver_is_survived_in_bounds_and_every_span_is_accoun
 
 
 def test_an_hour_without_receiver_holds_no_more_bytes_than_it_may() -> None:
-    port = unused_port()
+    port = free_port()
     hour = Hour(f"http://127.0.0.1:{port}", MOST_BYTES)
     assert hour.is_over.wait(10 * PATIENCE_S)
 
-    with receiving(port) as receiver:
+    with Receiver(port) as receiver:
         hour.goes_on.set()
-        wait_until(lambda: len(receiver.spans) + hour.exporter.counts.dropped == hour.made)
+        until(lambda: len(receiver.spans) + hour.exporter.counts.dropped == hour.made)
         assert hour.exporter.stop(PATIENCE_S)
 
     assert 0 < hour.longest_queue < MOST_SPANS

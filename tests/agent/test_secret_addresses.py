@@ -2,17 +2,17 @@
 
 import logging
 import socket
-import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
 from latencytrace.settings import agent_settings, service_settings
-from tests.cli.programs import environment, latencytrace
+from tests.support.servers.command_line import environment, latencytrace
+from tests.support.servers.ports import free_port
+from tests.support.servers.recording import Received, RecordingServer, Response
 
 SECRET = "hunter2secret"  # noqa: S105 - of nothing
 KEY = "queryk3ysecret"
@@ -21,54 +21,16 @@ ENCODED = b64encode(f"user:{SECRET}".encode()).decode()
 HIDDEN = (SECRET, KEY, TOKEN, ENCODED)
 
 
-class _Refusing(HTTPServer):
-    """Refuses every post, and repeats in its reason what it was told."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.authorizations: list[str] = []
-        self.paths: list[str] = []
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Refusing
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.server.authorizations.append(self.headers["authorization"] or "")
-        self.server.paths.append(self.path)
-        self.send_response(401, f"no {self.path} {self.headers['authorization']} {TOKEN}")
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    do_GET = do_POST  # noqa: N815 - the base's name
-
-    def log_message(self, *_: object) -> None:
-        """Keep the tests' output."""
-
-
-@contextmanager
-def refusing() -> Iterator[_Refusing]:
-    server = _Refusing()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def refuse(received: Received) -> Response:
+    """Repeat in the reason what one was told."""
+    authorization = received.headers.get("authorization")
+    return Response(401, reason=f"no {received.target} {authorization} {TOKEN}")
 
 
 @contextmanager
 def silent() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
-
-
-def nowhere() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def address(port: int, scheme: str = "http") -> str:
@@ -107,8 +69,8 @@ def test_the_agent_shows_no_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-    with refusing() as server, silent() as hangs:
-        port = {"refuses": server.server_port, "hangs": hangs, "nobody": nowhere()}[there]
+    with RecordingServer(refuse) as server, silent() as hangs:
+        port = {"refuses": server.server_port, "hangs": hangs, "nobody": free_port()}[there]
         said = said_of(address(port, scheme), caplog)
 
     assert "latencytrace" in caplog.text
@@ -124,11 +86,11 @@ def test_a_malformed_address_shows_no_secret(port: str, caplog: pytest.LogCaptur
 
 
 def test_user_and_password_are_sent_with_each_post(caplog: pytest.LogCaptureFixture) -> None:
-    with refusing() as server:
+    with RecordingServer(refuse) as server:
         said_of(address(server.server_port), caplog)
 
-    assert set(server.authorizations) == {f"Basic {ENCODED}"}
-    assert f"/v1/traces?key={KEY}" in server.paths
+    assert {post.headers.get("authorization") for post in server.received} == {f"Basic {ENCODED}"}
+    assert f"/v1/traces?key={KEY}" in [post.target for post in server.received]
 
 
 def test_settings_show_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,14 +103,14 @@ def test_settings_show_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("command", [("run", "--", "true"), ("doctor",)], ids=["run", "doctor"])
 def test_the_command_line_shows_no_secret(command: tuple[str, ...]) -> None:
-    with refusing() as server:
+    with RecordingServer(refuse) as server:
         ran = latencytrace(
             *command,
             env=environment(
                 OTEL_EXPORTER_OTLP_ENDPOINT=f"{address(server.server_port)}",
                 OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=address(server.server_port),
                 OTEL_EXPORTER_OTLP_HEADERS=f"x-key={TOKEN}",
-                LATENCYTRACE_URL=address(nowhere()),
+                LATENCYTRACE_URL=address(free_port()),
                 LATENCYTRACE_TOKEN=TOKEN,
             ),
             timeout_s=100,

@@ -21,9 +21,10 @@ from latencytrace.agent.start import Agent, start
 from latencytrace.agent.timing.patching import HookState
 from latencytrace.model import Stage, semconv
 from latencytrace.settings import AgentSettings
-from tests.agent.receiving import PATIENCE_S, Receiver, TracedProgram
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.receiving import Receiver, TracedProgram
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
+from tests.support.waiting import PATIENCE_S
 
 HEAVY = {"torch", "fastapi", "numpy", "chdb", "transformers", "starlette", "uvicorn", "httpx"}
 
@@ -322,7 +323,7 @@ def test_a_span_whose_device_still_works_is_sent_at_the_end(
     cuda.work(60_000)
     passes.end()
 
-    agent.recorder.late.end(timing, monotonic_ns(), passes)
+    agent.recorder.devices.pending.end(timing, monotonic_ns(), passes)
     agent.stop(PATIENCE_S)
 
     (span,) = receiver.spans

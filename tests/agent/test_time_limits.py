@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.trace import Span, Tracer
 
 from latencytrace.agent.guard import FaultCounter, guarded, text_of
-from tests.agent.hooked import Spans
+from tests.support.agent.hooked import Spans
 
 
 @pytest.fixture

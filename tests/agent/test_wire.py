@@ -3,44 +3,15 @@
 import gzip
 import ssl
 import subprocess
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from latencytrace.agent.export.http import HttpSender
-from latencytrace.agent.export.transport import Wire
+from latencytrace.agent.export.transport import TransportOptions
 from latencytrace.settings import agent_settings
-
-PATIENCE_S = 10.0
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        got: list[tuple[str | None, bytes]] = self.server.got  # type: ignore[attr-defined]  # ours
-        got.append((self.headers.get("content-encoding"), body))
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def server() -> Iterator[ThreadingHTTPServer]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        server.got = []  # type: ignore[attr-defined]
-        yield server
-
-
-def serve(server: ThreadingHTTPServer) -> threading.Thread:
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    return thread
+from tests.support.servers.recording import RecordingServer
+from tests.support.waiting import PATIENCE_S
 
 
 def certificate(folder: Path) -> tuple[str, str]:
@@ -58,41 +29,32 @@ def certificate(folder: Path) -> tuple[str, str]:
     return str(held), str(key)
 
 
-def test_a_post_is_packed_where_it_is_asked_for(server: ThreadingHTTPServer) -> None:
-    thread = serve(server)
-    sender = HttpSender(f"http://127.0.0.1:{server.server_port}/", {}, PATIENCE_S, Wire(gzip=True))
+def test_a_post_is_packed_where_it_is_asked_for() -> None:
+    with RecordingServer() as server:
+        sender = HttpSender(server.url, {}, PATIENCE_S, TransportOptions(gzip=True))
+        answer = sender.send(b"spans" * 100)
+        sender.close()
 
-    answer = sender.post(b"spans" * 100)
-    sender.close()
-    server.shutdown()
-    thread.join()
-
-    ((encoding, body),) = server.got  # type: ignore[attr-defined]
-    assert (answer.status, encoding) == (200, "gzip")
-    assert gzip.decompress(body) == b"spans" * 100
-    assert len(body) < 100
+    (post,) = server.received
+    assert (answer.status, post.headers["content-encoding"]) == (200, "gzip")
+    assert gzip.decompress(post.body) == b"spans" * 100
+    assert len(post.body) < 100
 
 
-def test_a_receiver_is_known_by_an_authority_of_ones_own_and_knows_us(
-    server: ThreadingHTTPServer, tmp_path: Path
-) -> None:
+def test_a_receiver_is_known_by_an_authority_of_ones_own_and_knows_us(tmp_path: Path) -> None:
     held, key = certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(held, key)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(held)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = serve(server)
-    url = f"https://127.0.0.1:{server.server_port}/"
-    trusting = HttpSender(url, {}, PATIENCE_S, Wire(False, held, held, key))  # noqa: FBT003
-    doubting = HttpSender(url, {}, PATIENCE_S)
+    with RecordingServer(tls=context) as server:
+        trusting = HttpSender(server.url, {}, PATIENCE_S, TransportOptions(False, held, held, key))  # noqa: FBT003
+        doubting = HttpSender(server.url, {}, PATIENCE_S)
 
-    answer = trusting.post(b"spans")
-    with pytest.raises(ssl.SSLCertVerificationError):
-        doubting.post(b"spans")
-    trusting.close()
-    server.shutdown()
-    thread.join()
+        answer = trusting.send(b"spans")
+        with pytest.raises(ssl.SSLCertVerificationError):
+            doubting.send(b"spans")
+        trusting.close()
 
     assert answer.status == 200
 

@@ -17,7 +17,7 @@ from latencytrace.agent.guard import FaultCounter, guarded
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import agent_settings
 from tests.agent.broken_functions import InjectedError, Target, targets
-from tests.agent.served_program import run
+from tests.support.programs.served_program import run
 
 HOOKS = (
     "anyio", "asgi", "event_loop", "faiss", "fastapi", "httpx", "logging", "requests",
@@ -37,7 +37,7 @@ EDGES = (
     "spans.tracer:RecordingTracer.start_*span",
     "spans.provider:RecordingProvider.get_tracer",
     "spans.current_span:*",
-    "spans.sdk_surface:SdkSurface.*",
+    "spans.sdk_view:SdkView.*",
     "spans.span:RecordedSpan.[a-z]*",
     "spans.span:RecordedSpan.__*",
     "api.user_stage:UserStage.__*",
@@ -56,6 +56,7 @@ EDGES = (
     "export.exporter:Exporter.reset_after_fork",
     "context:call_in",  # around what a thread or a pool runs
     "timing.runtime_gaps:_call_pooled",
+    "program.fastapi_telemetry:quiet_*.<locals>.*",
     "hooks.*<locals>.*",  # what stands in the place of a library's functions
     "hooks.*:_begun",
     "hooks.*:_taken_up",

@@ -6,8 +6,16 @@ import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import RepairKind, Request, Stage
-from tests.simulator import EDGE, GPU, MS, VECTORS, Aside, SimulatedRequest, simulate
-from tests.ways import WAYS, wrong_ratios
+from tests.support.simulation.simulator import (
+    EDGE,
+    GPU,
+    MS,
+    VECTORS,
+    Aside,
+    SimulatedRequest,
+    simulate,
+)
+from tests.support.simulation.ways import WAYS, wrong_ratios
 
 REQUESTS = 200
 SKEWS_NS = {

@@ -11,8 +11,8 @@ import pytest
 
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Span, Trace
-from tests.analysis.published_rules import Charged, by_crisp, by_jaeger
-from tests.trees import request, span, stretches
+from tests.support.builders.trees import request, span, stretches
+from tests.support.simulation.published_rules import Charged, by_crisp, by_jaeger
 
 
 def test_jaeger_two_children_one_after_the_other() -> None:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.end_to_end.agreement import (
+from tests.support.programs.agreement import (
     SDK_SCHEDULE_MS,
     Sent,
     System,
@@ -21,7 +21,7 @@ from tests.end_to_end.agreement import (
     told_by,
     wait_until_counted,
 )
-from tests.end_to_end.running_service import RunningService
+from tests.support.servers.running_service import RunningService
 
 BY_DEFAULT = "10"  # LATENCYTRACE_SETTLE
 APART_S = 1.7

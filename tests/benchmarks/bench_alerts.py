@@ -10,8 +10,8 @@ two-tier rules (14.4 and 6) reach .73 and .87 with a median of 16 minutes.
 import sys
 from statistics import quantiles
 
-from tests.incidents import pages, score, simulated
-from tests.made_objectives import made_objective
+from tests.support.builders.made_objectives import made_objective
+from tests.support.simulation.incidents import pages, score, simulated
 
 RECALL, PRECISION = 0.73, 0.87
 

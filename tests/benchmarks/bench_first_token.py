@@ -30,11 +30,11 @@ from opentelemetry.trace import SpanKind
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, semconv
-from tests.agent.dividing import span_of
-from tests.agent.hooks.tiny_chat import tiny_chat
-from tests.agent.receiving import Receiver, receiving
 from tests.benchmarks.bench_servers import free_port, process
-from tests.end_to_end.traced_server import TracedServer, traced_server
+from tests.support.agent.dividing import span_of
+from tests.support.agent.receiving import Receiver
+from tests.support.models.tiny_chat import tiny_chat
+from tests.support.servers.traced_server import TracedServer, traced_server
 
 HERE = Path(__file__).parent / "first_token"
 CHAT = "/v1/chat/completions"
@@ -263,7 +263,7 @@ def main() -> int:
     if not options.json:
         print(f"{'':54} {'streams':>7} {'first token, ms':>24} {'per output token, ms':>25}")
     results = []
-    with tempfile.TemporaryDirectory() as folder, receiving() as receiver:
+    with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
         for start, cases in turns():
             wanted = [case for case in cases if options.only in case.name]
             if not wanted:

@@ -31,11 +31,11 @@ from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.model.gpu_sample import GpuSample
 from latencytrace.settings import DEFAULT_GPU_INTERVAL_S
-from tests import fake_nvml
-from tests.agent.hooked import hooked
-from tests.fake_nvml import FakeNvml
-from tests.fakes import FakeClock
-from tests.service.gpu_requests import KeepingSender
+from tests.support.agent.hooked import hooked
+from tests.support.builders.gpu_requests import KeepingSender
+from tests.support.fakes import nvml as fake_nvml
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.nvml import FakeNvml
 
 SECONDS = 200  # of the sampler's clock
 PASSES = 20_000

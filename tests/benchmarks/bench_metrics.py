@@ -18,8 +18,8 @@ from latencytrace.analysis.tokens.latency import token_latency
 from latencytrace.model import AttributeValue, Request, Stage, semconv
 from latencytrace.service.metrics.requests import RequestMetrics
 from latencytrace.service.metrics.telemetry import Telemetry
-from tests.service.made_requests import made_request
-from tests.trees import root, span
+from tests.support.builders.made_requests import made_request
+from tests.support.builders.trees import root, span
 
 ROUNDS, REQUESTS, BATCH = 5, 4000, 500
 POSTED: dict[str, AttributeValue] = {

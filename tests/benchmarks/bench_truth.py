@@ -2,15 +2,15 @@
 
     python tests/benchmarks/bench_truth.py [--requests N]
 
-On the simulated system, whose truth is known (`tests/simulator.py`, `tests/ways.py`).
+On the simulated system, whose truth is known (`tests/support/simulation`).
 """
 
 import argparse
 import sys
 
 from latencytrace.analysis.ledger.requests import requests_of
-from tests.simulator import Aside, simulate
-from tests.ways import WAYS, wrong_ratios
+from tests.support.simulation.simulator import Aside, simulate
+from tests.support.simulation.ways import WAYS, wrong_ratios
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from opentelemetry import trace
 
 import latencytrace
-from tests.agent.receiving import Receiver
+from tests.support.agent.receiving import Receiver
 
 SPANS = 7  # of a request
 SAMPLES = 60
@@ -79,24 +79,20 @@ def serve(
     with Counting(count, away) as receiver:
         port.value = receiver.server_port
 
-        def watch() -> None:
-            while True:
-                while receiver.posts:  # one by one: others are appended meanwhile
-                    count.value += sum(
-                        len(of_scope.spans)
-                        for of_resource in receiver.posts.pop(0).resource_spans
-                        for of_scope in of_resource.scope_spans
-                    )
-                receiver.post_headers.clear()
-                receiver.reports.clear()
-                if away.value:
-                    receiver.answers.append((503, {"Retry-After": "1"}))
-                else:
-                    receiver.answers.clear()
-                time.sleep(0.05)
-
-        threading.Thread(target=watch, daemon=True).start()
-        receiver.serve_forever(0.05)
+        while True:
+            while receiver.posts:  # one by one: others are appended meanwhile
+                count.value += sum(
+                    len(of_scope.spans)
+                    for of_resource in receiver.posts.pop(0).resource_spans
+                    for of_scope in of_resource.scope_spans
+                )
+            receiver.post_headers.clear()
+            receiver.reports.clear()
+            if away.value:
+                receiver.answers.append((503, {"Retry-After": "1"}))
+            else:
+                receiver.answers.clear()
+            time.sleep(0.05)
 
 
 @latencytrace.stage("decode")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.receiving import receiving
-from tests.cli.programs import environment, latencytrace
+from tests.support.agent.receiving import Receiver
+from tests.support.servers.command_line import environment, latencytrace
 
 WHO = "print(latencytrace.agent_status().provider, latencytrace.agent_status().running)"
 SAID = "opentelemetry-instrument takes our place"
@@ -34,7 +34,7 @@ def contrib(tmp_path: Path) -> str:
 def test_run_says_that_opentelemetry_instrument_takes_our_place(
     contrib: str, program: str, answer: str
 ) -> None:
-    with receiving() as receiver:
+    with Receiver() as receiver:
         ran = latencytrace(
             *("run", "--", contrib, sys.executable, "-c", program),
             env=environment(
@@ -50,7 +50,7 @@ def test_run_says_that_opentelemetry_instrument_takes_our_place(
 
 
 def test_run_is_silent_on_other_tracers_where_there_are_none() -> None:
-    with receiving() as receiver:
+    with Receiver() as receiver:
         ran = latencytrace(
             *("run", "--", sys.executable, "-c", "pass"),
             env=environment(OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint),

@@ -16,8 +16,8 @@ from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement
 from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.model import Stage
 from latencytrace.plugins import HOOKS, plugins
-from tests.agent.hooked import Spans
 from tests.contracts.hooks_held import WITH
+from tests.support.agent.hooked import Spans
 
 MISSING = object()
 OPTIONS = HookOptions(  # what must be asked for
@@ -217,7 +217,7 @@ def test_loading_every_hook_loads_none_of_their_libraries() -> None:
     )
 
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
     )
 
     loaded = set(json.loads(done.stdout))

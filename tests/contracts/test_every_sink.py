@@ -9,11 +9,13 @@ from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.net import http_post
 from latencytrace.service.sink import Sink, Transition
 from latencytrace.service.watch.wiring import open_sink
-from tests.service.notices import made_notice
-from tests.service.posted import Posted
-from tests.service.traffic import START_NS
+from tests.contracts.conftest import EXAMPLES
+from tests.support.builders.notices import made_notice
+from tests.support.builders.traffic import START_NS
+from tests.support.servers.ports import free_port
+from tests.support.servers.recording import RecordingServer, Response
 
-NAMES = [plugin.name for plugin in plugins(SINKS)]
+NAMES = [*(plugin.name for plugin in plugins(SINKS)), *EXAMPLES[SINKS]]
 POSTING = [name for name in NAMES if name != "log"]
 UNUSABLE = {
     "none": ("", "is missing"),
@@ -45,7 +47,7 @@ def opened(name: str, address: str) -> Sink:
 @pytest.mark.parametrize("transition", list(Transition))
 @pytest.mark.parametrize("name", POSTING)
 def test_a_notice_is_posted_once(name: str, transition: Transition) -> None:
-    with Posted() as receiver:
+    with RecordingServer() as receiver:
         opened(name, receiver.url).send(made_notice(transition), START_NS)
 
     assert len(receiver.documents) == 1
@@ -56,7 +58,7 @@ def test_a_notice_is_posted_once(name: str, transition: Transition) -> None:
 @pytest.mark.parametrize("name", POSTING)
 def test_a_refusal_is_reported(name: str, status: int) -> None:
     with (
-        Posted(status) as receiver,
+        RecordingServer(Response(status, headers={"Location": "/elsewhere"})) as receiver,
         pytest.raises(SinkError, match=rf"127\.0\.0\.1 answered {status}"),
     ):
         opened(name, receiver.url).send(made_notice(), START_NS)
@@ -64,8 +66,7 @@ def test_a_refusal_is_reported(name: str, status: int) -> None:
 
 @pytest.mark.parametrize("name", POSTING)
 def test_who_does_not_listen_is_reported(name: str) -> None:
-    with Posted() as receiver:
-        gone = receiver.url
+    gone = f"http://127.0.0.1:{free_port()}"
 
     with pytest.raises(SinkError, match=r"127\.0\.0\.1 does not answer"):
         opened(name, gone).send(made_notice(), START_NS)
@@ -75,18 +76,20 @@ def test_who_does_not_listen_is_reported(name: str) -> None:
 def test_who_hangs_is_given_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_post, "TIMEOUT_S", 0.2)
 
-    with Posted(hangs=True) as receiver, pytest.raises(SinkError, match="timed out"):
-        opened(name, receiver.url).send(made_notice(), START_NS)
+    with RecordingServer() as receiver:
+        receiver.release.clear()
+        with pytest.raises(SinkError, match="timed out"):
+            opened(name, receiver.url).send(made_notice(), START_NS)
 
 
 @pytest.mark.parametrize("name", POSTING)
 def test_a_secret_in_an_address_is_never_told(name: str) -> None:
-    with Posted(500) as receiver, pytest.raises(SinkError) as refused:
+    with RecordingServer(Response(500)) as receiver, pytest.raises(SinkError) as refused:
         opened(name, f"http://me:hush@{receiver.host}/secret").send(made_notice(), START_NS)
 
     assert "secret" not in str(refused.value)
     assert "hush" not in str(refused.value)
-    assert receiver.headers[0]["authorization"] == "Basic bWU6aHVzaA=="
+    assert receiver.received[0].headers["authorization"] == "Basic bWU6aHVzaA=="
 
 
 @pytest.mark.parametrize(("address", "says"), UNUSABLE.values(), ids=UNUSABLE)
@@ -114,10 +117,10 @@ def test_the_log_has_no_address() -> None:
 
 
 def test_the_slash_at_the_end_of_a_webhooks_path_is_its_own() -> None:
-    with Posted() as receiver:
+    with RecordingServer() as receiver:
         opened("webhook", f"{receiver.url}/hook/").send(made_notice(), START_NS)
 
-    assert receiver.paths == ["/hook/"]
+    assert receiver.received[0].target == "/hook/"
 
 
 @pytest.mark.parametrize("query", ["?a=b", "#am"])

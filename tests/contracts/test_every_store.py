@@ -4,9 +4,9 @@ import csv
 import io
 import itertools
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -21,7 +21,6 @@ from latencytrace.model import (
     Attributes,
     AttributeValue,
     Breakdown,
-    Cohort,
     Event,
     FirstTokenOf,
     Link,
@@ -36,20 +35,28 @@ from latencytrace.model import (
     StagePart,
     StatusCode,
     TokenRange,
+    semconv,
 )
 from latencytrace.plugins import STORES, load_plugin, plugins
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.otlp.traces import check
 from latencytrace.service.store import Order, Store, TableFormat
-from tests.otlp_messages import START_NS, key_values, message, one_span, otlp
+from tests.contracts.conftest import EXAMPLES
+from tests.support.builders.otlp_messages import START_NS, key_values, message, one_span, otlp
 
 MINUTE_NS = 60 * 10**9
 
 
-@pytest.fixture(scope="module", params=[plugin.name for plugin in plugins(STORES)])
+NAMES = [*(plugin.name for plugin in plugins(STORES)), *EXAMPLES[STORES]]
+
+
+@pytest.fixture(scope="module", params=NAMES)
 def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Store]:
     """One store for all tests of this file: each uses traces and services of its own."""
-    store = _open(request.param, tmp_path_factory.mktemp(request.param))
+    kind = cast(type[Store], load_plugin(STORES, request.param))
+    store = kind.open(tmp_path_factory.mktemp(request.param))
     yield store
     store.close()
 
@@ -57,10 +64,6 @@ def opened(
 @pytest.fixture
 def store(opened: Store) -> Store:
     return opened
-
-
-def _open(name: str, folder: Path) -> Store:
-    return cast(type[Store], load_plugin(STORES, name)).open(folder)
 
 
 def trace_of(name: str) -> str:
@@ -292,6 +295,33 @@ def test_the_host_is_that_of_the_clock(
     assert arrived.host == host
 
 
+def test_what_was_removed_is_marked_and_counted(store: Store) -> None:
+    said: Attributes = {
+        semconv.EXCEPTION_TYPE: "ValueError",
+        semconv.EXCEPTION_MESSAGE: "no such user: Ada",
+        semconv.EXCEPTION_STACKTRACE: "in greet('Ada')",
+    }
+    event = Event(time_ns=1, name=semconv.EXCEPTION_EVENT, attributes=said)
+    span = one_span(trace_of("removed"), attributes={"input.value": "hello"})
+    store.insert_otlp(check(otlp(replace(span, events=(event,))), None, None).block)
+
+    (kept,) = store.arrived([span.trace_id])[span.trace_id]
+
+    assert kept.attributes == {"input.value": semconv.CONTENT_REMOVED}
+    assert kept.events[0].attributes == {
+        **dict.fromkeys(said, semconv.CONTENT_REMOVED),
+        semconv.EXCEPTION_TYPE: "ValueError",
+    }
+    assert kept.content_removed == 3
+
+
+def test_spans_are_counted_as_often_as_they_came(store: Store) -> None:
+    span = one_span(trace_of("often"))
+    store.insert_otlp(otlp(span, span))
+
+    assert store.arrived_counts([span.trace_id, trace_of("nobody")]) == {span.trace_id: 2}
+
+
 def test_unknown_traces_have_not_arrived(store: Store) -> None:
     assert store.arrived([trace_of("unknown")]) == {}
     assert store.arrived([]) == {}
@@ -325,10 +355,9 @@ def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
             Repair(kind=RepairKind.ORPHAN, span_id="2" * 16, detail="its parent never came"),
         ),
         attributes=(("tenant", "acme"), ("tenant", 'ünïc\\"ode'), ("", "")),
-        attributes_left_out=2**40,
+        attributes_left_out=2**32 - 1,
     )
     store.write([request], [])
-    request = replace(request, attributes_left_out=2**32 - 1)  # more is not told
 
     assert store.request(request.trace_id, None) == request
     assert store.request(request.trace_id, request.span_id) == request
@@ -443,10 +472,10 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
         (Cohort(input_tokens=TokenRange(at_least=10)), "de"),
         (Cohort(input_tokens=TokenRange(at_least=11, at_most=99)), "e"),
         (Cohort(output_tokens=TokenRange(at_most=0)), "e"),
-        (Cohort(attributes=(("tenant", "acme"),)), "de"),
-        (Cohort(attributes=(("tenant", "acme"), ("tier", "gold"))), "d"),
-        (Cohort(attributes=(("tenant", "gold"),)), ""),
-        (Cohort(attributes=(("tenant", "it's"),)), "f"),
+        (Cohort(where=(("tenant", "acme"),)), "de"),
+        (Cohort(where=(("tenant", "acme"), ("tier", "gold"))), "d"),
+        (Cohort(where=(("tenant", "gold"),)), ""),
+        (Cohort(where=(("tenant", "it's"),)), "f"),
     ],
     ids=["status", "least", "between", "most", "attribute", "two", "of another key", "quotes"],
 )
@@ -472,7 +501,7 @@ def test_a_cohort_is_what_its_status_tokens_and_attributes_say(
         ],
         [],
     )
-    cohort = replace(cohort, service="asked")
+    cohort = cohort.model_copy(update={"service": "asked"})
 
     requests = store.requests(cohort, Order.NEWEST, 9)
 
@@ -488,7 +517,7 @@ def test_requests_that_may_have_an_attribute_are_counted_apart(store: Store) -> 
     other = one_request("other", service="full")
     store.write([full, health, sure, other], [])
 
-    breakdown = store.breakdown(Cohort(service="full", attributes=acme))
+    breakdown = store.breakdown(Cohort(service="full", where=acme))
     whole = store.breakdown(Cohort(service="full"))
 
     assert (breakdown.requests, breakdown.unsure_left_out) == (1, 1)
@@ -786,6 +815,97 @@ def test_traces_with_arrivals_but_no_request_are_unassembled(store: Store) -> No
 
     assert open_span.trace_id in unassembled
     assert done.trace_id not in unassembled
+
+
+def test_a_trace_whose_root_came_and_which_has_no_request_is_found(store: Store) -> None:
+    began_ns = time.time_ns() - 10**9
+    spans = [one_span(trace_of(name)) for name in ("divided", "rooted")]
+    below = one_span(trace_of("rootless"), parent_id="9" * 16)
+    step = one_span(trace_of("a step"), attributes={semconv.SHARED: True})
+    store.insert_otlp(otlp(*spans, below, step))
+    store.write([one_request("divided")], [])
+    until_ns = time.time_ns() + 10**9
+    ours = {span.trace_id for span in (*spans, below, step)}
+
+    assert ours & set(store.without_ledger(began_ns, until_ns)) == {trace_of("rooted")}
+    assert store.without_ledger(until_ns, until_ns + 10**9) == []
+
+
+# Requests that move, are withdrawn, or were counted
+
+
+@pytest.mark.parametrize("by_ns", [8_000_000, 3_600 * 10**9], ids=["a little", "an hour"])
+def test_a_request_whose_start_moves_is_read_where_it_is_now(store: Store, by_ns: int) -> None:
+    first = one_request(f"moves {by_ns}")
+    moved = replace(first, start_ns=first.start_ns + by_ns, revision=2)
+    back = replace(first, revision=3)
+    store.write([first], [])
+    store.write([moved], [])
+    there = store.request(first.trace_id, None)
+    store.write([back], [])
+
+    assert there == moved
+    assert store.request(first.trace_id, None) == back
+    assert store.count(Cohort(service=first.service)) == 1
+
+
+def test_what_is_withdrawn_is_withdrawn_once(store: Store) -> None:
+    request = one_request("withdrawn")
+    store.write([request], [])
+
+    first = store.write([], [], {(request.trace_id, request.span_id): 1})
+    again = store.write([], [], store.revisions([request.trace_id]))
+
+    assert (first.withdrawn, again.withdrawn) == (1, 0)
+    assert store.count(Cohort(service=request.service)) == 0
+    assert store.written([request.trace_id]) == []
+
+
+def uncounted(store: Store, until_ns: int, *requests: Request) -> list[tuple[int, str, int]]:
+    """When those of these requests were written that are to be counted, and their revisions."""
+    ours = {request.trace_id for request in requests}
+    found = store.uncounted(until_ns)
+    return [(at_ns, one.trace_id, one.revision) for at_ns, one in found if one.trace_id in ours]
+
+
+def test_a_request_that_was_counted_but_whose_count_was_not_kept_is_counted_again(
+    store: Store,
+) -> None:
+    first = one_request("recount")
+    key = (first.trace_id, first.span_id)
+    before = store.write([one_request("before")], []).at_ns
+    counted_ns = store.write([first], []).at_ns
+    store.write([replace(first, revision=2)], [], counted=[key])
+    last_ns = store.write([replace(first, revision=3)], [], counted=[key]).at_ns
+
+    assert uncounted(store, before, first) == [(last_ns, first.trace_id, 3)]
+    assert uncounted(store, counted_ns, first) == []
+
+
+def test_a_request_whose_row_was_lost_is_not_counted_again(store: Store) -> None:
+    before = store.last_written_ns()
+    request = one_request("lost")
+    store.write([request], [], counted=[(request.trace_id, request.span_id)])
+
+    assert uncounted(store, before, request) == []
+    assert uncounted(store, 0, request) == []
+
+
+def test_requests_written_since_a_moment_and_not_counted_before_are_found(store: Store) -> None:
+    first, second, counted = map(one_request, ("since 1", "since 2", "since 3"))
+    first_ns = store.write([first], []).at_ns
+    second_ns = store.write(
+        [second, counted], [], counted=[(counted.trace_id, counted.span_id)]
+    ).at_ns
+    ours = (first, second, counted)
+
+    assert second_ns > first_ns
+    assert uncounted(store, first_ns, *ours) == [(second_ns, second.trace_id, 1)]
+    assert [trace_id for _, trace_id, _ in uncounted(store, 0, *ours)] == [
+        first.trace_id,
+        second.trace_id,
+    ]
+    assert store.last_written_ns() == second_ns
 
 
 # Shared steps

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agent.receiving import Receiver, receiving
+from tests.support.agent.receiving import Receiver
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     """Takes spans."""
-    with receiving() as receiver:
+    with Receiver() as receiver:
         yield receiver

@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from latencytrace.cli.processes.local_service import free_port
-from tests.cli.programs import environment, latencytrace
-from tests.end_to_end.running_service import RunningService
+from tests.support.servers.command_line import environment, latencytrace
+from tests.support.servers.ports import free_port
+from tests.support.servers.running_service import RunningService
 
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 
@@ -96,7 +96,7 @@ def test_without_the_extra_the_agent_stays_off_and_says_what_to_install() -> Non
         check=False,
         env=environment(**GRPC),
         text=True,
-        timeout=50,
+        timeout=100,
     )
 
     assert ended.stdout == "False\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from latencytrace.model import Stage
-from tests.end_to_end.agreement import (
+from tests.support.programs.agreement import (
     Sent,
     System,
     Told,
@@ -16,7 +16,7 @@ from tests.end_to_end.agreement import (
     told_by,
     wait_until_counted,
 )
-from tests.end_to_end.running_service import RunningService
+from tests.support.servers.running_service import RunningService
 
 SETTLE_S = "8"  # many times as long as the slowest of them waits
 TWO = System(services=["gpu"], requests=40, per_s=40, schedule_ms={"gateway": 100, "gpu": 600})

@@ -9,9 +9,9 @@ import pytest
 
 from latencytrace.service.sink import Transition
 from latencytrace.service.sinks.alertmanager import AlertmanagerSink
-from tests.end_to_end.running_prometheus import RunningAlertmanager
-from tests.made_objectives import SECOND_NS
-from tests.service.notices import made_alert, made_notice
+from tests.support.builders.made_objectives import SECOND_NS
+from tests.support.builders.notices import made_alert, made_notice
+from tests.support.servers.running_prometheus import RunningAlertmanager
 
 CONFIG = {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}
 

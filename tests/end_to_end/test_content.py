@@ -17,11 +17,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from latencytrace.model.semconv import CONTENT_REMOVED as MARK
-from tests.cli.programs import environment
-from tests.end_to_end.content_keys import ADDRESSES, HARMLESS, KEYS, SAID
-from tests.end_to_end.data_folder import DataFolder
-from tests.end_to_end.running_service import RunningService
-from tests.otlp_messages import any_value, key_values, message, one_span
+from tests.support.builders.otlp_messages import any_value, key_values, message, one_span
+from tests.support.secrets.content_keys import ADDRESSES, HARMLESS, KEYS, SAID
+from tests.support.secrets.data_folder import DataFolder
+from tests.support.servers.command_line import environment
+from tests.support.servers.running_service import RunningService
 
 ROOT = Path(__file__).parents[2]
 PLACES = ("attribute", "array", "map", "event", "link", "resource")
@@ -164,13 +164,13 @@ def said_by_the_instrumented_program(services: Sequence[RunningService]) -> list
     """The ids of its traces, once all of its spans are sent."""
     program = subprocess.run(
         [
-            *(sys.executable, "-m", "tests.end_to_end.instrumented_program"),
+            *(sys.executable, "-m", "tests.support.programs.instrumented_program"),
             *(service.otlp for service in services),
         ],
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=50,
+        timeout=100,
         check=False,
         cwd=ROOT,
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import environment, latencytrace
+from tests.support.servers.command_line import environment, latencytrace
 
 STAGES = ("tokenize", "embed", "retrieve", "prefill", "decode", "detokenize", "respond")
 

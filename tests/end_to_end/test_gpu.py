@@ -17,11 +17,12 @@ from latencytrace.model.gpu_sample import (
     Reading,
 )
 from latencytrace.model.gpu_window import DeviceWork, GpuWindow
-from tests.analysis.simulated_gpu import LLM, SimulatedGpu
-from tests.end_to_end.running_service import RunningService, until
-from tests.fakes import GPU
-from tests.otlp_messages import one_span, otlp
-from tests.service.gpu_requests import request
+from tests.support.builders.gpu_requests import request
+from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.fakes.contracts import GPU
+from tests.support.servers.running_service import RunningService
+from tests.support.simulation.simulated_gpu import LLM, SimulatedGpu
+from tests.support.waiting import until
 
 SECONDS = 30
 STEP = 200  # samples a post

@@ -1,13 +1,11 @@
 """Names that somebody sent do not act on the terminal that prints them."""
 
-import http.server
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -15,9 +13,10 @@ from uuid import uuid4
 import pytest
 
 from latencytrace.model import Span, SpanKind, semconv
-from tests.cli.programs import environment
-from tests.end_to_end.running_service import RunningService
-from tests.otlp_messages import message, one_span
+from tests.support.builders.otlp_messages import message, one_span
+from tests.support.servers.command_line import environment
+from tests.support.servers.recording import RecordingServer, Response
+from tests.support.servers.running_service import RunningService
 
 ACTS = (
     "\x1b]0;owned\x07",  # sets the title
@@ -209,28 +208,12 @@ def test_an_imported_file_and_its_name_do_not_act(service: RunningService, tmp_p
 
 
 def test_what_a_server_under_load_answers_does_not_act() -> None:
-    class Hostile(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = hostile("no").encode()
-            self.wfile.write(b"HTTP/1.1 500 \x1b]0;owned\x07 FORGED\r\nConnection: close\r\n")
-            self.wfile.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}/"
+    no = Response(500, hostile("no").encode(), reason="\x1b]0;owned\x07 FORGED")
+    with RecordingServer(no) as server:
         for run in (piped, on_terminal):
-            said = run("load", url, "--rate", "5", "--requests", "3", "--no-trace")
+            said = run("load", f"{server.url}/", "--rate", "5", "--requests", "3", "--no-trace")
             assert FORBIDDEN.search(said.replace("\r\n", "\n")) is None, said
             assert "500" in said
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_the_services_log_does_not_act(service: RunningService) -> None:

@@ -17,8 +17,9 @@ import pytest
 from latencytrace.service.net.connections import HEADERS_S, MAX_HEADER_BYTES
 from latencytrace.service.net.listeners import GRACE_S
 from latencytrace.service.otlp.traces import JSON, MAX_BYTES, MAX_MEMBERS, PROTOBUF
-from tests.end_to_end.running_service import RunningService, until
-from tests.otlp_messages import one_span, otlp
+from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 GZIPPED = {"content-type": PROTOBUF, "content-encoding": "gzip"}
 MANY_MEMBERS = gzip.compress(b"", 1) * 950_000  # 19 MB
@@ -238,7 +239,7 @@ def test_headers_that_never_end_are_given_up(service: RunningService) -> None:
         thread.join()
 
     assert all(one.startswith(b"HTTP/1.1 408 ") for one in said)
-    assert HEADERS_S - 1 < took_s < HEADERS_S + 3
+    assert HEADERS_S - 1 < took_s < 2 * HEADERS_S
     assert closed_connections(service) - closed_before == 3
 
 

@@ -14,16 +14,18 @@ import pytest
 import yaml
 
 from latencytrace.cli.processes.demo_programs import example_folder
-from latencytrace.cli.processes.local_service import BackgroundProgram, free_port
+from latencytrace.cli.processes.local_service import BackgroundProgram
 from latencytrace.cli.rule_files.prometheus import RuleSettings, firing, rules_document
 from latencytrace.model import AlertKind, Severity
 from latencytrace.model.objective import DAY_NS
-from tests.cli.programs import COMMAND
-from tests.end_to_end.running_prometheus import RunningAlertmanager, RunningPrometheus
-from tests.end_to_end.running_service import RunningService, until
-from tests.made_objectives import SECOND_NS, made_objective
-from tests.service.objectives_yaml import objectives_yaml
-from tests.service.posted import Posted
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.objectives_yaml import objectives_yaml
+from tests.support.servers.command_line import COMMAND
+from tests.support.servers.ports import free_port
+from tests.support.servers.recording import RecordingServer
+from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 PER_S = 4
 PATIENCE_S = 120
@@ -76,7 +78,7 @@ def application(endpoint: str, incident: Path, log: Path) -> Iterator[str]:
     command = [
         *(*COMMAND, "run", "--service", "rag", "--endpoint", endpoint, "--"),
         *(sys.executable, "-m", "uvicorn", "--app-dir", str(example_folder())),
-        *("tests.end_to_end.slow_search_app:app", "--port", url.rpartition(":")[2]),
+        *("tests.support.programs.slow_search_app:app", "--port", url.rpartition(":")[2]),
     ]
     environment = {"SLOW_SEARCH": str(incident), "PYTHONPATH": str(Path(__file__).parents[2])}
     with BackgroundProgram("rag_chat", command, log, environment=environment) as program:
@@ -105,7 +107,7 @@ def users(url: str) -> Iterator[None]:
         thread.join()
 
 
-def told(receiver: Posted, status: str) -> Mapping[str, Any] | None:
+def told(receiver: RecordingServer, status: str) -> Mapping[str, Any] | None:
     """The first notification of this status that Alertmanager sent."""
     for document in cast("list[dict[str, Any]]", list(receiver.documents)):
         if document["status"] == status:
@@ -131,7 +133,7 @@ def test_a_slow_vector_search_pages_names_it_shows_it_and_is_over_when_it_is_ove
     incident = tmp_path / "incident"
     promised = objectives_yaml(tmp_path, threshold_s=1.0, period="1d", route=ROUTE)
     with (
-        Posted() as receiver,
+        RecordingServer() as receiver,
         RunningAlertmanager(tmp_path / "am", alertmanager_config(receiver.url)) as alertmanager,
         RunningService(
             tmp_path / "data",

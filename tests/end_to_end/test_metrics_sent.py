@@ -1,7 +1,6 @@
 """Metrics of requests, sent by a real service to a real receiver of OTLP metrics."""
 
 import signal
-import socket
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +12,12 @@ from latencytrace.errors import SettingsError
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from latencytrace.service.app import serve
 from latencytrace.settings import service_settings
-from tests.agent.receiving import Receiver, wait_until
-from tests.end_to_end.running_service import RunningService
-from tests.otlp_messages import one_span, otlp
-from tests.service.metric_points import Point, points
+from tests.support.agent.receiving import Receiver
+from tests.support.builders.metric_points import Point, points
+from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.servers.ports import free_port
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 MS = 1_000_000
 ROOT = "00000000000000a1"
@@ -68,7 +69,7 @@ def chat(trace_id: str) -> list[Span]:
 
 def last(receiver: Receiver, name: str) -> Point:
     """The newest point of a metric."""
-    wait_until(lambda: bool(points(receiver.reports, name)))
+    until(lambda: bool(points(receiver.reports, name)))
     return points(receiver.reports, name)[-1]
 
 
@@ -107,7 +108,7 @@ def test_a_requests_metrics_reach_the_receiver(tmp_path: Path, receiver: Receive
     }
     assert last(receiver, FIRST_TOKEN).sum == pytest.approx(0.05)
     assert last(receiver, TOKEN).sum == pytest.approx(0.007)  # as the model decoded
-    wait_until(lambda: len(told_stages(receiver)) == 2)
+    until(lambda: len(told_stages(receiver)) == 2)
     stages = told_stages(receiver)
     assert {stage: point.sum for stage, point in stages.items()} == {
         "unattributed": pytest.approx(0.03),
@@ -150,13 +151,12 @@ def test_a_receiver_that_is_not_there_stops_nothing(tmp_path: Path) -> None:
         service.post(otlp(*chat(trace_id)))
 
         service.request(trace_id)
-        wait_until(lambda: service.metric("latencytrace_service_metrics_unsent_total") > 0)
+        until(lambda: service.metric("latencytrace_service_metrics_unsent_total") > 0)
         assert service.end(signal.SIGTERM) == 0
 
 
 def test_a_service_that_would_send_to_itself_does_not_start(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = service_settings(
         folder=tmp_path,
         listen="127.0.0.1:0",

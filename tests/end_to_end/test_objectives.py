@@ -11,11 +11,12 @@ from uuid import uuid4
 import pytest
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
-from tests.end_to_end.running_prometheus import RunningAlertmanager
-from tests.end_to_end.running_service import RunningService, until
-from tests.otlp_messages import one_span, otlp
-from tests.service.objectives_yaml import objectives_yaml
-from tests.service.posted import Posted
+from tests.support.builders.objectives_yaml import objectives_yaml
+from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.servers.recording import RecordingServer
+from tests.support.servers.running_prometheus import RunningAlertmanager
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 MS = 1_000_000
 SILENT = {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}
@@ -94,7 +95,7 @@ def incident() -> list[Span]:
 def test_an_alert_whose_objective_left_the_file_ends_everywhere(tmp_path: Path) -> None:
     promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
     alertmanager = RunningAlertmanager(tmp_path / "alertmanager", SILENT)
-    with Posted() as receiver, alertmanager as taken:
+    with RecordingServer() as receiver, alertmanager as taken:
         sinks = {"LATENCYTRACE_SINKS": f"alertmanager={taken.url},webhook={receiver.url}"}
         with RunningService(
             tmp_path / "data", "--objectives", str(promised), env=sinks
@@ -146,7 +147,7 @@ def test_kills_neither_lose_nor_double_what_objectives_count(tmp_path: Path) -> 
 
 def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -> None:
     promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
-    with Posted() as receiver:
+    with RecordingServer() as receiver:
         sinks = {"LATENCYTRACE_SINKS": f"log,webhook={receiver.url}/alerts"}
         flags = ("--objectives", str(promised))
         with RunningService(tmp_path / "data", *flags, env=sinks) as service:

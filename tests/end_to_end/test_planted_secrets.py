@@ -12,9 +12,10 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
-from tests.end_to_end.data_folder import DataFolder
-from tests.end_to_end.planted_secrets import PREFIX, SPELLINGS, VISIBLE, in_json, requests_of
-from tests.end_to_end.running_service import PROTOBUF, RunningService, until
+from tests.support.secrets.data_folder import DataFolder
+from tests.support.secrets.planted_secrets import PREFIX, SPELLINGS, VISIBLE, in_json, requests_of
+from tests.support.servers.running_service import PROTOBUF, RunningService
+from tests.support.waiting import until
 
 SENDERS = ("protobuf", "gzip", "json", "grpc")
 LOOKS = 10

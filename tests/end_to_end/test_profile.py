@@ -12,10 +12,11 @@ import pytest
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import agent_settings
-from tests.agent.hooks.tiny_chat import TinyChat, tiny_chat
-from tests.cli.programs import COMMAND, environment
-from tests.end_to_end.running_service import RunningService, until
-from tests.generating import generating
+from tests.support.models.generating import generating
+from tests.support.models.tiny_chat import TinyChat, tiny_chat
+from tests.support.servers.command_line import COMMAND, environment
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 ASKED = [*COMMAND, "profile", "--steps", "5", "--seconds", "20"]
 
@@ -46,7 +47,7 @@ def asked(service: RunningService, *flags: str, folder: Path) -> subprocess.Comp
         cwd=folder,
         env=environment(),
         check=False,
-        timeout=50,
+        timeout=100,
     )
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.running_service import until
-from tests.end_to_end.scraped_service import Scraped, scraped_service
-from tests.repository.dashboard_files import FILES, Query, all_queries, filled, variables
+from tests.support.repository.dashboard_files import FILES, Query, all_queries, filled, variables
+from tests.support.servers.scraped_service import Scraped, scraped_service
+from tests.support.waiting import until
 
 ALL = {"job": ".+", "instance": ".+", "stage": ".*", "slo": ".*"} | dict.fromkeys(
     ("service", "route", "model", "engine", "target", "name", "uuid"), ".*"

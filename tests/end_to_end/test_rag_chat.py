@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,16 @@ import pytest
 
 from latencytrace.cli.commands.demo import balances
 from latencytrace.cli.processes.demo_programs import example_folder
-from latencytrace.cli.processes.local_service import BackgroundProgram, free_port, service_program
+from latencytrace.cli.processes.local_service import BackgroundProgram, service_program
 from latencytrace.cli.source import reading
 from latencytrace.model import Stage
 from latencytrace.service.answers.documents import ListedRequestDocument
-from tests.agent.receiving import Receiver, receiving, wait_until
-from tests.cli.programs import COMMAND
-from tests.end_to_end.data_folder import DataFolder
-from tests.service.metric_points import Point, points
+from tests.support.agent.receiving import Receiver
+from tests.support.builders.metric_points import Point, points
+from tests.support.secrets.data_folder import DataFolder
+from tests.support.servers.command_line import COMMAND
+from tests.support.servers.ports import free_port
+from tests.support.waiting import until
 
 MS = 1_000_000
 SLEEP_MS = 50
@@ -68,7 +69,7 @@ class Said:
 @pytest.fixture(scope="module")
 def metrics() -> Iterator[Receiver]:
     """Takes what the service sends of requests."""
-    with receiving() as receiver:
+    with Receiver() as receiver:
         yield receiver
 
 
@@ -120,12 +121,12 @@ def said(app: httpx.Client) -> Said:
 
 def traced(url: str, route: str, expected: int) -> list[ListedRequestDocument]:
     source = reading.ServiceSource(url=url)
-    deadline_s = time.monotonic() + 20
-    while True:
-        found = reading.requests(source, {"route": route}, "newest", 100)
-        if len(found) >= expected or time.monotonic() > deadline_s:
-            return found
-        time.sleep(0.1)
+
+    def found() -> list[ListedRequestDocument] | None:
+        listed = reading.requests(source, {"route": route}, "newest", 100)
+        return listed if len(listed) >= expected else None
+
+    return until(found)
 
 
 def test_the_example_knows_nothing_of_latencytrace() -> None:
@@ -177,10 +178,10 @@ def test_metrics_say_of_requests_what_the_api_says(service: Service, metrics: Re
 
     of_route = {"http.route": "/chat"}
     of_stage = {"latencytrace.route": "POST /chat", "latencytrace.stage": "decode"}
-    wait_until(lambda: are_sent(len(generated), "gen_ai.server.request.duration"))
-    wait_until(lambda: are_sent(len(generated), "gen_ai.server.time_to_first_token"))
-    wait_until(lambda: are_sent(1, "http.server.request.duration", **of_route))
-    wait_until(lambda: are_sent(1, "latencytrace.request.stage.duration", **of_stage))
+    until(lambda: are_sent(len(generated), "gen_ai.server.request.duration"))
+    until(lambda: are_sent(len(generated), "gen_ai.server.time_to_first_token"))
+    until(lambda: are_sent(1, "http.server.request.duration", **of_route))
+    until(lambda: are_sent(1, "latencytrace.request.stage.duration", **of_stage))
     whole = most("gen_ai.server.request.duration")
     first = most("gen_ai.server.time_to_first_token")
     served = most("http.server.request.duration", **of_route)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.cli.processes.local_service import answers, free_port
-from tests.cli.programs import COMMAND, environment, latencytrace
+from latencytrace.cli.processes.local_service import answers
+from tests.support.servers.command_line import COMMAND, environment, latencytrace
+from tests.support.servers.ports import free_port
 
 PROGRAM = """
 import sys
@@ -56,7 +57,7 @@ def test_a_signal_ends_the_program_and_then_the_service(tmp_path: Path) -> None:
         process.stdout.readline()
 
         process.send_signal(signal.SIGTERM)
-        code = process.wait(timeout=50)
+        code = process.wait(timeout=100)
 
     assert code == 128 + signal.SIGTERM
     assert not answers(f"{where['LATENCYTRACE_URL']}/healthz")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.receiving import ReceivedSpan, Receiver
-from tests.cli.programs import environment, latencytrace
+from tests.support.agent.receiving import ReceivedSpan, Receiver
+from tests.support.servers.command_line import environment, latencytrace
 
 MULTIPROCESSING = """
 import multiprocessing, sys

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.agent.receiving import ReceivedSpan, Receiver
-from tests.end_to_end.traced_server import PATIENCE_S, TracedServer, traced_server
+from tests.support.agent.receiving import ReceivedSpan, Receiver
+from tests.support.servers.traced_server import PATIENCE_S, TracedServer, traced_server
 
 pytestmark = [
     pytest.mark.timeout(200),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.receiving import ReceivedSpan, Receiver
-from tests.end_to_end.traced_server import TracedServer, traced_server
+from tests.support.agent.receiving import ReceivedSpan, Receiver
+from tests.support.servers.traced_server import TracedServer, traced_server
 
 # What each worker does when it imports the application is counted, too.
 SHOP = """

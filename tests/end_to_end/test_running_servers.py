@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.running_prometheus import RunningServer
-from tests.end_to_end.running_service import RunningService
+from tests.support.servers.running_prometheus import RunningServer
+from tests.support.servers.running_service import RunningService
 
 
 def open_files() -> list[str]:

@@ -26,10 +26,10 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.service.answers.documents import BreakdownDocument, ListedRequestDocument
-from tests.cli.programs import environment, latencytrace
-from tests.end_to_end.running_service import RunningService
-from tests.otlp_messages import START_NS, one_span, otlp
-from tests.trace_files import jaeger_json, otlp_json, otlp_json_lines
+from tests.support.builders.otlp_messages import START_NS, one_span, otlp
+from tests.support.builders.trace_files import jaeger_json, otlp_json, otlp_json_lines
+from tests.support.servers.command_line import environment, latencytrace
+from tests.support.servers.running_service import RunningService
 
 US = 1_000  # Jaeger's files know nothing shorter
 MS = 1_000_000

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from latencytrace.model import Span, SpanKind
-from tests.cli.programs import latencytrace
-from tests.end_to_end.running_service import RunningService, until
-from tests.otlp_messages import one_span, otlp
+from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.servers.command_line import latencytrace
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 MS = 1_000_000
 DOWNLOAD, CHAT = "1" * 32, "2" * 32

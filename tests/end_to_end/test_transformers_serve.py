@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from latencytrace.model import Stage
-from tests.agent.hooks.tiny_chat import TinyChat, tiny_chat
-from tests.agent.receiving import ReceivedSpan, Receiver
-from tests.end_to_end.traced_server import traced_server
-from tests.end_to_end.two_requests import ask_while_another_is_answered, stages
+from tests.support.agent.receiving import ReceivedSpan, Receiver
+from tests.support.agent.two_requests import ask_while_another_is_answered, stages
+from tests.support.models.tiny_chat import TinyChat, tiny_chat
+from tests.support.servers.traced_server import traced_server
 
 ROUTE = "/v1/chat/completions"
 EVERY = {

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.context import SpawnProcess
 from multiprocessing.queues import Queue
 from typing import Any
@@ -32,6 +31,8 @@ from opentelemetry import propagate
 from opentelemetry.trace import get_current_span
 
 from tests.propagation.tracing import Tracing, carries
+from tests.support.servers.ports import free_port
+from tests.support.servers.recording import Received, RecordingServer, Response
 
 Row = Callable[[Tracing], bool]
 PATIENCE_S = 20.0
@@ -43,24 +44,12 @@ def listening() -> Iterator[tuple[str, list[str | None]]]:
     """A server of HTTP, and the `traceparent` of each request that it got."""
     seen: list[str | None] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.headers.get("traceparent"))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def note(received: Received) -> Response:
+        seen.append(received.headers.get("traceparent"))
+        return Response()
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
-        serving.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/", seen
-        finally:
-            server.shutdown()
-            serving.join()
+    with RecordingServer(note) as server:
+        yield f"{server.url}/", seen
 
 
 def _sent(tracing: Tracing, get: Callable[[str], object]) -> bool:
@@ -244,9 +233,7 @@ def over_websockets_in_threads(tracing: Tracing) -> bool:
 @contextmanager
 def redis_running() -> Iterator[int]:
     """A real Redis on a port of its own."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = int(unused.getsockname()[1])
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         told = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
         command = [str(shutil.which("redis-server")), *told]

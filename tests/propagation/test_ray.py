@@ -6,7 +6,7 @@ import pytest
 from opentelemetry import trace
 
 import latencytrace
-from tests.agent.receiving import TracedProgram
+from tests.support.agent.receiving import TracedProgram
 
 PAGE = Path(__file__).parents[2] / "docs" / "pages" / "propagation.md"
 

@@ -11,11 +11,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES += sorted((ROOT / "docs").glob("*/*.md"))
 MOST_FILES = 15
 PLURAL = {"hooks", "engines", "repairs", "views", "commands", "sinks", "readers", "stores"}
+SUPPORT = [f"tests/support/{path.name}" for path in (ROOT / "tests" / "support").glob("[!_]*/")]
 FLAT = {"model"}  # the words: one file each
 
 
 def named(page: Path) -> set[str]:
-    paths = re.findall(r"`((?:latencytrace|tests|docs)/[\w/.]+)`", page.read_text())
+    paths = re.findall(r"`((?:latencytrace|tests|docs|examples)/[\w/.]+)`", page.read_text())
     return {path for path in paths if not re.search(r"[A-Z]{3}", path)}  # FILE stands for any
 
 
@@ -38,7 +39,7 @@ def test_every_room_is_on_the_map(room: str) -> None:
     )
 
 
-@pytest.mark.parametrize("room", sorted(map(str, rooms())))
+@pytest.mark.parametrize("room", sorted([*map(str, rooms()), *SUPPORT]))
 def test_a_room_can_be_looked_over(room: str) -> None:
     if Path(room).name not in PLURAL | FLAT:
         assert len(list((ROOT / room).glob("[!_]*.py"))) <= MOST_FILES

@@ -10,9 +10,9 @@ import pytest
 
 from latencytrace.model import Stage
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.repository.dashboard_files import ROOT, dashboard, names_in, panels, variables
 from tests.repository.test_grafana_schema import kind_of, wrong
-from tests.service.made_requests import START_NS, made_request
+from tests.support.builders.made_requests import START_NS, made_request
+from tests.support.repository.dashboard_files import ROOT, dashboard, names_in, panels, variables
 
 PATH = ROOT / "dashboards" / "clickhouse" / "tail.json"
 START_S = START_NS // 10**9

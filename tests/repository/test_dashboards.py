@@ -14,7 +14,7 @@ import promql_parser
 import pytest
 
 from dashboards.generate.all_dashboards import DASHBOARDS, file_text
-from tests.repository.dashboard_files import (
+from tests.support.repository.dashboard_files import (
     FILES,
     ROOT,
     Query,
@@ -25,8 +25,8 @@ from tests.repository.dashboard_files import (
     panels,
     variables,
 )
-from tests.repository.known_metrics import labels_of_metrics
-from tests.repository.promql import Selector, grouped_labels, selectors
+from tests.support.repository.known_metrics import labels_of_metrics
+from tests.support.repository.promql import Selector, grouped_labels, selectors
 
 RATE_INTERVAL = timedelta(minutes=17)  # no number that a query would hold by itself
 PLAIN = {"quantile": "0.99", "__rate_interval": "17m", "__range": "19m"}

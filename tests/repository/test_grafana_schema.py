@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.repository.dashboard_files import FILES, dashboard, panels
+from tests.support.repository.dashboard_files import FILES, dashboard, panels
 
 SCHEMAS: dict[str, Any] = json.loads((Path(__file__).parent / "grafana/schema.json").read_text())
 PANELS = [(f"{path.stem}: {panel['title']}", panel) for path in FILES for panel in panels(path)]

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from tests.prometheus_programs import amtool, promtool
-from tests.repository.dashboard_files import FILES, ROOT, variables
+from tests.support.repository.dashboard_files import FILES, ROOT, variables
+from tests.support.servers.prometheus_programs import amtool, promtool
 
 FOLDER = ROOT / "dashboards"
 

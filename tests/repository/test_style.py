@@ -16,7 +16,6 @@ LONGER = {
     "Assembler": 310,
     "ChdbStore": 260,
     "Committer": 280,
-    "Exporter": 270,
     "Pipeline": 345,
     "Profiles": 250,
     "RecordedSpan": 285,

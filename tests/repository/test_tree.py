@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repository.tree import ROOT, out_of_place, strangers, tracked
+from tests.support.repository.tree import ROOT, out_of_place, strangers, tracked
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout")

@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from latencytrace.model import Attributes, Cohort, RepairKind, Span, SpanKind, Stage, semconv
+from latencytrace.model import Attributes, RepairKind, Span, SpanKind, Stage, semconv
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.assembler import MISSED_NS
 from latencytrace.service.ledgers.missing_ledgers import AFTER_S, PACE_S, MissingLedgers
@@ -18,9 +19,9 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.fakes import FakeClock
-from tests.otlp_messages import one_span
-from tests.otlp_messages import otlp as encoded
+from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.otlp_messages import otlp as encoded
+from tests.support.fakes.contracts import FakeClock
 
 MS = 1_000_000
 SETTLE_S = 10.0

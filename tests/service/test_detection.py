@@ -1,4 +1,4 @@
-"""How soon each tier fires and calms down, against the formulas; how often it is right."""
+"""Each tier fires and calms down as the formulas say, and is right as often."""
 
 from itertools import product
 
@@ -14,8 +14,8 @@ from latencytrace.model import BurnRule, Tally
 from latencytrace.model.objective import DAY_NS, MINUTE_NS, length_text
 from latencytrace.service.objectives.counts import ObjectiveCounts
 from latencytrace.service.objectives.state import TierState, TierStates
-from tests.incidents import START_NS, pages, score, simulated
-from tests.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.simulation.incidents import START_NS, pages, score, simulated
 
 MONTH, WEEK = made_objective(), made_objective(period_ns=7 * DAY_NS)
 STEP_NS = 10 * SECOND_NS
@@ -43,7 +43,7 @@ class Watched:
             self.counts.add(START_NS - place * STEP_NS, Tally(bad=0, total=PER_STEP))
 
     def until(self, *, fires: bool, bad_ratio: float) -> int:
-        """How long until it does, in nanoseconds."""
+        """Nanoseconds until it does."""
         started_ns = self.now_ns
         tally = Tally(bad=round(bad_ratio * PER_STEP), total=PER_STEP)
         while self.now_ns - started_ns < 4 * self.rule.long_ns:

@@ -6,8 +6,8 @@ import pytest
 
 from latencytrace.model import Objective
 from latencytrace.model.objective import DAY_NS
-from tests.made_objectives import SECOND_NS, made_objective
-from tests.service.traffic import Traffic
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.traffic import Traffic
 
 PAGE_BEGAN, PAGE_ENDED = "LatencySLOBurn/page began", "LatencySLOBurn/page ended"
 LEFT, CHANGED = "the objective left the file", "the objective was changed in the file"
@@ -101,5 +101,6 @@ def test_what_a_later_version_kept_does_not_stop_the_service(
     paged.memory.keep({}, later, {})
     start_with(paged, OTHER)
 
-    assert "'joy' is not a valid Measure" in caplog.text
+    assert "measure: Input should be 'duration', 'time_to_first_token'" in caplog.text
+    assert "or 'stage', not 'joy'" in caplog.text
     assert paged.names() == [PAGE_BEGAN]

@@ -1,28 +1,28 @@
-"""What each sink makes of a notice."""
+"""Each sink posts a notification in its own form."""
 
 from typing import cast
 
-from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.sink import Notification, Transition
 from latencytrace.service.sinks.alertmanager import AlertmanagerSink
 from latencytrace.service.sinks.slack import SlackSink
 from latencytrace.service.sinks.webhook import WebhookSink
-from tests.made_objectives import SECOND_NS
-from tests.service.notices import made_notice
-from tests.service.posted import Posted
-from tests.service.traffic import START_NS
+from tests.support.builders.made_objectives import SECOND_NS
+from tests.support.builders.notices import made_notice
+from tests.support.builders.traffic import START_NS
+from tests.support.servers.recording import RecordingServer
 
 LATER_NS = START_NS + 120 * SECOND_NS
 
 
-def posted(sink: type, notice: Notice) -> tuple[object, Posted]:
-    with Posted() as receiver:
+def posted(sink: type, notice: Notification) -> tuple[object, RecordingServer]:
+    with RecordingServer() as receiver:
         sink.open(f"{receiver.url}/path").send(notice, LATER_NS)  # type: ignore[attr-defined] # any of ours
     return receiver.documents[0], receiver
 
 
 def alertmanager(transition: Transition) -> dict[str, object]:
     document, receiver = posted(AlertmanagerSink, made_notice(transition))
-    assert receiver.paths == ["/path/api/v2/alerts"]
+    assert [post.target for post in receiver.received] == ["/path/api/v2/alerts"]
     [alert] = cast("list[dict[str, object]]", document)
     return alert
 
@@ -32,7 +32,7 @@ def test_a_webhook_gets_the_document_and_an_idempotency_key() -> None:
     document, receiver = posted(WebhookSink, notice)
 
     assert document == {"version": 1, "transition": "began", "alert": notice.alert}
-    assert receiver.headers[0]["idempotency-key"] == notice.key
+    assert receiver.received[0].headers["idempotency-key"] == notice.key
 
 
 def test_alertmanager_is_told_when_an_alert_began_and_that_it_lasts() -> None:
@@ -47,7 +47,7 @@ def test_alertmanager_is_told_the_end() -> None:
 
 
 def test_an_end_is_told_even_where_the_clock_was_set_back_an_hour() -> None:
-    with Posted() as receiver:
+    with RecordingServer() as receiver:
         before_ns = START_NS - 3600 * SECOND_NS
         AlertmanagerSink.open(receiver.url).send(made_notice(Transition.ENDED), before_ns)
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from tests.end_to_end.running_service import PROTOBUF
 from tests.stress.workload import Post, Workload
+from tests.support.servers.running_service import PROTOBUF
 
 CONNECTIONS: Final = 4
 ANSWER_WITHIN_S: Final = 10.0  # the exporters' default; then the same spans are sent again

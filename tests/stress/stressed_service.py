@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cli.programs import COMMAND
-from tests.end_to_end.running_service import RunningService
 from tests.stress.sender import Address
+from tests.support.servers.command_line import COMMAND
+from tests.support.servers.running_service import RunningService
 
 SLOW_SERVICE: Final = Path(__file__).parent / "slow_service.py"
 

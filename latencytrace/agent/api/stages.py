@@ -1,4 +1,4 @@
-"""What a program names itself: its stages, its queues and its batches."""
+"""Stages, queues and batches that a program names itself."""
 
 from collections.abc import Iterable
 

@@ -12,7 +12,7 @@ class DeviceEvent(Protocol):
     """
 
     def query(self) -> bool:
-        """Whether the device has come to it."""
+        """Tell whether the device has come to it."""
         ...
 
     def elapsed_time(self, end: Self, /) -> float:
@@ -25,7 +25,7 @@ class DeviceEvents(Protocol):
 
     @property
     def device_id(self) -> str:
-        """Whose they are: a UUID where there is one."""
+        """Return the device: a UUID where there is one."""
         ...
 
     def event(self) -> Any:  # noqa: ANN401 - a `DeviceEvent` of the library's own type
@@ -37,7 +37,7 @@ class DeviceEvents(Protocol):
         ...
 
     def is_capturing(self) -> bool:
-        """Whether work is being captured into a graph and not done: nothing may be recorded."""
+        """Tell whether work is captured into a graph and not done: nothing may be recorded."""
         ...
 
     def asking(self) -> AbstractContextManager[object]:

@@ -19,7 +19,7 @@ class DeviceRanges(Protocol):
 
 
 def no_ranges() -> DeviceRanges | None:
-    """Where nobody asked for them."""
+    """Return none: nobody asked for them."""
     return None
 
 

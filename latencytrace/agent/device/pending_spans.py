@@ -19,11 +19,11 @@ MOST: Final = 1000
 
 
 class Ending(Protocol):
-    """A span that shall end; see `Timing`."""
+    """A span that is to end; see `Timing`."""
 
     @property
     def started_ns(self) -> int:
-        """When it began, on the monotonic clock."""
+        """Return when it began, on the monotonic clock."""
         ...
 
     def note(self, attributes: Mapping[str, AttributeValue]) -> None:
@@ -35,17 +35,17 @@ class Ending(Protocol):
         ...
 
 
-Late = tuple[int, Ending, int, DevicePasses]  # its thread, itself, its end, its passes
+Pending = tuple[int, Ending, int, DevicePasses]  # its thread, itself, its end, its passes
 
 
-class LateSpans:
+class PendingDeviceSpans:
     """Holds them; bounded, and the oldest make room."""
 
     def __init__(self) -> None:
         # Reentrant: the garbage collector may end a span in the middle of any of this.
         self._lock = threading.RLock()
         self._parents: list[object] = []
-        self.waiting: deque[Late] = deque()
+        self.waiting: deque[Pending] = deque()
 
     def end(self, timing: Ending, ended_ns: int, passes: DevicePasses) -> None:
         """End a span as soon as its device is done with it."""
@@ -73,14 +73,14 @@ class LateSpans:
         while (one := self._oldest(now_ns)) is not None:
             _give_up(one)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: they are the parent's; kept as their events are."""
         # Reentrant: the garbage collector may end a span in the middle of any of this.
         self._lock = threading.RLock()
         self._parents.append(self.waiting)
         self.waiting = deque()
 
-    def _take(self, one: Late) -> bool:
+    def _take(self, one: Pending) -> bool:
         with self._lock:
             try:
                 self.waiting.remove(one)
@@ -88,7 +88,7 @@ class LateSpans:
                 return False
             return True
 
-    def _oldest(self, now_ns: int | None) -> Late | None:
+    def _oldest(self, now_ns: int | None) -> Pending | None:
         """Take the one that waits longest, if it has waited too long."""
         with self._lock:
             if not self.waiting:
@@ -98,7 +98,7 @@ class LateSpans:
             return self.waiting.popleft()
 
 
-def _give_up(one: Late | None) -> None:
+def _give_up(one: Pending | None) -> None:
     if one is not None:
         one[3].abandon()
         _end(*one[1:])

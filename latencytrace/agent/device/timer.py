@@ -1,4 +1,4 @@
-"""How long a device worked for a span, by pooled events that are never waited for.
+"""Times a device's work for a span, by pooled events that are never waited for.
 
 A pass is what the host hands over between `begin` and `end`: its time runs from when the
 device could start on it to when it was done, the gaps in between included. What a pass
@@ -46,7 +46,7 @@ class DeviceTimer:
         self._pool: deque[Any] = deque(maxlen=MOST_POOLED)
 
     def passes(self, stage: Stage = Stage.FORWARD) -> "DevicePasses":
-        """What will measure the passes of one span."""
+        """Return what will measure the passes of one span."""
         return DevicePasses(self, stage)
 
     def take(self) -> Any:  # noqa: ANN401 - the library's event
@@ -75,7 +75,7 @@ class _Pass:
 
 @dataclass(slots=True)
 class _Queued:
-    """How long passes since one anchor waited, but for when that anchor was reached."""
+    """Waits of passes since one anchor, but for when that anchor was reached."""
 
     passes: int = 0
     waited_ns: float = 0.0
@@ -103,7 +103,7 @@ class DevicePasses:
         self.unmeasured = 0
 
     def another(self, stage: Stage) -> "DevicePasses":
-        """What will measure those of the next span on the same device."""
+        """Return what will measure those of the next span on the same device."""
         return self._timer.passes(stage)
 
     def begin(self) -> None:
@@ -172,7 +172,7 @@ class DevicePasses:
             self._timer.give_back(one.start, one.end)
 
     def attributes(self, span_started_ns: int) -> dict[str, AttributeValue]:
-        """What is known now, as attributes of the span; nothing, if no pass was measured."""
+        """Return what is known now, as attributes; nothing, if no pass was measured."""
         noted: dict[str, AttributeValue] = {}
         if self.unmeasured:
             noted[semconv.DEVICE_UNMEASURED] = self.unmeasured
@@ -205,7 +205,7 @@ class DevicePasses:
         timer.give_back(one.start, one.end)
 
     def _placed(self, span_started_ns: int) -> dict[str, AttributeValue]:
-        """When the device worked, and how long the passes waited for it."""
+        """Return when the device worked, and how long the passes waited for it."""
         if self._first is None or self._last is None:
             return {}
         first = self._first[0].placed(self._first[1])

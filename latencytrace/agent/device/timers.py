@@ -7,6 +7,7 @@ from typing import Any
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.events import DeviceEvents
 from latencytrace.agent.device.nvtx import DeviceRanges, no_ranges
+from latencytrace.agent.device.pending_spans import PendingDeviceSpans
 from latencytrace.agent.device.timer import DevicePasses, DeviceTimer
 from latencytrace.model.stage import Stage
 
@@ -14,7 +15,7 @@ EventsOf = Callable[[Any], DeviceEvents | None]  # of a torch device
 
 
 class DeviceTimers:
-    """One timer for each device.
+    """One timer for each device, and the spans that wait for devices.
 
     Args:
         events_of: Makes the events of a device, or says by None that it has none.
@@ -33,9 +34,10 @@ class DeviceTimers:
         self._ranges_of = ranges_of
         self._timers: dict[object, DeviceTimer | None] = {}
         self._parents: list[object] = []
+        self.pending = PendingDeviceSpans()
 
     def passes_on(self, device: Any, stage: Stage) -> DevicePasses | None:  # noqa: ANN401 - torch's
-        """What will measure the passes of a span on a device; None: nothing can there."""
+        """Return what will measure a span's passes on a device; None: nothing can there."""
         if device not in self._timers:
             self._timers[device] = self._new_timer(device)
         timer = self._timers[device]
@@ -47,22 +49,23 @@ class DeviceTimers:
             return None
         return DeviceTimer(events, self._now_ns, self._ranges_of())
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: CUDA does not survive there, and its events neither.
 
         They are kept, for CUDA would complain if one were destroyed here.
         """
         self._parents.append(self._timers)
         self._timers = {}
+        self.pending.reset_after_fork()
 
 
 def no_events(_: object) -> DeviceEvents | None:
-    """Where devices are not to be timed."""
+    """Return no events: devices are not to be timed."""
     return None
 
 
 def torch_events(device: Any) -> DeviceEvents | None:  # noqa: ANN401 - torch's
-    """The events of a device of torch's: of NVIDIA's alone, for no other was tried."""
+    """Return the events of a device of torch's: of NVIDIA's, for no other was tried."""
     torch = sys.modules.get("torch")
     if torch is None or getattr(device, "type", None) != "cuda" or torch.version.hip is not None:
         return None

@@ -20,7 +20,7 @@ _FORGETS = 1.001  # a call: a processor may become slower
 
 
 def yielding() -> Callable[[], object] | None:
-    """What yields the processor and lets go of the interpreter meanwhile; None: nothing.
+    """Return what yields the processor and lets go of the interpreter meanwhile; None: nothing.
 
     `os.sched_yield` keeps the interpreter until Python 3.12.
     """
@@ -35,8 +35,8 @@ def yielding() -> Callable[[], object] | None:
     return call
 
 
-class Breath:
-    """One thread's pauses.
+class GilYield:
+    """Pauses of one thread, in which others may run.
 
     Args:
         yield_: See `yielding`; None: each pause is a sleep.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.export.transport import Answer, Wire
+from latencytrace.agent.export.transport import Response, TransportOptions
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
 from latencytrace.model.secrets import Secrets, parted, shown, why_no_address
@@ -84,9 +84,9 @@ class GrpcSender:
         url: `http://HOST:PORT`, or `https://` with TLS; a path is left out, as
             OpenTelemetry's exporters do.
         headers: Metadata of each call.
-        timeout_s: How long to wait for an answer.
+        timeout_s: How long to wait for a response.
         method: What to call.
-        wire: How the bytes go; None: plainly.
+        options: Compression and certificates; None: neither.
 
     Raises:
         SettingsError: The address is none, or h2 is not installed.
@@ -98,7 +98,7 @@ class GrpcSender:
         headers: Mapping[str, str],
         timeout_s: float,
         method: str = TRACES,
-        wire: Wire | None = None,
+        options: TransportOptions | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -122,7 +122,7 @@ class GrpcSender:
         self._secure = parts.scheme == "https"
         self._port = port or (443 if self._secure else 80)
         self._timeout_s = timeout_s
-        self._wire = wire or Wire()
+        self._options = options or TransportOptions()
         self._headers = [
             (":method", "POST"),
             (":scheme", parts.scheme),
@@ -132,45 +132,45 @@ class GrpcSender:
             ("content-type", "application/grpc"),
             ("user-agent", "latencytrace"),
             ("grpc-timeout", f"{max(int(timeout_s * 1000), 1)}m"),
-            *((("grpc-encoding", "gzip"),) if self._wire.gzip else ()),
+            *((("grpc-encoding", "gzip"),) if self._options.gzip else ()),
             *((name.lower(), value) for name, value in headers.items()),
         ]
         self._connection: _Connection | None = None
 
-    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:
+    def send(self, body: bytes, timeout_s: float | None = None) -> Response:
         """Make one call; a connection that was kept too long is opened anew.
 
         Raises:
             OSError: Nobody answered.
         """
-        kept, body = self._connection is not None, self._wire.packed(body)
+        kept, body = self._connection is not None, self._options.packed(body)
         try:
-            return self._post(body, timeout_s)
+            return self._send_once(body, timeout_s)
         except ConnectionError:
             if not kept:
                 raise
-        return self._post(body, timeout_s)
+        return self._send_once(body, timeout_s)
 
-    def _post(self, body: bytes, timeout_s: float | None) -> Answer:
+    def _send_once(self, body: bytes, timeout_s: float | None) -> Response:
         connection = self._connection or self._open()
-        connection.answer_within(self._timeout_s if timeout_s is None else timeout_s)
+        connection.respond_within(self._timeout_s if timeout_s is None else timeout_s)
         try:
-            packed = (b"\1" if self._wire.gzip else b"\0") + len(body).to_bytes(4, "big")
+            packed = (b"\1" if self._options.gzip else b"\0") + len(body).to_bytes(4, "big")
             headers = connection.call(self._headers, packed + body)
         except OSError:
             self.close()
             raise
         if connection.is_ending:
             self.close()
-        answer = _answer(headers)
-        return replace(answer, reason=self._secrets.hidden_in(answer.reason))
+        response = _response(headers)
+        return replace(response, reason=self._secrets.hidden_in(response.reason))
 
     def _open(self) -> "_Connection":
         opened = socket.create_connection((self._host, self._port), self._timeout_s)
         try:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._secure:
-                context = self._wire.tls()
+                context = self._options.tls()
                 context.set_alpn_protocols(["h2"])
                 opened = context.wrap_socket(opened, server_hostname=self._host)
             self._connection = _Connection(opened)
@@ -201,12 +201,12 @@ class _Connection:
         self._http.initiate_connection()
         self._until_ns = 0
 
-    def answer_within(self, timeout_s: float) -> None:
+    def respond_within(self, timeout_s: float) -> None:
         """Begin to count the time that the next call may take, whatever comes meanwhile."""
         self._until_ns = monotonic_ns() + int(timeout_s * 1e9)
 
     def call(self, headers: list[tuple[str, str]], message: bytes) -> dict[str, str]:
-        """The headers and trailers of the answer.
+        """Return the headers and trailers of the response.
 
         Raises:
             OSError: None came.
@@ -217,36 +217,36 @@ class _Connection:
             stream = self._http.get_next_available_stream_id()
             with _unlogged:
                 self._http.send_headers(stream, headers)
-            answer = _CallAnswer(stream)
-            self._send(answer, message)
-            while not answer.is_ended:
-                self._read(answer)
+            response = _CallResponse(stream)
+            self._send(response, message)
+            while not response.is_ended:
+                self._read(response)
         except ProtocolError as error:
             raise ConnectionError(f"what answers speaks no gRPC: {type(error).__name__}") from None
-        return answer.headers
+        return response.headers
 
-    def _send(self, answer: "_CallAnswer", message: bytes) -> None:
+    def _send(self, response: "_CallResponse", message: bytes) -> None:
         """Send a message as fast as the receiver takes it, unless it answers before."""
         view = memoryview(message)
-        while view and not answer.is_ended:
-            window = self._http.local_flow_control_window(answer.stream)
+        while view and not response.is_ended:
+            window = self._http.local_flow_control_window(response.stream)
             size = min(window, self._http.max_outbound_frame_size, len(view))
             if size:
-                self._http.send_data(answer.stream, bytes(view[:size]), size == len(view))
+                self._http.send_data(response.stream, bytes(view[:size]), size == len(view))
                 view = view[size:]
                 self._say()
             else:
-                self._read(answer)
+                self._read(response)
 
-    def _read(self, answer: "_CallAnswer") -> None:
-        """Take in what the receiver says next; its pings are no answer."""
+    def _read(self, response: "_CallResponse") -> None:
+        """Take in what the receiver says next; its pings are no response."""
         self._say()
         received = self.socket.recv(_READ_BYTES)
         if not received:
             raise ConnectionResetError("the receiver closed the connection")
         for event in self._http.receive_data(received):
-            answer.take(event, self._http)
-            self.is_ending = self.is_ending or answer.is_last
+            response.take(event, self._http)
+            self.is_ending = self.is_ending or response.is_last
         self._say()
 
     def _say(self) -> None:
@@ -258,8 +258,8 @@ class _Connection:
         self.socket.sendall(self._http.data_to_send())
 
 
-class _CallAnswer:
-    """What has come of the answer to one call."""
+class _CallResponse:
+    """Headers and state of the response to one call, as far as it has come."""
 
     def __init__(self, stream: int) -> None:
         self.stream = stream
@@ -303,25 +303,25 @@ def _texts(headers: Iterable[tuple[str | bytes, str | bytes]]) -> dict[str, str]
     }
 
 
-def _answer(headers: Mapping[str, str]) -> Answer:
-    """What the headers and trailers of a call say, as HTTP would have said it."""
-    said = headers.get("grpc-status", "")
-    if not said.isdecimal():  # not gRPC: a proxy's page, say
+def _response(headers: Mapping[str, str]) -> Response:
+    """Return the headers and trailers of a call as HTTP would have said them."""
+    status_text = headers.get("grpc-status", "")
+    if not status_text.isdecimal():  # not gRPC: a proxy's page, say
         page = headers.get(":status", "")
-        return Answer(
+        return Response(
             int(page) if page.isdecimal() and page != str(_OK) else _BAD_GATEWAY, "no gRPC", None
         )
-    code = int(said)
+    code = int(status_text)
     name, status = _CODES.get(code, (f"gRPC status {code}", 500))
     retry_after_s = _retry_after_s(headers.get("grpc-status-details-bin", ""))
     if code == _RESOURCE_EXHAUSTED and retry_after_s is None:
         status = _TOO_LARGE  # the specification: without a time it is not sent again
     message = unquote(headers.get("grpc-message", ""))
-    return Answer(status, f"{name}: {message}" if message else name, retry_after_s)
+    return Response(status, f"{name}: {message}" if message else name, retry_after_s)
 
 
 def _retry_after_s(details: str) -> float | None:
-    """When to send again, where the receiver told."""
+    """Return when to send again, where the receiver says it."""
     if not details:
         return None
     # Loaded where it is needed: importing protobuf takes 0.1 s.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.export.transport import Answer, Exchange, Wire
+from latencytrace.agent.export.transport import ControlChannel, Response, TransportOptions
 from latencytrace.errors import SettingsError
 from latencytrace.model.profile import ORDER_HEADER
 from latencytrace.model.secrets import Secrets, parted, shown, why_no_address
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
-_ANSWER_BYTES: Final = 64 << 10  # more of an answer nobody reads
+_RESPONSE_BYTES: Final = 64 << 10  # more of a response nobody reads
 
 
 class _ReadInTime(io.RawIOBase):
-    """What comes over a socket, for no longer than its time limit in all."""
+    """Bytes that come over a socket, for no longer than its time limit in all."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -30,7 +30,7 @@ class _ReadInTime(io.RawIOBase):
         self._until_ns = None if limit_s is None else monotonic_ns() + int(limit_s * 1e9)
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return true."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int | None:
@@ -52,8 +52,8 @@ class _ReadInTime(io.RawIOBase):
         super().close()
 
 
-class _Answer(http.client.HTTPResponse):
-    """An answer that is given up after the time limit, even where its bytes come one by one."""
+class _TimedResponse(http.client.HTTPResponse):
+    """A response that is given up after the time limit, even where its bytes come one by one."""
 
     def __init__(
         self, sock: socket.socket, debuglevel: int = 0, method: str | None = None
@@ -68,10 +68,10 @@ class HttpSender:
 
     Args:
         url: The address.
-        headers: Of each post.
-        timeout_s: How long to wait for an answer, the whole of it.
-        wire: How the bytes go; None: plainly.
-        exchange: What is told and heard beside; None: nothing.
+        headers: Of each request.
+        timeout_s: How long to wait for a response, the whole of it.
+        options: Compression and certificates; None: neither.
+        control: Orders of the service; None: none are taken.
 
     Raises:
         SettingsError: The address is none.
@@ -82,8 +82,8 @@ class HttpSender:
         url: str,
         headers: Mapping[str, str],
         timeout_s: float,
-        wire: Wire | None = None,
-        exchange: Exchange | None = None,
+        options: TransportOptions | None = None,
+        control: ControlChannel | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -103,68 +103,68 @@ class HttpSender:
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         self._path = quote(path, safe=_AS_IT_IS)
         self._headers = {"content-type": "application/x-protobuf", **headers}
-        self._wire = wire or Wire()
-        if self._wire.gzip:
+        self._options = options or TransportOptions()
+        if self._options.gzip:
             self._headers["content-encoding"] = "gzip"
-        self._exchange = exchange
+        self._control = control
         self._timeout_s = timeout_s
         self._connection: http.client.HTTPConnection | None = None
 
-    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:
+    def send(self, body: bytes, timeout_s: float | None = None) -> Response:
         """Post one request; a connection that was kept too long is opened anew.
 
         Raises:
             OSError: Nobody answered.
         """
-        kept, body = self._connection is not None, self._wire.packed(body)
+        kept, body = self._connection is not None, self._options.packed(body)
         try:
-            return self._post(body, timeout_s)
+            return self._send_once(body, timeout_s)
         except (http.client.HTTPException, ConnectionError) as error:
             self.close()
             if not kept:
-                raise ConnectionError(self._told(error)) from None
+                raise ConnectionError(self._text_of(error)) from None
         try:
-            return self._post(body, timeout_s)
+            return self._send_once(body, timeout_s)
         except http.client.HTTPException as error:
             self.close()
-            raise ConnectionError(self._told(error)) from None
+            raise ConnectionError(self._text_of(error)) from None
 
-    def _post(self, body: bytes, timeout_s: float | None) -> Answer:
+    def _send_once(self, body: bytes, timeout_s: float | None) -> Response:
         connection = self._connection or self._open()
         if connection.sock is not None:
             connection.sock.settimeout(self._timeout_s if timeout_s is None else timeout_s)
-        told = self._exchange.headers() if self._exchange is not None else {}
+        control = self._control.headers() if self._control is not None else {}
         try:
-            connection.request("POST", self._path, body, {**self._headers, **told})
+            connection.request("POST", self._path, body, {**self._headers, **control})
             response = connection.getresponse()
-            whole = len(response.read(_ANSWER_BYTES)) < _ANSWER_BYTES
+            whole = len(response.read(_RESPONSE_BYTES)) < _RESPONSE_BYTES
         except TimeoutError:
             self.close()
             raise
         order = response.getheader(ORDER_HEADER)
-        if order is not None and self._exchange is not None:
-            self._exchange.heard(order)
+        if order is not None and self._control is not None:
+            self._control.receive(order)
         after = response.getheader("retry-after", "")
         if response.will_close or not whole:
             self.close()
         seconds = after.isascii() and after.isdecimal()
         reason = self._secrets.hidden_in(response.reason)
-        return Answer(response.status, reason, float(after) if seconds else None)
+        return Response(response.status, reason, float(after) if seconds else None)
 
-    def _told(self, error: Exception) -> str:
-        """Say what happened, without what nobody may read."""
+    def _text_of(self, error: Exception) -> str:
+        """Say what happened, without secrets."""
         return self._secrets.hidden_in(str(error)) or type(error).__name__
 
     def _open(self) -> http.client.HTTPConnection:
         if self._secure:
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout_s, context=self._wire.tls()
+                self._host, self._port, timeout=self._timeout_s, context=self._options.tls()
             )
         else:
             connection = http.client.HTTPConnection(
                 self._host, self._port, timeout=self._timeout_s
             )
-        connection.response_class = _Answer
+        connection.response_class = _TimedResponse
         connection.connect()
         self._connection = connection
         return connection

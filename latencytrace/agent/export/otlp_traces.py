@@ -13,9 +13,8 @@ from opentelemetry.trace import SpanContext, StatusCode
 
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.agent.guard import text_of
-from latencytrace.agent.spans.attributes import limited
-from latencytrace.agent.spans.span import RecordedSpan, SpanMaker
-from latencytrace.agent.spans.span_extra import Extra
+from latencytrace.agent.spans.attributes import Deferred, limited, worked_out
+from latencytrace.agent.spans.span import Details, RecordedSpan, SpanMaker
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED, SpanLimits
 
@@ -61,7 +60,7 @@ def _varint(number: int) -> bytes:
 
 
 def field(tag: bytes, content: bytes) -> bytes:
-    """A field of variable length: its tag (number << 3 | 2), its length, its content."""
+    """Return a field of variable length: its tag (number << 3 | 2), its length, its content."""
     return tag + _varint(len(content)) + content
 
 
@@ -137,10 +136,12 @@ class OtlpEncoder:
                 tracer = span.tracer
                 out = scopes.setdefault(tracer, [])
                 plain = tracer.limits.attributes if tracer.limits.length == UNLIMITED else 0
-            own: Mapping[str, AttributeValue] | None = span.own
+            attributes: Mapping[str, AttributeValue] | None = span.raw_attributes
             parent_id, rest = span.parent_id, _LOCAL_FLAGS
-            if span.extra is not None or (own and (len(own) > plain or "" in own)):
-                own, rest = _limited(span)
+            if span.details is not None or (
+                attributes and (len(attributes) > plain or "" in attributes)
+            ):
+                attributes, rest = _limited(span)
             try:
                 name = names[span.name][span.kind_number]
             except (KeyError, TypeError):
@@ -154,12 +155,12 @@ class OtlpEncoder:
                 name,
                 times(
                     _START,
-                    span.started + ANCHOR_NS & _MAX_UINT64,
+                    span.started_ns + ANCHOR_NS & _MAX_UINT64,
                     _END,
-                    span.ended + ANCHOR_NS & _MAX_UINT64,
+                    span.ended_ns + ANCHOR_NS & _MAX_UINT64,
                 ),
             ]
-            for key, value in own.items() if own else ():
+            for key, value in attributes.items() if attributes else ():
                 try:
                     if type(value) is float:
                         pieces += (heads[key], double(value))
@@ -194,6 +195,8 @@ class OtlpEncoder:
 
     def _pair(self, key: str, value: object) -> bytes:
         """Encode an attribute, and keep what may come again."""
+        if type(value) is Deferred:
+            return b"".join(self._pair(*pair) for pair in value.attributes().items())
         encoded = field(_ATTRIBUTE, key_value(key, value))
         if type(value) is float:
             self._make_room()
@@ -215,15 +218,15 @@ class OtlpEncoder:
 
 
 def _limited(span: RecordedSpan) -> tuple[Mapping[str, AttributeValue], bytes]:
-    """The attributes within the limits, which are cut here, off the serving thread; the rest."""
-    own: Mapping[str, AttributeValue] = span.own or {}
-    limits, extra = span.tracer.limits, span.extra
-    dropped = extra.dropped_attributes if extra else 0
-    if len(own) > limits.attributes or limits.length != UNLIMITED or "" in own:
-        own, more = limited(own, limits.attributes, limits.length)
+    """Return the attributes cut to the limits, here, off the serving thread; and the rest."""
+    kept: Mapping[str, AttributeValue] = worked_out(span.raw_attributes or {})
+    limits, details = span.tracer.limits, span.details
+    dropped = details.dropped_attributes if details else 0
+    if len(kept) > limits.attributes or limits.length != UNLIMITED or "" in kept:
+        kept, more = limited(kept, limits.attributes, limits.length)
         dropped += more
-    rest = _LOCAL_FLAGS if extra is None else _extra(extra, limits)
-    return own, b"\x50" + _varint(dropped) + rest if dropped else rest
+    rest = _LOCAL_FLAGS if details is None else _encoded_details(details, limits)
+    return kept, b"\x50" + _varint(dropped) + rest if dropped else rest
 
 
 def _scope(tracer: SpanMaker) -> bytes:
@@ -238,25 +241,25 @@ def _schema(tracer: SpanMaker) -> bytes:
     return field(b"\x1a", _text(tracer.schema_url)) if tracer.schema_url else b""
 
 
-def _extra(extra: Extra, limits: SpanLimits) -> bytes:
+def _encoded_details(details: Details, limits: SpanLimits) -> bytes:
     """Encode what few spans have; plainer than the rest, for it is rare."""
     out = []
-    if extra.trace_state:
-        out.append(field(b"\x1a", _text(extra.trace_state.to_header())))
-    out += [field(b"\x5a", _event(*event, limits)) for event in extra.events]
-    if extra.dropped_events:
-        out.append(b"\x60" + _varint(extra.dropped_events))
-    out += [field(b"\x6a", _link(*link, limits)) for link in extra.links]
-    if extra.dropped_links:
-        out.append(b"\x70" + _varint(extra.dropped_links))
+    if details.trace_state:
+        out.append(field(b"\x1a", _text(details.trace_state.to_header())))
+    out += [field(b"\x5a", _event(*event, limits)) for event in details.events]
+    if details.dropped_events:
+        out.append(b"\x60" + _varint(details.dropped_events))
+    out += [field(b"\x6a", _link(*link, limits)) for link in details.links]
+    if details.dropped_links:
+        out.append(b"\x70" + _varint(details.dropped_links))
     status = b""
-    if extra.description:
-        status += field(b"\x12", _text(extra.description))
-    if extra.status is not StatusCode.UNSET:
-        status += b"\x18" + _varint(_STATUS_CODES[extra.status])
+    if details.description:
+        status += field(b"\x12", _text(details.description))
+    if details.status is not StatusCode.UNSET:
+        status += b"\x18" + _varint(_STATUS_CODES[details.status])
     if status:
         out.append(field(b"\x7a", status))
-    out.append(_REMOTE_FLAGS if extra.remote_parent else _LOCAL_FLAGS)
+    out.append(_REMOTE_FLAGS if details.remote_parent else _LOCAL_FLAGS)
     return b"".join(out)
 
 

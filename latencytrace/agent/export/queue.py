@@ -7,13 +7,16 @@ weighed where it ends.
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
+from typing import Final
 
-from latencytrace.agent.export.span_weight import weight_of
+from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.spans.span import RecordedSpan
 
-UNWEIGHED_SPANS = 4096  # that may wait before each is weighed where it ends
+UNWEIGHED_SPANS: Final = 4096  # that may wait before each is weighed where it ends
+_SPAN: Final = 500  # bytes, about, as the next
+_VALUE: Final = 60
 
 
 class SpanQueue:
@@ -41,17 +44,17 @@ class SpanQueue:
 
     @property
     def dropped(self) -> int:
-        """How many spans found no place."""
+        """Count the spans that found no place."""
         with self._lock:
             self._reads += 1
             return next(self._drops) - self._reads + 1
 
     @property
     def weighed_bytes(self) -> int:
-        """About how many bytes wait, as far as they were counted."""
+        """Return about how many bytes wait, as far as they were counted."""
         return self._bytes
 
-    def put(self, span: RecordedSpan) -> None:
+    def on_end(self, span: RecordedSpan) -> None:
         """Take an ended span, or drop and count it; never waits for the receiver."""
         if len(self._spans) < self._free:
             self._spans.append(span)
@@ -59,7 +62,7 @@ class SpanQueue:
             self._put_weighed(span)
 
     def take(self, most: int) -> list[RecordedSpan]:
-        """The oldest spans, no more than so many."""
+        """Return the oldest spans, no more than so many."""
         taken = [self._spans.popleft() for _ in range(min(len(self._spans), most))]
         if self._weights:
             with self._lock:
@@ -99,3 +102,38 @@ class SpanQueue:
         with self._lock:
             self._weights[id(span)] = weight
             self._bytes += weight
+
+
+def weight_of(span: RecordedSpan) -> int:
+    """Return about how many bytes an ended span keeps in memory; texts count in full."""
+    weight = _SPAN
+    if span.raw_attributes:
+        weight += _mapping(span.raw_attributes)
+    if span.details is not None:
+        weight += sum(_SPAN + _mapping(attributes) for _, _, attributes in span.details.events)
+        weight += sum(_SPAN + _mapping(attributes) for _, attributes in span.details.links)
+    return weight
+
+
+def _mapping(attributes: Mapping[str, object]) -> int:
+    weight = _VALUE * len(attributes)
+    for value in attributes.values():
+        if type(value) is str or type(value) is bytes:
+            weight += len(value)
+        elif type(value) is tuple or type(value) is dict:
+            weight += _container(value)
+        elif type(value) is Deferred:
+            weight += value.weight
+    return weight
+
+
+def _container(value: object) -> int:
+    match value:
+        case str() | bytes():
+            return _VALUE + len(value)
+        case tuple():
+            return _VALUE + sum(map(_container, value))
+        case dict():
+            return _VALUE + sum(map(_container, value)) + sum(map(_container, value.values()))
+        case _:
+            return _VALUE

@@ -1,4 +1,4 @@
-"""What an exporter needs of whatever carries its bytes to a receiver."""
+"""The contract of what carries an exporter's bytes to a receiver."""
 
 import ssl
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a receiver said to one post."""
+class Response:
+    """The response of a receiver to one request."""
 
     status: int  # HTTP's, or the one that HTTP has for the same
     reason: str
@@ -17,8 +17,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
-    """How bytes go over the network."""
+class TransportOptions:
+    """Compression and certificates of the connections to receivers."""
 
     gzip: bool = False
     certificate: str | None = None  # file of authorities; None: the system's
@@ -26,11 +26,11 @@ class Wire:
     client_key: str | None = None
 
     def packed(self, body: bytes) -> bytes:
-        """The bytes of a post."""
+        """Return the bytes of a request."""
         return compress(body, 1) if self.gzip else body
 
     def tls(self) -> ssl.SSLContext:
-        """What TLS is spoken with.
+        """Return the settings of TLS.
 
         Raises:
             OSError: A file cannot be read.
@@ -41,15 +41,15 @@ class Wire:
         return context
 
 
-class Exchange(Protocol):
-    """What is told with each post, and heard with its answer, beside OTLP."""
+class ControlChannel(Protocol):
+    """Orders of the service, which travel in the headers of requests and responses."""
 
     def headers(self) -> Mapping[str, str]:
-        """Of the post."""
+        """Return the headers of the next request."""
         ...
 
-    def heard(self, header: str) -> None:
-        """Take the service's order in the answer's header."""
+    def receive(self, header: str) -> None:
+        """Take the order in a response's header."""
         ...
 
 
@@ -58,11 +58,11 @@ class Sender(Protocol):
 
     @property
     def url(self) -> str:
-        """The address, as it may be shown: see `model.secrets`."""
+        """Return the address, as it may be shown: see `model.secrets`."""
         ...
 
-    def post(self, body: bytes, timeout_s: float | None = None) -> Answer:
-        """Send one request and wait for its answer.
+    def send(self, body: bytes, timeout_s: float | None = None) -> Response:
+        """Send one request and wait for its response.
 
         Raises:
             OSError: Nobody answered.

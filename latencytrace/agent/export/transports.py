@@ -6,7 +6,7 @@ from typing import Final
 
 from latencytrace.agent.export.grpc import GrpcSender
 from latencytrace.agent.export.http import HttpSender
-from latencytrace.agent.export.transport import Exchange, Sender, Wire
+from latencytrace.agent.export.transport import ControlChannel, Sender, TransportOptions
 from latencytrace.model.profile import UPLOAD_PATH
 from latencytrace.model.secrets import with_path
 
@@ -18,32 +18,32 @@ class Senders:
     """Makes senders that are alike but for where they send.
 
     Args:
-        headers: Of each post.
-        wire: How the bytes go.
+        headers: Of each request.
+        options: Compression and certificates.
         grpc: Over gRPC, else over HTTP.
     """
 
     headers: Mapping[str, str] = field(repr=False)
-    wire: Wire
+    options: TransportOptions
     grpc: bool
 
     def to(
-        self, url: str, method: str, timeout_s: float, exchange: Exchange | None = None
+        self, url: str, method: str, timeout_s: float, control: ControlChannel | None = None
     ) -> Sender:
-        """What carries spans, or our reports, to an address.
+        """Return what carries spans, or our reports, to an address.
 
         Raises:
             SettingsError: It cannot; the message says why.
         """
         if self.grpc:
-            return GrpcSender(url, self.headers, timeout_s, method, self.wire)
-        return HttpSender(url, self.headers, timeout_s, self.wire, exchange)
+            return GrpcSender(url, self.headers, timeout_s, method, self.options)
+        return HttpSender(url, self.headers, timeout_s, self.options, control)
 
     def of_profile(self, traces_url: str, profile_id: str) -> Sender:
-        """What carries a profile to who takes the spans; it is compressed already."""
+        """Return what carries a profile to the receiver of spans; it is compressed already."""
         base, query, rest = traces_url.partition("?")
         url = with_path(
             f"{base.removesuffix('/v1/traces')}{query}{rest}", f"{UPLOAD_PATH}/{profile_id}"
         )
-        plain = replace(self.wire, gzip=False)
+        plain = replace(self.options, gzip=False)
         return HttpSender(url, self.headers, PROFILE_TIMEOUT_S, plain)

@@ -1,4 +1,4 @@
-"""What was read of GPUs last, as a Prometheus reads it; loaded only where one may ask."""
+"""Last readings of GPUs as Prometheus reads them; loaded only where one may ask."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

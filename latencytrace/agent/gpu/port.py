@@ -49,11 +49,11 @@ class GpuPort:
         self._values: dict[_Key, tuple[GpuDevice, float, int]] = {}  # the last, and when
         self._server: _Server | None = None
         self._due_ns = 0  # when it is tried to listen
-        self._told = False  # why it could not be
+        self._reported = False  # why it could not be
 
     @property
     def listens_at(self) -> tuple[str, int] | None:
-        """Where; None: it does not."""
+        """Return its address; None: it does not listen."""
         if self._server is None:
             return None
         host, port = self._server.server_address[:2]
@@ -71,7 +71,7 @@ class GpuPort:
             self._listen()
 
     def text(self) -> bytes:
-        """What a Prometheus is told."""
+        """Return what a Prometheus reads."""
         with whole_imports:
             from latencytrace.agent.gpu.exposition import exposition  # noqa: PLC0415 - only where it is asked for
 
@@ -112,8 +112,8 @@ class GpuPort:
         self._server = server
 
     def _tell(self, why: str) -> None:
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             host, port = self._address
             logger.warning("latencytrace shows no GPU at %s:%d: %s", host, port, why)
 
@@ -150,7 +150,7 @@ class _Server(HTTPServer):
             self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Who asked has gone away."""
+        """Ignore that the caller has gone away."""
 
     def _run(self) -> None:
         while not self._stopping:

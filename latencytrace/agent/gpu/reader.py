@@ -8,7 +8,7 @@ from latencytrace.model.gpu_sample import GpuDevice, GpuSample
 
 
 class Detail(IntEnum):
-    """How much of a GPU is read at one tick; each level contains those before it."""
+    """Detail of the readings of one tick; each level contains those before it."""
 
     FAST = 0  # counters over a window, clocks: every tick
     SLOW = 1  # power, memory, temperature: every second or so
@@ -25,7 +25,7 @@ class GpuReader(Protocol):
 
     @property
     def errors(self) -> Mapping[tuple[str, str], int]:
-        """How often a call failed, by the names of the call and of the error."""
+        """Return how often a call failed, by the names of the call and of the error."""
         ...
 
     def open(self) -> Sequence[GpuDevice]:

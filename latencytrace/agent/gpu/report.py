@@ -66,7 +66,7 @@ class GpuReport:
         if tells_state:
             self._state_due_ns = now_ns + STATE_EVERY_NS
             metrics += _state_metrics(state, now_ns)
-        if not self._post(encoded_request(self._resource, metrics)) and self.is_taken:
+        if not self._send(encoded_request(self._resource, metrics)) and self.is_taken:
             self._due_ns = now_ns + AGAIN_AFTER_NS
             self.dropped += max(0, len(self._samples) + len(samples) - KEPT_SAMPLES)
             self._samples.extendleft(reversed(samples))
@@ -75,15 +75,15 @@ class GpuReport:
         """Let go of the connection."""
         self._sender.close()
 
-    def _post(self, body: bytes) -> bool:
-        """Whether it was taken."""
+    def _send(self, body: bytes) -> bool:
+        """Send a body; tell whether it was taken."""
         try:
-            answer = self._sender.post(body)
+            response = self._sender.send(body)
         except OSError:  # who receives the spans is spoken of elsewhere
             return False
-        if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's successes
+        if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's successes
             return True
-        if answer.status not in _TRANSIENT:
+        if response.status not in _TRANSIENT:
             self.is_taken = False
             self._sender.close()
         return False

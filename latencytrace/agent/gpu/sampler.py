@@ -23,7 +23,7 @@ Take = Callable[[Sequence[GpuSample]], None]
 
 
 class Turn(Protocol):
-    """Whose turn it is to read the GPUs of this machine; see `MachineLock`."""
+    """Lock of the process that reads the GPUs of this machine; see `MachineLock`."""
 
     def take(self) -> bool:
         """Take it, if nobody has it."""
@@ -40,7 +40,7 @@ class Turn(Protocol):
 
 @dataclass(slots=True)
 class SamplerState:
-    """What the sampler does, for those who report on it."""
+    """State of the sampler, for reports on it."""
 
     why_not: str | None = "it has not begun"  # None: GPUs are read
     is_over: bool = False  # nothing will ever be read
@@ -155,7 +155,7 @@ class GpuSampler:
             self.close()
 
     def _opened(self, now_ns: int) -> bool:
-        """Whether any GPU can be read, from now on."""
+        """Tell whether any GPU can be read, from now on."""
         if now_ns < self._again_ns:
             return False
         if not self._turn.take():

@@ -1,4 +1,4 @@
-"""When a GPU is read: on a grid that does not drift, and more seldom when reading is slow."""
+"""Times of readings: on a grid that does not drift, more seldom when reading is slow."""
 
 from collections import deque
 from typing import Final
@@ -29,7 +29,7 @@ class SamplingGrid:
 
     @property
     def next_ns(self) -> int:
-        """When the next tick is due."""
+        """Return when the next tick is due."""
         return self._next_ns
 
     @property

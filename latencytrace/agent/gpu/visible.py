@@ -1,4 +1,4 @@
-"""Which of the driver's GPUs a program sees, by its `CUDA_VISIBLE_DEVICES`."""
+"""Finds the driver's GPUs that a program sees, by its `CUDA_VISIBLE_DEVICES`."""
 
 from collections.abc import Sequence
 

@@ -102,7 +102,7 @@ class GpuWatch:
         self._sampler.reset_after_fork()
 
     def status(self) -> str:
-        """What it does, in words."""
+        """Return what it does, in words."""
         state = self._sampler.state
         since_ns = state.tick_since_ns
         if since_ns is not None and monotonic_ns() - since_ns > STUCK_AFTER_NS:

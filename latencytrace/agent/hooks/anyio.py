@@ -1,20 +1,34 @@
 """Waits for one of anyio's threads, on which Starlette and FastAPI run what is not async."""
 
+import asyncio
 import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import begun_as
 
+_limiters: WeakKeyDictionary[object, Any] = WeakKeyDictionary()  # anyio's own, by event loop
+
+
+def _default_limiter() -> Any:  # noqa: ANN401 - anyio's CapacityLimiter
+    """Return the one of this event loop, which anyio takes a while to find."""
+    loop = asyncio._get_running_loop()  # noqa: SLF001 - None in trio's, where the other raises
+    limiter = None if loop is None else _limiters.get(loop)
+    if limiter is None:
+        limiter = sys.modules["anyio.to_thread"].current_default_thread_limiter()
+        if loop is not None:
+            _limiters[loop] = limiter
+    return limiter
+
 
 def _waiting(limiter: Any) -> int:  # noqa: ANN401 - anyio's CapacityLimiter, or None
-    """How many wait for a thread; none while one is free."""
-    to_thread = sys.modules["anyio.to_thread"]
-    asked = to_thread.current_default_thread_limiter() if limiter is None else limiter
+    """Count those that wait for a thread; none while one is free."""
+    asked = _default_limiter() if limiter is None else limiter
     return 0 if asked.available_tokens > 0 else int(asked.statistics().tasks_waiting)
 
 
@@ -24,8 +38,10 @@ def time_wait(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     async def run_sync(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         begun: tuple[Any, ...] = ()
-        with guarded("handing work to a thread", recorder.on_fault):
+        try:
             begun = begun_as(recorder.on_fault, lambda: _waiting(kwargs.get("limiter")))
+        except FAULTS as fault:
+            recorder.on_fault("handing work to a thread", fault)
         return await original(*begun, func, *args, **kwargs)
 
     return run_sync

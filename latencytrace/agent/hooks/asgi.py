@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextvars import Token
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from opentelemetry import propagate
 from opentelemetry.context import Context, get_current
@@ -14,10 +13,12 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span, set_span
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import FAULTS, guarded
+from latencytrace.agent.program.fastapi_telemetry import TIMED
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.timing.intervals import IntervalRecorder
+from latencytrace.agent.timing.intervals import HELD, IntervalRecorder, fold
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.runtime_gaps import with_gaps
+from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import AnswerStream, with_answer
@@ -29,7 +30,6 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-_TIMED = "latencytrace.timed"  # in a scope: the request has its span already
 _CONTRIB = "opentelemetry.instrumentation.asgi"
 _STARTS = "noting that a server starts"
 _FIRST_SERVER_ERROR = 500
@@ -75,12 +75,12 @@ class RequestTiming:
         )
         self._intervals: IntervalRecorder = self._timing.collect_intervals()
         self._answer = AnswerStream()
-        self._stages = recorder.server_timing(self._timing)
+        self._stages = recorder.server_timings.begin(self._timing.span, self._timing.started_ns)
         self._gaps = recorder.open_requests.begin(on_loop=True)
         self._body_wanted = True
         self._answered = False
         self._token: Token[Context] | None = None
-        scope[_TIMED] = True
+        scope[TIMED] = True
 
     def activate(self) -> None:
         """Make the request's span current; its intervals are its own, not a stream's below."""
@@ -116,31 +116,51 @@ class RequestTiming:
 
     def sent(self, send: Send) -> Send:
         """Time the sends, and end the span with the last one."""
-        answer, intervals, on_fault = self._answer, self._intervals, self._recorder.on_fault
+        with guarded("timing sends", self._recorder.on_fault):
+            return self._timed(send)
+        return send
+
+    def _timed(self, send: Send) -> Send:
+        if self._stages is not None:
+            send = self._with_server_timing(send, self._stages)
+        answer, on_fault = self._answer, self._recorder.on_fault
+        times, chunk_sent = self._intervals.times(Stage.RESPOND), self._answer.chunk_sent
+        note = times.append
 
         async def timed_send(message: Message) -> None:
             known, started_ns = answer.known, monotonic_ns()
-            if self._stages is not None and message["type"] == "http.response.start":
-                with guarded("adding Server-Timing", self._recorder.on_fault):
-                    timing = (b"server-timing", self._stages.value(started_ns).encode())
-                    message = {**message, "headers": [*message.get("headers", ()), timing]}
             try:
                 await send(message)
             except BaseException:
-                with guarded("timing a send that failed", self._recorder.on_fault):
+                with guarded("timing a send that failed", on_fault):
                     self._intervals.add(Stage.RESPOND, started_ns)
                 raise
             try:
                 sent_ns = monotonic_ns()
-                intervals.add(Stage.RESPOND, started_ns, sent_ns)
+                note(started_ns)
+                note(sent_ns)
                 if message["type"] == "http.response.body" and message.get("more_body"):
-                    answer.chunk_sent(message.get("body", b""), known, sent_ns)
+                    if len(times) >= HELD:
+                        fold(times)
+                    chunk_sent(message.get("body", b""), known, sent_ns)
                 else:
                     self._sent(message, known, sent_ns)
             except FAULTS as fault:
                 on_fault("timing a send", fault)
 
         return timed_send
+
+    def _with_server_timing(self, send: Send, stages: ServerTiming) -> Send:
+        """Tell the stages so far in the answer's headers."""
+
+        async def sending_stages(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                with guarded("adding Server-Timing", self._recorder.on_fault):
+                    timing = (b"server-timing", stages.value(monotonic_ns()).encode())
+                    message = {**message, "headers": [*message.get("headers", ()), timing]}
+            await send(message)
+
+        return sending_stages
 
     def _sent(self, message: Message, known: int, sent_ns: int) -> None:
         if message["type"] == "http.response.start":
@@ -166,15 +186,14 @@ class RequestTiming:
         with guarded("ending a request", self._recorder.on_fault):
             span = self._timing.span
             self._recorder.open_requests.end(self._gaps)
-            if self._stages is not None and self._recorder.server_timings is not None:
-                self._recorder.server_timings.end(self._stages)
+            self._recorder.server_timings.end(self._stages)
             if not span.is_recording():
                 return
             route = _route(self._scope)
             if route is not None:
                 span.set_attribute(semconv.HTTP_ROUTE, route)
                 span.update_name(f"{self._scope.get('method', 'HTTP')} {route}")
-            self._timing.note(self._answer.described(self._timing.started_ns))
+            self._timing.defer(semconv.TOKEN_TIMES, self._answer.deferred(self._timing.started_ns))
             self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
             self._timing.end()
 
@@ -225,7 +244,7 @@ def _layers(application: object) -> Iterable[object]:
 
 def _already_timed(application: Any, scope: Scope) -> bool:  # noqa: ANN401 - somebody else's
     """Whether the request has a server span, or will get one from contrib's middleware."""
-    if _TIMED in scope:
+    if TIMED in scope:
         return True
     current = get_current_span()
     if current.is_recording() and getattr(current, "kind", None) is SpanKind.SERVER:
@@ -342,22 +361,6 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     return load
 
 
-def silence_native_tracing(recorder: Recorder, original: Timed) -> Timed:
-    """Keep FastAPI's own server span from doubling ours; its metrics and logs go on."""
-    silenced: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-
-    async def __call__(self: Any, **request: Any) -> None:  # noqa: ANN401, N807 - FastAPI's NativeTelemetry
-        quiet = self
-        with guarded("silencing FastAPI's own tracing", recorder.on_fault):
-            if self.config["tracer_provider"] is None and _TIMED in request["scope"]:
-                quiet = silenced.get(self)
-                if quiet is None:
-                    quiet = silenced[self] = type(self)({**self.config, "tracing": False})
-        await original(quiet, **request)
-
-    return __call__
-
-
 class AsgiHook(Hook):
     """Times requests at the outermost place that knows the application."""
 
@@ -365,11 +368,5 @@ class AsgiHook(Hook):
     patches = (
         Replacement("starlette.applications", "Starlette.__call__", time_application),
         Replacement("fastapi.applications", "FastAPI.__call__", time_application),
-        Replacement(
-            "fastapi.telemetry._asgi",
-            "NativeTelemetry.__call__",
-            silence_native_tracing,
-            optional=True,
-        ),
         Replacement("uvicorn.config", "Config.load", time_loaded_application),
     )

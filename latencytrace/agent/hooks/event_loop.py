@@ -53,10 +53,10 @@ def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
                     requests.loop_held(copy_context(), started_ns, ended_ns)
 
     @wraps(original)
-    def call_soon(self: object, callback: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def call_soon(self: object, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ANN401
         if requests.open and callable(callback):
-            return original(self, run, callback, *args, **kwargs)
-        return original(self, callback, *args, **kwargs)
+            return original(self, run, callback, *args, context=context)
+        return original(self, callback, *args, context=context)
 
     return call_soon
 

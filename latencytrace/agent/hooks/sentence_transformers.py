@@ -88,7 +88,7 @@ def _begun(recorder: Recorder, args: tuple[Any, ...]) -> DevicePasses | None:
     with guarded("timing a device", recorder.on_fault):
         found = (getattr(each, "device", None) for each in args[0].values())
         device = next((each for each in found if each is not None), None)
-        passes: DevicePasses | None = call.passes_on(recorder.devices, device, recorder.late)
+        passes: DevicePasses | None = call.passes_on(recorder.devices, device)
         if passes is not None:
             passes.settle()
             passes.begin()

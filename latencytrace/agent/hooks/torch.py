@@ -36,7 +36,7 @@ def _beginning(name: str, original: Timed, recorder: Recorder) -> Begin:
                 device = _device_of(args, kwargs)
                 passes = recorder.devices.passes_on(device, Stage.FORWARD)
                 if passes is not None:
-                    call.on_device(passes, recorder.late)
+                    call.on_device(passes, recorder.devices.pending)
         return call
 
     return begin_computing

@@ -58,7 +58,7 @@ class Generation:
 
     def prefill(self, input_ids: Any) -> None:  # noqa: ANN401 - a tensor, of which only the shape is read
         """Begin the prefill."""
-        self._recorder.step()
+        self._recorder.steps.begin()
         self._prompt_length = input_ids.shape[-1]
         if not self._continues:  # else who knows how much of it is known already
             self._pass_shape = (input_ids.shape[0] * input_ids.shape[-1], input_ids.shape[0])
@@ -105,7 +105,7 @@ class Generation:
         """Note that the host knows the tokens so far: the first ends the prefill."""
         if not self._length:
             return
-        self._recorder.step()
+        self._recorder.steps.begin()
         streamed_ns = self._streamed_ns
         if self._decoding:
             if streamed_ns is None:
@@ -118,7 +118,7 @@ class Generation:
             self._end_phase(now_ns)
             self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
         if self._passes is not None:
-            self._recorder.late.settle()
+            self._recorder.devices.pending.settle()
             self._passes.settle()
             self._passes.begin()
 
@@ -136,7 +136,7 @@ class Generation:
             phase.note({semconv.GEN_AI_REQUEST_MODEL: self._name})
             with guarded("weighing a model", self._recorder.on_fault):
                 phase.note(self._described_passes())
-            self._recorder.late.end(phase, now_ns, passes)
+            self._recorder.devices.pending.end(phase, now_ns, passes)
 
     def _described_passes(self) -> HookAttributes:
         """What each of a phase's passes must read and compute; a decoding's is one token a row."""

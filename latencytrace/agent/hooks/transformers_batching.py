@@ -82,7 +82,7 @@ class Member:
     def token(self) -> None:
         """Note one more token: the first ends the prefill."""
         if self._whole is not None:
-            self._recorder.step(self._whole.span)
+            self._recorder.steps.begin(self._whole.span)
         self._made += 1
         if self._made > 1:
             self._tokens.add()

@@ -72,7 +72,7 @@ class RequestTiming:
         self._intervals = IntervalRecorder()
         self._token: Token[Context] | None = None
         self._answer = AnswerStream()
-        self._stages = recorder.server_timing(self._timing)
+        self._stages = recorder.server_timings.begin(self._timing.span, self._timing.started_ns)
         self._gaps = recorder.open_requests.begin(on_loop=False)
         self._handed_out_ns: int | None = None  # when the server got the last part
         self._known = 0  # tokens that the model had made by then
@@ -165,9 +165,8 @@ class RequestTiming:
             if self._answer.streams:  # else its one part was the whole answer
                 self.goes_on()
             self._recorder.open_requests.end(self._gaps)
-            if self._stages is not None and self._recorder.server_timings is not None:
-                self._recorder.server_timings.end(self._stages)
-            self._timing.note(self._answer.described(self._timing.started_ns))
+            self._recorder.server_timings.end(self._stages)
+            self._timing.defer(semconv.TOKEN_TIMES, self._answer.deferred(self._timing.started_ns))
             self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
             self._timing.end()
 

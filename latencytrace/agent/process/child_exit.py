@@ -1,4 +1,4 @@
-"""What children of multiprocessing do at their end: before Python 3.13 they skip `atexit`."""
+"""Calls at the end of multiprocessing's children: before Python 3.13 they skip `atexit`."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What to call a program that nobody named: after its command line."""
+"""Names a program that nobody named: after its command line."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def _command_line(process: int) -> tuple[str, ...]:
 
 
 def _parent(process: int) -> int:
-    """Who started another process; 0: nobody knows."""
+    """Return the parent of another process; 0: unknown."""
     try:
         status = (_PROC / str(process) / "stat").read_text(errors="replace")
     except OSError:

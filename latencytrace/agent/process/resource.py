@@ -1,4 +1,4 @@
-"""What this process is, as every span that it sends says."""
+"""Describes this process, for every span that it sends."""
 
 import importlib.metadata
 import os

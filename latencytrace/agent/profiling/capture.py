@@ -14,7 +14,7 @@ LONGEST_STEP_S: Final = 60.0  # on a GPU, where a step that runs is not cut
 
 
 class CapturePhase(StrEnum):
-    """How far it is."""
+    """Phase of a capture."""
 
     ARMED = "waiting for a step"
     CAPTURING = "recording"
@@ -32,7 +32,7 @@ class EndedBy(StrEnum):
 
 
 class StepProfiler(Protocol):
-    """What records; see `TorchProfiler`."""
+    """A profiler of steps; see `TorchProfiler`."""
 
     on_cuda: bool
 
@@ -49,13 +49,13 @@ class StepProfiler(Protocol):
         ...
 
     def is_capturing(self) -> bool:
-        """Whether a graph is being captured by this thread: nothing may begin or end then."""
+        """Tell whether this thread captures a graph: nothing may begin or end then."""
         ...
 
 
 @dataclass(slots=True)
 class Captured:
-    """What is known of it."""
+    """Facts about a capture."""
 
     began_ns: int = 0  # on the monotonic clock
     ended_ns: int = 0

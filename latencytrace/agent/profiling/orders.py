@@ -1,6 +1,6 @@
 """Profiles of this process, taken when the service that spans go to asks for one.
 
-It asks in the answer to a post; nothing polls. All but the steps themselves happens in a
+It asks in the response to a request; nothing polls. All but the steps themselves happens in a
 thread of its own, which lives as long as one profile does.
 """
 
@@ -59,7 +59,7 @@ class Profiling:
 
     Args:
         resource: Attributes of the process.
-        recorder: Tells of steps.
+        recorder: Counts steps.
         new_sender: Makes what carries the profile of an id away.
         is_on: Whether profiles are taken at all.
         on_fault: Takes what our own code raises.
@@ -86,7 +86,7 @@ class Profiling:
         self._thread: threading.Thread | None = None
 
     def headers(self) -> Mapping[str, str]:
-        """What a post says of us."""
+        """Return what a request says of us."""
         order = self._order
         agent = ProfilingAgent(
             service=str(self._resource.get(SERVICE_NAME, "")),
@@ -97,8 +97,8 @@ class Profiling:
         )
         return {AGENT_HEADER: agent.header()}
 
-    def heard(self, header: str) -> None:
-        """Take the order in an answer to a post."""
+    def receive(self, header: str) -> None:
+        """Take the order in a response."""
         order = ProfileOrder.parse(header)
         if order is None or self._state() is not ProfilerState.READY:
             return  # whoever asks sees our state
@@ -127,7 +127,7 @@ class Profiling:
         """In a forked child: the parent's profile is not ours, but torch records here, too."""
         capture, self._capture = self._capture, None
         self._order, self._thread = None, None
-        self._recorder.steps = None
+        self._recorder.steps.listener = None
         if capture is not None:
             capture.end_after_fork()
 
@@ -138,7 +138,7 @@ class Profiling:
             return ProfilerState.NO_TORCH
         if self._order is not None:
             return ProfilerState.BUSY
-        return ProfilerState.READY if self._recorder.has_stepped else ProfilerState.IDLE
+        return ProfilerState.READY if self._recorder.steps.have_begun else ProfilerState.IDLE
 
     def _phase_now(self) -> str:
         capture = self._capture
@@ -156,14 +156,14 @@ class Profiling:
                 about = {"refused": str(refusal)}
             except OSError as error:
                 about = {"refused": f"it could not be written: {error}"}
-        self._recorder.steps = self._capture = None
+        self._recorder.steps.listener = self._capture = None
         self._phase = "sending"
         with guarded("sending a profile", self._on_fault):
             self._send(order, about, packed)
         self._order = None
 
     def _taken(self, order: ProfileOrder, path: Path) -> tuple[dict[str, object], bytes]:
-        """What a profile is about, and its bytes.
+        """Return what a profile is about, and its bytes.
 
         Raises:
             Refused: None was taken.
@@ -212,7 +212,7 @@ class Profiling:
                 if not self._is_on:
                     raise Refused(_ENDED)
                 profiler.prepare()
-            self._recorder.steps = capture
+            self._recorder.steps.listener = capture
             if not capture.begun.wait(ARMED_S):
                 capture.give_up()
                 raise Refused(_NO_STEP)
@@ -223,7 +223,7 @@ class Profiling:
         except ProfilerInUseError:
             raise Refused(_IN_USE) from None
         finally:
-            self._recorder.steps = None
+            self._recorder.steps.listener = None
             if capture.phase is not CapturePhase.CAPTURED:
                 capture.give_up()
         if capture.phase is not CapturePhase.CAPTURED:
@@ -239,7 +239,7 @@ class Profiling:
         }
         sender = self._new_sender(order.profile_id)
         try:
-            sender.post(json.dumps(named).encode() + b"\n" + packed)
+            sender.send(json.dumps(named).encode() + b"\n" + packed)
         except OSError as error:
             self._phase = f"nobody takes it: {error}"
         finally:

@@ -89,7 +89,7 @@ class TorchProfiler:
             return file.read().rstrip().endswith(b"}")
 
     def is_capturing(self) -> bool:
-        """Whether a CUDA graph is being captured by this thread."""
+        """Tell whether this thread captures a CUDA graph."""
         cuda = self._torch.cuda
         return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
 
@@ -125,7 +125,7 @@ class TorchProfiler:
             self._beginning = None
 
     def _is_in_use(self) -> bool:
-        """Whether the program's profiler runs, or has been prepared to."""
+        """Tell whether the program's profiler runs, or has been prepared to."""
         if self._base._is_profiler_enabled:  # noqa: SLF001 - `torch.profiler` tells of one thread
             return True
         profile = self._base.profile
@@ -149,7 +149,7 @@ class TorchProfiler:
 
 
 def _has_cuda(torch: Any) -> bool:  # noqa: ANN401 - a module
-    """Whether the program works on a GPU that can be profiled."""
+    """Tell whether the program works on a GPU that can be profiled."""
     version = str(getattr(torch.version, "cuda", None) or "")
     major = version.partition(".")[0]
     return torch.cuda.is_initialized() and major.isdecimal() and int(major) >= _OLDEST_CUDA

@@ -28,12 +28,12 @@ class ProgramExporter(SpanExporter):
             )
 
         try:
-            answer = self._sender.post(encode_spans(spans).SerializeToString())
+            response = self._sender.send(encode_spans(spans).SerializeToString())
         except OSError as error:
             logger.warning("latencytrace: %d spans are lost: %s", len(spans), error)
             return SpanExportResult.FAILURE
-        if answer.status != 200:  # noqa: PLR2004 - HTTP's OK
-            logger.warning("latencytrace: %d spans are lost: %s", len(spans), answer.reason)
+        if response.status != 200:  # noqa: PLR2004 - HTTP's OK
+            logger.warning("latencytrace: %d spans are lost: %s", len(spans), response.reason)
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 
@@ -45,11 +45,11 @@ class ProgramExporter(SpanExporter):
 def program_exporter(
     url: str, headers: Mapping[str, str], grpc_sender: Callable[[], Sender] | None
 ) -> SpanExporter:
-    """What carries away the spans of the program's own provider.
+    """Return what carries away the spans of the program's own provider.
 
     Args:
         url: Where traces are posted.
-        headers: Of each post.
+        headers: Of each request.
         grpc_sender: Makes a sender of ours; None: the SDK's exporter posts them over HTTP.
     """
     if grpc_sender is not None:
@@ -67,6 +67,6 @@ def program_processor(
     grpc_sender: Callable[[], Sender] | None,
     interval_s: float,
 ) -> BatchSpanProcessor:
-    """What the program's own provider hands its spans to; see `program_exporter`."""
+    """Return what the program's own provider hands its spans to; see `program_exporter`."""
     exporter = program_exporter(url, headers, grpc_sender)
     return BatchSpanProcessor(exporter, schedule_delay_millis=interval_s * 1000)

@@ -1,4 +1,4 @@
-"""What the agent costs its program: CPU time in hooks, encoder and exporter."""
+"""Costs of the agent in its program: CPU time in hooks, encoder and exporter."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ WINDOW_NS = 10_000_000_000  # of a rate
 PRICED_FOR_NS = 60_000_000_000  # then the price of a span is measured again
 _CALLS = 20  # that are timed at a stretch
 _STRETCHES = 5
-_BREATH_S = 20e-6
+_YIELD_S = 20e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,10 @@ class CostMeter:
         self._cost = OwnCost()
 
     def read(self) -> OwnCost:
-        """The cost as it was last told."""
+        """Return the cost as of the last update."""
         return self._cost
 
-    def tell(self, counts: ExportCounts, queued: int) -> None:
+    def update(self, counts: ExportCounts, queued: int) -> None:
         """Take the counts so far; now and then look up what a span costs."""
         now_ns, made = self._now_ns(), counts.sent + counts.dropped + queued
         due = self._priced_ns is None or now_ns - self._priced_ns >= PRICED_FOR_NS
@@ -83,7 +83,7 @@ class CostMeter:
 
 
 def span_cpu_ns() -> int:
-    """What a hook's timed call costs here and now: some are made, and sent to nobody."""
+    """Measure what a hook's timed call costs here and now, by some that go nowhere."""
     recorder = Recorder(RecordingProvider().get_tracer("latencytrace"), raise_fault)
     patch = Patch("latencytrace", "nothing", Stage.OTHER)
     call = timed(_nothing, beginning(_nothing, patch, recorder))
@@ -93,7 +93,7 @@ def span_cpu_ns() -> int:
         for _ in range(_CALLS):
             call()
         stretches.append(cpu_ns() - began_ns)
-        time.sleep(_BREATH_S)  # who wants the interpreter gets it
+        time.sleep(_YIELD_S)  # who wants the interpreter gets it
     return min(stretches) // _CALLS
 
 

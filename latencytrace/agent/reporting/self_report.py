@@ -29,7 +29,7 @@ _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """How the agent does."""
+    """State of the agent, as far as it is reported."""
 
     provider: str  # whose makes the spans
     sent: int
@@ -40,7 +40,7 @@ class Report:
 
     @classmethod
     def of(cls, status: AgentStatus) -> "Report":
-        """What an agent's status says."""
+        """Return the report of an agent's status."""
         return cls(
             provider=status.provider or "",
             sent=status.spans_sent,
@@ -73,7 +73,7 @@ class SelfReport:
 
     @property
     def may_be_due(self) -> bool:
-        """Whether a report would be sent now if it says anything new."""
+        """Tell whether a report would be sent now if it says anything new."""
         return self._is_taken and (
             self._sent_ns is None or self._now_ns() - self._sent_ns >= CHANGES_AFTER_NS
         )
@@ -89,12 +89,12 @@ class SelfReport:
         self._sent_ns = now_ns
         self._last = None
         try:
-            answer = self._sender.post(self._encoded(report, now_ns))
+            response = self._sender.send(self._encoded(report, now_ns))
         except OSError:  # who receives the spans is spoken of elsewhere
             return
-        if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's successes
+        if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's successes
             self._last = report
-        elif answer.status not in _TRANSIENT:
+        elif response.status not in _TRANSIENT:
             self._is_taken = False
             self._sender.close()
 

@@ -1,4 +1,4 @@
-"""What the agent says of itself."""
+"""The status of the agent."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from latencytrace.agent.timing.patching import HookStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStatus:
-    """What the agent in this process does, and what became of its spans."""
+    """State of the agent in this process, and what became of its spans."""
 
     running: bool
     provider: str | None  # "ours", or "the program's"; None: not running

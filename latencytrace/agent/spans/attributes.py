@@ -1,17 +1,20 @@
 """Attributes as values that keep nothing of the program alive, within OpenTelemetry's limits."""
 
+import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from numbers import Integral, Real
 from typing import cast
 
-from latencytrace.agent.guard import attempted, logger, text_of
+from latencytrace.agent.guard import FAULTS, attempted, edge_faults, logger, text_of
+from latencytrace.agent.process.forks import in_child
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED
 
 SCALARS = frozenset((str, int, float, bool, bytes))
 _all_scalars = SCALARS.issuperset
+MOST_DEFERRED = 8  # attributes at once
 _MAX_DEPTH = 8  # of nested attribute values
 _MAX_ITEMS = 1024  # of one sequence or mapping
 _ARRAYS = (list, tuple, set, frozenset, deque, range, bytearray)
@@ -21,7 +24,57 @@ _SAID_AS_TEXT = frozenset(
 )
 _UNUSABLE = object()
 _unusable_types: set[type] = set()
+Attributes = Callable[[], Mapping[str, AttributeValue]]
+_working = threading.RLock()  # one for all: hardly ever do two threads ask
 _OURS = "latencytrace."  # a ledger needs them whatever else a program notes
+
+
+class Deferred:
+    """Attributes of an ended span that are worked out when it is sent, off the serving thread.
+
+    It stands among a span's attributes in the place that they will have.
+
+    Args:
+        attributes: Works them out.
+        weight: About how many bytes it keeps.
+    """
+
+    __slots__ = ("_attributes", "_found", "weight")
+
+    def __init__(self, attributes: Attributes, weight: int) -> None:
+        self._attributes: Attributes | None = attributes
+        self._found: Mapping[str, AttributeValue] = {}
+        self.weight = weight
+
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        """Work them out, once, whichever threads ask."""
+        with _working:
+            if self._attributes is not None:
+                try:
+                    self._found = self._attributes()
+                except FAULTS as fault:
+                    edge_faults("working out attributes", fault)
+                self._attributes = None
+            return self._found
+
+
+def worked_out(attributes: dict[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Return attributes with those that were deferred; the same if none were."""
+    values: Mapping[str, object] = attributes
+    if not any(type(value) is Deferred for value in values.values()):
+        return attributes
+    found: dict[str, object] = {}
+    for key, value in values.items():
+        found.update(value.attributes() if isinstance(value, Deferred) else {key: value})
+    return cast("dict[str, AttributeValue]", found)
+
+
+def _after_fork() -> None:
+    global _working  # noqa: PLW0603 - the parent may have held it
+    _working = threading.RLock()
+
+
+in_child(_after_fork)
 
 
 def copied_attributes(attributes: Mapping[str, object]) -> dict[str, AttributeValue]:

@@ -1,4 +1,4 @@
-"""The span processors that the program adds to our provider, as it would to the SDK's."""
+"""Span processors that the program adds to our provider, as it would to the SDK's."""
 
 import threading
 from collections import deque
@@ -11,6 +11,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FaultCounter, guarded, logger
 from latencytrace.agent.process.background import background_thread
 from latencytrace.agent.process.forks import whole_imports
+from latencytrace.agent.spans.sdk_view import readable
 from latencytrace.agent.spans.span import RecordedSpan
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ class ProgramProcessors:
     """Shows processors each span: its start where it starts, its end on a thread of ours.
 
     So an exporter that is slow, or raises, is not waited for by who ends a span. Without
-    any processor a span costs one look at `started`.
+    any processor a span costs one look at `on_start`.
     """
 
     def __init__(self) -> None:
-        self.started: Callable[[RecordedSpan, Context | None], None] | None = None
+        self.on_start: Callable[[RecordedSpan, Context | None], None] | None = None
         self._described: Mapping[str, object] = {}
         self._resource: Resource | None = None  # made when somebody asks
         self.dropped = 0
@@ -43,7 +44,7 @@ class ProgramProcessors:
 
     @property
     def resource(self) -> "Resource":
-        """What this process is, as the SDK says it."""
+        """Return what this process is, as the SDK says it."""
         if self._resource is None:
             with whole_imports:
                 from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is used
@@ -58,11 +59,11 @@ class ProgramProcessors:
     def add(self, processor: "SpanProcessor") -> None:
         """Call one more processor."""
         self._processors += (processor,)
-        self.started = self._started
+        self.on_start = self._show_start
         with guarded("starting the thread of span processors", self._on_fault):
             self._start_thread()
 
-    def ended(self, span: RecordedSpan) -> None:
+    def on_end(self, span: RecordedSpan) -> None:
         """Take an ended span; called where it ended, never waits."""
         if len(self._ended) < QUEUE_SPANS:
             self._ended.append(span)
@@ -80,16 +81,16 @@ class ProgramProcessors:
         flushed = self._show(timeout_millis / 1000)
         for processor in self._processors:
             left_ms = max((until_ns - monotonic_ns()) // 1_000_000, 0)
-            told: object = False
+            done: object = False
             with guarded("flushing a span processor", self._on_fault):
-                told = processor.force_flush(left_ms)
-            flushed = flushed and told is not False  # None says nothing against it, as in the SDK
+                done = processor.force_flush(left_ms)
+            flushed = flushed and done is not False  # None says nothing against it, as in the SDK
         return flushed
 
     def shutdown(self) -> None:
         """Show what has ended by now, shut every processor down and forget them."""
         self._show(_INTERVAL_S)
-        processors, self._processors, self.started = self._processors, (), None
+        processors, self._processors, self.on_start = self._processors, (), None
         self._wake.set()
         for processor in processors:
             with guarded("shutting down a span processor", self._on_fault):
@@ -106,7 +107,7 @@ class ProgramProcessors:
         if self._processors:
             self._start_thread()
 
-    def _started(self, span: RecordedSpan, context: Context | None) -> None:
+    def _show_start(self, span: RecordedSpan, context: Context | None) -> None:
         for processor in self._processors:
             with guarded("showing a started span to a processor", self._on_fault):
                 processor.on_start(cast("SdkSpan", span), parent_context=context)
@@ -135,7 +136,7 @@ class ProgramProcessors:
 
     def _show_all(self) -> None:
         with whole_imports:
-            from latencytrace.agent.spans.readable_span import readable  # noqa: PLC0415 - only where it is used
+            import opentelemetry.sdk.trace  # noqa: F401, PLC0415 - which `readable` needs
 
         for _ in range(len(self._ended)):
             with guarded("showing an ended span to a processor", self._on_fault):

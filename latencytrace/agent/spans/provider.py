@@ -10,7 +10,7 @@ from latencytrace.agent.guard import contained
 from latencytrace.agent.spans.attributes import copied_attributes
 from latencytrace.agent.spans.processors import ProgramProcessors
 from latencytrace.agent.spans.span import RecordedSpan
-from latencytrace.agent.spans.tracer import RecordingTracer, Scope, forget
+from latencytrace.agent.spans.tracer import RecordingTracer, Scope, discard
 from latencytrace.model.span_limits import SpanLimits
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class RecordingProvider(TracerProvider):
     """Our tracer provider; steps behind the program's own as soon as there is one."""
 
     def __init__(self) -> None:
-        self._export: Callable[[RecordedSpan], None] = forget
+        self._on_end: Callable[[RecordedSpan], None] = discard
         self._processors = ProgramProcessors()
         self._tracers: dict[tuple[str | None, ...], RecordingTracer] = {}
         self._limits = SpanLimits()
@@ -42,7 +42,7 @@ class RecordingProvider(TracerProvider):
 
     @property
     def resource(self) -> "Resource":
-        """What this process is, or the program's own provider says."""
+        """Return what this process is, or the program's own provider says."""
         theirs = getattr(self._program, "resource", None)
         return self._processors.resource if theirs is None else cast("Resource", theirs)
 
@@ -53,32 +53,32 @@ class RecordingProvider(TracerProvider):
         schema_url: str | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> Tracer:
-        """The tracer of one instrumentation scope."""
+        """Return the tracer of one instrumentation scope."""
         made = contained("making a tracer")(self._tracer)(
             instrumenting_module_name, instrumenting_library_version, schema_url, attributes
         )
         return made or NoOpTracer()
 
-    def record_to(
+    def configure(
         self,
-        ended: Callable[[RecordedSpan], None],
+        on_end: Callable[[RecordedSpan], None],
         *,
         limits: SpanLimits | None = None,
         sampling: Callable[[RecordingTracer], Tracer] | None = None,
         resource: Mapping[str, object] | None = None,
         flush: Callable[[float], bool] = _nothing_to_send,
     ) -> None:
-        """Make the spans ourselves, and hand each that ends to `ended`.
+        """Make the spans ourselves, and hand each that ends to `on_end`.
 
         Args:
-            ended: Takes it where it ended.
+            on_end: Takes it where it ended.
             limits: Of each span; None: OpenTelemetry's.
             sampling: A tracer that asks a sampler before one of ours makes a span; None: every
                 span is recorded whose parent is.
             resource: What this process is, for the program's processors.
             flush: Sends what has ended within so many seconds, and says whether it could.
         """
-        self._export = ended
+        self._on_end = on_end
         self._flush = flush
         self._shutdown_left_s = SHUTDOWN_S
         self._limits = limits or SpanLimits()
@@ -142,7 +142,8 @@ class RecordingProvider(TracerProvider):
 
     def _configure(self, tracer: RecordingTracer) -> None:
         tracer.limits = self._limits
-        tracer.ended = self._export if self._processors.started is None else self._end_for_all
+        shown = self._processors.on_start is not None
+        tracer.on_end = self._end_for_all if shown else self._on_end
         if self._program is not None:
             tracer.delegate = self._program.get_tracer(
                 tracer.name,
@@ -154,5 +155,5 @@ class RecordingProvider(TracerProvider):
             tracer.delegate = self._sampling(tracer) if self._sampling else None
 
     def _end_for_all(self, span: RecordedSpan) -> None:
-        self._export(span)
-        self._processors.ended(span)
+        self._on_end(span)
+        self._processors.on_end(span)

@@ -1,4 +1,4 @@
-"""Which traces are recorded, where it is not all of them: OpenTelemetry's samplers.
+"""Chooses the traces that are recorded, by OpenTelemetry's samplers.
 
 Loaded only where a sampler is asked for, so that a program without one pays nothing:
 a tracer of ours then delegates to one that asks, and gets the span from a second one.
@@ -37,8 +37,7 @@ from opentelemetry.util.types import AnyValue
 
 from latencytrace.agent.guard import FAULTS, attempted, edge_faults
 from latencytrace.agent.spans.processors import ProgramProcessors
-from latencytrace.agent.spans.span import RecordedSpan, recorded_in
-from latencytrace.agent.spans.span_extra import Extra
+from latencytrace.agent.spans.span import Details, RecordedSpan, recorded_in
 from latencytrace.agent.spans.tracer import RecordingTracer, Scope, block_of, new_id
 from latencytrace.errors import SettingsError
 
@@ -110,7 +109,7 @@ _BY_NAME: Mapping[str, Callable[[float], Sampler]] = {
 
 
 def sampling(name: str, argument: str) -> Callable[[RecordingTracer], Tracer]:
-    """What makes tracers that ask the sampler of a name.
+    """Return what makes tracers that ask the sampler of a name.
 
     Raises:
         SettingsError: There is none of that name, or its argument cannot be used.
@@ -175,15 +174,15 @@ class SamplingTracer(Tracer):
         self._sampler = sampler
         self._asks_for_children = asks_for_children
         self._processors = tracer.processors
-        self._export = tracer.ended
-        self.ended: Callable[[RecordedSpan], None] = self._ended
+        self._on_end = tracer.on_end
+        self.on_end: Callable[[RecordedSpan], None] = self._end
         scope = Scope(self.name, self.version, self.schema_url, tuple(self.attributes.items()))
         self._maker = RecordingTracer(scope, ProgramProcessors())
         self._maker.limits = tracer.limits
 
     @property
     def resource(self) -> Resource:
-        """What this process is."""
+        """Return what this process is."""
         return self._processors.resource
 
     def start_span(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
@@ -216,8 +215,8 @@ class SamplingTracer(Tracer):
             )
             if isinstance(span, RecordedSpan):  # else it could not be made
                 self._adopt(span, parent, trace_id, decided)
-                if self._processors.started is not None:
-                    self._processors.started(span, context)
+                if self._processors.on_start is not None:
+                    self._processors.on_start(span, context)
         except FAULTS as fault:
             edge_faults("starting a span", fault)
             return INVALID_SPAN
@@ -260,17 +259,17 @@ class SamplingTracer(Tracer):
             span.parent_id = parent.span_id
         random_id = not parent.is_valid or bool(parent.trace_flags & _RANDOM)
         if parent.is_remote or decided.trace_state or not random_id:
-            span.extra = span.extra or Extra()
-            span.extra.remote_parent = parent.is_remote
-            span.extra.trace_state = decided.trace_state
-            span.extra.random_id = random_id
+            details = span.details = span.details or Details()
+            details.remote_parent = parent.is_remote
+            details.trace_state = decided.trace_state
+            details.random_id = random_id
 
-    def _ended(self, span: RecordedSpan) -> None:
+    def _end(self, span: RecordedSpan) -> None:
         """Take an ended span."""
         if type(span) is UnsampledSpan:
-            self._processors.ended(span)
+            self._processors.on_end(span)
         else:
-            self._export(span)
+            self._on_end(span)
 
     def _decided(  # noqa: PLR0913, PLR0917 - what a sampler is asked
         self,
@@ -285,7 +284,7 @@ class SamplingTracer(Tracer):
         if not self._asks_for_children:
             recorded = recorded_in(get_current() if context is None else context)
             if recorded is not None:
-                state = recorded.extra.trace_state if recorded.extra else None
+                state = recorded.details.trace_state if recorded.details else None
                 return SamplingResult(Decision.RECORD_AND_SAMPLE, noted, state)
         decided: object = attempted(
             lambda: self._sampler.should_sample(context, trace_id, name, kind, noted, links or ()),
@@ -297,7 +296,7 @@ class SamplingTracer(Tracer):
 
 
 def _unrecorded(parent: SpanContext, trace_id: int, state: TraceState | None) -> SpanContext:
-    """What identifies a span that nobody records to its children."""
+    """Return what identifies a span that nobody records to its children."""
     random_id = not parent.is_valid or bool(parent.trace_flags & _RANDOM)
     flags = TraceFlags(_RANDOM if random_id else TraceFlags.DEFAULT)
     return SpanContext(trace_id, new_id(64), is_remote=False, trace_flags=flags, trace_state=state)

@@ -18,6 +18,7 @@ from opentelemetry.trace import (
     SpanKind,
     Status,
     StatusCode,
+    TraceState,
 )
 from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # what set_span_in_context sets, four calls deep
@@ -26,48 +27,69 @@ from opentelemetry.trace.propagation import (
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import FAULTS, attempted, contained, edge_faults, text_of
-from latencytrace.agent.spans.attributes import SCALARS, copied_attributes, drop_oldest
+from latencytrace.agent.spans.attributes import (
+    MOST_DEFERRED,
+    SCALARS,
+    Deferred,
+    copied_attributes,
+    drop_oldest,
+)
 from latencytrace.agent.spans.current_span import traced_calls
-from latencytrace.agent.spans.sdk_surface import EMPTY_STATE, SAMPLED, SAMPLED_RANDOM, SdkSurface
-from latencytrace.agent.spans.span_extra import Extra
+from latencytrace.agent.spans.sdk_view import (
+    EMPTY_STATE,
+    SAMPLED,
+    SAMPLED_RANDOM,
+    SdkView,
+    ViewedTracer,
+)
 from latencytrace.agent.spans.stack_text import stack_text
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
-from latencytrace.model.span_limits import SpanLimits
 
 if TYPE_CHECKING:
     from contextvars import Token
-
-    from opentelemetry.sdk.resources import Resource
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def recorded_in(context: Context) -> "RecordedSpan | None":
-    """The span of ours that is current in a context; None: none, or somebody else's."""
+    """Return the span of ours that is current in a context; None: none, or somebody else's."""
     span = context.get(_SPAN_KEY)
     return span if type(span) is RecordedSpan else None
 
 
-class SpanMaker(Protocol):
-    """What a span needs of the tracer that made it."""
+class Details:
+    """Parts that few spans have: events, links, a status, a parent in another process."""
 
-    name: str  # of the instrumentation scope
-    version: str | None
-    schema_url: str | None
-    limits: SpanLimits
-    ended: "Callable[[RecordedSpan], None]"  # takes each span that ends
+    __slots__ = (
+        "description",
+        "dropped_attributes",
+        "dropped_events",
+        "dropped_links",
+        "events",
+        "links",
+        "random_id",
+        "remote_parent",
+        "status",
+        "trace_state",
+    )
 
-    @property
-    def attributes(self) -> Mapping[str, AttributeValue]:
-        """Those of the scope."""
-        ...
+    def __init__(self) -> None:
+        self.events: list[tuple[str, int, dict[str, AttributeValue]]] = []
+        self.links: list[tuple[SpanContext, dict[str, AttributeValue]]] = []
+        self.status = StatusCode.UNSET
+        self.description: str | None = None
+        self.trace_state: TraceState | None = None
+        self.remote_parent = False
+        self.random_id = True  # whether the trace's id is said to be random
+        self.dropped_attributes = self.dropped_events = self.dropped_links = 0
 
-    @property
-    def resource(self) -> "Resource":
-        """What this process is."""
-        ...
+
+class SpanMaker(ViewedTracer, Protocol):
+    """A tracer, as far as its spans need it."""
+
+    on_end: "Callable[[RecordedSpan], None]"  # takes each span that ends
 
     def start_as_current_span(  # noqa: PLR0913 - OpenTelemetry's signature
         self,
@@ -85,25 +107,25 @@ class SpanMaker(Protocol):
 
 
 def _worth_a_link(context: SpanContext, attributes: Mapping[str, object] | None) -> bool:
-    """Whether a link says anything: one without ids may, by its attributes or trace state."""
+    """Tell whether a link says anything: without ids by its attributes or trace state."""
     return bool(context) and (context.is_valid or bool(attributes or context.trace_state))
 
 
-def _renew(own: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) -> None:
+def _renew(raw: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) -> None:
     """Make attributes the newest, of which some were there before, as in the SDK."""
     for key, value in new.items():
-        del own[key]
-        own[key] = value
+        del raw[key]
+        raw[key] = value
 
 
-def _take_back(own: dict[str, AttributeValue], attributes: Mapping[str, object]) -> None:
+def _take_back(raw: dict[str, AttributeValue], attributes: Mapping[str, object]) -> None:
     """Leave out what is None now."""
     for key, value in list(attributes.items()):
         if value is None:
-            own.pop(key, None)
+            raw.pop(key, None)
 
 
-class RecordedSpan(SdkSurface):
+class RecordedSpan(SdkView):
     """One span of ours; made by a tracer, never by itself.
 
     It is its own context manager and its own entry in the exporter's queue. Times
@@ -112,19 +134,19 @@ class RecordedSpan(SdkSurface):
 
     __slots__ = (
         "attached",
-        "ended",
-        "extra",
+        "details",
+        "ended_ns",
         "forks",
         "kind_number",
         "mark_error",
         "name",
-        "own",
         "parent_context",
         "parent_id",
+        "raw_attributes",
         "record_error",
         "span_context",
         "span_id",
-        "started",
+        "started_ns",
         "token",
         "trace_id",
         "tracer",
@@ -134,11 +156,11 @@ class RecordedSpan(SdkSurface):
     span_id: int
     parent_id: int  # 0: a root
     kind_number: int  # SpanKind's value
-    started: int
-    ended: int  # 0: still recording
+    started_ns: int
+    ended_ns: int  # 0: still recording
     forks: int  # behind the process that it started in
-    own: dict[str, AttributeValue] | None  # the attributes
-    extra: Extra | None
+    raw_attributes: dict[str, AttributeValue] | None  # before their lengths are limited
+    details: Details | None
     tracer: "SpanMaker"
     span_context: SpanContext | None
     parent_context: Context | None  # of `start_as_current_span`: what to hang it into
@@ -153,60 +175,60 @@ class RecordedSpan(SdkSurface):
         """Identify this span to its children."""
         context = self.span_context
         if context is None:
-            extra = self.extra
+            details = self.details
             context = self.span_context = SpanContext(
                 self.trace_id,
                 self.span_id,
                 is_remote=False,
-                trace_flags=SAMPLED_RANDOM if extra is None or extra.random_id else SAMPLED,
-                trace_state=(extra.trace_state if extra else None) or EMPTY_STATE,
+                trace_flags=SAMPLED_RANDOM if details is None or details.random_id else SAMPLED,
+                trace_state=(details.trace_state if details else None) or EMPTY_STATE,
             )
         return context
 
     def is_recording(self) -> bool:
-        """Whether the span has not ended yet."""
-        return self.ended == 0
+        """Tell whether the span has not ended yet."""
+        return self.ended_ns == 0
 
     def set_attribute(self, key: str, value: object) -> None:
         """Set one attribute; a value that is no scalar is copied or left out."""
         try:
-            if self.ended:
+            if self.ended_ns:
                 return
-            own = self.own
+            raw = self.raw_attributes
             if type(value) not in SCALARS or not key:
                 self.set_attributes({key: value})
-            elif own is None:
-                self.own = {key: value}  # type: ignore[dict-item]  # a scalar, as was just checked
+            elif raw is None:
+                self.raw_attributes = {key: value}  # type: ignore[dict-item]  # a scalar, as was just checked
             else:
-                count = len(own)
-                own[key] = value  # type: ignore[assignment]  # likewise
-                if len(own) == count:  # set again, so it is the newest, as in the SDK
-                    own[key] = own.pop(key)
+                count = len(raw)
+                raw[key] = value  # type: ignore[assignment]  # likewise
+                if len(raw) == count:  # set again, so it is the newest, as in the SDK
+                    raw[key] = raw.pop(key)
                 elif count >= self.tracer.limits.attributes:
-                    self.shed(own)
+                    self.shed(raw)
         except FAULTS as fault:
             edge_faults("setting an attribute", fault)
 
     def set_attributes(self, attributes: Mapping[str, object]) -> None:
         """Set several attributes."""
         try:
-            if self.ended:
+            if self.ended_ns:
                 return
-            copied, own = copied_attributes(attributes), self.own
+            copied, raw = copied_attributes(attributes), self.raw_attributes
             if "" in copied:  # an empty key says nothing
                 del copied[""]
-                self._extra().dropped_attributes += 1
-            if own is None:
-                own = self.own = {}
-            count = len(own) + len(copied)
+                self._details().dropped_attributes += 1
+            if raw is None:
+                raw = self.raw_attributes = {}
+            count = len(raw) + len(copied)
             if count > self.tracer.limits.attributes:
-                self._push(own, copied)
+                self._push(raw, copied)
             else:
-                own.update(copied)
-                if len(own) < count:
-                    _renew(own, copied)
+                raw.update(copied)
+                if len(raw) < count:
+                    _renew(raw, copied)
             if len(copied) < len(attributes):
-                _take_back(own, attributes)
+                _take_back(raw, attributes)
         except FAULTS as fault:
             edge_faults("setting attributes", fault)
 
@@ -218,27 +240,27 @@ class RecordedSpan(SdkSurface):
         timestamp: int | None = None,
     ) -> None:
         """Note something that happened at one instant (wall time in nanoseconds)."""
-        if self.ended:
+        if self.ended_ns:
             return
         at = timestamp if timestamp is not None else monotonic_ns() + ANCHOR_NS
-        extra = self._extra()
-        extra.events.append((name, at, copied_attributes(attributes or {})))
-        if len(extra.events) > self.tracer.limits.events:
-            del extra.events[0]
-            extra.dropped_events += 1
+        details = self._details()
+        details.events.append((name, at, copied_attributes(attributes or {})))
+        if len(details.events) > self.tracer.limits.events:
+            del details.events[0]
+            details.dropped_events += 1
 
     @contained("adding a link")
     def add_link(
         self, context: SpanContext, attributes: Mapping[str, object] | None = None
     ) -> None:
         """Refer to a span that shared work with this one."""
-        if self.ended or not _worth_a_link(context, attributes):
+        if self.ended_ns or not _worth_a_link(context, attributes):
             return
-        extra = self._extra()
-        extra.links.append((context, copied_attributes(attributes or {})))
-        if len(extra.links) > self.tracer.limits.links:
-            del extra.links[0]
-            extra.dropped_links += 1
+        details = self._details()
+        details.links.append((context, copied_attributes(attributes or {})))
+        if len(details.links) > self.tracer.limits.links:
+            del details.links[0]
+            details.dropped_links += 1
 
     @contained("adding links")
     def add_links(self, links: Iterable[Link | None]) -> None:
@@ -249,26 +271,26 @@ class RecordedSpan(SdkSurface):
 
     def link_member(self, context: SpanContext, attributes: Mapping[str, AttributeValue]) -> None:
         """Refer to a member of a batch: of those no limit leaves any out."""
-        self._extra().links.append((context, dict(attributes)))
+        self._details().links.append((context, dict(attributes)))
 
     def update_name(self, name: str) -> None:
         """Rename the span."""
-        if not self.ended:
+        if not self.ended_ns:
             self.name = name
 
     @contained("setting a status")
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status; as in the SDK, OK is final and UNSET is ignored."""
         code = status.status_code if isinstance(status, Status) else status
-        if self.ended or code is StatusCode.UNSET or not isinstance(code, StatusCode):
+        if self.ended_ns or code is StatusCode.UNSET or not isinstance(code, StatusCode):
             return
-        extra = self._extra()
-        if extra.status is StatusCode.OK:
+        details = self._details()
+        if details.status is StatusCode.OK:
             return
-        extra.status = code
+        details.status = code
         if isinstance(status, Status):
             description = status.description
-        extra.description = description if code is StatusCode.ERROR else None
+        details.description = description if code is StatusCode.ERROR else None
 
     @contained("recording an exception")
     def record_exception(
@@ -295,11 +317,11 @@ class RecordedSpan(SdkSurface):
         """End the span and hand it to the exporter; a second call changes nothing."""
         try:
             now = monotonic_ns() if end_time is None else end_time - ANCHOR_NS
-            if self.ended:  # no other thread comes in between this and the next line
+            if self.ended_ns:  # no other thread comes in between this and the next line
                 return
-            self.ended = now
+            self.ended_ns = now
             self.parent_context = None
-            self.tracer.ended(self)
+            self.tracer.on_end(self)
         except FAULTS as fault:
             edge_faults("ending a span", fault)
 
@@ -324,13 +346,13 @@ class RecordedSpan(SdkSurface):
             if token is not None:
                 self.token = None
                 leave(token)
-            if exc_val is not None and not self.ended:
+            if exc_val is not None and not self.ended_ns:
                 self._note(exc_val, escaped=token is None)
             now = monotonic_ns()
-            if self.attached and not self.ended:  # as `end` does, a call less
-                self.ended = now
+            if self.attached and not self.ended_ns:  # as `end` does, a call less
+                self.ended_ns = now
                 self.parent_context = None
-                self.tracer.ended(self)
+                self.tracer.on_end(self)
         except FAULTS as fault:
             edge_faults("leaving a span", fault)
 
@@ -340,7 +362,7 @@ class RecordedSpan(SdkSurface):
             self.tracer.start_as_current_span,
             self.name,
             self.kind,
-            self.own,
+            self.raw_attributes,
         )
         record, mark, end = self.record_error, self.mark_error, self.attached
         return traced_calls(
@@ -358,7 +380,7 @@ class RecordedSpan(SdkSurface):
     # --- itself
 
     def _note(self, error: BaseException, *, escaped: bool) -> None:
-        """Note what the block raised; of a current span exceptions only, as in the SDK."""
+        """Note the error of the block; of a current span exceptions only, as in the SDK."""
         if not (escaped or isinstance(error, Exception)):
             return
         if self.record_error:
@@ -366,22 +388,35 @@ class RecordedSpan(SdkSurface):
         if self.mark_error:
             self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {text_of(error)}")
 
-    def _push(self, own: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) -> None:
+    def _push(self, raw: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) -> None:
         """Add attributes one by one, for each may push an older one out."""
         for key, value in new.items():
-            own.pop(key, None)
-            own[key] = value
-            self.shed(own)
+            raw.pop(key, None)
+            raw[key] = value
+            self.shed(raw)
 
-    def shed(self, own: dict[str, AttributeValue]) -> None:
+    def shed(self, raw: dict[str, AttributeValue]) -> None:
         """Leave out the oldest attributes beyond the limit, counted."""
-        extra = self._extra()
-        while own and len(own) > self.tracer.limits.attributes:
-            drop_oldest(own)
-            extra.dropped_attributes += 1
+        details = self._details()
+        while raw and len(raw) > self.tracer.limits.attributes:
+            drop_oldest(raw)
+            details.dropped_attributes += 1
 
-    def _extra(self) -> Extra:
-        extra = self.extra
-        if extra is None:
-            extra = self.extra = Extra()
-        return extra
+    def _details(self) -> Details:
+        details = self.details
+        if details is None:
+            details = self.details = Details()
+        return details
+
+
+def defer(span: RecordedSpan, key: str, deferred: Deferred) -> None:
+    """Have attributes of ours worked out when a span is sent; called as it ends."""
+    if span.ended_ns:
+        return
+    raw = span.raw_attributes
+    if raw is None:
+        raw = span.raw_attributes = {}
+    if len(raw) + MOST_DEFERRED > span.tracer.limits.attributes:  # it may push others out
+        span.set_attributes(deferred.attributes())
+    else:
+        raw[key] = deferred  # type: ignore[assignment] # whoever reads them works them out

@@ -8,7 +8,7 @@ FRAMES: Final = 200  # the innermost; a recursion that went too deep has thousan
 
 
 def stack_text(error: BaseException) -> str:
-    """What Python would print of an exception.
+    """Return what Python would print of an exception.
 
     Of a deep stack the innermost frames without their lines of code: to find those takes
     0.05 ms a frame, and an exception may be noted by each of the spans that it passes.

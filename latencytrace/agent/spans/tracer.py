@@ -28,8 +28,7 @@ from latencytrace.agent.process.forks import in_child
 from latencytrace.agent.spans.attributes import copied_attributes
 from latencytrace.agent.spans.current_span import CurrentSpan
 from latencytrace.agent.spans.processors import ProgramProcessors
-from latencytrace.agent.spans.span import RecordedSpan
-from latencytrace.agent.spans.span_extra import Extra
+from latencytrace.agent.spans.span import Details, RecordedSpan
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.span_limits import SpanLimits
 
@@ -56,32 +55,32 @@ in_child(_after_fork)
 
 
 def started_here(span: RecordedSpan) -> bool:
-    """Whether a span started in this process, not in the one that this one was forked from."""
+    """Tell whether a span started in this process, not in the one that it was forked from."""
     return span.forks == _forks
 
 
 def new_id(bits: int) -> int:
-    """Random bits that are not all zero."""
+    """Return random bits that are not all zero."""
     identifier = _random_bits(bits)
     return identifier or new_id(bits)  # zero means "no id"
 
 
-def forget(_span: RecordedSpan) -> None:
+def discard(_span: RecordedSpan) -> None:
     """Take a span that ended while no agent runs."""
 
 
-def inherited(parent: Extra) -> Extra | None:
-    """What a child has of its parent's: the trace state, and whether the id is random."""
+def inherited(parent: Details) -> Details | None:
+    """Return a child's share of its parent's: the trace state, and whether the id is random."""
     if not parent.trace_state and parent.random_id:
         return None
-    extra = Extra()
-    extra.trace_state = parent.trace_state
-    extra.random_id = parent.random_id
-    return extra
+    details = Details()
+    details.trace_state = parent.trace_state
+    details.random_id = parent.random_id
+    return details
 
 
 def block_of(span: Span, *, end_on_exit: bool) -> AbstractContextManager[Span]:
-    """What makes a span current that has just been started."""
+    """Return a block that makes a span current which has just been started."""
     if not isinstance(span, RecordedSpan):  # it records nothing, so nothing is noted
         return use_span(span, end_on_exit=end_on_exit)
     span.parent_context = current()
@@ -104,9 +103,9 @@ class RecordingTracer(Tracer):
     __slots__ = (
         "attributes",
         "delegate",
-        "ended",
         "limits",
         "name",
+        "on_end",
         "processors",
         "schema_url",
         "version",
@@ -119,18 +118,18 @@ class RecordingTracer(Tracer):
         self.attributes = dict(scope.attributes)
         self.processors = processors
         self.limits = SpanLimits()
-        self.ended: Callable[[RecordedSpan], None] = forget  # takes each span that ends
+        self.on_end: Callable[[RecordedSpan], None] = discard  # takes each span that ends
         self.delegate: Tracer | None = None  # the program's own, or one that asks a sampler
 
     @property
     def resource(self) -> "Resource":
-        """What this process is."""
+        """Return what this process is."""
         return self.processors.resource
 
     @property
     def is_direct(self) -> bool:
-        """Whether a span goes to the exporter alone, through no code of the program's."""
-        return self.delegate is None and self.processors.started is None
+        """Tell whether a span goes to the exporter alone, through no code of the program's."""
+        return self.delegate is None and self.processors.on_start is None
 
     def start_span(  # noqa: C901, PLR0913, PLR0917 - OpenTelemetry's signature; a call costs
         self,
@@ -162,12 +161,12 @@ class RecordingTracer(Tracer):
         try:
             parent = (current() if context is None else context).get(_SPAN_KEY)
             span = _new(RecordedSpan)
-            span.extra = None
+            span.details = None
             if type(parent) is RecordedSpan:
                 span.trace_id = parent.trace_id
                 span.parent_id = parent.span_id
-                if parent.extra is not None:
-                    span.extra = inherited(parent.extra)
+                if parent.details is not None:
+                    span.details = inherited(parent.details)
             else:
                 unsampled = self._adopt(span, parent)
                 if unsampled is not None:
@@ -175,23 +174,23 @@ class RecordingTracer(Tracer):
             span.span_id = _random_bits(64) or new_id(64)
             span.name = name
             span.tracer = self
-            span.ended = 0
+            span.ended_ns = 0
             span.forks = _forks
             span.kind_number = 0 if kind is SpanKind.INTERNAL else kind.value
-            span.own = None
+            span.raw_attributes = None
             if attributes:
-                own = span.own = copied_attributes(attributes)
-                if len(own) > self.limits.attributes:
-                    span.shed(own)
+                raw = span.raw_attributes = copied_attributes(attributes)
+                if len(raw) > self.limits.attributes:
+                    span.shed(raw)
             span.span_context = span.parent_context = span.token = None
             span.attached = True
             span.record_error = record_exception
             span.mark_error = set_status_on_exception
             if links:
                 span.add_links(links)
-            span.started = monotonic_ns() if start_time is None else start_time - ANCHOR_NS
-            if self.processors.started is not None:
-                self.processors.started(span, context)
+            span.started_ns = monotonic_ns() if start_time is None else start_time - ANCHOR_NS
+            if self.processors.on_start is not None:
+                self.processors.on_start(span, context)
         except FAULTS as fault:
             edge_faults("starting a span", fault)
             return INVALID_SPAN
@@ -210,7 +209,7 @@ class RecordingTracer(Tracer):
         end_on_exit: bool = True,  # noqa: FBT001, FBT002
     ) -> AbstractContextManager[Span]:
         """Start a span that is current inside the `with`, or during each decorated call."""
-        direct = self.delegate is None and self.processors.started is None
+        direct = self.delegate is None and self.processors.on_start is None
         if direct and context is None and start_time is None and not links:
             here = current()
             span = self.start_span(
@@ -251,7 +250,7 @@ class RecordingTracer(Tracer):
         set_status_on_exception: bool,  # noqa: FBT001
         end_on_exit: bool,  # noqa: FBT001
     ) -> CurrentSpan:
-        """A span that starts when it is entered; a closure that `start_as_current_span` spares."""
+        """Return a span that starts when it is entered; apart, for a closure costs."""
 
         def begin() -> AbstractContextManager[Span]:
             if self.delegate is not None:
@@ -302,8 +301,8 @@ class RecordingTracer(Tracer):
         span.parent_id = parent.span_id
         random_id = bool(parent.trace_flags & _RANDOM)
         if parent.is_remote or parent.trace_state or not random_id:
-            span.extra = Extra()
-            span.extra.remote_parent = parent.is_remote
-            span.extra.trace_state = parent.trace_state
-            span.extra.random_id = random_id
+            details = span.details = Details()
+            details.remote_parent = parent.is_remote
+            details.trace_state = parent.trace_state
+            details.random_id = random_id
         return None

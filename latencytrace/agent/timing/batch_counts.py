@@ -1,4 +1,4 @@
-"""What became of the requests that joined queues of the program's own."""
+"""Counts the requests that joined queues of the program's own."""
 
 from dataclasses import dataclass
 

@@ -14,7 +14,7 @@ Timed = Callable[..., Any]  # a function of somebody else's, of whatever signatu
 
 
 class Asked(Protocol):
-    """What hooks read of the settings."""
+    """Settings that hooks read."""
 
     @property
     def torch_modules(self) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOptions:
-    """What the settings tell hooks."""
+    """Options of hooks."""
 
     torch_modules: tuple[str, ...] = ()  # `package.module:Class`
     torch_copies: bool = False  # time tensors' own copies between host and device
@@ -42,7 +42,7 @@ class HookOptions:
 
     @classmethod
     def of(cls, asked: Asked) -> Self:
-        """Those of the settings."""
+        """Return those of the settings."""
         return cls(
             torch_modules=asked.torch_modules,
             torch_copies=asked.torch_copies,
@@ -105,12 +105,12 @@ class Replacement:
 
 
 class Hook:
-    """What is timed of one library: a table, applied when the program imports it."""
+    """Timed calls of one library: a table, applied when the program imports it."""
 
     requires: ClassVar[tuple[str, ...]] = ()  # `distribution >= version`, any one of them
     patches: ClassVar[tuple[Patch | Replacement, ...]] = ()
 
     @classmethod
     def table(cls, options: HookOptions) -> tuple[Patch | Replacement, ...]:  # noqa: ARG003 - a hook may read it
-        """What is patched; a hook overrides it where settings have a say."""
+        """Return what is patched; a hook overrides it where settings have a say."""
         return cls.patches

@@ -1,10 +1,24 @@
-"""Collects the work interleaved with one span, bounded whatever the stream's length."""
+"""Collects the work interleaved with one span, bounded whatever the stream's length.
+
+Speed is the point here: to note an interval is to append two times to a list, and nothing is
+merged or written before the span is sent, by the exporter's thread (`bench_request.py`).
+"""
+
+from collections.abc import Mapping
+from itertools import accumulate
+from operator import sub
+from typing import Final
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.model.interval import MAX_INTERVALS, Interval, pack_intervals
+from latencytrace.agent.spans.attributes import Deferred
+from latencytrace.model import semconv
+from latencytrace.model.interval import MAX_INTERVALS, pack_named
+from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
-_HELD = 2 * MAX_INTERVALS  # intervals of one stage before neighbours are merged
+HELD: Final = 2048  # times of one stage, a start and an end each, before neighbours are merged
+_FOLDED: Final = 8  # neighbours to one, then
+TIME_BYTES: Final = 40  # that one time keeps in a list
 
 
 class IntervalRecorder:
@@ -13,56 +27,108 @@ class IntervalRecorder:
     __slots__ = ("_open", "_stages")
 
     def __init__(self) -> None:
-        self._stages: dict[Stage, list[tuple[int, int]]] = {}
+        self._stages: dict[Stage, list[int]] = {}  # start, end, start, end …
         self._open: set[Stage] = set()
 
     def begin(self, stage: Stage) -> bool:
-        """Whether work of a stage begins here; False: it is the inner half of what has begun."""
+        """Begin work of a stage; False: it is the inner half of what has begun."""
         if stage in self._open:
             return False
         self._open.add(stage)
         return True
 
+    def times(self, stage: Stage) -> list[int]:
+        """Return where one thread notes starts and ends of a stage; at `HELD` it calls `fold`."""
+        return self._stages.setdefault(stage, [])
+
     def add(self, stage: Stage, start_ns: int, end_ns: int | None = None) -> None:
         """Note work of a stage, from a monotonic time until another, or until now."""
         if self._open:
             self._open.discard(stage)
-        intervals = self._stages.get(stage)
-        if intervals is None:
-            intervals = self._stages[stage] = []
-        intervals.append((start_ns, monotonic_ns() if end_ns is None else end_ns))
-        if len(intervals) >= _HELD:
-            self._stages[stage] = merged_neighbours(intervals)
+        times = self._stages.get(stage)
+        if times is None:
+            times = self._stages[stage] = []
+        times += (start_ns, monotonic_ns() if end_ns is None else end_ns)
+        if len(times) >= HELD:
+            fold(times)
 
-    def packed(self, span_start_ns: int) -> str:
-        """The value of `latencytrace.intervals`, empty if nothing was noted.
+    def taken(self, span_start_ns: int) -> Deferred | None:
+        """Give away what was noted, as the span's attribute; None: nothing was.
 
         Args:
             span_start_ns: The monotonic start of the span that carries them.
         """
-        stages = {stage: list(intervals) for stage, intervals in self._stages.items()}
-        while sum(map(len, stages.values())) > MAX_INTERVALS:
-            longest = max(stages, key=lambda stage: len(stages[stage]))
-            stages[longest] = merged_neighbours(stages[longest])
-        return pack_intervals(
-            (
-                Interval(stage=stage, start_ns=start_ns, end_ns=end_ns)
-                for stage, intervals in stages.items()
-                for start_ns, end_ns in intervals
-            ),
-            span_start_ns,
-        )
+        stages, self._stages = self._stages, {}
+        count = sum(map(len, stages.values()))
+        if not count:
+            return None
+        return Deferred(lambda: _attribute(stages, span_start_ns), count * TIME_BYTES)
+
+    def packed(self, span_start_ns: int) -> str:
+        """Return the value of `latencytrace.intervals`, empty if nothing was noted."""
+        return packed(self._stages, span_start_ns)
 
 
-def merged_neighbours(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge each two neighbours into one interval as long as both together.
+def _attribute(stages: Mapping[Stage, list[int]], span_start_ns: int) -> dict[str, AttributeValue]:
+    text = packed(stages, span_start_ns)
+    return {semconv.INTERVALS: text} if text else {}
 
-    It ends where the second did: the stage keeps its exact time, and what moves, moves
-    by no more than the gap between the two, towards the end, where a stream's last
+
+def packed(stages: Mapping[Stage, list[int]], span_start_ns: int) -> str:
+    """Write starts and ends as the value of `latencytrace.intervals`.
+
+    Args:
+        stages: The times of each stage, of all together more than are told.
+        span_start_ns: The monotonic start of the span that carries them.
+    """
+    times = {stage: noted[:] for stage, noted in stages.items() if len(noted) > 1}
+    counts = {stage: len(noted) // 2 for stage, noted in times.items()}
+    sizes = dict.fromkeys(times, 1)  # of neighbours that become one
+    while sum(counts.values()) > MAX_INTERVALS:
+        longest = max(counts, key=counts.__getitem__)
+        sizes[longest] *= 2
+        counts[longest] = (counts[longest] + 1) // 2
+    few = {stage: merged(noted, sizes[stage]) for stage, noted in times.items()}
+    in_order = sorted(few, key=lambda stage: few[stage][0])
+    groups = ((stage.value, _group(few[stage], span_start_ns)) for stage in in_order)
+    return ";".join(f"{name}:{group}" for name, group in groups if group)
+
+
+def _group(times: list[int], span_start_ns: int) -> str:
+    """Write the times of one stage as `pack_named` does, at once where none overlap."""
+    ends = times[1::2]
+    numbers = times[: 2 * len(ends)]
+    starts = numbers[::2]
+    numbers[::2] = map(sub, starts, [span_start_ns, *ends])  # the gaps
+    numbers[1::2] = map(sub, ends, starts)
+    if min(numbers[::2]) >= 0 and min(numbers[1::2]) > 0:
+        return ",".join(["%d+%d"] * len(ends)) % tuple(numbers)
+    pairs = sorted(zip(starts, ends, strict=False))
+    return pack_named({"": pairs}, span_start_ns).removeprefix(":")
+
+
+def merged(times: list[int], size: int) -> list[int]:
+    """Merge each so many neighbours into one interval as long as all of them.
+
+    It ends where the last did: the stage keeps its exact time, and what moves, moves
+    by no more than the gaps between them, towards the end, where a stream's last
     sends may be all that goes on.
     """
-    merged = [
-        (second[0] - first[1] + first[0], second[1])
-        for first, second in zip(intervals[::2], intervals[1::2], strict=False)
-    ]
-    return merged + intervals[len(merged) * 2 :]
+    if size == 1:
+        return times
+    ends = times[1::2]
+    busy_ns = [0, *accumulate(map(sub, ends, times[::2]))]
+    last_ends = ends[size - 1 :: size]
+    until_ns = busy_ns[::size]
+    if len(ends) % size:
+        last_ends.append(ends[-1])
+        until_ns.append(busy_ns[-1])
+    found = last_ends * 2
+    found[1::2] = last_ends
+    found[::2] = map(sub, last_ends, map(sub, until_ns[1:], until_ns))
+    return found
+
+
+def fold(times: list[int]) -> None:
+    """Merge what was noted in place, for whoever notes holds on to the list."""
+    times[:] = merged(times, _FOLDED)

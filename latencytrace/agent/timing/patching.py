@@ -21,7 +21,7 @@ _MISSING = object()
 
 
 class HookState(StrEnum):
-    """What became of a hook."""
+    """State of a hook."""
 
     WAITING = "waiting"  # for the program to import the library
     APPLIED = "applied"
@@ -40,7 +40,7 @@ class HookStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an attribute was before it was patched."""
+    """Place of an attribute before it was patched."""
 
     owner: Any
     name: str
@@ -76,7 +76,7 @@ class AppliedHook:
 
     @property
     def status(self) -> HookStatus:
-        """Whether the hook is applied, and why not."""
+        """Return whether the hook is applied, and why not."""
         if self._refusal is not None:
             return HookStatus(name=self._name, state=self._refusal[0], reason=self._refusal[1])
         missing = ", ".join(self._missing)
@@ -141,7 +141,7 @@ class AppliedHook:
 
 
 def _alike(replaced: Timed, original: Timed) -> Timed:
-    """What stands in a function's place, with its name, signature and documentation."""
+    """Return what stands in a function's place, with its name, signature and documentation."""
     if isinstance(replaced, FunctionType) and not hasattr(replaced, "__wrapped__"):
         update_wrapper(replaced, original)
     return replaced

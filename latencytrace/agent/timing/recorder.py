@@ -1,11 +1,10 @@
-"""What a hook records with: spans of a stage through OpenTelemetry's interface.
+"""Starts the spans that hooks record: of a stage, through OpenTelemetry's interface.
 
 The tracer behind it is ours, or the program's own where it has one; a hook cannot tell.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextvars import Token
-from typing import Protocol
 
 from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
@@ -28,14 +27,16 @@ from opentelemetry.trace.propagation import (
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
-from latencytrace.agent.device.pending_spans import LateSpans
+from latencytrace.agent.device.pending_spans import PendingDeviceSpans
 from latencytrace.agent.device.timers import DeviceTimers, no_events
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
-from latencytrace.agent.spans.span import RecordedSpan, recorded_in
+from latencytrace.agent.spans.attributes import Deferred
+from latencytrace.agent.spans.span import RecordedSpan, defer, recorded_in
 from latencytrace.agent.timing.batch_counts import BatchCounts
 from latencytrace.agent.timing.intervals import IntervalRecorder
+from latencytrace.agent.timing.model_steps import ModelSteps
 from latencytrace.agent.timing.runtime_gaps import OpenRequests
-from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
+from latencytrace.agent.timing.server_timing import ServerTimings
 from latencytrace.agent.timing.starting import Starting
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
@@ -45,15 +46,8 @@ _INTERVALS = create_key("latencytrace.intervals")
 _SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
 
 
-class StepListener(Protocol):
-    """Is told of each step of a model: a profile under way, which counts them."""
-
-    def step(self, trace_ids: Iterable[int], /) -> None:
-        """Take note that a step of these traces begins."""
-
-
 class Recorder:
-    """Starts spans for hooks; one for all of them.
+    """Starts spans for hooks; one for all of them, with what they share.
 
     Args:
         tracer: Ours, or the program's.
@@ -63,8 +57,6 @@ class Recorder:
     __slots__ = (
         "batches",
         "devices",
-        "has_stepped",
-        "late",
         "on_fault",
         "open_requests",
         "server_timings",
@@ -78,41 +70,12 @@ class Recorder:
         self.tracer = tracer
         self.on_fault = on_fault
         self.batches = BatchCounts()
-        self.steps: StepListener | None = None  # a profile under way
+        self.steps = ModelSteps()
         self.devices = DeviceTimers(no_events)
-        self.has_stepped = False
-        self.late = LateSpans()
         self.open_requests = OpenRequests(on_fault)
-        self.server_timings: ServerTimings | None = None  # None: nobody asked for them
+        self.server_timings = ServerTimings(on_fault)
         self.starting = Starting()
         self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
-
-    def ended_for(
-        self, export: Callable[[RecordedSpan], None], *, answers: bool
-    ) -> Callable[[RecordedSpan], None]:
-        """What takes each span that ends.
-
-        Args:
-            export: Takes it in the end.
-            answers: Tell the stages in the headers of answers, which needs it first.
-        """
-        self.server_timings = ServerTimings(export, self.on_fault) if answers else None
-        return self.server_timings.ended if self.server_timings is not None else export
-
-    def server_timing(self, timing: "Timing") -> ServerTiming | None:
-        """The stages of a request that begins, for its answer's header; None: not asked for."""
-        if self.server_timings is None or not timing.span.is_recording():
-            return None
-        trace_id = timing.span.get_span_context().trace_id
-        return self.server_timings.begin(trace_id, timing.started_ns)
-
-    def step(self, *spans: Span) -> None:
-        """A step of a model begins: a pass, a token or a batch, of these spans or the current."""
-        self.has_stepped = True
-        if self.steps is not None:
-            of = spans or (get_current_span(),)
-            contexts = (span.get_span_context() for span in of)
-            self.steps.step([one.trace_id for one in contexts if one.is_valid])
 
     def start(  # noqa: PLR0913 - what a span may have
         self,
@@ -149,25 +112,24 @@ class Recorder:
             record_exception=False,
             set_status_on_exception=False,
         )
-        return Timing(span, began_ns, self.late)
+        return Timing(span, began_ns, self.devices.pending)
 
     def reset_after_fork(self) -> None:
         """In a forked child: keep nothing of the parent's."""
         self.batches = BatchCounts()
         self.starting = Starting()
         self.waiting = set()
-        self.devices.forget()
-        self.late.forget()
+        self.devices.reset_after_fork()
         self.open_requests.reset_after_fork()
 
     @staticmethod
     def inside(*stages: Stage) -> bool:
-        """Whether the current span already is of such a stage, so that a call is its inner one."""
+        """Tell whether the current span is of such a stage, so that a call is its inner one."""
         ours = recorded_in(get_current())
         if ours is not None:
             return (
-                ours.own is not None
-                and ours.own.get(semconv.STAGE) in stages
+                ours.raw_attributes is not None
+                and ours.raw_attributes.get(semconv.STAGE) in stages
                 and ours.is_recording()  # else of a task that outlives the call that started it
             )
         current = get_current_span()
@@ -180,18 +142,18 @@ class Recorder:
 
     @staticmethod
     def suppressed() -> bool:
-        """Whether somebody asked for nothing to be recorded here."""
+        """Tell whether somebody asked for nothing to be recorded here."""
         context = get_current()
         return bool(context.get(_SUPPRESSED) or context.get(_SUPPRESS_INSTRUMENTATION_KEY))
 
     @staticmethod
     def suppressing() -> Context:
-        """The current context, with nothing to be recorded in it."""
+        """Return the current context, with nothing to be recorded in it."""
         return set_value(_SUPPRESSED, value=True)
 
     @staticmethod
     def stream() -> IntervalRecorder | None:
-        """Where interleaved work is noted, inside a stream; None outside."""
+        """Return where interleaved work is noted, inside a stream; None outside."""
         intervals = context_value(_INTERVALS)
         return intervals if isinstance(intervals, IntervalRecorder) else None
 
@@ -203,12 +165,12 @@ def _is_root(context: Context | None) -> bool:
 class Timing:
     """A span under way, and the work interleaved with it."""
 
-    __slots__ = ("_late", "_token", "intervals", "span", "started_ns")
+    __slots__ = ("_pending", "_token", "intervals", "span", "started_ns")
 
-    def __init__(self, span: Span, started_ns: int, late: LateSpans) -> None:
+    def __init__(self, span: Span, started_ns: int, pending: PendingDeviceSpans) -> None:
         self.span = span
         self.started_ns = started_ns
-        self._late = late
+        self._pending = pending
         self.intervals: IntervalRecorder | None = None
         self._token: Token[Context] | None = None
 
@@ -218,7 +180,7 @@ class Timing:
         return self.intervals
 
     def context(self) -> Context:
-        """The current context with this span in it, and its intervals if it collects any."""
+        """Return the current context with this span in it, and with its intervals if any."""
         if self.intervals is None:
             return Context({**get_current(), _SPAN_KEY: self.span})
         return Context({**get_current(), _SPAN_KEY: self.span, _INTERVALS: self.intervals})
@@ -243,6 +205,15 @@ class Timing:
         """Set attributes."""
         self.span.set_attributes(attributes)
 
+    def defer(self, key: str, deferred: Deferred | None) -> None:
+        """Have attributes worked out when the span is sent, where it is ours; None: none are."""
+        if deferred is None:
+            return
+        if type(self.span) is RecordedSpan:
+            defer(self.span, key, deferred)
+        else:
+            self.span.set_attributes(deferred.attributes())
+
     def fail(self, error: BaseException) -> None:
         """Note that the call raised: its type only, for its text may hold a prompt."""
         if not self.span.is_recording():
@@ -261,10 +232,8 @@ class Timing:
         if not self.span.is_recording():  # the SDK's span would warn of a second end
             return
         if self.intervals is not None:
-            packed = self.intervals.packed(self.started_ns)
-            if packed:
-                self.span.set_attribute(semconv.INTERVALS, packed)
+            self.defer(semconv.INTERVALS, self.intervals.taken(self.started_ns))
         at_ns = monotonic_ns() if ended_ns is None else ended_ns
-        if self._late.waiting:  # what ends behind work on a device has often waited for it
-            self._late.settle()
+        if self._pending.waiting:  # what ends behind work on a device has often waited for it
+            self._pending.settle()
         self.span.end(at_ns + ANCHOR_NS)

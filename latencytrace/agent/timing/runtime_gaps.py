@@ -1,4 +1,4 @@
-"""When the process itself kept requests waiting: a collection, a held loop, no free thread.
+"""Gaps that the process itself caused: a collection, a held loop, no free thread.
 
 Nothing runs of its own: no timer and no thread. Collections are watched while a traced request
 is under way, and noted are only those that take a millisecond.
@@ -6,7 +6,7 @@ is under way, and noted are only those that take a millisecond.
 
 import gc
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context as VariableContext
 from typing import Any
 
@@ -14,8 +14,8 @@ from opentelemetry.context import Context, create_key, get_current, set_value
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in, context_in
-from latencytrace.agent.guard import OnFault, guarded
-from latencytrace.agent.timing.intervals import IntervalRecorder, merged_neighbours
+from latencytrace.agent.guard import FAULTS, OnFault, guarded
+from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.model import semconv
 from latencytrace.model.interval import pack_named
 from latencytrace.model.runtime_gap import RuntimeGap
@@ -26,7 +26,7 @@ NOTICED_NS = 1_000_000
 # So long after a hold who waited for it runs; who runs later waited for something else, too.
 _RESUMED_WITHIN_NS = 5_000_000
 _RESUMED_WITHIN_PART = 10  # of the hold: of a busy machine's long ones that may be more
-_HELD = 64  # gaps of a kind, before neighbours are merged
+_HELD = 128  # times of a kind, a start and an end each, before neighbours are merged
 _GAPS = create_key("latencytrace.runtime_gaps")
 
 GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
@@ -34,7 +34,7 @@ POOL = RuntimeGap.THREAD_POOL_WAIT.value
 
 
 class RuntimeGaps:
-    """Those of one request under way; any thread may note them."""
+    """Gaps of one request under way; any thread may note them."""
 
     __slots__ = ("_noted", "_own", "concurrency", "loop_thread", "queue_depth", "returned_ns")
 
@@ -43,16 +43,13 @@ class RuntimeGaps:
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
         self.returned_ns = 0  # when work of its own on another thread was done
-        self._own: list[tuple[int, int]] = []  # collections in the midst of its own code
+        self._own: list[int] = []  # collections in the midst of its own code: start, end, start …
         # All its keys are there from the first: a collection may come at any allocation.
-        self._noted: dict[str, list[tuple[int, int]]] = {GARBAGE: [], LOOP: [], POOL: []}
+        self._noted: dict[str, list[int]] = {GARBAGE: [], LOOP: [], POOL: []}
 
     def note(self, name: str, start_ns: int, end_ns: int) -> None:
         """Note a gap between two monotonic times."""
-        noted = self._noted[name]
-        noted.append((start_ns, end_ns))
-        if len(noted) >= _HELD:
-            self._noted[name] = merged_neighbours(noted)
+        _add(self._noted[name], start_ns, end_ns)
 
     def queued_behind(self, depth: int) -> None:
         """Note how many waited before it, where it joined the queue of a pool."""
@@ -62,15 +59,13 @@ class RuntimeGaps:
         """Note a collection, which its own code set off or another's."""
         if not own:
             self.note(GARBAGE, start_ns, end_ns)
-            return
-        self._own.append((start_ns, end_ns))
-        if len(self._own) >= _HELD:
-            self._own = merged_neighbours(self._own)
+        else:
+            _add(self._own, start_ns, end_ns)
 
     def described(
         self, span_start_ns: int, intervals: IntervalRecorder
     ) -> dict[str, AttributeValue]:
-        """What its span tells of them: its own collections as intervals, the others apart.
+        """Return the attributes of them: its own collections as intervals, the others apart.
 
         And how many requests were under way, and waited before it for a thread.
 
@@ -78,15 +73,25 @@ class RuntimeGaps:
             span_start_ns: The monotonic start of the request's span.
             intervals: Of that span.
         """
-        for start_ns, end_ns in self._own[:]:
-            intervals.add(Stage.RUNTIME, start_ns, end_ns)
-        told: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
+        if self._own:
+            intervals.times(Stage.RUNTIME).extend(self._own)
+        attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
         if self.queue_depth is not None:
-            told[semconv.QUEUE_DEPTH] = self.queue_depth
-        packed = pack_named(self._noted, span_start_ns)
-        if packed:
-            told[semconv.RUNTIME_GAPS] = packed
-        return told
+            attributes[semconv.QUEUE_DEPTH] = self.queue_depth
+        if any(self._noted.values()):
+            gaps = {name: _pairs(times[:]) for name, times in self._noted.items()}
+            attributes[semconv.RUNTIME_GAPS] = pack_named(gaps, span_start_ns)
+        return attributes
+
+
+def _add(times: list[int], start_ns: int, end_ns: int) -> None:
+    times += (start_ns, end_ns)
+    if len(times) >= _HELD:
+        times[:] = merged(times, 2)
+
+
+def _pairs(times: list[int]) -> Iterable[tuple[int, int]]:
+    return zip(times[::2], times[1::2], strict=False)
 
 
 class OpenRequests:
@@ -135,13 +140,13 @@ class OpenRequests:
         if otel is None:
             return
         within_ns = max(_RESUMED_WITHIN_NS, (end_ns - start_ns) // _RESUMED_WITHIN_PART)
-        self.resumed_by_ns = end_ns + within_ns
         holder, thread = otel.get(_GAPS), threading.get_ident()
         for gaps in tuple(self.open):
             if gaps.loop_thread == thread and gaps is not holder:
                 since_ns, by_ns = self._waiting.get(gaps, (start_ns, start_ns))
                 joined = start_ns < by_ns
-                self._waiting[gaps] = (since_ns if joined else start_ns, self.resumed_by_ns)
+                self._waiting[gaps] = (since_ns if joined else start_ns, end_ns + within_ns)
+                self.resumed_by_ns = end_ns + within_ns  # else nobody has to be looked for
 
     def resumed(self, context: VariableContext, at_ns: int) -> None:
         """A callback is run: if it is of a request that a held loop kept waiting, it waited."""
@@ -184,8 +189,12 @@ def begun_as(on_fault: OnFault, depth: Callable[[], int]) -> tuple[Any, ...]:
     gaps = context.get(_GAPS)
     if not isinstance(gaps, RuntimeGaps):
         return (call_in, context)
-    with guarded("looking at a pool's queue", on_fault):
-        gaps.queued_behind(depth())
+    try:
+        waiting = depth()
+        if waiting or gaps.queue_depth is None:
+            gaps.queued_behind(waiting)
+    except FAULTS as fault:
+        on_fault("looking at a pool's queue", fault)
     return (_call_pooled, on_fault, gaps, monotonic_ns(), context)
 
 
@@ -200,10 +209,12 @@ def _call_pooled(
     **kwargs: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401 - whatever it returns
     """Do a request's work on a thread that it waited for, in its context."""
-    with guarded("noting a wait for a thread", on_fault):
+    try:
         started_ns = monotonic_ns()
         if started_ns - queued_ns >= NOTICED_NS:
             gaps.note(POOL, queued_ns, started_ns)
+    except FAULTS as fault:
+        on_fault("noting a wait for a thread", fault)
     try:
         return call_in(context, call, *args, **kwargs)
     finally:

@@ -1,6 +1,8 @@
-"""What a request has spent its time on so far, for the header `Server-Timing`."""
+"""Stages of a request so far, for the header `Server-Timing`."""
 
 from collections.abc import Callable, Iterable
+
+from opentelemetry.trace import Span
 
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.spans.span import RecordedSpan
@@ -28,7 +30,7 @@ class ServerTiming:
             self._stretches.setdefault(stage, []).append((start_ns, end_ns))
 
     def value(self, now_ns: int) -> str:
-        """The header's value: how long each stage was busy, and the whole, in milliseconds."""
+        """Return the header's value: how long each stage was busy, and the whole, in ms."""
         busy = {stage: _union_ns(list(parts)) for stage, parts in list(self._stretches.items())}
         longest_first = sorted(busy.items(), key=lambda item: -item[1])
         entries = [*longest_first, ("total", now_ns - self._started_ns)]
@@ -36,40 +38,50 @@ class ServerTiming:
 
 
 class ServerTimings:
-    """Those of all requests under way.
+    """Stages of all requests under way, if anybody asked for them.
 
     Args:
-        export: Takes each span that ended, afterwards.
         on_fault: Takes what our own code raises.
     """
 
-    def __init__(self, export: Callable[[RecordedSpan], None], on_fault: OnFault) -> None:
-        self._export = export
+    def __init__(self, on_fault: OnFault) -> None:
         self._on_fault = on_fault
+        self._on_end: Callable[[RecordedSpan], None] | None = None  # None: nobody asked
         self._open: dict[int, tuple[ServerTiming, ...]] = {}  # by trace id
 
-    def begin(self, trace_id: int, started_ns: int) -> ServerTiming:
-        """A request begins, at a monotonic time."""
+    def counting(self, on_end: Callable[[RecordedSpan], None]) -> Callable[[RecordedSpan], None]:
+        """Count each span that ends from now on, before it goes to `on_end`."""
+        self._on_end = on_end
+        return self.on_end
+
+    def begin(self, span: Span, started_ns: int) -> ServerTiming | None:
+        """A request begins, at a monotonic time; None: its stages are not asked for."""
+        if self._on_end is None or not span.is_recording():
+            return None
+        trace_id = span.get_span_context().trace_id
         timing = ServerTiming(trace_id, started_ns)
         self._open[trace_id] = (*self._open.get(trace_id, ()), timing)
         return timing
 
-    def end(self, timing: ServerTiming) -> None:
+    def end(self, timing: ServerTiming | None) -> None:
         """It has ended; a second time changes nothing."""
+        if timing is None:
+            return
         left = tuple(one for one in self._open.get(timing.trace_id, ()) if one is not timing)
         if left:
             self._open[timing.trace_id] = left
         else:
             self._open.pop(timing.trace_id, None)
 
-    def ended(self, span: RecordedSpan) -> None:
-        """Count a span that has ended, and export it."""
+    def on_end(self, span: RecordedSpan) -> None:
+        """Count a span that has ended, and hand it on."""
         with guarded("noting a stage for Server-Timing", self._on_fault):
-            stage = span.own.get(semconv.STAGE) if span.own else None
+            stage = span.raw_attributes.get(semconv.STAGE) if span.raw_attributes else None
             if isinstance(stage, str):
                 for timing in self._open.get(span.trace_id, ()):
-                    timing.add(stage, span.started, span.ended)
-        self._export(span)
+                    timing.add(stage, span.started_ns, span.ended_ns)
+        if self._on_end is not None:
+            self._on_end(span)
 
 
 def _union_ns(stretches: Iterable[tuple[int, int]]) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class Starting:
-    """How many servers of this process start at the moment."""
+    """Servers of this process that start at the moment."""
 
     __slots__ = ("under_way",)
 

@@ -15,7 +15,7 @@ from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current, enter, leave
-from latencytrace.agent.device.pending_spans import LateSpans
+from latencytrace.agent.device.pending_spans import PendingDeviceSpans
 from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, guarded, raise_fault
@@ -39,7 +39,7 @@ class Call:
     """
 
     __slots__ = (
-        "_describe_result", "_intervals", "_late", "_on_fault", "_passes", "_stage",
+        "_describe_result", "_intervals", "_on_fault", "_passes", "_pending", "_stage",
         "_started_ns", "_timing",
     )  # fmt: skip
 
@@ -56,26 +56,24 @@ class Call:
         self._on_fault = on_fault
         self._describe_result = describe_result
         self._passes: DevicePasses | None = None
-        self._late: LateSpans | None = None
+        self._pending: PendingDeviceSpans | None = None
         self._started_ns = monotonic_ns()
 
     @property
     def is_span(self) -> bool:
-        """Whether it is one, which `activate` makes current."""
+        """Tell whether it is one, which `activate` makes current."""
         return self._timing is not None
 
-    def on_device(self, passes: DevicePasses, late: LateSpans) -> None:
+    def on_device(self, passes: DevicePasses, pending: PendingDeviceSpans) -> None:
         """Have a span's time on a device measured too; it ends once that is known."""
         if self._timing is not None:
-            self._passes, self._late = passes, late
+            self._passes, self._pending = passes, pending
             passes.begin()
 
-    def passes_on(
-        self, devices: DeviceTimers, device: object, late: LateSpans
-    ) -> DevicePasses | None:
-        """What measures the passes within a span, where the first is; None: nothing can."""
+    def passes_on(self, devices: DeviceTimers, device: object) -> DevicePasses | None:
+        """Return what measures the passes within a span, by the first; None: nothing can."""
         if self._passes is None and self._timing is not None:
-            self._passes, self._late = devices.passes_on(device, self._stage), late
+            self._passes, self._pending = devices.passes_on(device, self._stage), devices.pending
         return self._passes
 
     def activate(self) -> None:
@@ -107,11 +105,11 @@ class Call:
         """End the span, or note the interval."""
         with guarded("ending a span", self._on_fault):
             if self._timing is not None:
-                if self._passes is None or self._late is None:
+                if self._passes is None or self._pending is None:
                     self._timing.end(ended_ns)
                     return
                 self._passes.end()
-                self._late.end(self._timing, ended_ns, self._passes)
+                self._pending.end(self._timing, ended_ns, self._passes)
             elif self._intervals is not None:
                 self._intervals.add(self._stage, self._started_ns, ended_ns)
 
@@ -122,7 +120,7 @@ Begin = Callable[[tuple[Any, ...], dict[str, Any]], Call | None]
 
 
 def timed(original: Timed, begin: Begin, *, kind_of: Timed | None = None) -> Timed:
-    """The function to put in the place of `original`: the same call, timed.
+    """Return the function to put in the place of `original`: the same call, timed.
 
     Args:
         original: Of any of the four kinds.
@@ -140,7 +138,7 @@ def timed(original: Timed, begin: Begin, *, kind_of: Timed | None = None) -> Tim
 
 
 def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
-    """From a call's arguments to a mapping by parameter name, defaults included.
+    """Return what maps a call's arguments to parameter names, defaults included.
 
     Cheaper than `Signature.bind`, and as tolerant as a call that may be wrong must be.
     """
@@ -154,7 +152,7 @@ def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any
 
 
 def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
-    """How calls that a patch names begin to be timed.
+    """Return what begins to time a call that a patch names.
 
     A call inside another one of the same stage, or of those that it is part of, is its inner
     half and not timed again.
@@ -178,7 +176,7 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
             if intervals is not None:
                 return Call(stage, intervals, on_fault) if intervals.begin(stage) else None
             if computes:
-                recorder.step()
+                recorder.steps.begin()
             attributes = describe(arguments_of(args, kwargs)) if describe else None
             timing = recorder.start(name, stage, attributes)
             return Call(stage, timing, on_fault, describe_result)
@@ -228,7 +226,7 @@ def _timed_coroutine(original: Timed, begin: Begin) -> Timed:
 
 
 class _Within:
-    """What is current within one generator, from each of its `yield`s to the next.
+    """The context within one generator, from each of its `yield`s to the next.
 
     A span that it holds across a `yield` is so its own, and never its consumer's.
     """

@@ -94,7 +94,7 @@ class Ticket:
             tracer = recorder.tracer
             ours = isinstance(tracer, RecordingTracer) and tracer.is_direct
             if ours and isinstance(self.span, RecordedSpan) and started_here(self.span):
-                until_ns = min(monotonic_ns(), self.span.ended or monotonic_ns())
+                until_ns = min(monotonic_ns(), self.span.ended_ns or monotonic_ns())
                 waited = self.wait(recorder, until_ns)
                 if waited is not None:
                     waited.note({semconv.CANCELLED: True})
@@ -279,7 +279,7 @@ class Batch:
             unsampled = next(member.span for member in members if member.sampled is False)
             self._context = set_span_in_context(unsampled, Context())
             return
-        recorder.step(*(member.span for member in members))
+        recorder.steps.begin(*(member.span for member in members))
         self._members = members
         self._step = recorder.start(
             self._name,

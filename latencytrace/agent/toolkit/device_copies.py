@@ -43,7 +43,7 @@ class DeviceCopy:
         _copying.under_way = False
         with guarded("ending a copy", self._recorder.on_fault):
             self._passes.end()
-            self._recorder.late.end(self, ended_ns, self._passes)
+            self._recorder.devices.pending.end(self, ended_ns, self._passes)
 
     def drop(self) -> None:
         """The call has raised: nothing was copied."""
@@ -108,7 +108,8 @@ class DeviceCopies:
         passes = recorder.devices.passes_on(device, Stage.TRANSFER)
         if passes is None or not self._has_room(span):
             return None
-        recorder.late.settle()  # of this thread, and done by now: their events are free again
+        # Of this thread, and done by now: their events are free again.
+        recorder.devices.pending.settle()
         copy = DeviceCopy(
             recorder,
             passes,

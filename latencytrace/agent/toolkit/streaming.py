@@ -1,10 +1,13 @@
 """When the tokens of an answer were known, and when they left for the caller."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from opentelemetry.context import Context, create_key, get_value, set_value
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.spans.attributes import Deferred
+from latencytrace.agent.timing.intervals import TIME_BYTES
 from latencytrace.agent.toolkit.answer_events import OPAQUE, AnswerEvents, events_of
 from latencytrace.agent.toolkit.token_times import HELD, TokenRecorder
 from latencytrace.model import semconv
@@ -155,6 +158,13 @@ class AnswerStream:
             attributes[semconv.TOKEN_TIMES] = packed
             self._count_into(attributes)
         return attributes
+
+    def deferred(self, span_start_ns: int) -> Deferred | None:
+        """Return what `described` does, to be worked out later; None: it did not stream."""
+        if not self.streams:
+            return None
+        weight = len(self._times) * TIME_BYTES
+        return Deferred(partial(self.described, span_start_ns), weight)
 
     def _count_into(self, attributes: dict[str, AttributeValue]) -> None:
         """Tell what left after the first packet; of several choices, after the first of each."""

@@ -6,7 +6,7 @@ whole lists (`tests/benchmarks/bench_stream.py` says what it costs).
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import chain, compress, count
+from itertools import accumulate, chain, compress, count
 from operator import sub
 
 from latencytrace.model.token_times import (
@@ -111,15 +111,18 @@ class TokenRecorder:
         found: list[int] = []
         found_together: list[int] = []
         before = 0
-        for place in [*places, len(lengths)]:
+        passed_ns = [0, *accumulate(lengths)]
+        for place in places:
             if place > before:
-                found.append(sum(lengths[before:place]))
-                told = together[before:place]
-                found_together.append(sum(told) + told.count(0) if told else place - before)
-            found += lengths[place : place + 1]
+                found.append(passed_ns[place] - passed_ns[before])
+                found_together.append(_count_in(together, before, place))
+            found.append(lengths[place])
             found_together.append(0)
             before = place + 1
-        return found, found_together[: len(found)]
+        if before < len(lengths):
+            found.append(passed_ns[-1] - passed_ns[before])
+            found_together.append(_count_in(together, before, len(lengths)))
+        return found, found_together
 
     def _count(self, in_order: list[int], gaps: int) -> None:
         """Count gaps in their buckets.
@@ -129,11 +132,21 @@ class TokenRecorder:
             gaps: How many there are.
         """
         buckets = self._buckets
-        points = min(_POINTS, gaps)
+        points, length = min(_POINTS, gaps), len(in_order)
+        stood_for = 0
         for point in range(points):  # each stands for those around it
-            bucket = bucket_of(in_order[(2 * point + 1) * len(in_order) // (2 * points)])
-            stands_for = gaps * (point + 1) // points - gaps * point // points
-            buckets[bucket] = buckets.get(bucket, 0) + stands_for
+            bucket = bucket_of(in_order[(2 * point + 1) * length // (2 * points)])
+            until = gaps * (point + 1) // points
+            buckets[bucket] = buckets.get(bucket, 0) + until - stood_for
+            stood_for = until
+
+
+def _count_in(together: Sequence[int], first: int, last: int) -> int:
+    """Count the gaps between two places."""
+    if not together:
+        return last - first
+    counts = together[first:last]
+    return sum(counts) + counts.count(0)
 
 
 def _sample(lengths: list[int]) -> list[int]:

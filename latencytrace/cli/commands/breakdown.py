@@ -65,7 +65,7 @@ def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[
 
 
 def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
-    """What held the stages up on GPUs; they serve all routes, so none has a row of its own."""
+    """Lines on what held the stages up on GPUs; they serve all routes, so none has its own row."""
     rows = gpu_stages.of_cohort(
         reading.stages_on_gpus(source), wanted.get("service"), wanted.get("model")
     )

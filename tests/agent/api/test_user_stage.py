@@ -12,7 +12,7 @@ import latencytrace
 from latencytrace.agent.api.user_stage import UserStage
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans
+from tests.support.agent.hooked import Spans
 
 
 @pytest.fixture

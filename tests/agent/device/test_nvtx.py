@@ -15,10 +15,10 @@ from latencytrace.agent.device.timer import DeviceTimer
 from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.transformers import TransformersHook
 from latencytrace.model import Stage
-from tests.agent.hooked import Spans, hooked
-from tests.agent.hooks.tiny_chat import TinyChat, tiny_chat
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
+from tests.support.models.tiny_chat import TinyChat, tiny_chat
 
 
 class RecordedRanges:

@@ -8,9 +8,9 @@ from latencytrace.agent.device.pending_spans import LONGEST_NS, MOST
 from latencytrace.agent.device.timer import DevicePasses, DeviceTimer
 from latencytrace.agent.timing.recorder import Timing
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.hooked import Spans
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
 
 MS = 1_000_000
 
@@ -37,14 +37,14 @@ def computed(spans: Spans, cuda: FakeCuda) -> tuple[Timing, DevicePasses]:
 
 def ended_late(spans: Spans, cuda: FakeCuda) -> None:
     timing, passes = computed(spans, cuda)
-    spans.recorder.late.end(timing, cuda.clock() + 1, passes)
+    spans.recorder.devices.pending.end(timing, cuda.clock() + 1, passes)
 
 
 def test_a_span_whose_device_is_done_ends_at_once(spans: Spans, cuda: FakeCuda) -> None:
     timing, passes = computed(spans, cuda)
     cuda.wait()
 
-    spans.recorder.late.end(timing, cuda.clock(), passes)
+    spans.recorder.devices.pending.end(timing, cuda.clock(), passes)
 
     assert spans.only.attributes[semconv.DEVICE_DURATION] == 20 * MS
 
@@ -56,10 +56,10 @@ def test_another_ends_when_its_device_is_seen_to_be_done_with_the_end_it_had(
     before = list(spans.names)
     cuda.wait()
 
-    spans.recorder.late.settle()
+    spans.recorder.devices.pending.settle()
 
     assert before == []
-    assert spans.only.ended - spans.only.started == 1
+    assert spans.only.ended_ns - spans.only.started_ns == 1
     assert spans.only.attributes[semconv.DEVICE_DURATION] == 20 * MS
 
 
@@ -77,7 +77,7 @@ def test_a_thread_that_had_nothing_computed_asks_no_device(spans: Spans, cuda: F
     ended_late(spans, cuda)
     cuda.wait()
 
-    other = threading.Thread(target=spans.recorder.late.settle)
+    other = threading.Thread(target=spans.recorder.devices.pending.settle)
     other.start()
     other.join()
 
@@ -86,14 +86,14 @@ def test_a_thread_that_had_nothing_computed_asks_no_device(spans: Spans, cuda: F
 
 def test_after_a_second_it_ends_unmeasured(spans: Spans, cuda: FakeCuda) -> None:
     ended_late(spans, cuda)
-    spans.recorder.late.give_up(cuda.clock() + LONGEST_NS // 2)
+    spans.recorder.devices.pending.give_up(cuda.clock() + LONGEST_NS // 2)
     early = list(spans.names)
 
-    spans.recorder.late.give_up(cuda.clock() + LONGEST_NS + 1)
+    spans.recorder.devices.pending.give_up(cuda.clock() + LONGEST_NS + 1)
 
     assert early == []
     assert spans.only.attributes[semconv.DEVICE_UNMEASURED] == 1
-    assert spans.only.ended - spans.only.started == 1
+    assert spans.only.ended_ns - spans.only.started_ns == 1
 
 
 def test_too_many_end_unmeasured_the_oldest_first(spans: Spans, cuda: FakeCuda) -> None:
@@ -107,7 +107,7 @@ def test_a_flush_ends_all_of_them(spans: Spans, cuda: FakeCuda) -> None:
     for _ in range(3):
         ended_late(spans, cuda)
 
-    spans.recorder.late.give_up(None)
+    spans.recorder.devices.pending.give_up(None)
 
     assert len(spans.all) == 3
 
@@ -116,6 +116,6 @@ def test_a_forked_child_ends_none_of_its_parents(spans: Spans, cuda: FakeCuda) -
     ended_late(spans, cuda)
 
     spans.recorder.reset_after_fork()
-    spans.recorder.late.give_up(None)
+    spans.recorder.devices.pending.give_up(None)
 
     assert spans.names == []

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from latencytrace.agent.device.clock import ANCHOR_NS, DRIFT
 from latencytrace.agent.device.timer import MOST_PENDING, DevicePasses, DeviceTimer
 from latencytrace.model import semconv
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
 
 MS = 1_000_000
 BEGAN_NS = 5_000 * MS

@@ -1,7 +1,6 @@
 """Sending against a real receiver: absent, slow, refusing, closing, and after a fork."""
 
 import logging
-import socket
 import subprocess
 import sys
 import threading
@@ -13,14 +12,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from latencytrace.agent.export.exporter import BATCH_SPANS, Exporter
+from latencytrace.agent.export.batches import BATCH_SPANS
+from latencytrace.agent.export.exporter import Exporter
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.guard import OnFault, raise_fault
 from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.errors import SettingsError
-from tests.agent.receiving import PATIENCE_S, Receiver, receiving, wait_until
+from tests.support.agent.receiving import Receiver
+from tests.support.servers.ports import free_port
+from tests.support.waiting import PATIENCE_S, until
 
 INTERVAL_S = 0.01
 
@@ -44,7 +46,7 @@ class Program:
             on_fault=on_fault,
         )
         self._provider = RecordingProvider()
-        self._provider.record_to(self.exporter.ended)
+        self._provider.configure(queue.on_end)
         self._tracer = self._provider.get_tracer("scope")
 
     def make(self, count: int, name: str = "name") -> None:
@@ -70,14 +72,6 @@ def sending(
         program.exporter.stop(1.0)
 
 
-def unused_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-        assert isinstance(port, int)
-        return port
-
-
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "latencytrace"]
 
@@ -88,7 +82,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_spans_are_sent_by_themselves_a_moment_after_they_end(receiver: Receiver) -> None:
     with sending(receiver.endpoint) as program:
         program.make(3)
-        wait_until(lambda: len(receiver.spans) == 3)
+        until(lambda: len(receiver.spans) == 3)
 
     assert program.exporter.counts.sent == 3
 
@@ -186,12 +180,12 @@ def test_the_more_spans_wait_the_more_are_encoded_without_a_pause(receiver: Rece
         with sending(receiver.endpoint) as program:
             receiver.release.clear()  # so that all of them wait
             program.make(1)
-            wait_until(lambda: program.exporter.counts.in_flight == 1)
+            until(lambda: program.exporter.counts.in_flight == 1)
             program.make(count)
-            program.exporter._breathe = Mock()  # noqa: SLF001 - to count
+            program.exporter._batches._pause = Mock()  # noqa: SLF001 - to count
             receiver.release.set()
             assert program.exporter.flush(PATIENCE_S)
-            pauses.append(program.exporter._breathe.call_count)  # noqa: SLF001
+            pauses.append(program.exporter._batches._pause.call_count)  # noqa: SLF001
 
     assert pauses[0] > 1_000 / 25  # 50 us of encoding
     assert pauses[1] < 9_000 / 12
@@ -203,15 +197,15 @@ def test_the_more_spans_wait_the_more_are_encoded_without_a_pause(receiver: Rece
 def test_an_absent_receiver_is_one_clear_warning_and_spans_wait_for_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    port = unused_port()
+    port = free_port()
     with sending(f"http://127.0.0.1:{port}") as program:
         program.make(3)
-        wait_until(lambda: len(warnings_in(caplog)) == 1)
+        until(lambda: len(warnings_in(caplog)) == 1)
         assert not program.exporter.flush(PATIENCE_S)
         program.make(4)
-        with receiving(port) as receiver:
-            wait_until(lambda: len(receiver.spans) == 7)
-            wait_until(lambda: len(warnings_in(caplog)) == 2)
+        with Receiver(port) as receiver:
+            until(lambda: len(receiver.spans) == 7)
+            until(lambda: len(warnings_in(caplog)) == 2)
 
     absent, back = warnings_in(caplog)
     assert f"http://127.0.0.1:{port}/v1/traces" in absent
@@ -222,7 +216,7 @@ def test_an_absent_receiver_is_one_clear_warning_and_spans_wait_for_it(
 
 
 def test_beyond_the_bound_spans_are_dropped_and_counted() -> None:
-    with sending(f"http://127.0.0.1:{unused_port()}", queue_spans=100) as program:
+    with sending(f"http://127.0.0.1:{free_port()}", queue_spans=100) as program:
         program.make(1)
         program.exporter.flush(PATIENCE_S)
         program.make(500)
@@ -234,13 +228,13 @@ def test_beyond_the_bound_spans_are_dropped_and_counted() -> None:
 
 
 def test_spans_that_waited_are_sent_in_the_order_in_which_they_ended() -> None:
-    port = unused_port()
+    port = free_port()
     with sending(f"http://127.0.0.1:{port}") as program:
         program.make(1, "first")
         program.exporter.flush(PATIENCE_S)
         program.make(1, "second")
-        with receiving(port) as receiver:
-            wait_until(lambda: len(receiver.spans) == 2)
+        with Receiver(port) as receiver:
+            until(lambda: len(receiver.spans) == 2)
 
     assert [span.name for span in receiver.spans] == ["first", "second"]
 
@@ -255,8 +249,8 @@ def test_a_receiver_that_is_busy_gets_the_same_spans_again(
     receiver.answers.append((status, {}))
     with sending(receiver.endpoint) as program:
         program.make(3)
-        wait_until(lambda: len(receiver.spans) == 3)
-        wait_until(lambda: program.exporter.counts.sent == 3)
+        until(lambda: len(receiver.spans) == 3)
+        until(lambda: program.exporter.counts.sent == 3)
 
     assert (receiver.refused, program.exporter.counts.dropped) == (1, 0)
 
@@ -265,9 +259,9 @@ def test_a_receiver_that_names_a_time_is_not_asked_before(receiver: Receiver) ->
     receiver.answers.append((429, {"Retry-After": "1"}))
     with sending(receiver.endpoint) as program:
         program.make(1)
-        wait_until(lambda: receiver.refused == 1)
+        until(lambda: receiver.refused == 1)
         refused = time.monotonic()
-        wait_until(lambda: len(receiver.spans) == 1)
+        until(lambda: len(receiver.spans) == 1)
 
     assert time.monotonic() - refused >= 0.9
 
@@ -277,7 +271,7 @@ def test_a_time_that_cannot_be_read_is_our_own_back_off(receiver: Receiver, afte
     receiver.answers.append((503, {"Retry-After": after}))
     with sending(receiver.endpoint) as program:
         program.make(1)
-        wait_until(lambda: len(receiver.spans) == 1)
+        until(lambda: len(receiver.spans) == 1)
 
     assert receiver.refused == 1
 
@@ -286,13 +280,13 @@ def test_a_flush_does_not_wait_for_a_busy_receiver_and_loses_nothing(receiver: R
     receiver.answers.extend([(503, {"Retry-After": "30"})] * 3)
     with sending(receiver.endpoint) as program:
         program.make(2)
-        wait_until(lambda: receiver.refused == 1)
+        until(lambda: receiver.refused == 1)
         began = time.monotonic()
 
         sent = program.exporter.flush(PATIENCE_S)
 
         assert not sent
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20  # not the 30 s that it was asked to wait
         receiver.answers.clear()
         assert program.exporter.flush(PATIENCE_S)
     assert len(receiver.spans) == 2
@@ -324,7 +318,7 @@ def test_a_receiver_that_hangs_never_blocks_the_program(receiver: Receiver) -> N
         flushed = program.exporter.flush(0.1)
 
         assert not flushed
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PATIENCE_S / 2  # not as long as it hangs
         receiver.release.set()
         assert program.exporter.flush(PATIENCE_S)
     assert len(receiver.spans) == 1_001
@@ -336,9 +330,9 @@ def test_a_receiver_that_hangs_for_too_long_is_given_up_and_tried_again(
     receiver.release.clear()
     with sending(receiver.endpoint, timeout_s=0.05) as program:
         program.make(1)
-        wait_until(lambda: len(warnings_in(caplog)) == 1)
+        until(lambda: len(warnings_in(caplog)) == 1)
         receiver.release.set()
-        wait_until(lambda: program.exporter.counts.sent == 1)
+        until(lambda: program.exporter.counts.sent == 1)
 
     assert "timed out" in warnings_in(caplog)[0]
 
@@ -347,12 +341,12 @@ def test_stopping_does_not_wait_for_a_receiver_that_hangs(receiver: Receiver) ->
     receiver.release.clear()
     with sending(receiver.endpoint) as program:
         program.make(1)
-        wait_until(lambda: program.exporter.counts.in_flight == 1)
+        until(lambda: program.exporter.counts.in_flight == 1)
         began = time.monotonic()
 
         assert not program.exporter.stop(0.1)
 
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PATIENCE_S / 2
         receiver.release.set()
 
 
@@ -376,15 +370,16 @@ def test_a_span_that_cannot_be_encoded_costs_only_itself(receiver: Receiver) -> 
 
 def test_a_header_that_cannot_be_sent_is_a_fault_and_no_endless_wait(receiver: Receiver) -> None:
     faults: list[str] = []
+    queue = SpanQueue(10, 1 << 20)
     exporter = Exporter(
         OtlpEncoder({}),
         HttpSender(receiver.endpoint, {"key": "two\nlines"}, PATIENCE_S),
-        queue=SpanQueue(10, 1 << 20),
+        queue=queue,
         interval_s=60,
         on_fault=lambda doing, _: faults.append(doing),
     )
     provider = RecordingProvider()
-    provider.record_to(exporter.ended)
+    provider.configure(queue.on_end)
     provider.get_tracer("scope").start_span("name").end()
 
     sent = exporter.flush(PATIENCE_S)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from latencytrace.agent.export.gil_yield import SLEEP_S, Breath, yielding
-from tests.agent.receiving import PATIENCE_S
-from tests.fakes import FakeClock
+from latencytrace.agent.export.gil_yield import SLEEP_S, GilYield, yielding
+from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import PATIENCE_S
 
 SHORT_NS = 800
 
@@ -20,7 +20,7 @@ class Yields:
         self.clock = FakeClock()
         self.takes_ns = SHORT_NS
         self.slept: list[float] = []
-        self.breath = Breath(self._yield, self.slept.append, self.clock)
+        self.pause = GilYield(self._yield, self.slept.append, self.clock)
 
     def _yield(self) -> None:
         self.clock.now_ns += self.takes_ns
@@ -42,33 +42,33 @@ def interpreter_is_held() -> Iterator[None]:
 
 def test_where_nobody_waits_it_only_yields(yields: Yields) -> None:
     for yields.takes_ns in (SHORT_NS, SHORT_NS + 100, SHORT_NS - 100, 2 * SHORT_NS - 200):
-        yields.breath()
+        yields.pause()
 
     assert yields.slept == []
 
 
 def test_a_yield_that_took_longer_woke_somebody_who_is_let_in(yields: Yields) -> None:
-    yields.breath()
+    yields.pause()
     yields.takes_ns = 10 * SHORT_NS
-    yields.breath()
+    yields.pause()
     yields.takes_ns = SHORT_NS
-    yields.breath()
+    yields.pause()
 
     assert yields.slept == [SLEEP_S]
 
 
 def test_where_somebody_has_run_meanwhile_nobody_need_be_let_in(yields: Yields) -> None:
     for yields.takes_ns in (SHORT_NS, 5_000_000, SHORT_NS, 5_000_000):
-        yields.breath()
+        yields.pause()
 
     assert yields.slept == []
 
 
 def test_a_processor_that_has_become_slower_is_soon_the_usual(yields: Yields) -> None:
     for yields.takes_ns in [SHORT_NS] * 10 + [4 * SHORT_NS] * 2_000:
-        yields.breath()
+        yields.pause()
     slept = len(yields.slept)
-    yields.breath()
+    yields.pause()
 
     assert 0 < slept < 1_000
     assert len(yields.slept) == slept
@@ -76,17 +76,17 @@ def test_a_processor_that_has_become_slower_is_soon_the_usual(yields: Yields) ->
 
 def test_a_clock_that_stands_still_is_no_reason_to_sleep(yields: Yields) -> None:
     yields.takes_ns = 0
-    yields.breath()
-    yields.breath()
+    yields.pause()
+    yields.pause()
 
     assert yields.slept == []
 
 
 def test_where_nothing_yields_each_pause_is_a_sleep() -> None:
     slept: list[float] = []
-    breath = Breath(None, slept.append)
-    breath()
-    breath()
+    pause = GilYield(None, slept.append)
+    pause()
+    pause()
 
     assert slept == [SLEEP_S, SLEEP_S]
 
@@ -94,13 +94,13 @@ def test_where_nothing_yields_each_pause_is_a_sleep() -> None:
 @pytest.mark.usefixtures("interpreter_is_held")
 @pytest.mark.parametrize("can_yield", [True, False])
 def test_a_thread_that_pauses_now_and_then_lets_others_in(*, can_yield: bool) -> None:
-    breath = Breath(yielding() if can_yield else None)
+    pause = GilYield(yielding() if can_yield else None)
     let_in = False
 
     def work() -> None:
         while not let_in:
             sum(range(100))
-            breath()
+            pause()
 
     worker = threading.Thread(target=work, daemon=True)
     worker.start()

@@ -13,9 +13,10 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from latencytrace.agent.export.grpc import TRACES, GrpcSender
-from latencytrace.agent.export.transport import Wire
+from latencytrace.agent.export.transport import TransportOptions
 from latencytrace.errors import SettingsError
-from tests.agent.receiving import receiving
+from tests.support.agent.receiving import Receiver
+from tests.support.servers.ports import free_port
 
 TIMEOUT_S = 10.0
 Answering = Callable[[bytes, Any], bytes]
@@ -69,7 +70,7 @@ def test_every_byte_arrives(size: int) -> None:
     taken = Taken()
     body = bytes(index % 251 for index in range(size))
     with serving(taken) as port, sending(port) as sender:
-        answer = sender.post(body)
+        answer = sender.send(body)
 
     assert answer.status == 200
     assert taken.bodies == [body]
@@ -116,8 +117,10 @@ def test_packed_bytes_are_fewer_on_the_way_and_the_same_there() -> None:
     body = b"spans" * 100_000
     with serving(taken) as port:
         relay = Relay(port)
-        sender = GrpcSender(f"http://127.0.0.1:{relay.port}", {}, TIMEOUT_S, wire=Wire(gzip=True))
-        answers = [sender.post(body), sender.post(b"")]
+        sender = GrpcSender(
+            f"http://127.0.0.1:{relay.port}", {}, TIMEOUT_S, options=TransportOptions(gzip=True)
+        )
+        answers = [sender.send(body), sender.send(b"")]
         sender.close()
         relay.close()
 
@@ -129,7 +132,7 @@ def test_packed_bytes_are_fewer_on_the_way_and_the_same_there() -> None:
 def test_calls_share_a_connection() -> None:
     taken = Taken()
     with serving(taken) as port, sending(port) as sender:
-        statuses = [sender.post(b"x" * 100_000).status for _ in range(20)]
+        statuses = [sender.send(b"x" * 100_000).status for _ in range(20)]
 
     assert statuses == [200] * 20
     assert len(taken.peers) == 1
@@ -139,9 +142,9 @@ def test_a_receiver_that_was_started_anew_is_found_again() -> None:
     taken = Taken()
     with serving(taken) as port:
         sender = GrpcSender(f"http://127.0.0.1:{port}", {}, TIMEOUT_S)
-        sender.post(b"1")
+        sender.send(b"1")
     with serving(taken, port):
-        answer = sender.post(b"2")
+        answer = sender.send(b"2")
         sender.close()
 
     assert answer.status == 200
@@ -166,7 +169,7 @@ def test_a_refusal_has_its_reason(code: grpc.StatusCode, status: int) -> None:
         return b""
 
     with serving(refuse) as port, sending(port) as sender:
-        answer = sender.post(b"")
+        answer = sender.send(b"")
 
     assert (answer.status, answer.retry_after_s) == (status, None)
     assert "größer als 5 %" in answer.reason
@@ -183,26 +186,23 @@ def test_a_time_to_send_again_is_read() -> None:
         return b""
 
     with serving(put_off) as port, sending(port) as sender:
-        answer = sender.post(b"")
+        answer = sender.send(b"")
 
     assert (answer.status, answer.retry_after_s) == (429, 1.5)
 
 
 def test_nobody_there_is_an_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-
-    with sending(port) as sender, pytest.raises(ConnectionRefusedError):
-        sender.post(b"")
+    with sending(free_port()) as sender, pytest.raises(ConnectionRefusedError):
+        sender.send(b"")
 
 
 def test_a_receiver_of_http_is_an_error_that_says_so() -> None:
     with (
-        receiving() as receiver,
+        Receiver() as receiver,
         sending(receiver.server_port) as sender,
         pytest.raises(ConnectionError, match=r"gRPC|closed"),
     ):
-        sender.post(b"")
+        sender.send(b"")
 
 
 def test_one_that_never_answers_is_not_waited_for() -> None:
@@ -210,7 +210,7 @@ def test_one_that_never_answers_is_not_waited_for() -> None:
         sender = GrpcSender(f"http://127.0.0.1:{server.getsockname()[1]}", {}, 0.2)
 
         with pytest.raises(TimeoutError):
-            sender.post(b"")
+            sender.send(b"")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:port", "127.0.0.1:4317", "ftp://host"])

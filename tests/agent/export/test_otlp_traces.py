@@ -24,8 +24,8 @@ from opentelemetry.trace import (
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.spans.attributes import copied_attributes
 from latencytrace.agent.spans.span import RecordedSpan
-from tests.agent.hooked import Spans
-from tests.agent.receiving import Value, attributes_of, received_spans
+from tests.support.agent.hooked import Spans
+from tests.support.agent.receiving import Value, attributes_of, received_spans
 
 RESOURCE = {"service.name": "program", "process.pid": 7}
 REMOTE = SpanContext(

@@ -7,14 +7,15 @@ from opentelemetry.trace import Tracer
 from latencytrace.agent.export.queue import UNWEIGHED_SPANS, SpanQueue
 from latencytrace.agent.spans.provider import RecordingProvider
 from tests.agent.export.test_exporter import sending
-from tests.agent.receiving import PATIENCE_S, Receiver
+from tests.support.agent.receiving import Receiver
+from tests.support.waiting import PATIENCE_S
 
 HEAVY = "x" * 100_000
 
 
 def tracer_into(queue: SpanQueue) -> Tracer:
     provider = RecordingProvider()
-    provider.record_to(queue.put)
+    provider.configure(queue.on_end)
     return provider.get_tracer("scope")
 
 

@@ -14,16 +14,16 @@ from latencytrace.agent.gpu.port import AGAIN_AFTER_NS, SILENT_NS, GpuPort
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.agent.guard import raise_fault
 from latencytrace.model.gpu_sample import GPU_METRICS
-from tests.agent.hooked import wait_until
-from tests.fakes import FakeClock
-from tests.service.gpu_requests import sample, whole_sample
+from tests.support.builders.gpu_requests import sample, whole_sample
+from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import until
 
 FORKS = """
 import os, httpx
 from latencytrace.agent.gpu.port import GpuPort
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.agent.guard import raise_fault
-from tests.service.gpu_requests import sample
+from tests.support.builders.gpu_requests import sample
 port = GpuPort(("127.0.0.1", 0), SamplerState, lambda: 1, raise_fault)
 port.take([sample()])
 if os.fork() == 0:
@@ -180,12 +180,12 @@ def test_once_closed_the_port_is_free(port: GpuPort) -> None:
     port.close()
 
     assert at is not None
-    wait_until(lambda: is_free(at))
+    until(lambda: is_free(at))
 
 
 def test_a_forked_child_leaves_the_port_to_its_parent() -> None:
     program = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS]
 
-    done = subprocess.run(program, capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(program, capture_output=True, text=True, timeout=100, check=True)
 
     assert done.stdout.split() == ["child", "None", "parent", "True"]

@@ -16,8 +16,9 @@ from latencytrace.agent.gpu.report import KEPT_SAMPLES, GpuReport
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.model import semconv
 from latencytrace.model.gpu_sample import BandwidthMethod, GpuMetric, GpuSample, Reading
-from tests.agent.receiving import Receiver, attributes_of, receiving
-from tests.fakes import GPU, FakeClock
+from tests.support.agent.receiving import Receiver, attributes_of
+from tests.support.fakes.contracts import GPU, FakeClock
+from tests.support.servers.ports import free_port
 
 SECOND_NS = 1_000_000_000
 WINDOW = (SECOND_NS, SECOND_NS + SECOND_NS // 5)
@@ -25,7 +26,7 @@ WINDOW = (SECOND_NS, SECOND_NS + SECOND_NS // 5)
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as running:
+    with Receiver() as running:
         yield running
 
 
@@ -171,13 +172,12 @@ def test_a_receiver_of_traces_alone_is_asked_once(receiver: Receiver, clock: Fak
 
 
 def test_what_nobody_took_is_sent_later_in_order_and_bounded(clock: FakeClock) -> None:
-    with receiving() as gone:
-        port = gone.server_port
+    port = free_port()
     report = gpu_report(f"http://127.0.0.1:{port}/v1/metrics", clock)
     report.add([sample(0.1)])
     report.send(SamplerState())
 
-    with receiving(port) as back:
+    with Receiver(port) as back:
         clock.move_s(10)
         report.add([sample(0.2)])
         report.send(SamplerState())

@@ -16,11 +16,11 @@ from latencytrace.agent.gpu.sampler import GpuSampler
 from latencytrace.agent.guard import raise_fault
 from latencytrace.errors import GpuUnavailableError
 from latencytrace.model.gpu_sample import GpuSample
-from tests.fakes import FakeClock, ScriptedGpuReader
+from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 
 INTERVAL_NS = 200_000_000
 LONG_S = 30.0
-FORKING = Path(__file__).parents[1] / "forking_sampler.py"
+FORKING = Path(__file__).parents[2] / "support" / "programs" / "forking_sampler.py"
 
 
 @pytest.fixture
@@ -225,7 +225,11 @@ def test_its_thread_reads_and_ends_when_told(tmp_path: Path) -> None:
 
 def test_a_forked_child_begins_anew_and_leaves_the_reading_to_its_parent(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, FORKING, tmp_path], capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, FORKING, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
     )
 
     assert done.stdout.splitlines() == [

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from latencytrace.agent.gpu.visible import visible_gpus
-from tests.fakes import GPU
+from tests.support.fakes.contracts import GPU
 
 GPUS = [replace(GPU, uuid=f"GPU-{letter}0", index=at) for at, letter in enumerate("abcd")]
 INSTANCES = [replace(GPU, uuid=f"MIG-{letter}", index=0, parent_uuid="GPU-a0") for letter in "xy"]

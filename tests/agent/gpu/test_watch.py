@@ -13,8 +13,9 @@ from latencytrace.errors import SettingsError
 from latencytrace.model import semconv
 from latencytrace.model.gpu_sample import GpuMetric
 from latencytrace.settings import agent_settings
-from tests import fake_nvml
-from tests.agent.receiving import Receiver, attributes_of, receiving, wait_until
+from tests.support.agent.receiving import Receiver, attributes_of
+from tests.support.fakes import nvml as fake_nvml
+from tests.support.waiting import until
 
 READS = """
 import latencytrace, os, sys
@@ -56,7 +57,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as running:
+    with Receiver() as running:
         yield running
 
 
@@ -79,7 +80,7 @@ def said(receiver: Receiver, folder: Path, **more: str) -> tuple[str, str]:
         env=environment(receiver, folder, **more),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=True,
     )
     return done.stdout.strip(), done.stderr
@@ -113,7 +114,7 @@ def test_every_gpu_is_read_and_reported_without_a_word_in_the_program(
         stdout=subprocess.PIPE,
     )
     try:
-        wait_until(lambda: len(values(receiver, GpuMetric.BANDWIDTH_UTILIZATION)) == 2)
+        until(lambda: len(values(receiver, GpuMetric.BANDWIDTH_UTILIZATION)) == 2)
     finally:
         program.communicate(timeout=30)
 
@@ -182,7 +183,7 @@ def test_switched_off_it_touches_no_driver(receiver: Receiver, driver: Path) -> 
         env=environment(receiver, driver, LATENCYTRACE_GPU="0"),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=True,
     )
 

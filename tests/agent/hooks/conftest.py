@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.hooks import tiny_chat as model
+from tests.support.models import tiny_chat as model
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +16,6 @@ def tiny_chat() -> model.TinyChat:
 @pytest.fixture(scope="session")
 def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with a model for llama.cpp."""
-    from tests.agent.hooks.tiny_gguf import write_tiny_gguf  # noqa: PLC0415 - only where it is there
+    from tests.support.models.tiny_gguf import write_tiny_gguf  # noqa: PLC0415 - only where it is there
 
     return write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf")

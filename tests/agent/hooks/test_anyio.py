@@ -14,10 +14,10 @@ from fastapi import FastAPI
 
 from latencytrace.agent.timing.runtime_gaps import POOL
 from latencytrace.model import semconv
-from tests.agent.hooked import PATIENCE_S
-from tests.agent.hooks.gaps import gaps_ns
-from tests.agent.hooks.serving import get, serving
-from tests.agent.receiving import TracedProgram
+from tests.support.agent.gaps import gaps_ns
+from tests.support.agent.receiving import TracedProgram
+from tests.support.servers.serving import get, serving
+from tests.support.waiting import PATIENCE_S
 
 HELD_S = 0.2
 

@@ -24,8 +24,9 @@ from starlette.testclient import TestClient
 import latencytrace
 from latencytrace.agent.clock import wall_ns
 from latencytrace.model import Stage, semconv
-from tests.agent.hooks.serving import drain, get, raw_get, raw_socket, serving
-from tests.agent.receiving import PATIENCE_S, ReceivedSpan, TracedProgram, wait_until
+from tests.support.agent.receiving import ReceivedSpan, TracedProgram
+from tests.support.servers.serving import drain, get, raw_get, raw_socket, serving
+from tests.support.waiting import PATIENCE_S, until
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
@@ -37,7 +38,7 @@ Message = MutableMapping[str, Any]
 
 def request_spans(agent: TracedProgram, count: int = 1) -> list[ReceivedSpan]:
     """The SERVER spans, once there are so many; no more may have come."""
-    wait_until(lambda: len(_servers(agent.spans())) >= count)
+    until(lambda: len(_servers(agent.spans())) >= count)
     found = _servers(agent.spans())
     assert len(found) == count, [(span.scope, span.name) for span in found]
     return found

@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from latencytrace.agent.hooks.celery import CeleryHook
 from latencytrace.model import semconv
-from tests.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans, hooked
 
 PATIENCE_S = 20.0
 

@@ -17,7 +17,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from latencytrace.agent.hooks.chromadb import ChromadbHook
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked, wait_until
+from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.servers.ports import free_port
+from tests.support.waiting import until
 
 IDS = ["one", "two", "three"]
 VECTORS: Any = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
@@ -74,8 +76,7 @@ def spans(collection: chromadb.Collection) -> Iterator[Spans]:
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Where a server listens that is no part of this process."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     chroma = [sys.executable, "-c", "from chromadb.cli.cli import app; app()", "run"]
     folder = tmp_path_factory.mktemp("chroma")
     command = [*chroma, "--host", "127.0.0.1", "--port", str(port), "--path", str(folder)]
@@ -83,7 +84,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         command, stdout=subprocess.DEVNULL, cwd=folder
     ) as server:  # it logs there
         try:
-            wait_until(lambda: listens(port))
+            until(lambda: listens(port))
             yield port
         finally:
             server.terminate()

@@ -12,8 +12,9 @@ from flask import Flask
 from werkzeug.serving import make_server
 
 from latencytrace.model import semconv
-from tests.agent.hooks.serving import get, serving
-from tests.agent.receiving import PATIENCE_S, TracedProgram, wait_until
+from tests.support.agent.receiving import TracedProgram
+from tests.support.servers.serving import get, serving
+from tests.support.waiting import PATIENCE_S, until
 
 
 class Door:
@@ -61,7 +62,7 @@ def concurrencies(agent: TracedProgram, name: str, count: int) -> list[object]:
             one.attributes.get(semconv.CONCURRENCY) for one in agent.spans() if one.name == name
         ]
 
-    wait_until(lambda: len(found()) == count)
+    until(lambda: len(found()) == count)
     return found()
 
 

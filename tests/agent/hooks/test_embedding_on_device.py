@@ -10,9 +10,9 @@ import torch
 from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.sentence_transformers import SentenceTransformersHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, hooked
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
 
 TEXTS = ["where did the milliseconds go", "into the prefill", "and the rest"]
 

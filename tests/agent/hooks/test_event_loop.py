@@ -12,9 +12,9 @@ from fastapi import FastAPI
 from latencytrace.agent.timing.runtime_gaps import GARBAGE, LOOP
 from latencytrace.model import Stage, semconv
 from latencytrace.model.interval import unpack_intervals
-from tests.agent.hooks.gaps import gaps_ns
-from tests.agent.hooks.serving import get, serving
-from tests.agent.receiving import ReceivedSpan, TracedProgram
+from tests.support.agent.gaps import gaps_ns
+from tests.support.agent.receiving import ReceivedSpan, TracedProgram
+from tests.support.servers.serving import get, serving
 
 HELD_S = 0.2
 MANY = 300_000  # objects that a collection looks at for well over a millisecond

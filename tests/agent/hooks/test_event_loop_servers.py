@@ -16,9 +16,9 @@ from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.runtime_gaps import LOOP
 from latencytrace.model import semconv
 from latencytrace.model.interval import unpack_named
-from tests.agent.hooked import Spans, hooked
-from tests.agent.hooks.grpc_calls import SERVICE, Methods, async_serving
-from tests.agent.hooks.serving import get
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.servers.grpc_calls import SERVICE, Methods, async_serving
+from tests.support.servers.serving import get
 
 HELD_S = 0.2
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

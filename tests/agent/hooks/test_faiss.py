@@ -12,7 +12,7 @@ import pytest
 
 from latencytrace.agent.hooks.faiss import FaissHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text, hooked
 
 WIDTH = 8
 SIZE = 64

@@ -5,8 +5,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from latencytrace.model import Stage
-from tests.agent.hooks.serving import serving
-from tests.agent.receiving import TracedProgram
+from tests.support.agent.receiving import TracedProgram
+from tests.support.servers.serving import serving
 
 
 class Question(BaseModel):

@@ -14,10 +14,10 @@ from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.transformers import TransformersHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, hooked
-from tests.agent.hooks.tiny_chat import END, TinyChat
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
+from tests.support.models.tiny_chat import END, TinyChat
 
 TOKENS = 5
 PROMPT = 24
@@ -124,8 +124,8 @@ def test_prefill_and_decode_are_told_apart_in_every_form_of_model(
 
     prefill, decode = of_stage(spans, Stage.PREFILL), of_stage(spans, Stage.DECODE)
     first_ns, *others_ns = boundaries.at_ns
-    assert prefill.started < first_ns <= prefill.ended == decode.started
-    assert all(decode.started < at_ns <= decode.ended for at_ns in others_ns)
+    assert prefill.started_ns < first_ns <= prefill.ended_ns == decode.started_ns
+    assert all(decode.started_ns < at_ns <= decode.ended_ns for at_ns in others_ns)
     assert prefill.attributes[semconv.DEVICE_PASSES] == 1
     assert decode.attributes[semconv.DEVICE_PASSES] == len(others_ns) == TOKENS - 1
     assert counters["graph_break"] == {}
@@ -179,13 +179,13 @@ def test_a_phase_that_the_device_is_not_done_with_ends_later_with_the_end_it_had
 
     tiny_chat.model.generate(tiny_chat.prompt(), max_new_tokens=TOKENS, do_sample=False)
     at_once = list(spans.names)
-    spans.recorder.late.give_up(None)
+    spans.recorder.devices.pending.give_up(None)
 
     assert at_once == ["generate"]
     assert spans.names == ["generate", "prefill", "decode"]
     generate, prefill, decode = spans.all
-    assert prefill.ended == decode.started
-    assert decode.ended == generate.ended
+    assert prefill.ended_ns == decode.started_ns
+    assert decode.ended_ns == generate.ended_ns
     assert decode.attributes[semconv.DEVICE_UNMEASURED] == TOKENS - 1
 
 

@@ -14,8 +14,9 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 
 from latencytrace.agent.hooks.grpc_client import GrpcClientHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked, wait_until
-from tests.agent.hooks.grpc_calls import (
+from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.receiving import TracedProgram
+from tests.support.servers.grpc_calls import (
     KINDS,
     SERVICE,
     Arrivals,
@@ -23,7 +24,7 @@ from tests.agent.hooks.grpc_calls import (
     async_answers,
     serving,
 )
-from tests.agent.receiving import TracedProgram
+from tests.support.waiting import until
 
 SINGLE_THREADED = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 
@@ -119,7 +120,7 @@ def test_a_streamed_answer_that_is_dropped_is_cancelled_and_ends_its_span(
 
         gc.disable()  # freed at once, then: no cycle keeps it
         del messages
-        wait_until(lambda: bool(spans.all))
+        until(lambda: bool(spans.all))
         gc.enable()
 
     assert spans.only.attributes[semconv.CANCELLED] is True

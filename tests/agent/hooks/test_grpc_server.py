@@ -17,15 +17,9 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 from latencytrace.agent.hooks.grpc_server import GrpcServerHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import (
-    Spans,
-    attribute_text,
-    hooked,
-    interval_stages,
-    intervals_of,
-    wait_until,
-)
-from tests.agent.hooks.grpc_calls import (
+from tests.support.agent.hooked import Spans, attribute_text, hooked, interval_stages, intervals_of
+from tests.support.agent.receiving import TracedProgram
+from tests.support.servers.grpc_calls import (
     KINDS,
     REQUEST,
     SERVICE,
@@ -38,7 +32,7 @@ from tests.agent.hooks.grpc_calls import (
     async_serving,
     serving,
 )
-from tests.agent.receiving import TracedProgram
+from tests.support.waiting import until
 
 TRACEPARENT = (("traceparent", f"00-{'1' * 32}-{'2' * 16}-01"),)
 Call = Callable[[str], list[bytes]]
@@ -194,7 +188,7 @@ def test_waiting_for_a_worker_is_queue_time(spans: Spans) -> None:
         ThreadPoolExecutor(2) as callers,
     ):
         calls = [callers.submit(answers, channel, "unary_unary") for _ in range(2)]
-        wait_until(lambda: len(arrivals.metadata) == 2)
+        until(lambda: len(arrivals.metadata) == 2)
         both_there_ns = time.monotonic_ns()
         gated.open.wait(0.02)  # nobody opens it
         opened_ns = time.monotonic_ns()

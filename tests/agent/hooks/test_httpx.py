@@ -15,9 +15,9 @@ from opentelemetry.trace import INVALID_SPAN, SpanKind, get_current_span
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
 from latencytrace.model.interval import unpack_named
-from tests.agent.hooked import Spans, attribute_text, hooked
-from tests.agent.hooks.serving import serving
-from tests.agent.receiving import TracedProgram
+from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.receiving import TracedProgram
+from tests.support.servers.serving import serving
 
 PAUSE_S = 0.05
 PARTS = 3
@@ -159,7 +159,7 @@ def test_an_exchange_lasts_until_the_last_byte_of_the_body(
 ) -> None:
     assert fetch(f"{url}/parts").text == "." * PARTS
 
-    assert spans.only.ended - spans.only.started >= PARTS * PAUSE_S * 1e9
+    assert spans.only.ended_ns - spans.only.started_ns >= PARTS * PAUSE_S * 1e9
 
 
 @both

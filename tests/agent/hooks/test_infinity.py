@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from latencytrace.model import Stage, semconv
-from tests.agent.receiving import Receiver
-from tests.end_to_end.batches import ask_together, members
-from tests.end_to_end.traced_server import traced_server
+from tests.support.agent.batches import ask_together, members
+from tests.support.agent.receiving import Receiver
+from tests.support.servers.traced_server import traced_server
 
 WORDS = [f"w{number}" for number in range(50)]
 REQUESTS = 12

@@ -30,7 +30,7 @@ from opentelemetry.trace import (
 from latencytrace.agent.hooks.litserve import LitserveHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, hooked, interval_stages
+from tests.support.agent.hooked import Spans, hooked, interval_stages
 
 
 class Hop(Queue[Any]):

@@ -10,7 +10,7 @@ from opentelemetry.trace import StatusCode
 
 from latencytrace.model import Stage, semconv
 from latencytrace.model.token_times import unpack_token_times
-from tests.agent.hooked import Spans, attribute_text, hooked, interval_stages
+from tests.support.agent.hooked import Spans, attribute_text, hooked, interval_stages
 
 llama_cpp = pytest.importorskip("llama_cpp")
 hooks = pytest.importorskip("latencytrace.agent.hooks.llama_cpp")

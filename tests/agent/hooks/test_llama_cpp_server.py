@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from latencytrace.model import Stage
-from tests.agent.receiving import Receiver
-from tests.end_to_end.traced_server import traced_server
-from tests.end_to_end.two_requests import ask_while_another_is_answered, stages
+from tests.support.agent.receiving import Receiver
+from tests.support.agent.two_requests import ask_while_another_is_answered, stages
+from tests.support.servers.traced_server import traced_server
 
 pytest.importorskip("llama_cpp.server.app")
 ROUTE = "/v1/completions"

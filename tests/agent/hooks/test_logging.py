@@ -13,8 +13,8 @@ from latencytrace.agent.start import start, uninstrument
 from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.agent.timing.patching import AppliedHook
 from latencytrace.settings import agent_settings
-from tests.agent.hooked import Spans
-from tests.agent.receiving import Receiver
+from tests.support.agent.hooked import Spans
+from tests.support.agent.receiving import Receiver
 
 FORMAT = logging.Formatter("%(otelTraceID)s %(otelSpanID)s %(otelTraceSampled)s %(message)s")
 logger = logging.getLogger("a program")

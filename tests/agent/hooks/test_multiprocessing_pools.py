@@ -10,7 +10,7 @@ from opentelemetry.trace import get_current_span
 from latencytrace.agent.hooks.multiprocessing_pools import MultiprocessingPoolsHook
 from latencytrace.agent.hooks.processes import ProcessesHook
 from latencytrace.agent.hooks.threads import ThreadsHook
-from tests.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans, hooked
 
 POOLS = [
     pytest.param(multiprocessing.get_context("fork").Pool, id="forking"),

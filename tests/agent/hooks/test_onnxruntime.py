@@ -17,7 +17,7 @@ from opentelemetry.trace import StatusCode
 
 from latencytrace.agent.hooks.onnxruntime import OnnxruntimeHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text, hooked
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
 

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.hooks.processes import ProcessesHook
-from tests.agent.hooked import hooked
+from tests.support.agent.hooked import hooked
 
 FORKING = multiprocessing.get_context("fork")
 

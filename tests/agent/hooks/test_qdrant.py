@@ -9,7 +9,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from latencytrace.agent.hooks.qdrant import QdrantHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text, hooked
 
 VECTORS = models.VectorParams(size=2, distance=models.Distance.COSINE)
 POINTS = [

@@ -3,7 +3,6 @@
 import gc
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import requests
@@ -12,70 +11,44 @@ from opentelemetry.trace import SpanKind, format_span_id
 
 from latencytrace.agent.hooks.requests import RequestsHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.servers.recording import Received, RecordingServer, Response
 
 PARTS = 3
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(RecordingServer):
     """Sends a body in parts, each but the first when it is told to."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(self._say)
         self.next_part = threading.Semaphore(0)
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+    def _say(self, received: Received) -> Response:
+        match received.path:
+            case "/redirect":
+                return Response(302, headers={"Location": "/traceparent"})
+            case "/missing":
+                return Response(404, b"no")
+            case "/parts":
+                return Response(body=self._parts(), headers={"Content-Length": str(PARTS)})
+            case "/torn":
+                headers = {"Content-Length": "1000", "Connection": "close"}
+                return Response(body=b"too short", headers=headers)
+            case _:
+                return Response(body=received.headers.get("traceparent", "").encode())
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/redirect":
-            self._answer(302, b"", Location="/traceparent")
-        elif path == "/missing":
-            self._answer(404, b"no")
-        elif path == "/parts":
-            self._parts()
-        elif path == "/torn":
-            self._answer(200, b"too short", Length="1000")
-            self.close_connection = True
-        else:
-            self._answer(200, ",".join(self.headers.get_all("traceparent", ())).encode())
-
-    def _answer(self, status: int, body: bytes, **headers: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", headers.pop("Length", str(len(body))))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _parts(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(PARTS))
-        self.end_headers()
-        self.wfile.write(b".")
+    def _parts(self) -> Iterator[bytes]:
+        yield b"."
         for _ in range(PARTS - 1):
-            self.server.next_part.acquire(timeout=10)
-            self.wfile.write(b".")
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+            self.next_part.acquire(timeout=10)
+            yield b"."
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[_Server]:
     with _Server() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
-        server.shutdown()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 import latencytrace
 from latencytrace.model import Stage, semconv
-from tests.agent.receiving import TracedProgram
+from tests.support.agent.receiving import TracedProgram
 
 
 @pytest.fixture(scope="module")

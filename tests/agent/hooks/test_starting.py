@@ -11,8 +11,9 @@ from gunicorn.workers.sync import SyncWorker
 
 import latencytrace
 from latencytrace.model import semconv
-from tests.agent.hooks.serving import get, serving
-from tests.agent.receiving import ReceivedSpan, TracedProgram, wait_until
+from tests.support.agent.receiving import ReceivedSpan, TracedProgram
+from tests.support.servers.serving import get, serving
+from tests.support.waiting import until
 
 IMPORTED = """
 import latencytrace
@@ -29,7 +30,7 @@ def started(agent: TracedProgram, name: str) -> list[ReceivedSpan]:
     def found() -> list[ReceivedSpan]:
         return [span for span in agent.spans() if span.name == name]
 
-    wait_until(lambda: bool(found()))
+    until(lambda: bool(found()))
     return found()
 
 

@@ -19,10 +19,11 @@ from latencytrace.analysis.ledger.stalls import stalls
 from latencytrace.analysis.tokens.gaps import token_times
 from latencytrace.model import Stage, semconv
 from latencytrace.model.token_times import unpack_token_times
-from tests.agent.dividing import traces_of
-from tests.agent.hooks.serving import drain, raw_get, serving
-from tests.agent.hooks.tiny_chat import TinyChat
-from tests.agent.receiving import PATIENCE_S, ReceivedSpan, TracedProgram
+from tests.support.agent.dividing import traces_of
+from tests.support.agent.receiving import ReceivedSpan, TracedProgram
+from tests.support.models.tiny_chat import TinyChat
+from tests.support.servers.serving import drain, raw_get, serving
+from tests.support.waiting import PATIENCE_S
 
 TOKENS = 6
 CLIENT_PAUSE_S = 0.5

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from latencytrace.agent.hooks.tokenizers import TokenizersHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked, interval_stages
+from tests.support.agent.hooked import Spans, attribute_text, hooked, interval_stages
 
 WORDS = ("where", "did", "the", "milliseconds", "go")
 

@@ -12,11 +12,11 @@ from latencytrace.agent.hooks.transformers import TransformersHook
 from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.model import Stage
-from tests.agent.hooked import Spans, attribute_text, hooked, interval_stages
-from tests.agent.hooks.tiny_chat import TinyChat
-from tests.agent.hooks.torch_modules import Block, CallsItself, Encoder, Fails, WideEncoder
+from tests.support.agent.hooked import Spans, attribute_text, hooked, interval_stages
+from tests.support.models.tiny_chat import TinyChat
+from tests.support.models.torch_modules import Block, CallsItself, Encoder, Fails, WideEncoder
 
-MODULE = "tests.agent.hooks.torch_modules"
+MODULE = "tests.support.models.torch_modules"
 X = torch.arange(4.0)
 
 

@@ -11,9 +11,9 @@ from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.agent.toolkit.device_copies import DeviceCopies
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, hooked, in_request
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.hooked import Spans, hooked, in_request
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
 
 METHODS = ("to", "cuda", "cpu", "copy_")
 COPIES = HookOptions(torch_copies=True)
@@ -133,7 +133,7 @@ def test_a_copy_that_the_host_does_not_wait_for_ends_when_the_device_is_done(
     at_once = list(spans.names)
     cuda.wait()
 
-    spans.recorder.late.settle()
+    spans.recorder.devices.pending.settle()
 
     assert (at_once, spans.names) == (["request"], ["request", "copy to device"])
 

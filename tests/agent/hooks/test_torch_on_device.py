@@ -10,12 +10,12 @@ from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.torch import TorchHook
 from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.model import semconv
-from tests.agent.hooked import Spans, hooked
-from tests.agent.hooks.torch_modules import Encoder, Fails
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
+from tests.support.models.torch_modules import Encoder, Fails
 
-MODULE = "tests.agent.hooks.torch_modules"
+MODULE = "tests.support.models.torch_modules"
 X = torch.arange(4.0)
 Form = Callable[[nn.Module], Callable[[Tensor], Tensor]]
 
@@ -71,7 +71,7 @@ def test_a_call_whose_device_still_works_ends_when_that_is_done(
     at_once = list(spans.names)
     cuda.wait()
 
-    spans.recorder.late.settle()
+    spans.recorder.devices.pending.settle()
 
     assert at_once == []
     assert spans.names == ["Encoder"]

@@ -22,8 +22,8 @@ from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.context import call_in
 from latencytrace.agent.toolkit.streaming import AnswerStream, with_answer
 from latencytrace.model import Stage, semconv
-from tests.agent.hooks.tiny_chat import END, TinyChat
-from tests.agent.receiving import TracedProgram, Value
+from tests.support.agent.receiving import TracedProgram, Value
+from tests.support.models.tiny_chat import END, TinyChat
 
 INPUT = semconv.GEN_AI_USAGE_INPUT_TOKENS
 OUTPUT = semconv.GEN_AI_USAGE_OUTPUT_TOKENS

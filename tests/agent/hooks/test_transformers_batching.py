@@ -15,8 +15,9 @@ from latencytrace.agent.hooks.transformers_batching import Member, TransformersB
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from latencytrace.model.token_times import unpack_token_times
-from tests.agent.hooked import PATIENCE_S, Spans, hooked
-from tests.agent.hooks.tiny_chat import TinyChat
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.models.tiny_chat import TinyChat
+from tests.support.waiting import PATIENCE_S
 
 PROMPT = [3, 4, 5, 6]
 NEVER = 63  # a token that ends nothing

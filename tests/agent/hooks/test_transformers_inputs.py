@@ -11,9 +11,9 @@ from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.hooks.transformers_inputs import TransformersInputsHook
 from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, hooked, in_request
-from tests.fake_cuda import FakeCuda
-from tests.fakes import FakeClock
+from tests.support.agent.hooked import Spans, hooked, in_request
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
 
 IDS = torch.arange(4)
 

@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from latencytrace.agent.hooks.transformers_loading import TransformersLoadingHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, hooked
-from tests.agent.hooks.tiny_chat import TinyChat
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.models.tiny_chat import TinyChat
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from transformers import (
 from latencytrace.agent.hooks.transformers import TransformersHook
 from latencytrace.agent.hooks.transformers_pipelines import TransformersPipelinesHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked, interval_stages, intervals_of
-from tests.agent.hooks.tiny_chat import TinyChat
+from tests.support.agent.hooked import Spans, attribute_text, hooked, interval_stages, intervals_of
+from tests.support.models.tiny_chat import TinyChat
 
 TEXT = "where did the milliseconds go"
 PARTS = {Stage.PREPROCESS, Stage.TOKENIZE, Stage.POSTPROCESS}

@@ -12,7 +12,7 @@ from transformers.cli.serving.utils import InferenceThread
 from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.agent.hooks.transformers_serve import TransformersServeHook
 from latencytrace.model import Stage
-from tests.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans, hooked
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from opentelemetry.trace import SpanKind
 from latencytrace.agent.hooks.requests import RequestsHook
 from latencytrace.agent.hooks.urllib3 import Urllib3Hook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, attribute_text, hooked
 from tests.propagation.between_rows import listening
 from tests.propagation.tracing import carries
+from tests.support.agent.hooked import Spans, attribute_text, hooked
 
 
 @pytest.fixture

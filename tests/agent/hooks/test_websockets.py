@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind, get_current_span
 
 from latencytrace.agent.hooks.websockets import WebsocketsHook
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans, hooked
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from latencytrace.agent.hooks.wsgi import WsgiHook
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import Stage, semconv
 from latencytrace.model.token_times import unpack_token_times
-from tests.agent.hooked import Spans, attribute_text, hooked, intervals_of
+from tests.support.agent.hooked import Spans, attribute_text, hooked, intervals_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"

@@ -12,7 +12,7 @@ import pytest
 from latencytrace.agent.process import background
 from latencytrace.agent.process.forks import LONGEST_WAIT_S, WholeImports
 
-FORKING_IMPORTS = Path(__file__).parents[1] / "forking_imports.py"
+FORKING_IMPORTS = Path(__file__).parents[2] / "support" / "programs" / "forking_imports.py"
 FORKS = 20
 
 

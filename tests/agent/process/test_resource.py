@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.process.name import this_program
 from latencytrace.agent.process.resource import resource_of
-from tests.agent.hooked import Spans
-from tests.agent.receiving import attributes_of
+from tests.support.agent.hooked import Spans
+from tests.support.agent.receiving import attributes_of
 
 ADDED = {
     "service.instance.id", "host.name", "process.pid",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.receiving import PATIENCE_S, Receiver
+from tests.support.agent.receiving import Receiver
+from tests.support.waiting import PATIENCE_S
 
 TERMINATED = """
 import os, signal, sys

@@ -27,10 +27,11 @@ from latencytrace.model.profile import (
     ProfilingAgent,
 )
 from latencytrace.settings import AgentSettings
-from tests.agent.hooks.tiny_chat import TinyChat, tiny_chat
-from tests.agent.receiving import Receiver, TracedProgram, wait_until
-from tests.cli.programs import environment
-from tests.generating import generating
+from tests.support.agent.receiving import Receiver, TracedProgram
+from tests.support.models.generating import generating
+from tests.support.models.tiny_chat import TinyChat, tiny_chat
+from tests.support.servers.command_line import environment
+from tests.support.waiting import until
 
 ID = "0123456789abcdef0123456789abcdef"
 SHORT = ProfileOrder(profile_id=ID, steps=7, seconds=30.0)
@@ -58,13 +59,13 @@ def order(receiver: Receiver, wanted: ProfileOrder) -> None:
 
 def sent(receiver: Receiver, number: int = 0) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What a profile that arrives is about, and its trace."""
-    wait_until(lambda: len(receiver.profiles) > number)
+    until(lambda: len(receiver.profiles) > number)
     _, body = receiver.profiles[number]
     line, _, packed = body.partition(b"\n")
     return json.loads(line), json.loads(gzip.decompress(packed)) if packed else None
 
 
-def told(receiver: Receiver) -> ProfilingAgent | None:
+def reported(receiver: Receiver) -> ProfilingAgent | None:
     """What the last post said of the agent."""
     if not receiver.post_headers:
         return None
@@ -73,7 +74,7 @@ def told(receiver: Receiver) -> ProfilingAgent | None:
 
 def is_recording(receiver: Receiver) -> bool:
     """Whether the last post says so."""
-    agent = told(receiver)
+    agent = reported(receiver)
     return agent is not None and agent.phase == "recording"
 
 
@@ -125,7 +126,7 @@ def test_time_ends_it_where_no_more_steps_come(
     order(receiver, replace(LONG, seconds=2.0))
     generate(chat)
     assert agent.spans()
-    wait_until(lambda: begun(chat, receiver))
+    until(lambda: begun(chat, receiver))
 
     about, trace = sent(receiver)
 
@@ -160,10 +161,10 @@ def test_an_order_while_one_is_under_way_is_not_taken(
     order(receiver, replace(LONG, seconds=1.0))
 
     with generating(chat):
-        wait_until(lambda: is_recording(receiver))
+        until(lambda: is_recording(receiver))
         order(receiver, replace(SHORT, profile_id="f" * 32))
         sent(receiver)
-        wait_until(lambda: getattr(told(receiver), "state", None) is ProfilerState.READY)
+        until(lambda: getattr(reported(receiver), "state", None) is ProfilerState.READY)
 
     assert [profile_id for profile_id, _ in receiver.profiles] == [ID]
 
@@ -205,7 +206,7 @@ def test_it_is_over_before_the_programs_own_begins(
     assert agent.status.running
     order(receiver, LONG)
     with generating(chat):
-        wait_until(lambda: is_recording(receiver))
+        until(lambda: is_recording(receiver))
         with profile(activities=[ProfilerActivity.CPU]) as own:
             generate(chat)
 
@@ -223,7 +224,7 @@ def test_a_second_one_for_an_alert_within_ten_minutes_is_refused(
     order(receiver, replace(SHORT, triggered=True))
     with generating(chat):
         sent(receiver)
-        wait_until(lambda: getattr(told(receiver), "state", None) is ProfilerState.READY)
+        until(lambda: getattr(reported(receiver), "state", None) is ProfilerState.READY)
         order(receiver, replace(SHORT, triggered=True))
         about, _ = sent(receiver, 1)
 
@@ -236,7 +237,7 @@ def test_uninstrument_gives_up_what_is_under_way(
     start(settings, raise_fault)
     order(receiver, LONG)
     with generating(chat):
-        wait_until(lambda: is_recording(receiver))
+        until(lambda: is_recording(receiver))
         uninstrument()
 
         assert not torch.autograd.profiler._is_profiler_enabled  # noqa: SLF001 - of all threads
@@ -250,11 +251,11 @@ def test_a_program_that_forbids_profiles_takes_none(
     try:
         order(receiver, SHORT)
         with generating(chat):
-            wait_until(lambda: len(receiver.posts) > 3)
+            until(lambda: len(receiver.posts) > 3)
     finally:
         uninstrument()
 
-    assert getattr(told(receiver), "state", None) is ProfilerState.OFF
+    assert getattr(reported(receiver), "state", None) is ProfilerState.OFF
     assert receiver.profiles == []
 
 
@@ -298,8 +299,8 @@ def test_a_receiver_that_is_gone_does_no_harm(
         order(receiver, SHORT)
         receiver.refuses_profiles = True
         with generating(chat):
-            wait_until(lambda: getattr(told(receiver), "profile_id", None) == ID)
-            wait_until(lambda: getattr(told(receiver), "state", None) is ProfilerState.READY)
+            until(lambda: getattr(reported(receiver), "profile_id", None) == ID)
+            until(lambda: getattr(reported(receiver), "state", None) is ProfilerState.READY)
             receiver.refuses_profiles = False
             order(receiver, SHORT)
             about, _ = sent(receiver)
@@ -323,10 +324,10 @@ def test_a_program_that_ends_while_it_records_ends_as_it_would(
     order(receiver, LONG)
 
     done = subprocess.run(
-        [sys.executable, "-m", "tests.agent.profiled_program", receiver.endpoint, how],
+        [sys.executable, "-m", "tests.support.programs.profiled_program", receiver.endpoint, how],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         env=environment(OTEL_BSP_SCHEDULE_DELAY="20"),
         cwd=Path(__file__).parents[3],
         check=False,

@@ -16,7 +16,8 @@ from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import AgentSettings
-from tests.agent.receiving import Receiver, TracedProgram, wait_until
+from tests.support.agent.receiving import Receiver, TracedProgram
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +179,7 @@ def test_after_uninstrument_nothing_of_the_programs_reaches_our_receiver(
 
     get_tracer("own").start_span("own").end()
 
-    wait_until(lambda: names(memory) == ["own"])
+    until(lambda: names(memory) == ["own"])
     assert receiver.spans == []
 
 

@@ -15,8 +15,9 @@ from latencytrace.agent.reporting.own_cost import (
 )
 from latencytrace.agent.start import agent_status
 from latencytrace.model import semconv
-from tests.agent.receiving import TracedProgram, attributes_of, wait_until
-from tests.fakes import FakeClock
+from tests.support.agent.receiving import TracedProgram, attributes_of
+from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import until
 
 
 def spent(made: int, encoder_ns: int, exporter_ns: int) -> ExportCounts:
@@ -32,7 +33,7 @@ def test_a_span_costs_some_microseconds() -> None:
 def test_hooks_cost_as_many_spans_as_were_made_times_the_price_of_one() -> None:
     meter = CostMeter(FakeClock(), lambda: 5_000)
 
-    meter.tell(spent(100, 7, 9), 0)
+    meter.update(spent(100, 7, 9), 0)
 
     assert meter.read() == OwnCost(hooks_cpu_ns=500_000, encoder_cpu_ns=7, exporter_cpu_ns=9)
 
@@ -42,9 +43,9 @@ def test_a_rate_is_that_of_the_last_window() -> None:
     meter = CostMeter(clock, lambda: 1_000)
 
     clock.move_s(WINDOW_NS / 1e9)
-    meter.tell(spent(1_000_000, WINDOW_NS // 4, 0), 0)
+    meter.update(spent(1_000_000, WINDOW_NS // 4, 0), 0)
     clock.move_s(WINDOW_NS / 1e9)
-    meter.tell(spent(1_000_000, WINDOW_NS // 4, WINDOW_NS // 2), 0)
+    meter.update(spent(1_000_000, WINDOW_NS // 4, WINDOW_NS // 2), 0)
 
     cost = meter.read()
     assert (cost.hooks_ratio, cost.encoder_ratio, cost.exporter_ratio) == (0, 0, 0.5)
@@ -61,9 +62,9 @@ def test_the_price_is_looked_up_once_a_minute_and_not_before_there_is_a_span() -
 
     meter = CostMeter(clock, price)
     for made in (0, 1, 2):
-        meter.tell(spent(made, 0, 0), 0)
+        meter.update(spent(made, 0, 0), 0)
     clock.move_s(PRICED_FOR_NS / 1e9)
-    meter.tell(spent(3, 0, 0), 0)
+    meter.update(spent(3, 0, 0), 0)
 
     assert len(asked) == 2
 
@@ -74,8 +75,8 @@ def test_the_agent_says_what_it_costs_and_reports_it(agent: TracedProgram) -> No
             pass
 
     agent.spans(50)
-    wait_until(lambda: agent_status().cost.hooks_cpu_ns > 0)
-    wait_until(lambda: bool(agent.receiver.reports))
+    until(lambda: agent_status().cost.hooks_cpu_ns > 0)
+    until(lambda: bool(agent.receiver.reports))
 
     cost = agent_status().cost
     assert cost.hooks_cpu_ns > 50 * 500

@@ -14,8 +14,10 @@ from latencytrace.agent.reporting.self_report import Report, SelfReport
 from latencytrace.agent.timing.patching import HookState, HookStatus
 from latencytrace.model import semconv
 from latencytrace.settings import agent_settings
-from tests.agent.receiving import Receiver, attributes_of, receiving, wait_until
-from tests.fakes import FakeClock
+from tests.support.agent.receiving import Receiver, attributes_of
+from tests.support.fakes.contracts import FakeClock
+from tests.support.servers.ports import free_port
+from tests.support.waiting import until
 
 SECOND_NS = 1_000_000_000
 HOOKS = (
@@ -26,7 +28,7 @@ HOOKS = (
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as running:
+    with Receiver() as running:
         yield running
 
 
@@ -86,19 +88,19 @@ def _sum(metric: Metric) -> bool:
     )
 
 
-def test_a_change_is_told_after_ten_seconds_and_nothing_new_after_sixty(
+def test_a_change_is_reported_after_ten_seconds_and_nothing_new_after_sixty(
     receiver: Receiver, clock: FakeClock
 ) -> None:
     sender = self_report(f"{receiver.endpoint}/v1/metrics", clock)
-    told = []
+    reported = []
 
     for at_s, sent in ((0, 1), (9.9, 2), (10, 2), (69, 2), (70, 2)):
         clock.now_ns = round(at_s * SECOND_NS)
         sender.send(report(sent))
-        told.append(len(receiver.reports))
+        reported.append(len(receiver.reports))
     sender.close()
 
-    assert told == [1, 1, 2, 2, 3]
+    assert reported == [1, 1, 2, 2, 3]
 
 
 def test_a_receiver_of_traces_alone_is_asked_once(receiver: Receiver, clock: FakeClock) -> None:
@@ -113,12 +115,11 @@ def test_a_receiver_of_traces_alone_is_asked_once(receiver: Receiver, clock: Fak
 
 
 def test_one_that_is_away_is_asked_again_a_minute_later(clock: FakeClock) -> None:
-    with receiving() as gone:
-        port = gone.server_port
+    port = free_port()
     sender = self_report(f"http://127.0.0.1:{port}/v1/metrics", clock)
     sender.send(report())
 
-    with receiving(port) as back:
+    with Receiver(port) as back:
         clock.move_s(59)
         sender.send(report(8))
         early = len(back.reports)
@@ -135,7 +136,7 @@ def test_a_running_agent_says_what_it_has_done(receiver: Receiver) -> None:
         with latencytrace.stage("rerank"):
             pass
         latencytrace.flush()
-        wait_until(lambda: bool(receiver.reports))
+        until(lambda: bool(receiver.reports))
     finally:
         latencytrace.uninstrument()
 

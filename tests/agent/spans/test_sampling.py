@@ -34,8 +34,8 @@ from latencytrace.agent.spans.sampling import (
     sampling,
 )
 from latencytrace.errors import SettingsError
-from tests.agent.hooked import Spans
 from tests.agent.spans.test_tracer import Watching
+from tests.support.agent.hooked import Spans
 
 ratios = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 0.5, 0.1, 2**-40])
 trace_ids = st.integers(1, 2**128 - 1)
@@ -55,7 +55,7 @@ states = st.sampled_from(
 def sampled_by(name: str, argument: str = "") -> Spans:
     """Spans behind a provider that asks a sampler."""
     spans = Spans()
-    spans.provider.record_to(spans.all.append, sampling=sampling(name, argument))
+    spans.provider.configure(spans.all.append, sampling=sampling(name, argument))
     return spans
 
 
@@ -254,7 +254,7 @@ def test_a_sampler_is_told_of_no_links_by_an_empty_sequence() -> None:
             return SamplingResult(Decision.DROP)
 
     spans = Spans()
-    spans.provider.record_to(
+    spans.provider.configure(
         spans.all.append,
         sampling=lambda tracer: SamplingTracer(tracer, Counting(""), asks_for_children=True),
     )

@@ -27,7 +27,8 @@ from latencytrace.agent.guard import FaultCounter
 from latencytrace.agent.spans import provider as recording_provider
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model.span_limits import SpanLimits
-from tests.agent.hooked import PATIENCE_S, Spans
+from tests.support.agent.hooked import Spans
+from tests.support.waiting import PATIENCE_S
 
 STATE = TraceState([("vendor", "value")])
 
@@ -79,34 +80,6 @@ def test_a_program_that_draws_random_numbers_draws_those_it_drew_without_us(
     tracer.start_span("name").end()
 
     assert random.getrandbits(64) == without
-
-
-def test_a_child_belongs_to_its_parents_trace(spans: Spans, tracer: Tracer) -> None:
-    with tracer.start_as_current_span("outer"):
-        tracer.start_span("inner").end()
-
-    inner, outer = spans.all
-    assert (inner.trace_id, inner.parent_id) == (outer.trace_id, outer.span_id)
-
-
-def test_an_empty_context_makes_a_root_whatever_is_current(spans: Spans, tracer: Tracer) -> None:
-    with tracer.start_as_current_span("outer"):
-        tracer.start_span("root", context=Context()).end()
-
-    assert spans.all[0].parent_id == 0
-
-
-def test_a_remote_parent_hands_its_state_on_to_every_span_below(
-    spans: Spans, tracer: Tracer
-) -> None:
-    with tracer.start_as_current_span("served", context=context_of(sampled=True)):
-        tracer.start_span("below").end()
-
-    below, served = spans.all
-    assert (served.trace_id, served.parent_id) == (7, 8)
-    assert served.parent is not None
-    assert served.parent.is_remote
-    assert below.get_span_context().trace_state == STATE
 
 
 def test_below_a_parent_that_is_not_sampled_nothing_is_recorded(
@@ -203,7 +176,7 @@ def test_an_exporter_of_the_sdk_works_behind_our_provider(spans: Spans, tracer: 
 
 def test_an_exporter_sees_what_this_process_is(tracer: Tracer, spans: Spans) -> None:
     memory = InMemorySpanExporter()
-    spans.provider.record_to(spans.all.append, resource={"service.name": "program"})
+    spans.provider.configure(spans.all.append, resource={"service.name": "program"})
     spans.provider.add_span_processor(SimpleSpanProcessor(memory))
 
     tracer.start_span("name").end()
@@ -260,7 +233,7 @@ def test_a_processor_that_raises_is_a_fault_that_the_program_does_not_see(
 
 def test_what_limits_leave_out_is_counted_for_processors_too(spans: Spans, tracer: Tracer) -> None:
     watching = Watching()
-    spans.provider.record_to(
+    spans.provider.configure(
         spans.all.append, limits=SpanLimits(attributes=2, events=1, links=0, length=1)
     )
     spans.provider.add_span_processor(watching)
@@ -311,7 +284,7 @@ def test_a_started_span_can_be_read_as_the_sdks(spans: Spans, tracer: Tracer) ->
             read.append((span.resource.attributes["service.name"], scope.name, span.events))
             super().on_start(span, parent_context)
 
-    spans.provider.record_to(spans.all.append, resource={"service.name": "program"})
+    spans.provider.configure(spans.all.append, resource={"service.name": "program"})
     spans.provider.add_span_processor(Reading())
     tracer.start_span("name").end()
 
@@ -378,7 +351,7 @@ def test_who_shuts_down_twice_waits_once_for_a_receiver_that_hangs(
         return False
 
     monkeypatch.setattr(recording_provider, "monotonic_ns", lambda: now_ns[0])
-    spans.provider.record_to(spans.all.append, flush=hang)
+    spans.provider.configure(spans.all.append, flush=hang)
     spans.provider.shutdown()
     spans.provider.shutdown()
 
@@ -393,7 +366,7 @@ def test_flushing_the_provider_sends_our_own_spans_too(spans: Spans, *, taken: b
         asked.append(timeout_s)
         return taken
 
-    spans.provider.record_to(spans.all.append, flush=flush)
+    spans.provider.configure(spans.all.append, flush=flush)
     flushed = spans.provider.force_flush(7000)
     spans.provider.shutdown()
 

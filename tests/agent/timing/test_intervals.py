@@ -1,10 +1,12 @@
 """Work interleaved with a span: bounded, and exact in its total."""
 
+from itertools import accumulate
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.agent.timing.intervals import IntervalRecorder
-from latencytrace.model import Interval, Stage
+from latencytrace.agent.timing.intervals import HELD, IntervalRecorder, merged
+from latencytrace.model import Interval, Stage, semconv
 from latencytrace.model.interval import MAX_INTERVALS, unpack_intervals
 
 START_NS = 1_000
@@ -26,7 +28,9 @@ def recorded(taken: list[tuple[Stage, int, int]]) -> tuple[tuple[Interval, ...],
         now_ns[stage] = start_ns + length_ns
         total_ns[stage] += length_ns
         recorder.add(stage, start_ns, now_ns[stage])
-    return unpack_intervals(recorder.packed(START_NS), START_NS), total_ns
+    found = recorder.taken(START_NS)
+    packed = str(found.attributes()[semconv.INTERVALS]) if found is not None else ""
+    return unpack_intervals(packed, START_NS), total_ns
 
 
 @given(steps)
@@ -58,6 +62,52 @@ def test_what_is_merged_stays_where_it_was(taken: list[tuple[Stage, int, int]]) 
         assert all(end <= last_ns for end in ends_ns[stage])
 
 
+def merged_pairs(times: list[int]) -> list[int]:
+    """Merge each two neighbours, said plainly."""
+    found = []
+    for at in range(0, len(times) - 3, 4):
+        start_ns, end_ns, next_start_ns, next_end_ns = times[at : at + 4]
+        found += [next_start_ns - end_ns + start_ns, next_end_ns]
+    return found + times[len(found) * 2 :]
+
+
+@given(st.lists(st.integers(0, 10**9), max_size=120), st.integers(0, 4))
+def test_many_neighbours_merge_as_pairs_of_pairs_would(gaps: list[int], doublings: int) -> None:
+    times = list(accumulate(gaps[: len(gaps) // 2 * 2]))
+
+    expected = times
+    for _ in range(doublings):
+        expected = merged_pairs(expected)
+
+    assert merged(times, 2**doublings) == expected
+
+
+@given(steps)
+def test_what_is_given_away_is_what_would_be_packed(taken: list[tuple[Stage, int, int]]) -> None:
+    recorder = IntervalRecorder()
+    now_ns = START_NS
+    for stage, gap_ns, length_ns in taken:
+        recorder.add(stage, now_ns + gap_ns, now_ns + gap_ns + length_ns)
+        now_ns += gap_ns + length_ns
+    at_once = recorder.packed(START_NS)
+
+    given_away = recorder.taken(START_NS)
+    recorder.add(Stage.RESPOND, 1, 2)  # too late: the span has ended
+
+    assert (given_away is None) == (not taken)
+    assert given_away is None or given_away.attributes() == {semconv.INTERVALS: at_once}
+
+
+def test_who_notes_holds_on_to_one_list_however_much_is_noted() -> None:
+    recorder = IntervalRecorder()
+    times = recorder.times(Stage.RESPOND)
+    for at_ns in range(START_NS, START_NS + 20 * HELD, 20):
+        recorder.add(Stage.RESPOND, at_ns, at_ns + 10)
+
+    assert recorder.times(Stage.RESPOND) is times
+    assert len(times) <= HELD
+
+
 def test_few_intervals_are_kept_as_they_are() -> None:
     intervals, _ = recorded([(Stage.RESPOND, 5, 10), (Stage.RESPOND, 20, 30)])
 
@@ -81,6 +131,7 @@ def test_a_rare_stage_is_not_merged_away_by_a_frequent_one() -> None:
 
 def test_nothing_noted_is_nothing_packed() -> None:
     assert IntervalRecorder().packed(START_NS) == ""
+    assert IntervalRecorder().taken(START_NS) is None
 
 
 def test_the_inner_half_of_what_has_begun_is_not_begun_again() -> None:

@@ -17,8 +17,8 @@ from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.agent.timing.server_timing import MOST_SPANS, ServerTiming
 from latencytrace.settings import AgentSettings, agent_settings
-from tests.agent.hooks.serving import serving
-from tests.agent.receiving import Receiver
+from tests.support.agent.receiving import Receiver
+from tests.support.servers.serving import serving
 
 STEP_S = 0.02
 HEADER = "server-timing"
@@ -92,14 +92,14 @@ def test_an_answer_says_what_its_request_was_spent_on(
     application: Any,  # noqa: ANN401
 ) -> None:
     with server(application()) as address:
-        told = timings(httpx.get(address, trust_env=False))
+        reported = timings(httpx.get(address, trust_env=False))
 
-    assert told.keys() >= {"app", "retrieve", "rerank", "total"}
-    assert STEP_S * 900 <= told["retrieve"] <= told["total"]
-    assert told["app"] == 1
+    assert reported.keys() >= {"app", "retrieve", "rerank", "total"}
+    assert STEP_S * 900 <= reported["retrieve"] <= reported["total"]
+    assert reported["app"] == 1
 
 
-def test_nothing_is_told_unless_it_was_asked_for(receiver: Receiver) -> None:
+def test_nothing_is_reported_unless_it_was_asked_for(receiver: Receiver) -> None:
     settings = agent_settings(endpoint=receiver.endpoint, service_name="program", environ={})
     start(settings, raise_fault)
     try:

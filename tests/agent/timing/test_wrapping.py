@@ -16,7 +16,7 @@ from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import beginning, named_arguments, timed
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans, interval_stages
+from tests.support.agent.hooked import Spans, interval_stages
 
 Timing = Callable[..., Any]
 

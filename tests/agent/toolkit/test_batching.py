@@ -35,8 +35,8 @@ from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.toolkit.batching import MAX_SERVED, Batch, Ticket, new_ticket
 from latencytrace.model import Stage, semconv
-from tests.agent.hooked import Spans
-from tests.agent.receiving import TracedProgram
+from tests.support.agent.hooked import Spans
+from tests.support.agent.receiving import TracedProgram
 
 UNSAMPLED = SpanContext(5, 6, is_remote=True, trace_flags=TraceFlags(TraceFlags.DEFAULT))
 
@@ -121,9 +121,11 @@ def test_each_member_gets_its_wait_and_the_batch_in_its_own_trace(spans: Spans) 
     assert [span.parent_id for span in waits] == [span_of(one).span_id for one in asked]
     assert [span.trace_id for span in served] == [span_of(one).trace_id for one in asked]
     assert [span.parent_id for span in served] == [span_of(one).span_id for one in asked]
-    assert [span.started for span in waits] == joined_ns
-    assert {span.ended for span in waits} == {step.started}
-    assert {(span.started, span.ended) for span in served} == {(step.started, step.ended)}
+    assert [span.started_ns for span in waits] == joined_ns
+    assert {span.ended_ns for span in waits} == {step.started_ns}
+    assert {(span.started_ns, span.ended_ns) for span in served} == {
+        (step.started_ns, step.ended_ns)
+    }
     assert {span.attributes[semconv.BATCH_SIZE] for span in served} == {3}
 
 
@@ -239,8 +241,11 @@ def test_a_ticket_served_again_waited_since_it_was_served_before(spans: Spans) -
             pass
 
     first, again = members_of(spans)
-    assert [span.ended for span in spans.of(Stage.QUEUE)] == [first.started, again.started]
-    assert spans.of(Stage.QUEUE)[1].started == first.ended
+    assert [span.ended_ns for span in spans.of(Stage.QUEUE)] == [
+        first.started_ns,
+        again.started_ns,
+    ]
+    assert spans.of(Stage.QUEUE)[1].started_ns == first.ended_ns
     assert spans.recorder.batches.reused == 1
 
 
@@ -291,7 +296,7 @@ def test_a_ticket_that_outlives_its_request_has_waited_until_that_ended(spans: S
     gc.collect()
 
     _, waited = spans.all
-    assert waited.ended == span_of(asked).ended
+    assert waited.ended_ns == span_of(asked).ended_ns
 
 
 def depths(spans: Spans) -> list[object]:
@@ -400,7 +405,7 @@ def test_a_ticket_that_was_pickled_goes_on_where_it_arrives(spans: Spans) -> Non
         span_of(asked).trace_id,
         span_of(asked).span_id,
     )
-    assert spans.of(Stage.QUEUE)[0].started == since_ns
+    assert spans.of(Stage.QUEUE)[0].started_ns == since_ns
     assert served.attributes[semconv.BATCH_TOKENS] == 9
     assert spans.recorder.batches.unused == 0
 

@@ -14,8 +14,8 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Request, Span, SpanKind, Stage, StatusCode, semconv
 from latencytrace.model.span_columns import SpanColumns
 from latencytrace.service.answers.requests import request_document
-from tests.strategies import LAST_NS
-from tests.trees import ROOT, root, span
+from tests.support.builders.strategies import LAST_NS
+from tests.support.builders.trees import ROOT, root, span
 
 CLIENT = SpanKind.CLIENT
 CODE = semconv.HTTP_RESPONSE_STATUS_CODE

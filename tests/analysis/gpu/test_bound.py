@@ -13,7 +13,7 @@ from latencytrace.analysis.gpu.bound import (
 )
 from latencytrace.analysis.gpu.join import DeviceUse, Estimate, Kind, device_use
 from latencytrace.model.stage import Stage
-from tests.analysis.simulated_gpu import SimulatedGpu, piece
+from tests.support.simulation.simulated_gpu import SimulatedGpu, piece
 
 MS = 1_000_000
 

@@ -13,7 +13,7 @@ from latencytrace.analysis.gpu.join import (
 )
 from latencytrace.model.gpu_window import DeviceWork
 from latencytrace.model.stage import Stage
-from tests.analysis.simulated_gpu import LLM, MS, SimulatedGpu, piece
+from tests.support.simulation.simulated_gpu import LLM, MS, SimulatedGpu, piece
 
 SEEDS = range(5)
 

@@ -14,8 +14,8 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Interval, Segment, Span, Stage, Trace, semconv
 from latencytrace.model.ledger import ledger_of
-from tests.strategies import heaps, traces
-from tests.trees import request, span, stretches
+from tests.support.builders.strategies import heaps, traces
+from tests.support.builders.trees import request, span, stretches
 
 STAGES = list(Stage)
 DOCS = Path(__file__).parents[3] / "docs" / "pages" / "ledger.md"
@@ -182,36 +182,6 @@ def test_a_request_that_took_no_time_has_no_segments() -> None:
     assert path == ()
 
 
-def test_sequential_children_leave_the_gaps_to_their_parent() -> None:
-    path = critical_path(request(span("retrieve", 10, 40), span("decode", 50, 90)))
-
-    assert stretches(path) == [
-        ("root", 0, 10),
-        ("retrieve", 10, 40),
-        ("root", 40, 50),
-        ("decode", 50, 90),
-        ("root", 90, 100),
-    ]
-
-
-def test_back_to_back_children_leave_nothing_to_their_parent() -> None:
-    path = critical_path(request(span("tokenize", 0, 40), span("decode", 40, 100)))
-
-    assert stretches(path) == [("tokenize", 0, 40), ("decode", 40, 100)]
-
-
-def test_of_parallel_children_the_one_that_ends_last_is_charged() -> None:
-    path = critical_path(request(span("slow", 10, 90), span("fast", 10, 30)))
-
-    assert stretches(path) == [("root", 0, 10), ("slow", 10, 90), ("root", 90, 100)]
-
-
-def test_an_overlapping_child_fills_the_gap_before_a_later_one_starts() -> None:
-    path = critical_path(request(span("prefill", 0, 50), span("decode", 30, 100)))
-
-    assert stretches(path) == [("prefill", 0, 30), ("decode", 30, 100)]
-
-
 def test_a_child_inside_its_sibling_is_not_charged() -> None:
     path = critical_path(request(span("generate", 0, 100), span("log", 40, 60)))
 
@@ -240,23 +210,6 @@ def test_of_children_with_equal_times_the_smaller_id_is_charged() -> None:
     path = critical_path(request(span("b", 0, 100), span("a", 0, 100)))
 
     assert stretches(path) == [("a", 0, 100)]
-
-
-def test_a_child_before_its_parent_owns_nothing_outside_it() -> None:
-    path = critical_path(request(span("search", 40, 90), span("early", 10, 60, parent="search")))
-
-    assert stretches(path) == [
-        ("root", 0, 40),
-        ("early", 40, 60),
-        ("search", 60, 90),
-        ("root", 90, 100),
-    ]
-
-
-def test_a_child_after_its_parent_owns_nothing() -> None:
-    path = critical_path(request(span("search", 40, 90), span("late", 95, 99, parent="search")))
-
-    assert stretches(path) == [("root", 0, 40), ("search", 40, 90), ("root", 90, 100)]
 
 
 def test_time_blocked_in_sending_wins_over_the_decoding_below_the_stream() -> None:

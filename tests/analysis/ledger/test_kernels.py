@@ -10,8 +10,8 @@ from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.kernels import PLAIN, Kernels, critical_paths
 from latencytrace.model import Span, Stage, Trace
 from latencytrace.model.span_columns import SpanColumns
-from tests.strategies import heaps, traces
-from tests.trees import request, span
+from tests.support.builders.strategies import heaps, traces
+from tests.support.builders.trees import request, span
 
 
 @pytest.fixture(scope="module")

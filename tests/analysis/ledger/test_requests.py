@@ -18,8 +18,8 @@ from latencytrace.model import (
     StatusCode,
     semconv,
 )
-from tests.strategies import heaps
-from tests.trees import ROOT, TRACE_ID, root, span
+from tests.support.builders.strategies import heaps
+from tests.support.builders.trees import ROOT, TRACE_ID, root, span
 
 
 @given(heaps())

@@ -23,7 +23,7 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.model.ledger import ledger_of
-from tests.trees import root, span
+from tests.support.builders.trees import root, span
 
 S = 1_000_000_000
 QUEUE, PREFILL, DECODE = (
@@ -206,9 +206,9 @@ def test_a_long_chain_of_engines_inside_each_other_is_divided_soon() -> None:
         vllm(name=f"span {number}", parent=f"span {number - 1}" if number else "root")
         for number in range(5_000)
     ]
-    began = time.perf_counter()
+    began = time.process_time()
 
     request = only(*chain)
 
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert sum(request.ledger.values()) == request.duration_ns

@@ -18,7 +18,7 @@ from latencytrace.analysis.slo.burn_rate import (
 )
 from latencytrace.model import BurnRule, Severity, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
-from tests.made_objectives import made_objective
+from tests.support.builders.made_objectives import made_objective
 
 OBJECTIVE = made_objective()
 NINES = st.sampled_from([0.95, 0.98, 0.99, 0.995, 0.999])

@@ -4,8 +4,8 @@ import pytest
 
 from latencytrace.analysis.slo.guilty_stage import guilty_stage, measured_ledger
 from latencytrace.model import Measure, Stage
-from tests.made_objectives import made_objective
-from tests.service.made_requests import made_request
+from tests.support.builders.made_objectives import made_objective
+from tests.support.builders.made_requests import made_request
 
 USUAL = {Stage.RETRIEVE: 10, Stage.DECODE: 100}
 

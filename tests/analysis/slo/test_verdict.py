@@ -4,8 +4,8 @@ import pytest
 
 from latencytrace.analysis.slo.verdict import is_good
 from latencytrace.model import Measure, RequestStatus, Stage
-from tests.made_objectives import SECOND_NS, made_objective
-from tests.service.made_requests import made_request
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.made_requests import made_request
 
 FIRST_TOKEN = made_objective(measure=Measure.TIME_TO_FIRST_TOKEN)
 PER_TOKEN = made_objective(measure=Measure.TIME_PER_OUTPUT_TOKEN)

@@ -2,7 +2,7 @@
 
 from latencytrace.analysis.tail.distinctions import Traits, distinctions, traits_of
 from latencytrace.model import RequestStatus
-from tests.service.made_requests import made_request
+from tests.support.builders.made_requests import made_request
 
 
 def test_an_instance_that_most_bad_requests_share_sets_them_apart() -> None:

@@ -23,9 +23,9 @@ from latencytrace.analysis.ledger.stage_times import stage_times
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.ledger import ledger_of
 from latencytrace.model.span_columns import SpanColumns
-from tests.agent.hooks.serving import serving
-from tests.recorded import recorded_requests, reported, spans_of
-from tests.trees import request, root, span
+from tests.support.builders.recorded import recorded_requests, reported, spans_of
+from tests.support.builders.trees import request, root, span
+from tests.support.servers.serving import serving
 
 CONTRIB = "opentelemetry.instrumentation.fastapi"
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from latencytrace.cli.commands.breakdown import picture, pictures
 from latencytrace.service.answers.documents import BreakdownDocument
-from tests.cli.documents import MS, breakdown_document, no_requests
+from tests.support.builders.documents import MS, breakdown_document, no_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

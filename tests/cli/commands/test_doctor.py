@@ -4,16 +4,15 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
-from latencytrace.cli.processes.local_service import free_port
-from tests.agent.receiving import receiving
-from tests.cli.programs import NOWHERE, environment, latencytrace, listening
-from tests.end_to_end.running_service import RunningService
+from tests.support.agent.receiving import Receiver
+from tests.support.servers.command_line import NOWHERE, environment, latencytrace, listening
+from tests.support.servers.ports import free_port
+from tests.support.servers.recording import RecordingServer
+from tests.support.servers.running_service import RunningService
 
 NO_RECEIVER = {"OTEL_EXPORTER_OTLP_ENDPOINT": NOWHERE}
 
@@ -83,7 +82,7 @@ def test_a_receiver_that_is_elsewhere_than_the_service_loses_spans(
 def test_spans_that_go_to_another_receiver_than_the_services_are_noted(
     service: RunningService,
 ) -> None:
-    with receiving() as other:
+    with Receiver() as other:
         said = latencytrace(
             "doctor",
             env=environment(
@@ -106,17 +105,6 @@ def test_a_receiver_that_takes_no_traces_is_told_by_its_answer(service: RunningS
     ]
 
 
-class _Ok(BaseHTTPRequestHandler):
-    """Says yes to everything."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def test_a_receiver_over_grpc_is_asked_as_the_agent_would(service: RunningService) -> None:
     spoken = {**at(service), "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     right = {**spoken, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{service.otlp_grpc}"}
@@ -129,14 +117,10 @@ def test_a_receiver_over_grpc_is_asked_as_the_agent_would(service: RunningServic
 
 
 def test_something_else_at_the_services_address_is_no_service() -> None:
-    with HTTPServer(("127.0.0.1", 0), _Ok) as other:
-        Thread(target=other.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{other.server_port}"
+    with RecordingServer() as other:
+        wrong = found(LATENCYTRACE_URL=other.url)
 
-        wrong = found(LATENCYTRACE_URL=url)
-        other.shutdown()
-
-    assert f"what answers at {url} is no latencytrace service" in wrong
+    assert f"what answers at {other.url} is no latencytrace service" in wrong
 
 
 def test_what_the_service_refused_is_counted_with_its_fix(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from latencytrace.cli.commands.export import ExportFormat, export
 from latencytrace.errors import SettingsError
-from tests.cli.recording_api import RecordingApi, recording_api
+from tests.support.servers.recording_api import RecordingApi, recording_api
 
 __all__ = ["recording_api"]
 

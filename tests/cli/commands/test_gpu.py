@@ -6,14 +6,20 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from latencytrace.cli import app
+from latencytrace.cli.app import app
 from latencytrace.cli.commands import trace
 from latencytrace.cli.commands.gpu import picture
 from latencytrace.errors import ServiceUnreachableError
 from latencytrace.model import Stage
 from latencytrace.service.answers.gpu_documents import GpuDocument, GpusDocument
-from tests.cli.documents import MS, gpu_document, gpu_stage, gpus_document, request_document
-from tests.cli.recording_api import RecordingApi, recording_api
+from tests.support.builders.documents import (
+    MS,
+    gpu_document,
+    gpu_stage,
+    gpus_document,
+    request_document,
+)
+from tests.support.servers.recording_api import RecordingApi, recording_api
 
 __all__ = ["recording_api"]
 

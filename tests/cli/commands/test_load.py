@@ -3,7 +3,6 @@
 import json
 import operator
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.load_server import FIRST_S, GAP_S, TOKENS, LoadServer, serving
-from tests.cli.programs import COMMAND, NOWHERE, environment, latencytrace
+from tests.support.servers.command_line import COMMAND, NOWHERE, environment, latencytrace
+from tests.support.servers.load_server import FIRST_S, GAP_S, TOKENS, LoadServer, serving
+from tests.support.servers.ports import free_port
 
 MS = 1_000_000
 FIRST_NS, GAP_NS = FIRST_S * 1e9, GAP_S * 1e9
@@ -165,11 +165,16 @@ def test_a_timeout_counts_with_how_long_was_waited(server: LoadServer) -> None:
 
 
 def test_nobody_listening_is_a_refused_connection() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-
     rate = measured(
-        address, "--rate", "20", "--requests", "3", "--warm-up", "0", "--no-trace", code=1
+        f"http://127.0.0.1:{free_port()}",
+        "--rate",
+        "20",
+        "--requests",
+        "3",
+        "--warm-up",
+        "0",
+        "--no-trace",
+        code=1,
     )
 
     assert rate["errors"] == {"connection refused": 3}
@@ -284,7 +289,7 @@ def test_ctrl_c_shows_what_was_measured_by_then(server: LoadServer) -> None:
             assert process.poll() is None
 
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=50)
+        output, _ = process.communicate(timeout=100)
 
     assert process.returncode == 130
     assert json.loads(output)["rates"][0]["succeeded"] >= 4

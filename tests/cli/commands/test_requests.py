@@ -8,7 +8,7 @@ from rich.console import Console
 from latencytrace.cli.commands.requests import picture
 from latencytrace.model import Stage
 from latencytrace.service.answers.documents import ListedRequestDocument
-from tests.cli.documents import request_document, segment
+from tests.support.builders.documents import request_document, segment
 
 
 def drawn(console: Console) -> str:

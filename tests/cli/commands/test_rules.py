@@ -9,15 +9,15 @@ import yaml
 from typer.testing import CliRunner
 
 from latencytrace.analysis.slo.burn_promql import prometheus_rules
-from latencytrace.cli import app
+from latencytrace.cli.app import app
 from latencytrace.cli.rule_files.prometheus import RuleSettings, firing, rules_document
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import AlertKind, Severity
 from latencytrace.model.objective import DAY_NS
-from tests.incidents import decided
-from tests.made_objectives import SECOND_NS, made_objective
-from tests.prometheus_programs import promtool
-from tests.service.objectives_yaml import objectives_yaml
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.objectives_yaml import objectives_yaml
+from tests.support.servers.prometheus_programs import promtool
+from tests.support.simulation.incidents import decided
 
 SCRAPE_S, EVALUATION_S = 15, 30
 PER_SCRAPE = 300  # requests

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import COMMAND, NOWHERE, environment, latencytrace, listening
+from tests.support.servers.command_line import (
+    COMMAND,
+    NOWHERE,
+    environment,
+    latencytrace,
+    listening,
+)
 
 REPORT = """
 import json, os, sys
@@ -88,7 +94,7 @@ def test_the_program_replaces_us_where_a_receiver_is_there_already(endpoint: str
         text=True,
         env=environment(),
     ) as process:
-        output, _ = process.communicate(timeout=50)
+        output, _ = process.communicate(timeout=100)
 
     assert int(output) == process.pid
 
@@ -194,7 +200,7 @@ def test_signals_reach_a_program_that_runs_beside_a_service(
         process.stdout.readline()
 
         process.send_signal(number)
-        code = process.wait(timeout=50)
+        code = process.wait(timeout=100)
 
     assert code == 40 + number
 

@@ -9,7 +9,7 @@ from latencytrace.cli.doctor_checks.finding import Verdict
 from latencytrace.cli.doctor_checks.gpu import gpu_findings, judged
 from latencytrace.errors import GpuUnavailableError
 from latencytrace.model.gpu_sample import GpuDevice
-from tests.fakes import FakeClock, ScriptedGpuReader
+from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 
 
 @pytest.fixture

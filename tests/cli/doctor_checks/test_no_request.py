@@ -9,7 +9,7 @@ from latencytrace.cli.commands.trace import full_id
 from latencytrace.cli.doctor_checks.no_request import MOST_NAMES, why_none
 from latencytrace.cli.source.folder import FolderSource
 from latencytrace.errors import LatencytraceError
-from tests.cli.filtered_folder import folder
+from tests.support.builders.filtered_folder import folder
 
 __all__ = ["folder"]
 

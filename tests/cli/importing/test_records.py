@@ -15,8 +15,8 @@ from latencytrace.cli.importing.chunks import plain_chunks
 from latencytrace.cli.importing.piece import Record, Unread
 from latencytrace.cli.importing.records import records
 from latencytrace.model import Span
-from tests.otlp_messages import message, one_span, otlp
-from tests.trace_files import (
+from tests.support.builders.otlp_messages import message, one_span, otlp
+from tests.support.builders.trace_files import (
     jaeger_json,
     otlp_json,
     otlp_json_lines,

@@ -4,10 +4,10 @@ import json
 
 from typer.testing import CliRunner
 
-from latencytrace.cli import app
+from latencytrace.cli.app import app
 from latencytrace.cli.pictures.standings import NONE_WATCHED, picture
-from tests.cli.recording_api import RecordingApi, recording_api
-from tests.service.notices import made_alert
+from tests.support.builders.notices import made_alert
+from tests.support.servers.recording_api import RecordingApi, recording_api
 
 __all__ = ["recording_api"]
 

@@ -16,7 +16,7 @@ from latencytrace.cli.pictures.waterfall import MOST_ROWS, waterfall
 from latencytrace.cli.pictures.waterfall_rows import MOST_LEVELS, chosen, rows
 from latencytrace.model import Stage, semconv
 from latencytrace.service.answers.documents import RequestDocument, SegmentDocument, SpanDocument
-from tests.cli.documents import MS, request_document, segment, span
+from tests.support.builders.documents import MS, request_document, segment, span
 
 WIDTHS = (40, 60, 80, 100, 120, 200)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import environment
+from tests.support.servers.command_line import environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells children")
 

@@ -25,9 +25,9 @@ from tests.cli.commands.test_rules import (
     series,
     service_decides,
 )
-from tests.made_objectives import SECOND_NS, made_objective
-from tests.prometheus_programs import promtool
-from tests.service.objectives_yaml import objectives_yaml
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.objectives_yaml import objectives_yaml
+from tests.support.servers.prometheus_programs import promtool
 
 SETTINGS = RuleSettings(
     scrape_ns=SCRAPE_S * SECOND_NS, interval_ns=30 * SECOND_NS, dashboard_url=None

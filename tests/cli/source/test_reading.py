@@ -1,52 +1,39 @@
 """Where reading commands get their answers, and what they say when there are none."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.cli.documents import MS, breakdown_document, no_requests, request_document
-from tests.cli.programs import NOWHERE, environment, latencytrace
+from tests.support.builders.documents import MS, breakdown_document, no_requests, request_document
+from tests.support.servers.command_line import NOWHERE, environment, latencytrace
+from tests.support.servers.recording import Received, RecordingServer, Response
 
 OTHER_ID = "1f3c9b" + "0" * 26
 
 
-class _FakeApi(BaseHTTPRequestHandler):
-    """Answers as the service does, from fixed documents."""
-
-    def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        request = request_document()
-        listed = [request, {**request, "trace_id": OTHER_ID}]
-        chat = breakdown_document(retrieve=10 * MS, decode=90 * MS)
-        documents: dict[str, object] = {
-            "/healthz": "ok",
-            "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
-            "/api/v1/breakdown": chat if "nothing" not in query else no_requests(),
-            "/api/v1/requests": {"requests": listed},
-            f"/api/v1/requests/{request['trace_id']}": request,
-        }
-        problem = {
-            "title": "Not found",
-            "detail": "no request has this trace id; it may be too old",
-        }
-        self.send_response(200 if path in documents else 404)
-        self.end_headers()
-        self.wfile.write(json.dumps(documents.get(path, problem)).encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the library
-        pass
+def answer(received: Received) -> Response:
+    """Answer as the service does, from fixed documents."""
+    request = request_document()
+    listed = [request, {**request, "trace_id": OTHER_ID}]
+    chat = breakdown_document(retrieve=10 * MS, decode=90 * MS)
+    documents: dict[str, object] = {
+        "/healthz": "ok",
+        "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
+        "/api/v1/breakdown": chat if "nothing" not in received.target else no_requests(),
+        "/api/v1/requests": {"requests": listed},
+        f"/api/v1/requests/{request['trace_id']}": request,
+    }
+    problem = {"title": "Not found", "detail": "no request has this trace id; it may be too old"}
+    status = 200 if received.path in documents else 404
+    return Response(status, json.dumps(documents.get(received.path, problem)).encode())
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _FakeApi) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with RecordingServer(answer) as server:
+        yield server.url
 
 
 def test_breakdown_asks_the_service_for_each_route(url: str) -> None:

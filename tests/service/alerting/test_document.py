@@ -1,4 +1,4 @@
-"""What an alert says."""
+"""Alerts as documents and in words."""
 
 import pytest
 from pydantic import TypeAdapter
@@ -8,7 +8,7 @@ from latencytrace.service.alerting.document import alert_document, objective_doc
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.text import summary
 from latencytrace.service.answers.documents import AlertDocument, ObjectiveDocument
-from tests.service.traffic import START_NS, Traffic
+from tests.support.builders.traffic import START_NS, Traffic
 
 HERE = AlertLinks(service="http://127.0.0.1:8321", dashboard=None)
 GRAFANA = AlertLinks(service="http://lt:8321", dashboard="http://grafana/d/slo?orgId=1")
@@ -55,7 +55,7 @@ def test_its_end_says_how_long_it_lasted(fired: tuple[Alert, Alert]) -> None:
     document = alert_document(fired[1], HERE)
 
     assert document["status"] == "resolved"
-    assert document["summary"].startswith("chat-e2e: POST /chat keeps its promise again; ")
+    assert document["summary"].startswith("chat-e2e: POST /chat meets its objective again; ")
     assert document["ended"] is not None
 
 

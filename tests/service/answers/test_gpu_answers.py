@@ -11,8 +11,8 @@ from latencytrace.service.answers import gpu_answers
 from latencytrace.service.answers.gpu_documents import GpusDocument
 from latencytrace.service.reports.device_works import MAX_WORKS, DeviceWorks
 from latencytrace.service.reports.gpus import SILENT_NS, GpuReports
-from tests.fakes import GPU, FakeClock
-from tests.service.gpu_requests import SECOND_NS, request, sample
+from tests.support.builders.gpu_requests import SECOND_NS, request, sample
+from tests.support.fakes.contracts import GPU, FakeClock
 
 MS = 1_000_000
 PEAK = 1e12

@@ -15,8 +15,8 @@ from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.traces import CheckedRequest
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.otlp_messages import one_span
-from tests.otlp_messages import otlp as encoded
+from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.otlp_messages import otlp as encoded
 
 MS = 1_000_000
 UNKNOWN_FIELD = b"\xf8\x07\x01"

@@ -15,7 +15,7 @@ from latencytrace.service.ledgers.assembler import (
     Assembler,
 )
 from latencytrace.service.metrics.span_account import Without
-from tests.fakes import FakeClock
+from tests.support.fakes.contracts import FakeClock
 
 ALL = 1000
 

@@ -6,7 +6,7 @@ from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Stage
 from latencytrace.service.ledgers import compiled_paths as kernels
 from latencytrace.service.ledgers.compiled_paths import WORTH_COLUMNS_SPANS, CriticalPaths
-from tests.trees import request, span
+from tests.support.builders.trees import request, span
 
 TRACES = [
     request(span("search", 10, 30 + number % 60, stage=Stage.RETRIEVE))

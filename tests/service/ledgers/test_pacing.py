@@ -4,7 +4,7 @@ import threading
 from unittest.mock import Mock
 
 from latencytrace.service.ledgers.pacing import Rests
-from tests.fakes import FakeClock
+from tests.support.fakes.contracts import FakeClock
 
 RATIO = 30
 FOR_EVER_S = 1e6  # of the fake clock's time a pause would take, so that a test would hang

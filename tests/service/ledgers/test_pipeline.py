@@ -10,7 +10,8 @@ import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.errors import OverloadedError, StoreError
-from latencytrace.model import Cohort, Request, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.model import Request, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers import attribution, pipeline
@@ -20,10 +21,10 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.agent.receiving import wait_until
-from tests.fakes import FakeClock
-from tests.otlp_messages import one_span
-from tests.otlp_messages import otlp as encoded
+from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.otlp_messages import otlp as encoded
+from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import until
 
 MS = 1_000_000
 ROOT = "00000000000000a1"
@@ -482,13 +483,13 @@ def test_who_asks_while_a_division_rests_need_not_wait(
     resting = Pipeline(store, Telemetry(), time.monotonic_ns)
     resting.start()
     resting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(timeout=20)
-    wait_until(lambda: resting._looked_ns > 0 and resting._dividing.locked())  # noqa: SLF001
+    until(lambda: resting._looked_ns > 0 and resting._dividing.locked())  # noqa: SLF001
 
     def is_answered() -> bool:
         resting.catch_up()
         return store.request(trace_id, None) is not None
 
-    wait_until(is_answered)
+    until(is_answered)
     resting.close()
 
 

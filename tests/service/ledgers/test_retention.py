@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from latencytrace.model import Request, RequestStatus, Span, StatusCode
 from latencytrace.service.ledgers.retention import SpanKeeping
-from tests.otlp_messages import one_span
-from tests.service.made_requests import made_request
+from tests.support.builders.made_requests import made_request
+from tests.support.builders.otlp_messages import one_span
 
 FIRST_ID = "0" * 32
 LAST_ID = "f" * 32

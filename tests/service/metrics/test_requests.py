@@ -1,4 +1,4 @@
-"""What is recorded of requests on a meter of the SDK."""
+"""Requests are recorded on a meter of the SDK."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricR
 
 from latencytrace.model import MetricAttributes, Request, RequestStatus, Stage, semconv
 from latencytrace.service.metrics.requests import RequestMetrics
-from tests.service.made_requests import TRACE, made_request
+from tests.support.builders.made_requests import TRACE, made_request
 
 SECOND_NS = 1_000_000_000
 HTTP = "http.server.request.duration"

@@ -27,16 +27,17 @@ from latencytrace.model import Stage, semconv
 from latencytrace.service.metrics import sender as metrics_sender
 from latencytrace.service.metrics.endpoint import MetricsEndpoint
 from latencytrace.service.metrics.sender import sending_metrics
-from tests.agent.receiving import Receiver, receiving, wait_until
-from tests.service.made_requests import TRACE, made_request
-from tests.service.metric_points import Point, points
+from tests.support.agent.receiving import Receiver
+from tests.support.builders.made_requests import TRACE, made_request
+from tests.support.builders.metric_points import Point, points
+from tests.support.waiting import until
 
 STAGE = "latencytrace.request.stage.duration"
 SECOND_NS = 1_000_000_000
 
 
 class Failures:
-    """How often metrics could not be sent."""
+    """Count the times that metrics could not be sent."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -64,7 +65,7 @@ class GrpcReceiver(MetricsServiceServicer):
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
+    with Receiver() as receiver:
         yield receiver
 
 
@@ -172,9 +173,9 @@ def test_they_are_sent_again_and_again(
 
     with sending_metrics(endpoint, instance="here", failed=Failures()) as record:
         record([made_request()])
-        wait_until(lambda: counts() >= {1})
+        until(lambda: counts() >= {1})
         record([made_request()])
-        wait_until(lambda: counts() >= {1, 2})
+        until(lambda: counts() >= {1, 2})
 
 
 def test_headers_of_metrics_are_sent(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +218,9 @@ def test_the_log_says_once_why_they_are_not_sent_and_when_they_are_again(
         over_http(f"{receiver.endpoint}/v1/metrics"), instance="here", failed=failures
     ) as record:
         record([made_request()])
-        wait_until(lambda: failures.count >= 3)
+        until(lambda: failures.count >= 3)
         receiver.report_status = 200
-        wait_until(lambda: "metrics are sent again" in caplog.messages)
+        until(lambda: "metrics are sent again" in caplog.messages)
 
     refused = [message for message in caplog.messages if "400" in message]
     assert len(refused) == 1
@@ -242,7 +243,7 @@ def test_a_receiver_that_hangs_holds_nothing_up(
 
 
 def durations(endpoint: MetricsEndpoint) -> tuple[float, float]:
-    """How long it takes to record many requests and to end, with a post under way."""
+    """Time the recording of many requests and the end, with a post under way."""
     began_s = time.monotonic()
     with sending_metrics(endpoint, instance="here", failed=Failures()) as record:
         for number in range(100):

@@ -1,17 +1,17 @@
-"""When a request is counted."""
+"""A request is counted once it has settled."""
 
 import pytest
 
 from latencytrace.model import Request
 from latencytrace.service.metrics.settling import Settling
-from tests.fakes import FakeClock
-from tests.service.made_requests import made_request
+from tests.support.builders.made_requests import made_request
+from tests.support.fakes.contracts import FakeClock
 
 SETTLE_S = 10
 
 
 class Rig:
-    """What settles, with its clock."""
+    """The settling of requests, with its clock."""
 
     def __init__(self, max_pending: int = 100) -> None:
         self.clock = FakeClock()

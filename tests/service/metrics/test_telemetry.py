@@ -1,4 +1,4 @@
-"""What `/metrics` counts."""
+"""`/metrics` counts spans, traces and requests."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from latencytrace.model import Measure, Repair, RepairKind, Request, RequestStat
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.metrics.telemetry import DURATION_BUCKETS, Custody, Telemetry
 from latencytrace.service.store import DamagedPart
-from tests.made_objectives import made_objective
-from tests.service.made_requests import TRACE, made_request
+from tests.support.builders.made_objectives import made_objective
+from tests.support.builders.made_requests import TRACE, made_request
 
 COHORT = {"service": "rag", "route": "POST /chat", "model": "tiny"}
 SECOND_NS = 1_000_000_000

@@ -1,4 +1,4 @@
-"""When alerts begin and end, by a fake clock."""
+"""Alerts begin and end, by a fake clock."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from latencytrace.errors import StoreError
 from latencytrace.model import AlertKind, RequestStatus, Severity, Stage
 from latencytrace.model.objective import DAY_NS, MINUTE_NS
 from latencytrace.service.objectives.memory import FILE, ObjectiveMemory
-from tests.made_objectives import SECOND_NS, made_objective
-from tests.service.traffic import GOOD, PER_S, SLOW, START_NS, Traffic, stamped
+from tests.support.builders.made_objectives import SECOND_NS, made_objective
+from tests.support.builders.traffic import GOOD, PER_S, SLOW, START_NS, Traffic, stamped
 
 PAGE_BEGAN, PAGE_ENDED = "LatencySLOBurn/page began", "LatencySLOBurn/page ended"
 HOUR_MIN = 60

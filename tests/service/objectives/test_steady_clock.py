@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.service.objectives.steady_clock import SteadyClock
-from tests.fakes import FakeClock
+from tests.support.fakes.contracts import FakeClock
 
 HOUR_S = 3600
 START_NS = 1_763_690_000 * 10**9

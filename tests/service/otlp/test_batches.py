@@ -15,8 +15,8 @@ from latencytrace.service.otlp.block_builder import span_block_of
 from latencytrace.service.otlp.scanner import compile_scanner, scanned
 from latencytrace.service.otlp.shapes import shape_of
 from latencytrace.service.otlp.span_block import SpanBlock
-from tests.otlp_messages import one_span, otlp
 from tests.service.otlp.generated_requests import requests
+from tests.support.builders.otlp_messages import one_span, otlp
 
 pytestmark = pytest.mark.timeout(300)  # where nothing is compiled yet
 

@@ -29,8 +29,8 @@ from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.content_keys import ADDRESSES, CONTENT, KNOWN, STRICT, WORDS
 from latencytrace.service.otlp.json import message_from_json
 from latencytrace.service.otlp.plain_text import MARK
-from tests.otlp_messages import key_values, message, one_span
-from tests.recorded import FIXTURES, spans_of
+from tests.support.builders.otlp_messages import key_values, message, one_span
+from tests.support.builders.recorded import FIXTURES, spans_of
 
 SAID = "xyzzy"
 TOLD = {semconv.EXCEPTION_MESSAGE, semconv.EXCEPTION_STACKTRACE}

@@ -23,8 +23,8 @@ from latencytrace.model import SpanKind
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.messages import MOST_PARTS
 from latencytrace.service.otlp.wire_parts import has_more_parts
-from tests.otlp_messages import SPAN, TRACE, one_span
-from tests.otlp_messages import otlp as encoded
+from tests.support.builders.otlp_messages import SPAN, TRACE, one_span
+from tests.support.builders.otlp_messages import otlp as encoded
 
 BODY = encoded(one_span(attributes={"a": 1, "b": 0.5, "http.route": "/chat"}))
 
@@ -124,10 +124,10 @@ def test_gzip_of_many_members_is_refused_in_no_time() -> None:
     member = gzip.compress(b"", 1)
 
     assert otlp.decompressed(member * otlp.MAX_MEMBERS, "gzip") == b""
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     with pytest.raises(OtlpError, match="more than 64 members"):
         otlp.decompressed(member * 1_000_000, "gzip")
-    assert time.perf_counter() - began_s < 1
+    assert time.process_time() - began_s < 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 200_000])

@@ -3,8 +3,8 @@
 import logging
 import socket
 import time
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from latencytrace.errors import ScrapeError, SettingsError
 from latencytrace.service.reports.engine_fetch import MAX_BYTES, checked_engines, fetch
 from latencytrace.service.reports.engine_scraper import MAX_MODELS, SILENT_NS, EngineScraper
-from tests.fakes import FakeClock
-from tests.service.answering import answer_text, answering
+from tests.support.fakes.contracts import FakeClock
+from tests.support.servers.recording import RecordingServer, Response
 
 TEXTS = Path(__file__).parents[1] / "engine_texts"
 URL = "http://127.0.0.1:8000/metrics"
@@ -34,7 +34,7 @@ class Engine:
         self.registry.register(self.scraper)
 
     def answer(self, _: str) -> str:
-        """What it answers."""
+        """Its answer."""
         if self.why_not:
             raise ScrapeError(self.why_not)
         return self.text
@@ -160,59 +160,30 @@ def test_too_many_engines_are_refused() -> None:
         checked_engines([f"http://h:{port}" for port in range(1, 66)])
 
 
-def redirect(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(302)
-    handler.send_header("Location", "http://127.0.0.1:9/")
-    handler.end_headers()
-
-
-def refuse(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_error(503)
-
-
-def drip(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.end_headers()
-    stop_s = time.monotonic() + 5
-    try:
-        while time.monotonic() < stop_s:
-            handler.wfile.write(b"#\n")
-            time.sleep(0.02)
-    except OSError:
-        return
-
-
-def pour(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.end_headers()
-    try:
-        for _ in range((MAX_BYTES >> 20) + 1):
-            handler.wfile.write(b"#" * (1 << 20))
-    except OSError:
-        return
+def dripping() -> Iterator[bytes]:
+    while True:
+        yield b"#\n"
+        time.sleep(0.02)
 
 
 def test_what_an_engine_answers_is_fetched() -> None:
-    with answering(answer_text) as url:
-        assert fetch(url) == "a 1\n"
+    with RecordingServer(Response(body=b"a 1\n")) as engine:
+        assert fetch(f"{engine.url}/metrics") == "a 1\n"
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("answer", "why", "timeout_s"),
     [
-        (redirect, "answers 302"),
-        (refuse, "answers 503"),
-        (drip, "too slowly"),
-        (pour, "longer than 16 MiB"),
+        (Response(302, headers={"Location": "http://127.0.0.1:9/"}), "answers 302", 10),
+        (Response(503), "answers 503", 10),
+        (Response(body=dripping()), "too slowly", 0.3),
+        (Response(body=repeat(b"#" * (1 << 20), (MAX_BYTES >> 20) + 1)), "longer than 16 MiB", 10),
     ],
     ids=["redirected", "refused", "dripping", "endless"],
 )
-def test_what_is_no_good_answer_is_a_reason(
-    answer: Callable[[BaseHTTPRequestHandler], None], why: str
-) -> None:
-    timeout_s = 0.3 if answer is drip else 10
-    with answering(answer) as url, pytest.raises(ScrapeError, match=why):
-        fetch(url, timeout_s)
+def test_what_is_no_good_answer_is_a_reason(answer: Response, why: str, timeout_s: float) -> None:
+    with RecordingServer(answer) as engine, pytest.raises(ScrapeError, match=why):
+        fetch(f"{engine.url}/metrics", timeout_s)
 
 
 def test_an_engine_that_takes_the_call_and_is_silent_is_given_up() -> None:

@@ -19,9 +19,9 @@ from latencytrace.service.otlp.span_block import Numbers, SpanBlock, joined, unp
 from latencytrace.service.sql import native, span_rows
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS
 from latencytrace.service.stores.chdb.engine import Connection, Engine
-from tests.otlp_messages import one_span, otlp
 from tests.service.otlp.generated_requests import requests
 from tests.service.sql import otlp_view
+from tests.support.builders.otlp_messages import one_span, otlp
 
 COLUMNS = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 QUESTION = f"SELECT {COLUMNS} FROM {ARRIVALS}"  # noqa: S608 - our own names

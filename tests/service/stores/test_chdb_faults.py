@@ -5,7 +5,6 @@ import os
 import resource
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from latencytrace.errors import StoreError
-from latencytrace.model import Cohort
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, UUIDS
 from latencytrace.service.store import Order
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.otlp_messages import one_span, otlp
-from tests.service.made_requests import made_request
+from tests.support.builders.made_requests import made_request
+from tests.support.builders.otlp_messages import one_span, otlp
 
 EVERYTHING = Cohort(service=None)
 BIG_SPANS = 3_000  # more bytes than rows are made of in Python
@@ -208,60 +207,29 @@ def test_a_folder_with_a_damaged_part_opens_and_names_it(
     assert damaged[0].name in caplog.text
 
 
-# Requests that move, are withdrawn, or were counted
+# What the engine merges
 
 
 @pytest.mark.parametrize("by_ns", [8_000_000, 3_600 * 10**9], ids=["a little", "an hour"])
-def test_a_request_whose_start_moves_is_read_where_it_is_now(store: ChdbStore, by_ns: int) -> None:
+def test_a_request_that_moved_there_and_back_survives_a_merge(
+    store: ChdbStore, by_ns: int
+) -> None:
     first = made_request(trace_id=trace(1))
-    moved = replace(first, start_ns=first.start_ns + by_ns, revision=2)
     back = replace(first, revision=3)
-    store.write([first], ())
-    store.write([moved], ())
-    there = store.request(trace(1), None)
-    store.write([back], ())
+    for request in (first, replace(first, start_ns=first.start_ns + by_ns, revision=2), back):
+        store.write([request], ())
     told(store, f"OPTIMIZE TABLE {REQUESTS} FINAL")
 
-    assert there == moved
     assert store.request(trace(1), None) == back
     assert store.count(EVERYTHING) == 1
 
 
-def test_what_is_withdrawn_is_withdrawn_once(store: ChdbStore) -> None:
-    store.write([made_request(trace_id=trace(1))], ())
-    key = (trace(1), made_request().span_id)
+def test_more_attributes_than_a_column_counts_are_as_many_as_it_can(store: ChdbStore) -> None:
+    store.write([made_request(trace_id=trace(1), attributes_left_out=2**40)], ())
 
-    first = store.write([], (), {key: 1})
-    again = store.write([], (), store.revisions([trace(1)]))
-
-    assert (first.withdrawn, again.withdrawn) == (1, 0)
-    assert store.count(EVERYTHING) == 0
-
-
-def test_a_request_that_was_counted_but_whose_count_was_not_kept_is_counted_again(
-    store: ChdbStore,
-) -> None:
-    first = made_request(trace_id=trace(1))
-    key = (first.trace_id, first.span_id)
-    before = store.write([made_request(trace_id=trace(9))], ()).at_ns
-    counted_ns = store.write([first], ()).at_ns
-    store.write([replace(first, revision=2)], (), counted=[key])
-    store.write([replace(first, revision=3)], (), counted=[key])
-
-    def uncounted(until_ns: int) -> list[int]:
-        found = store.uncounted(until_ns)
-        return [one.revision for _, one in found if one.trace_id == trace(1)]
-
-    assert uncounted(before) == [3]
-    assert uncounted(counted_ns) == []
-
-
-def test_a_request_whose_row_was_lost_is_not_counted_again(store: ChdbStore) -> None:
-    before = store.last_written_ns()
-    request = made_request(trace_id=trace(1))
-    store.write([request], (), counted=[(request.trace_id, request.span_id)])
-
-    assert store.uncounted(before) == []
+    found = store.request(trace(1), None)
+    assert found is not None
+    assert found.attributes_left_out == 2**32 - 1
 
 
 # What came from other days
@@ -313,35 +281,6 @@ def test_the_rows_of_an_older_layout_are_taken_over(tmp_path: Path) -> None:
     assert listed == {trace(1), trace(2)}
     assert kept == {trace(1): 20, trace(2): 20}
     assert again == 2
-
-
-# What is asked to find out whether something is missing
-
-
-def test_a_trace_whose_root_came_and_which_has_no_request_is_found(store: ChdbStore) -> None:
-    began_ns = time.time_ns() - 10**9
-    store.insert_otlp(block(1, 2))
-    store.insert_otlp(otlp(one_span(trace(3), parent_id="9" * 16)))
-    store.write([made_request(trace_id=trace(1))], ())
-    until_ns = time.time_ns() + 10**9
-
-    assert store.without_ledger(began_ns, until_ns) == [trace(2)]
-    assert store.without_ledger(until_ns, until_ns + 10**9) == []
-
-
-def test_requests_written_since_a_moment_and_not_counted_before_are_found(
-    store: ChdbStore,
-) -> None:
-    requests = [made_request(trace_id=trace(number)) for number in (1, 2, 3)]
-    first_ns = store.write(requests[:1], ()).at_ns
-    second_ns = store.write(requests[1:], (), counted=[(trace(3), requests[2].span_id)]).at_ns
-
-    assert second_ns > first_ns
-    assert [(at_ns, one.trace_id) for at_ns, one in store.uncounted(first_ns)] == [
-        (second_ns, trace(2))
-    ]
-    assert [one.trace_id for _, one in store.uncounted(0)] == [trace(1), trace(2)]
-    assert store.last_written_ns() == second_ns
 
 
 def test_rows_of_many_days_of_an_older_layout_are_taken_over(tmp_path: Path) -> None:

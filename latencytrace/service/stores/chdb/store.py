@@ -10,8 +10,9 @@ from typing import Self, cast
 import orjson
 
 from latencytrace.errors import OtlpError, PoisonedBlockError, StoreError
-from latencytrace.model import Breakdown, Cohort, Request, Span, Stage
+from latencytrace.model import Breakdown, Request, Span, Stage
 from latencytrace.service.clock import now_ns
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.scanner import scanned
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.sql import (
@@ -71,7 +72,7 @@ class ChdbStore:
             raise PoisonedBlockError(f"the block cannot be read: {error}") from None
 
     def insert_spans(self, block: SpanBlock) -> None:
-        """See `Store.insert_spans`."""
+        """Keep every span of a block: `insert_otlp` of what is decoded already."""
         if block.count:
             self._inserter.insert(native.ARRIVED, native.native(block), block.count)
 

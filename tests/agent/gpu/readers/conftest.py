@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pynvml
 import pytest
 
-from tests import fake_nvml
-from tests.fake_nvml import FakeNvml
+from tests.support.fakes import nvml as fake_nvml
+from tests.support.fakes.nvml import FakeNvml
 
 
 @pytest.fixture(scope="session")

@@ -14,12 +14,13 @@ import chdb
 import pytest
 
 from latencytrace.errors import StoreError, StoreInUseError
-from latencytrace.model import Cohort, semconv
+from latencytrace.model import semconv
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import UUIDS
 from latencytrace.service.stores.chdb.engine import bound_text
 from latencytrace.service.stores.chdb.store import MOST_TO_KEEP, TO_KEEP, ChdbStore
-from tests.otlp_messages import TRACE, one_span, otlp
-from tests.service.made_requests import made_request
+from tests.support.builders.made_requests import made_request
+from tests.support.builders.otlp_messages import TRACE, one_span, otlp
 
 ENGINE = "clickhouse"
 SPAN = one_span()
@@ -90,7 +91,7 @@ def test_another_process_is_kept_out_before_the_engine_starts(tmp_path: Path) ->
     store = ChdbStore.open(tmp_path)
     other = _child(f"ChdbStore.open(Path({str(tmp_path)!r}))")
 
-    _, errors = other.communicate(timeout=30)
+    _, errors = other.communicate(timeout=100)
 
     assert (
         f"StoreInUseError: the data folder {tmp_path} belongs to process {os.getpid()}" in errors
@@ -140,7 +141,7 @@ def test_what_was_acknowledged_survives_a_kill_and_is_there_once(tmp_path: Path)
         lines = [line for _, line in zip(range(12), child.stdout, strict=False)]
         child.kill()
         lines += child.stdout.readlines()
-        child.communicate(timeout=30)
+        child.communicate(timeout=100)
         acknowledged = max(acknowledged, len([line for line in lines if line.endswith("\n")]))
 
     store = ChdbStore.open(tmp_path)
@@ -157,7 +158,7 @@ def _child(body: str) -> subprocess.Popen[str]:
     imports = (
         "import itertools\nfrom pathlib import Path\n"
         "from latencytrace.service.stores.chdb.store import ChdbStore\n"
-        "from tests.otlp_messages import one_span, otlp\n"
+        "from tests.support.builders.otlp_messages import one_span, otlp\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", imports + body],

@@ -142,7 +142,7 @@ def opened(library: str = LIBRARY) -> NvmlCalls:
 
 
 def unavailable(code: int) -> GpuUnavailableError:
-    """What an error that no GPU survives means to the user."""
+    """Return what an error that no GPU survives means to the user."""
     match code:
         case 9:
             return GpuUnavailableError("the NVIDIA driver is not loaded", is_final=False)

@@ -1,4 +1,4 @@
-"""What NVML tells of one GPU, or of one instance of a divided one."""
+"""Readings of NVML from one GPU, or from one instance of a divided one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What Hopper and newer GPUs count by themselves, between two looks ("GPM")."""
+"""Counters of Hopper and newer GPUs between two looks ("GPM")."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -71,7 +71,7 @@ class GpmWindows:
         self._useless: set[int] = set()  # numbers that this GPU does not know
 
     def open(self) -> bool:
-        """Whether this GPU counts."""
+        """Tell whether this GPU counts."""
         support = self._calls.ask(self._uuid, "nvmlGpmQueryDeviceSupport", self._handle)
         if support is None or not support.isSupportedDevice:
             return False

@@ -1,4 +1,4 @@
-"""What NVIDIA's GPUs could do at their highest clocks."""
+"""Peak rates of NVIDIA's GPUs, at their highest clocks."""
 
 from collections.abc import Callable
 from typing import Final

@@ -14,13 +14,13 @@ from latencytrace.agent.gpu.reader import Detail
 from latencytrace.agent.gpu.readers.nvml.reader import NvmlReader
 from latencytrace.errors import GpuUnavailableError
 from latencytrace.model.gpu_sample import BandwidthMethod, ClockEvent, GpuMetric, GpuSample, Pipe
-from tests import fake_nvml
-from tests.fake_nvml import FakeNvml
-from tests.fakes import FakeClock
+from tests.support.fakes import nvml as fake_nvml
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.nvml import FakeNvml
 
 PEAK = 6144 / 8 * 2 * 3201e6  # of an H200, in bytes per second
 GPM = BandwidthMethod.GPM
-FORKING = Path(__file__).parents[3] / "forking_reader.py"
+FORKING = Path(__file__).parents[4] / "support" / "programs" / "forking_reader.py"
 
 
 class Machine:
@@ -360,7 +360,7 @@ def test_a_forked_child_reads_only_once_it_has_begun_anew(nvml: FakeNvml) -> Non
         [sys.executable, FORKING, nvml.path],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=True,
     )
 

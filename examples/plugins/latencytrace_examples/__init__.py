@@ -1,0 +1,1 @@
+"""Plugins as others would write them: a sink and a store."""

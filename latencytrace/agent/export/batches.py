@@ -1,0 +1,113 @@
+"""Makes batches of the spans that wait: encoded, a few at a time, of one post each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from latencytrace.agent.export.otlp_traces import OtlpEncoder, Part
+from latencytrace.agent.export.queue import SpanQueue
+from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.spans.tracer import started_here
+
+BATCH_SPANS: Final = 2048
+BATCH_BYTES: Final = 4 << 20  # of one post; what a receiver over gRPC takes by default
+_UNBROKEN_SPANS: Final = 12  # that are encoded before a serving thread may have the interpreter
+_BACKLOG_SHARE: Final = 256  # of many that wait, this part at once; see `Batches.fill`
+
+
+@dataclass(slots=True)
+class Batch:
+    """Spans that are sent in one post; of themselves only their bytes are kept."""
+
+    parts: list[Part] = field(default_factory=list)
+    spans: int = 0
+    length: int = 0  # in bytes
+
+    def takes(self, parts: Sequence[Part], spans: int) -> bool:
+        """Take so many spans' parts, unless a post would be too long; a single one in any case."""
+        length = self.length + sum(len(part) for _, part in parts)
+        if length > BATCH_BYTES and self.spans + spans > 1:
+            return False
+        self.parts += parts
+        self.spans += spans
+        self.length = length
+        return True
+
+
+class Batches:
+    """Takes spans off the queue and encodes them; used by one thread.
+
+    Args:
+        queue: Where spans wait.
+        encoder: Makes OTLP of them.
+        on_fault: Takes what our own code raises.
+        pause: Lets other threads run.
+    """
+
+    def __init__(
+        self,
+        queue: SpanQueue,
+        encoder: OtlpEncoder,
+        on_fault: OnFault,
+        pause: Callable[[], None],
+    ) -> None:
+        self._queue = queue
+        self._encoder = encoder
+        self._on_fault = on_fault
+        self._pause = pause
+        self.dropped = 0  # spans that could not be encoded
+
+    def fill(self, batch: Batch, most: int) -> int:
+        """Encode spans for the next post, a few at a time.
+
+        A thread that wants the interpreter meanwhile gets it at a pause; letting go of many
+        spans at once would keep it waiting, too. A program that never waits gives it back
+        only after 5 ms, so that the more spans wait, the more are encoded at once.
+
+        Returns:
+            How many spans left the queue, of no more than `most`.
+        """
+        left, most = 0, min(most, BATCH_SPANS)
+        while left < most:
+            some = max(_UNBROKEN_SPANS, len(self._queue) // _BACKLOG_SHARE)
+            waiting = self._queue.take(min(most - left, some))
+            here = [span for span in waiting if started_here(span)]
+            added = self._add(here, batch)
+            left += len(waiting) - len(here) + added
+            if added < len(here) or not waiting:
+                break
+            self._pause()
+        return left
+
+    def body(self, batch: Batch) -> bytes:
+        """Return the bytes of a post."""
+        return self._encoder.request(batch.parts)
+
+    def _add(self, spans: list[RecordedSpan], batch: Batch) -> int:
+        """Encode spans into a batch, as many as fit; the others wait again.
+
+        Returns:
+            How many do not wait.
+        """
+        while spans:
+            parts, encoded = self._encoded(spans)
+            if batch.takes(parts, encoded):
+                self.dropped += len(spans) - encoded
+                break
+            middle = len(spans) // 2
+            self._queue.put_back(spans[middle:])
+            spans = spans[:middle]
+        return len(spans)
+
+    def _encoded(self, spans: list[RecordedSpan]) -> tuple[list[Part], int]:
+        """Return the bytes of the spans that can be encoded, and how many those are."""
+        with guarded("encoding spans", self._on_fault):
+            return self._encoder.parts(spans), len(spans)
+        parts: list[Part] = []
+        encoded = 0
+        for span in spans:
+            with guarded("encoding a span", self._on_fault):
+                parts += self._encoder.parts([span])
+                encoded += 1
+        return parts, encoded

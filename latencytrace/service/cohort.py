@@ -1,0 +1,223 @@
+"""The requests that a question is about: one field a filter, and all else follows from it.
+
+The parameters of the API (`web/queries.py`), the flags of reading commands
+(`cli/source/filters.py`) and the conditions in SQL (`sql/questions.py`) are read off the fields
+of `Filters`: a new filter is one more field, of a column that the table of requests has.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Annotated
+from urllib.parse import unquote
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic.fields import FieldInfo
+
+from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
+from latencytrace.errors import QuestionError
+from latencytrace.model import RequestStatus, TokenRange
+from latencytrace.model.cohort import attribute_text
+
+MOST_CONDITIONS = 16
+HOUR_NS = 3_600_000_000_000
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_UNITS_NS = {"s": 10**9, "m": 60 * 10**9, "h": HOUR_NS, "d": 24 * HOUR_NS}
+_BACK = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
+_SPACED_OFFSET = re.compile(r" (?=\d\d:?\d\d$)")  # a `+` that a query string made a space
+_LAST_NS = 2**63 - 1  # what columns hold
+_RANGE = re.compile(r"(\d{0,18})\.\.(\d{0,18})")
+_EXACTLY = re.compile(r"\d{1,18}")
+
+
+def period_ns(since: str | None, until: str | None, now_ns: int) -> tuple[int, int | None]:
+    """The time that `since` and `until` name; without `since` it begins an hour ago.
+
+    Raises:
+        QuestionError: One of them cannot be read, or nothing lies between them.
+    """
+    since_ns = instant_ns(since, now_ns) if since else now_ns - HOUR_NS
+    until_ns = instant_ns(until, now_ns) if until else None
+    if until_ns is None or since_ns < until_ns:
+        return since_ns, until_ns
+    if not since:
+        raise QuestionError(
+            f"until {until!r} lies before since, which is an hour ago unless it is named: "
+            "name an earlier since"
+        )
+    turned = f", as since {until!r} until {since!r}" if until_ns < since_ns else ""
+    raise QuestionError(
+        f"no time lies between since {since!r} and until {until!r}: name the earlier one as "
+        f"since{turned}; durations count back from now"
+    )
+
+
+def instant_ns(text: str, now_ns: int) -> int:
+    """Read `since` or `until`: RFC 3339, or a duration back from now such as `15m`.
+
+    Returns:
+        Nanoseconds since the Unix epoch.
+
+    Raises:
+        QuestionError: The text is neither.
+    """
+    back = _BACK.fullmatch(text.strip())
+    if back is not None:
+        return max(now_ns - round(float(back.group(1)) * _UNITS_NS[back.group(2)]), 0)
+    try:
+        moment = datetime.fromisoformat(_SPACED_OFFSET.sub("+", text.strip(), count=1))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise QuestionError(
+            f"{text!r} is no time: write RFC 3339 with a zone, as 2026-01-31T15:04:05Z, "
+            "or a duration back from now, as 15m"
+        )
+    since_epoch = moment - _EPOCH
+    whole_s = since_epoch.days * 86_400 + since_epoch.seconds
+    return min(max(whole_s * 10**9 + since_epoch.microseconds * 1000, 0), _LAST_NS)
+
+
+def status_of(text: str) -> RequestStatus:
+    """The status of this name.
+
+    Raises:
+        QuestionError: None has it; the message names those there are.
+    """
+    if text not in set(RequestStatus):
+        raise QuestionError(f"status {text!r} is not known: use {', '.join(RequestStatus)}")
+    return RequestStatus(text)
+
+
+def token_range(text: str) -> TokenRange:
+    """`1000..4000`, `1000..`, `..4000` or `512`: both ends included.
+
+    Raises:
+        QuestionError: The text is none of these, or no number lies between its ends.
+    """
+    if _EXACTLY.fullmatch(text.strip()):
+        return TokenRange(at_least=int(text), at_most=int(text))
+    ends = _RANGE.fullmatch(text.strip())
+    if ends is None or not any(ends.groups()):
+        raise QuestionError(
+            f"{text!r} is no range of tokens: write 1000..4000, 1000.., ..4000 or 512"
+        )
+    at_least, at_most = (int(end) if end else None for end in ends.groups())
+    if at_least is not None and at_most is not None and at_least > at_most:
+        raise QuestionError(f"{text!r} holds no number of tokens: write the smaller one first")
+    return TokenRange(at_least=at_least, at_most=at_most)
+
+
+def attributes_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Keys and values of `tenant=acme&tier=gold`; `%26` stands for an `&`, `%25` for a `%`.
+
+    Raises:
+        QuestionError: A condition is none or asks for what is not kept, or there are too many.
+    """
+    conditions = text.split("&")
+    if len(conditions) > MOST_CONDITIONS:
+        raise QuestionError(f"{len(conditions)} conditions are more than {MOST_CONDITIONS}")
+    found = []
+    for condition in conditions:
+        key, separator, value = condition.partition("=")
+        if not (key and separator):
+            raise QuestionError(
+                f"{condition!r} is no condition: write KEY=VALUE, as where=tenant=acme"
+            )
+        if unquote(key) in LEFT_OUT:
+            raise QuestionError(
+                f"{unquote(key)!r} is not kept as an attribute: ask by route, status or tokens"
+            )
+        found.append((unquote(key), attribute_text(unquote(value))))
+    return tuple(found)
+
+
+def _filter(column: str | None, text: str) -> FieldInfo:
+    """Describe a filter: the column that it compares, and what the API and the terminal say."""
+    field: FieldInfo = Field(serialization_alias=column, description=text)
+    return field
+
+
+def _read(how: Callable[[str], object]) -> BeforeValidator:
+    """Read a text, empty: any; a value that was read stays."""
+    return BeforeValidator(
+        lambda given: (how(given) if given else None) if isinstance(given, str) else given
+    )
+
+
+def _read_conditions(given: object) -> object:
+    """Read the texts of a parameter that an address may have more than once."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list):
+        return given
+    joined = "&".join(filter(None, texts))
+    return attributes_of(joined) if joined else ()
+
+
+_SO_MANY = "Only with so many: 1000..4000, 1000.., ..4000 or 512."
+_Tokens = Annotated[TokenRange | None, _read(token_range), WithJsonSchema({"type": "string"})]
+
+
+class Filters(BaseModel):
+    """The labels, tokens and attributes that requests must have; None: any.
+
+    Without a service, only outermost requests are meant.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)  # commands need only the fields
+
+    service: Annotated[str | None, _filter("ServiceName", "Only this service's requests.")] = None
+    route: Annotated[str | None, _filter("Route", 'Only this route, as "POST /chat".')] = None
+    model: Annotated[str | None, _filter("Model", "Only requests to this model.")] = None
+    version: Annotated[
+        str | None, _filter("ServiceVersion", "Only this version of the service.")
+    ] = None
+    instance: Annotated[
+        str | None, _filter("ServiceInstance", "Only this instance of the service.")
+    ] = None
+    status: Annotated[
+        RequestStatus | None,
+        _read(status_of),
+        _filter("Status", "Only ok, error, timeout, cancelled or rejected ones."),
+    ] = None
+    input_tokens: Annotated[_Tokens, _filter("InputTokens", _SO_MANY)] = None
+    output_tokens: Annotated[_Tokens, _filter("OutputTokens", _SO_MANY)] = None
+    where: Annotated[
+        tuple[tuple[str, str], ...],  # all of them, each on any span
+        BeforeValidator(_read_conditions),
+        WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+        _filter(None, "Only with this attribute on a span. May be repeated."),
+    ] = ()
+
+    def compared(self) -> Iterator[tuple[str, str | TokenRange]]:
+        """Yield the columns that are compared, each with what it must hold."""
+        for name, field in type(self).model_fields.items():
+            wanted = getattr(self, name)
+            if field.serialization_alias is not None and wanted is not None:
+                yield field.serialization_alias, wanted
+
+
+class Cohort(Filters):
+    """The requests that pass these filters and started within this time; None: any."""
+
+    since_ns: int | None = None  # since the Unix epoch, inclusive
+    until_ns: int | None = None  # exclusive
+
+
+class CohortQuery(Filters):
+    """A cohort as a question names it: times are texts that count back from now."""
+
+    since: Annotated[
+        str | None, _filter(None, "From when: 15m, 2h, or RFC 3339. Default: the last hour.")
+    ] = None
+    until: Annotated[str | None, _filter(None, "Until when, likewise. Default: now.")] = None
+
+    def cohort(self, now_ns: int) -> Cohort:
+        """Return the cohort that is meant now.
+
+        Raises:
+            QuestionError: A time cannot be read, or nothing lies between the two.
+        """
+        since_ns, until_ns = period_ns(self.since, self.until, now_ns)
+        filters = {name: getattr(self, name) for name in Filters.model_fields}
+        return Cohort(**filters, since_ns=since_ns, until_ns=until_ns)

@@ -1,0 +1,78 @@
+"""FastAPI's own telemetry beside ours: spans are made where somebody asked for them."""
+
+from collections.abc import Iterator
+
+import fastapi
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from latencytrace.agent.guard import raise_fault
+from latencytrace.agent.start import start, uninstrument
+from latencytrace.settings import agent_settings
+from tests.support.agent.receiving import Receiver, TracedProgram
+from tests.support.servers.serving import get, serving
+
+telemetry = pytest.importorskip("fastapi.telemetry._asgi")  # of recent versions
+
+
+@pytest.fixture
+def without_hooks(receiver: Receiver) -> Iterator[TracedProgram]:
+    """This process with the agent and no hook."""
+    settings = agent_settings(
+        endpoint=receiver.endpoint,
+        service_name="program",
+        hooks=(),
+        environ={"OTEL_BSP_SCHEDULE_DELAY": "20"},
+    )
+    start(settings, raise_fault)
+    try:
+        yield TracedProgram(receiver)
+    finally:
+        uninstrument()
+
+
+def application(**options: object) -> fastapi.FastAPI:
+    app = fastapi.FastAPI(**options)  # type: ignore[arg-type] # as the caller says
+
+    @app.get("/")
+    async def index() -> str:
+        return "here"
+
+    return app
+
+
+def test_where_the_hooks_are_off_it_makes_no_spans_through_our_provider(
+    without_hooks: TracedProgram,
+) -> None:
+    with serving(application()) as url:
+        assert get(f"{url}/").status == 200
+
+    assert without_hooks.spans() == []
+
+
+def test_a_provider_that_the_program_names_for_it_gets_its_spans(
+    without_hooks: TracedProgram,
+) -> None:
+    memory = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+
+    with serving(application(telemetry={"tracer_provider": provider})) as url:
+        assert get(f"{url}/").status == 200
+
+    assert "GET /" in [span.name for span in memory.get_finished_spans()]
+    assert without_hooks.spans() == []
+
+
+def test_it_is_the_very_same_afterwards(receiver: Receiver) -> None:
+    before = telemetry.NativeTelemetry.enabled, telemetry.NativeTelemetry.__call__
+    settings = agent_settings(endpoint=receiver.endpoint, service_name="program", environ={})
+
+    start(settings, raise_fault)
+    patched = telemetry.NativeTelemetry.enabled
+    uninstrument()
+
+    assert patched is not before[0]
+    assert (telemetry.NativeTelemetry.enabled, telemetry.NativeTelemetry.__call__) == before

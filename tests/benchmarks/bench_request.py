@@ -1,0 +1,195 @@
+"""What tracing adds to a whole request: CPU time of the server's process, all threads.
+
+    python -m tests.benchmarks.bench_request [--rounds 30] [--beside /another/checkout]
+
+A FastAPI application on uvicorn, uvloop and httptools: an answer in one piece, a stream of 200
+chunks, one whose chunks each take a turn of the event loop, and one whose chunks are made on a
+thread. Servers run side by side: untraced, untraced once more (what the two differ by is
+noise), with latencytrace, and with OpenTelemetry's contrib as it is and without its spans for
+messages.
+In each round each gets the same requests, one after another over a kept connection, in an
+order drawn anew. Spans go to a receiver that only counts them. `--beside` adds latencytrace
+from another checkout, such as the one before a change.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.benchmarks.bench_servers import free_port
+from tests.benchmarks.discarding import receive
+from tests.benchmarks.request_server import CHUNKS
+from tests.benchmarks.rounds import differences, interval
+
+HERE = Path(__file__).parent
+UNTRACED, AGAIN, OURS, BESIDE = "untraced", "untraced again", "latencytrace", "the other checkout"
+CONTRIB, NO_SEND = "contrib", "contrib without send spans"
+HOW = {
+    OURS: "latencytrace",
+    BESIDE: "latencytrace",
+    CONTRIB: "contrib",
+    NO_SEND: "contrib-without-send",
+}
+REQUESTS = {"/hello": 400, "/stream": 40, "/paced": 40, "/threaded": 15}  # a round
+STREAMS = ("/stream", "/paced", "/threaded")
+SETTLE_S = 0.25  # more than an export takes to begin
+START_S = 60
+
+
+class Cpu(NamedTuple):
+    """CPU time in µs."""
+
+    all: float  # threads of the process
+    serving: float  # the one that runs the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One that runs."""
+
+    process: "subprocess.Popen[bytes]"
+    connection: http.client.HTTPConnection
+
+    def cpu_us(self) -> Cpu:
+        """Return the CPU time of all its threads so far, and of the serving one."""
+        ns = {}
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with suppress(OSError):  # a thread that ended meanwhile
+                ns[task.name] = int((task / "schedstat").read_text().split()[0])
+        return Cpu(sum(ns.values()) / 1000, ns[str(self.process.pid)] / 1000)
+
+    def get(self, path: str) -> None:
+        """Send one request and read its answer."""
+        self.connection.request("GET", path)
+        response = self.connection.getresponse()
+        body = response.read()
+        assert response.status == http.client.OK, body
+
+    def request_us(self, path: str) -> Cpu:
+        """Return the CPU time of a request, what is done about it later included."""
+        count = REQUESTS[path]
+        began = self.cpu_us()
+        for _ in range(count):
+            self.get(path)
+        time.sleep(SETTLE_S)
+        ended = self.cpu_us()
+        return Cpu((ended.all - began.all) / count, (ended.serving - began.serving) / count)
+
+
+Found = dict[str, dict[str, list[Cpu]]]  # by route and server, one for each round
+
+
+@contextmanager
+def serving(name: str, receiver: str, beside: Path | None) -> Iterator[Server]:
+    """Start a server, and end it with the block."""
+    port = free_port()
+    root = beside if name == BESIDE and beside is not None else HERE.parents[1]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.fspath(root),
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver,
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+        "LATENCYTRACE_GPU": "0",
+    }
+    program = os.fspath(HERE / "request_server.py")
+    command = [sys.executable, program, str(port), HOW.get(name, "untraced")]
+    process = subprocess.Popen(command, env=environment)
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_S)
+        server = Server(process, connection)
+        until = time.monotonic() + START_S
+        while True:
+            try:
+                server.get("/hello")
+                break
+            except OSError:
+                connection.close()
+                if time.monotonic() > until or process.poll() is not None:
+                    raise
+                time.sleep(0.05)
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def measured(names: list[str], rounds: int, beside: Path | None) -> Found:
+    """Return µs of CPU a request, by route and server, one for each round."""
+    found: Found = {path: {name: [] for name in names} for path in REQUESTS}
+    with receive(get_context("spawn")) as receiver, ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(
+                serving(name, receiver.address(name.replace(" ", "-")), beside)
+            )
+            for name in names
+        }
+        for number in range(rounds + 1):
+            for path in REQUESTS:
+                for name in random.sample(names, len(names)):
+                    us = servers[name].request_us(path)
+                    if number:  # the first round warms up
+                        found[path][name].append(us)
+    return found
+
+
+def added(found: Found, path: str, name: str, *, serving: bool = False) -> list[float]:
+    """Return by how much each round exceeds that of the untraced server."""
+    of, to = found[path][name], found[path][UNTRACED]
+    place = 1 if serving else 0
+    return differences([one[place] for one in of], [one[place] for one in to])
+
+
+def table(found: Found) -> Iterator[str]:
+    """Return the lines of the table: added to the untraced server, with 95 % intervals."""
+    chunks = " | ".join(f"a chunk of {path} (serving thread)" for path in STREAMS)
+    yield f"| | {' | '.join(found)} | {chunks} |"
+    yield "| --- |" + " ---: |" * (len(found) + len(STREAMS))
+    for name in found["/hello"]:
+        cells = []
+        for path, by_name in found.items():
+            if name == UNTRACED:
+                cells.append(
+                    f"{statistics.median(one.all for one in by_name[name]):.0f} µs in all"
+                )
+                continue
+            more = added(found, path, name)
+            low, high = interval(more)
+            cells.append(f"{statistics.median(more):.0f} [{low:.0f}, {high:.0f}]")
+        for path in STREAMS if name != UNTRACED else ():
+            us = [
+                statistics.median(added(found, path, name, serving=serving))
+                - statistics.median(added(found, "/hello", name, serving=serving))
+                for serving in (False, True)
+            ]
+            cells.append(f"{us[0] / CHUNKS:.2f} µs ({us[1] / CHUNKS:.2f})")
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    arguments.add_argument("--rounds", type=int, default=30)
+    arguments.add_argument("--beside", type=Path)
+    arguments.add_argument("--only", nargs="*", help="of the traced servers")
+    arguments.add_argument("--json", action="store_true")
+    given = arguments.parse_args()
+    traced = [OURS, *([BESIDE] if given.beside else []), CONTRIB, NO_SEND]
+    names = [UNTRACED, AGAIN, *(name for name in traced if not given.only or name in given.only)]
+    found = measured(names, given.rounds, given.beside)
+    print(json.dumps(found) if given.json else "\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""A FastAPI application for `bench_request.py`: `python request_server.py PORT HOW`."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+
+CHUNKS = 200
+EVENT = (
+    b'data: {"id":"chatcmpl-1234567890","object":"chat.completion.chunk","created":1763690000,'
+    b'"model":"llama","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,'
+    b'"finish_reason":null}]}\n\n'
+)
+
+app = FastAPI()
+
+
+@app.get("/hello")
+async def hello() -> dict[str, str]:
+    """Answer at once."""
+    return {"hello": "world"}
+
+
+@app.get("/stream")
+async def stream() -> StreamingResponse:
+    """Answer in chunks, as fast as they leave."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(CHUNKS):
+            yield EVENT
+
+    return StreamingResponse(chunks(), media_type="text/event-stream")
+
+
+@app.get("/paced")
+async def paced() -> StreamingResponse:
+    """Answer in chunks, each in a turn of the event loop of its own, as a model would."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(CHUNKS):
+            await asyncio.sleep(0)
+            yield EVENT
+
+    return StreamingResponse(chunks(), media_type="text/event-stream")
+
+
+@app.get("/threaded")
+def threaded() -> StreamingResponse:
+    """Answer in chunks that are made on a thread of a pool."""
+    return StreamingResponse((EVENT for _ in range(CHUNKS)), media_type="text/event-stream")
+
+
+def trace(how: str) -> None:
+    """Trace this process as asked for."""
+    if how == "latencytrace":
+        import latencytrace  # noqa: PLC0415 - only where it is measured
+
+        latencytrace.instrument("bench")
+    elif how.startswith("contrib"):
+        from opentelemetry import trace  # noqa: PLC0415 - likewise
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
+            OTLPSpanExporter,
+        )
+        from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+        provider = TracerProvider()
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        trace.set_tracer_provider(provider)
+        excluded = ["receive", "send"] if how == "contrib-without-send" else None
+        FastAPIInstrumentor.instrument_app(app, exclude_spans=excluded)
+
+
+if __name__ == "__main__":
+    trace(sys.argv[2])
+    uvicorn.run(
+        app,
+        port=int(sys.argv[1]),
+        loop="uvloop",
+        http="httptools",
+        log_level="error",
+        timeout_keep_alive=3600,  # longer than the turns of the others
+    )

@@ -1,0 +1,138 @@
+"""What pages list is what there is: settings, stages, metrics and sinks."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from latencytrace.model import Stage
+from latencytrace.plugins import SINKS, plugins
+from latencytrace.settings import agent_settings, service_settings, service_token
+from tests.support.repository.known_metrics import families
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "pages"
+SETTING = re.compile(r"(?:LATENCYTRACE|OTEL)_[A-Z_]*[A-Z]")
+METRIC = re.compile(r"latencytrace_(?:[a-z]+_)*[a-z]+")
+QUOTED = re.compile(r"`([^`]+)`")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+class Row(NamedTuple):
+    """A row of a table: the first cell of its heading, and what its own quotes."""
+
+    heading: str
+    names: list[str]
+
+
+def text_of(page: Path) -> str:
+    """A page without its programs."""
+    return FENCED.sub("", page.read_text("utf-8"))
+
+
+def rows(page: Path) -> Iterator[Row]:
+    """The rows of a page's tables."""
+    heading = ""
+    for line, after in zip(lines := text_of(page).splitlines(), [*lines[1:], ""], strict=True):
+        first = line.removeprefix("| ").partition(" | ")[0]
+        if after.startswith("| ---"):
+            heading = first
+        elif line.startswith("| ") and not line.startswith("| ---"):
+            yield Row(heading, QUOTED.findall(first))
+
+
+class Asked(dict[str, str]):
+    """An environment that remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override] # of strings
+        """Note it."""
+        self.names.add(name)
+        return default
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(str(name))
+        return False
+
+
+def settings_read() -> set[str]:
+    """The variables that our code asks for, or names."""
+    asked = Asked()
+    agent_settings(environ=asked)
+    service_settings(environ=asked)
+    service_token(asked)
+    named = {
+        node.value
+        for path in (ROOT / "latencytrace").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return {name for name in asked.names | named if SETTING.fullmatch(name)}
+
+
+def test_every_setting_is_documented_and_the_reverse() -> None:
+    page = DOCS / "settings.md"
+    listed = {name for row in rows(page) for name in row.names if SETTING.fullmatch(name)}
+    read = settings_read()
+
+    assert read - set(SETTING.findall(page.read_text())) == set()
+    assert listed - read == set()
+
+
+def test_stages_are_documented_in_their_order() -> None:
+    listed = [row.names[0] for row in rows(DOCS / "vocabulary.md") if row.heading == "stage"]
+
+    assert listed == [stage.value for stage in Stage]
+
+
+def test_every_sink_is_documented_and_the_reverse() -> None:
+    listed = {row.names[0] for row in rows(DOCS / "objectives.md") if row.heading == "sink"}
+
+    assert {name.partition("=")[0] for name in listed} == {one.name for one in plugins(SINKS)}
+
+
+def metrics_in(page: Path) -> Iterator[str]:
+    """The metrics that a page names in full, or in a table under the beginning of their names."""
+    yield from filter(METRIC.fullmatch, map(without_labels, QUOTED.findall(text_of(page))))
+    for row in rows(page):
+        if found := re.fullmatch(r"`(latencytrace_\w+_)…`.*", row.heading):
+            yield from (f"{found[1]}{without_labels(name)}" for name in row.names)
+
+
+def ends_in(page: Path) -> set[str]:
+    """The ends of names, `_so`, that follow one in full."""
+    names = map(without_labels, QUOTED.findall(text_of(page)))
+    return {name for name in names if re.fullmatch("(?:_[a-z]+)+", name)}
+
+
+def without_labels(name: str) -> str:
+    return name.partition("{")[0]
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The metrics of a service."""
+    return {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in families(tmp_path_factory.mktemp("data"))
+    }
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_metric_that_a_page_names_is_there(page: Path, metrics: set[str]) -> None:
+    assert set(metrics_in(page)) - metrics == set()
+
+
+def test_every_metric_is_documented(metrics: set[str]) -> None:
+    pages = list(DOCS.glob("*.md"))
+    named = {name for page in pages for name in metrics_in(page)}
+    ends = tuple(end for page in pages for end in ends_in(page))
+
+    ours = {name for name in metrics if name.startswith("latencytrace_")}
+    assert {name for name in ours - named if not name.endswith(ends)} == set()

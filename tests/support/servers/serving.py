@@ -1,0 +1,95 @@
+"""Real servers of ASGI applications in a thread, and clients that no hook knows."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from tests.support.waiting import PATIENCE_S
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listens = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listens.set()
+
+
+SMALL_BYTES = 4096  # the kernel makes some more of it, but never grows it
+
+
+@contextmanager
+def serving(application: Any, **options: Any) -> Iterator[str]:  # noqa: ANN401 - any ASGI application
+    """The base address of an application under uvicorn.
+
+    Its connections have a small buffer for what they send, so that a client that reads nothing
+    is felt: the kernel's own grows to megabytes.
+    """
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BYTES)  # they inherit it
+        listener.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(application, log_config=None, **options)
+        server = _Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        assert server.listens.wait(PATIENCE_S)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said."""
+
+    status: int
+    text: str
+
+
+def get(url: str, **headers: str) -> Answer:
+    """Ask with the standard library, which leaves no span."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.netloc, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", url.removeprefix(f"http://{parts.netloc}"), headers=headers)
+        response = connection.getresponse()
+        return Answer(response.status, response.read().decode())
+    finally:
+        connection.close()
+
+
+def raw_socket(url: str) -> socket.socket:
+    """A connection with a receive buffer too small for much."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    client = socket.socket()
+    client.settimeout(PATIENCE_S)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BYTES)
+    client.connect((host, int(port)))
+    return client
+
+
+def raw_get(url: str, path: str) -> socket.socket:
+    """Ask, and leave the answer to the caller."""
+    client = raw_socket(url)
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+    return client
+
+
+def drain(client: socket.socket) -> None:
+    """Read to the end."""
+    while client.recv(1 << 20):
+        pass
