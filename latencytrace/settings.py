@@ -75,7 +75,7 @@ class AgentSettings:
     queue_spans: int
     hooks: tuple[str, ...] | None  # None: all
     grpc: bool = False  # spans are sent over gRPC, else over HTTP
-    torch_modules: tuple[str, ...] = ()  # `package.module:Class`, each timed as `forward`
+    torch_modules: tuple[str, ...] = ()  # `Class` or `package.module:Class`, timed as `forward`
     torch_copies: bool = False  # time tensors' own copies between host and device
     sampler: str = ALL_TRACES
     sampler_argument: str = ""
@@ -172,7 +172,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
             number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536, least=1, most=MOST_WAITING)
         ),
         hooks=hooks,
-        torch_modules=_torch_modules(environ),
+        torch_modules=names(environ, "LATENCYTRACE_TORCH_MODULES"),
         torch_copies=flag(environ, "LATENCYTRACE_TORCH_COPIES"),
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
@@ -370,14 +370,3 @@ def _metrics_url(
     if own or (of_traces_alone and not environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")):
         return _with_scheme(own, environ) if own and grpc else own or None
     return base if grpc else with_path(base, "/v1/metrics")
-
-
-def _torch_modules(environ: Mapping[str, str]) -> tuple[str, ...]:
-    modules = names(environ, "LATENCYTRACE_TORCH_MODULES")
-    for name in modules:
-        module, separator, target = name.partition(":")
-        if not (separator and module and target):
-            raise SettingsError(
-                f"LATENCYTRACE_TORCH_MODULES: {name!r} is not of the form package.module:Class"
-            )
-    return modules

@@ -25,7 +25,8 @@ NEVER_TWO = (
 )
 MOSTLY_UNATTRIBUTED = (
     "More than half is time that no span explains. `latencytrace trace slowest` shows between "
-    'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it.'
+    'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it, '
+    "and LATENCYTRACE_TORCH_MODULES=CLASS a torch module of yours."
 )
 UNNAMED = (Stage.UNATTRIBUTED, Stage.OTHER)
 MOSTLY = 0.5
