@@ -2,9 +2,9 @@
 
     python tests/benchmarks/bench_ingest.py
 
-Requests of 512 spans with 9 attributes each, 40 of them a block. The rounds of all
-contestants are interleaved, medians are shown. `content kept`: where nothing that senders
-say is taken out (see `docs/pages/privacy.md`).
+Requests of 512 spans with 9 attributes each, and blocks of so many spans as are named. The
+rounds of all contestants are interleaved, medians are shown. `content kept`: where nothing
+that senders say is taken out (see `docs/pages/privacy.md`).
 """
 
 import random
@@ -17,10 +17,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.model import SpanKind
 from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.otlp.batches import batch_of
+from latencytrace.service.otlp.block_builder import span_block_of
+from latencytrace.service.otlp.scanner import compile_scanner, scanned
+from latencytrace.service.otlp.span_block import SpanBlock, joined
+from latencytrace.service.sql.native import native
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.otlp_messages import one_span, proto_span
 
@@ -107,30 +113,45 @@ def cpu_us(act: Callable[[], object], spans: int) -> float:
     return (time.process_time() - began_s) / spans * 1e6
 
 
-def insert_costs(blocks: Mapping[str, tuple[bytes, int]]) -> Costs:
-    """What each block of so many spans costs, in a new store."""
+def insert_costs(blocks: Mapping[int, SpanBlock]) -> Costs:
+    """What blocks of so many spans cost to be written and inserted, in a new store."""
     with tempfile.TemporaryDirectory() as folder:
         store = ChdbStore.open(Path(folder))
         costs = {}
-        for name, (block, spans) in blocks.items():
-            columns = otlp.check(block, None, None, capture_content=True).columns
-            store.insert([columns])
-            costs[f"insert, {name}"] = cpu_us(partial(store.insert, [columns]), spans)
+        for spans, block in blocks.items():
+            store.insert([block])
+            costs[f"native, {spans} spans a block"] = cpu_us(partial(native, block), spans)
+            costs[f"native and insert, {spans}"] = cpu_us(partial(store.insert, [block]), spans)
         store.close()
     return costs
+
+
+def scanned_all(requests: list[bytes], *, content: bool) -> list[SpanBlock]:
+    """The columns of each request."""
+    return [scanned(body, capture_content=content) for body in requests]
+
+
+def plainly(requests: list[bytes]) -> list[SpanBlock]:
+    """The same by the decoder and Python; content is left."""
+    return [span_block_of(ExportTraceServiceRequest.FromString(body)) for body in requests]
+
+
+def batched(blocks: list[SpanBlock]) -> None:
+    """What the analysis is given of whole traces."""
+    batch_of([(block, np.arange(block.count)) for block in blocks])
 
 
 def main() -> None:
     """Run all contestants in turns and write a table."""
     chance = random.Random(1)  # noqa: S311 - the same requests every time
     requests = [request_bytes(chance) for _ in range(REQUESTS)]
-    block = b"".join(requests)
+    compile_scanner().join()
     all_spans = SPANS * REQUESTS
+    columns = scanned_all(requests, content=False)
     blocks = {
-        "20 k spans a block": (block, all_spans),
-        "512 spans a block": (requests[0], SPANS),
-        "1 span (a call)": (request_bytes(chance, 1), 1),
-    }
+        count: joined(scanned_all([request_bytes(chance, min(count, SPANS))], content=False))
+        for count in (1, 100, SPANS)
+    } | {count * SPANS: joined(columns[:count]) for count in (10, REQUESTS)}
     taken = defaultdict[str, list[float]](list)
     for _ in range(ROUNDS + 1):
         costs = {
@@ -139,13 +160,24 @@ def main() -> None:
             ),
             "check": cpu_us(partial(checked, requests, content=False), all_spans),
             "check, content kept": cpu_us(partial(checked, requests, content=True), all_spans),
+            "columns": cpu_us(partial(scanned_all, requests, content=False), all_spans),
+            "columns, content kept": cpu_us(
+                partial(scanned_all, requests, content=True), all_spans
+            ),
+            "columns by upb and Python, content kept": cpu_us(
+                partial(plainly, requests), all_spans
+            ),
+            "blocks joined": cpu_us(partial(joined, columns), all_spans),
+            "batch for the analysis": cpu_us(partial(batched, columns), all_spans),
             **insert_costs(blocks),
         }
         for name, cost in costs.items():
             taken[name].append(cost)
     for name, values in taken.items():
         sys.stdout.write(f"{name:46} {statistics.median(values[1:]):10.2f} µs of CPU a span\n")
-    sys.stdout.write(f"{len(block) / all_spans:.0f} bytes a span\n")
+    sent = sum(map(len, requests)) / all_spans
+    held = blocks[all_spans].nbytes / all_spans
+    sys.stdout.write(f"{sent:.0f} bytes a span as protobuf, {held:.0f} as columns\n")
 
 
 if __name__ == "__main__":

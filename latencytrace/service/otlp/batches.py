@@ -21,6 +21,7 @@ from latencytrace.service.otlp.span_block import (
     Records,
     SpanBlock,
     ranges,
+    taken,
 )
 from latencytrace.service.otlp.values import Form
 
@@ -37,15 +38,15 @@ _HIT: Final = np.dtype(
         ("part", "i4"),
     ]
 )
-_IN_COLUMNS: Final = (Form.STRING, Form.INT, Form.DOUBLE, Form.BYTES)  # of varying texts
+_IN_COLUMNS: Final = (Form.STRING, Form.INT, Form.DOUBLE, Form.MAP, Form.BYTES)
 
 
 def batch_of(parts: Sequence[Part]) -> SpanBatch:
     """The spans of some rows of some blocks, ordered by trace, then as they come."""
-    tables = [block.table[rows] for block, rows in parts]
+    tables = [taken(block.table, rows) for block, rows in parts]
     spans = np.concatenate(tables)
     order = np.lexsort((spans["trace_low"], spans["trace_high"]))
-    spans = spans[order]
+    spans = taken(spans, order)
     part = np.repeat(np.arange(len(parts)), [len(table) for table in tables])[order]
     row = np.concatenate([rows for _, rows in parts])[order]
     _number_shapes(parts, spans, part, row)
@@ -135,7 +136,7 @@ def _hits(block: SpanBlock, table: Records, part: int, place: Numbers) -> Record
     pairs = ranges(table["pairs"], counts)
     codes = block.words["code"][block.pairs["key"][pairs]]
     varying = np.flatnonzero(codes)
-    chosen = block.pairs[pairs[varying]]
+    chosen = taken(block.pairs, pairs[varying])
     hits = np.empty(len(varying), _HIT)
     hits["row"] = np.repeat(place, counts)[varying]
     hits["code"] = codes[varying]

@@ -145,7 +145,7 @@ class _Builder:
     def _link(self, link: ProtoSpan.Link) -> int:
         first, count, removed = self._attributes(link.attributes)
         words = (link.trace_id, link.span_id, link.trace_state.encode())
-        self._links.append((*map(self._word, words), first, count))
+        self._links.append((*map(self._word, words), first, count, 0))
         return removed
 
     def _attributes(self, pairs: Iterable[KeyValue]) -> tuple[int, int, int]:

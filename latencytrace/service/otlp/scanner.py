@@ -7,6 +7,7 @@ The result is that of `redaction` on the decoded message.
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -63,6 +64,10 @@ from latencytrace.service.otlp.span_block import (
 )
 from latencytrace.service.otlp.values import Form, flat_text
 
+WORTH_COMPILING_SPANS: Final = 20_000  # decoded: half a second, at a service that is used
+_PLAINLY: Final = "plainly"
+_DECODED: Final = Counter[str]()  # spans, by the way
+
 _SEED: Final = secrets.randbits(62)  # so that nobody can choose texts with one hash
 _MARK: Final = plain_text.MARK.encode()
 _SMALLEST_SPAN: Final = 30  # bytes, with its ids
@@ -90,48 +95,77 @@ def scanned(plain: bytes, *, capture_content: bool) -> SpanBlock:
             return block
     message = message_of(plain)
     purify(message, capture_content=capture_content)
-    return span_block_of(message)
+    block = span_block_of(message)
+    _DECODED[_PLAINLY] += block.count
+    if _DECODED[_PLAINLY] >= WORTH_COMPILING_SPANS:
+        compile_scanner()
+    return block
 
 
 def compile_scanner(cache: Path | None = None) -> Thread:
-    """Begin to compile, if nobody has, and return at once (see `loading.start`)."""
+    """Begin to compile, if nobody has, and return at once (see `loading.start`).
+
+    It begins by itself once so many spans were decoded the plain way that it pays.
+    """
     return loading.start(cache, _warm)
 
 
 def scanned_by(kernels: Kernels, plain: bytes, *, capture_content: bool) -> SpanBlock | None:
     """The same by compiled code; None: it is for the plain way."""
-    tables = _filled(kernels, plain)
-    if tables is None:
+    tables = _Tables(kernels, len(plain))
+    if not tables.fill(plain):
         return None
     columns = _Columns(kernels, plain, tables)
-    if tables.counts[kernels.wire.NESTED] and not columns.canonical():
+    if tables.count(kernels.wire.NESTED) and not columns.canonical():
         return None
     columns.find_keys()
     if not capture_content:
-        columns.redact()
+        _Redaction(columns).redact()
     return columns.block()
 
 
-def _filled(kernels: Kernels, plain: bytes) -> Any:  # noqa: ANN401 - of a module that may not load
-    wire = kernels.wire
-    size = len(plain)
-    most = min(size // 2, MOST_PARTS) + 1
-    slots = max(_FEWEST_SLOTS, 1 << (size // _BYTES_A_SLOT).bit_length())
-    tables = wire.Tables(
-        words=np.empty(slots // 2, WORD),
-        hashes=np.zeros(slots // 2, np.int64),
-        slots=np.zeros(slots, np.int32),
-        pairs=np.empty(most, PAIR),
-        spans=np.empty(min(size // _SMALLEST_SPAN, MOST_PARTS) + 1, SPAN),
-        events=np.empty(most, EVENT),
-        links=np.empty(most, LINK),
-        resources=np.empty(most, RESOURCE),
-        scopes=np.empty(most, SCOPE),
-        counts=np.zeros(wire.COUNTERS, np.int64),
-    )
-    tables.words[0] = (0, 0, wire.VERIFIED)
-    done = wire.scan(np.frombuffer(plain, np.uint8), tables, _SEED)
-    return None if done == wire.ODD else tables
+class _Tables:
+    """The memory that compiled code fills with records (see `compiled.wire`)."""
+
+    def __init__(self, kernels: Kernels, size: int) -> None:
+        self._wire = wire = kernels.wire
+        parts = min(size // 2, MOST_PARTS) + 1
+        spans = min(size // _SMALLEST_SPAN, MOST_PARTS) + 1
+        slots = max(_FEWEST_SLOTS, 1 << (size // _BYTES_A_SLOT).bit_length())
+        words = slots // 2
+        most = (spans, parts, parts, parts, parts, parts, words)
+        ends = np.cumsum([width * count for width, count in zip(wire.WIDTHS, most, strict=True)])
+        hashes = wire.RECORDS + int(ends[-1])
+        self._out = out = np.empty(hashes + words + slots, np.int64)
+        out[: wire.RECORDS] = 0
+        out[hashes + words :] = 0
+        out[wire.FIRST : wire.FIRST + len(most)] = wire.RECORDS + np.append(0, ends[:-1])
+        out[wire.MOST : wire.MOST + len(most)] = most
+        out[wire.FIRST + wire.HASHES] = hashes
+        out[wire.FIRST + wire.SLOTS] = hashes + words
+        out[wire.MOST + wire.SLOTS] = slots
+        out[out[wire.FIRST + wire.WORDS] :][:2] = 0  # the first word is empty
+        out[hashes] = 0
+
+    def fill(self, plain: bytes) -> bool:
+        """Fill them with a request; whether that can be."""
+        done = self._wire.scan(np.frombuffer(plain, np.uint8), self._out, _SEED)
+        return bool(done != self._wire.ODD)
+
+    def count(self, counter: int) -> int:
+        """How many there are of something."""
+        return int(self._out[counter])
+
+    def records(self, kind: int, dtype: np.dtype[np.void]) -> Records:
+        """The records of a kind."""
+        first = int(self._out[self._wire.FIRST + kind])
+        size = self._wire.WIDTHS[kind] * self.count(kind)
+        return self._out[first : first + size].copy().view(dtype)
+
+    def hashes(self) -> NDArray[np.int64]:
+        """The hashes of the words."""
+        first = int(self._out[self._wire.FIRST + self._wire.HASHES])
+        return self._out[first : first + self.count(self._wire.WORDS)].copy()
 
 
 class _KeyFacts(NamedTuple):
@@ -175,106 +209,235 @@ class _Columns:
         tables: Filled from it.
     """
 
-    def __init__(self, kernels: Kernels, plain: bytes, tables: Any) -> None:  # noqa: ANN401 - see `_filled`
+    def __init__(self, kernels: Kernels, plain: bytes, tables: _Tables) -> None:
         wire = kernels.wire
-        counts = tables.counts.tolist()
-        self._kernels = kernels
-        self._texts = plain + _MARK
-        self._mark_at = len(plain)
-        self._more = bytearray()  # texts that follow
-        self._words = tables.words[: counts[wire.WORDS]].copy()
-        self._words["code"] = 0
-        self._hashes = tables.hashes[: counts[wire.WORDS]]
-        self._old_words = len(self._words)
-        self._new_words: list[tuple[int, int, int]] = []
-        self._new_hashes: list[int] = []
-        self._numbers: dict[bytes, int] = {b"": 0}  # of words made here
-        self._pairs = tables.pairs[: counts[wire.PAIRS]].copy()
-        self._spans = tables.spans[: counts[wire.SPANS]].copy()
-        self._events = tables.events[: counts[wire.EVENTS]].copy()
-        self._links = tables.links[: counts[wire.LINKS]].copy()
-        self._resources = tables.resources[: counts[wire.RESOURCES]].copy()
-        self._scopes = tables.scopes[: counts[wire.SCOPES]].copy()
-        self._rejected = counts[wire.REJECTED]
-        self._facts: dict[int, _KeyFacts] = {}  # by word
+        self.kernels = kernels
+        self.texts = plain + _MARK
+        self.mark_at = len(plain)
+        self.more = bytearray()  # texts that follow
+        self.words = tables.records(wire.WORDS, WORD)
+        self.words["code"] = 0
+        self.hashes = tables.hashes()
+        self.old_words = len(self.words)
+        self.new_words: list[tuple[int, int, int]] = []
+        self.new_hashes: list[int] = []
+        self.numbers: dict[bytes, int] = {b"": 0}  # of words made here
+        self.pairs = tables.records(wire.PAIRS, PAIR)
+        self.spans = tables.records(wire.SPANS, SPAN)
+        self.events = tables.records(wire.EVENTS, EVENT)
+        self.links = tables.records(wire.LINKS, LINK)
+        self.resources = tables.records(wire.RESOURCES, RESOURCE)
+        self.scopes = tables.records(wire.SCOPES, SCOPE)
+        self.rejected = tables.count(wire.REJECTED)
+        self.facts: dict[int, _KeyFacts] = {}  # by word
 
     def canonical(self) -> bool:
         """Write lists and maps as the decoder would; False: it cannot decode one."""
-        forms = self._pairs["form"]
+        forms = self.pairs["form"]
         for row in np.flatnonzero((forms == Form.ARRAY) | (forms == Form.MAP)).tolist():
-            raw = self._text_of(row)
+            raw = self.text_of(row)
             form = int(forms[row])
             decode = _known_canonical if len(raw) <= _LONGEST_KNOWN else _canonical
             written = decode(form, raw)
             if written is None:
                 return False
             if written != raw:
-                self._put(row, written)
+                self.put(row, written)
         return True
 
     def find_keys(self) -> None:
         """Find out what is known of each key."""
-        for word in _distinct(self._pairs["key"], len(self._words)):
-            raw = self._word_bytes(word)
+        for word in _distinct(self.pairs["key"], len(self.words)):
+            raw = self.word_bytes(word)
             facts = _known_facts(raw) if len(raw) <= _LONGEST_KNOWN else _facts(raw)
-            self._facts[word] = facts
-            self._words[word]["code"] = facts.code
+            self.facts[word] = facts
+            self.words[word]["code"] = facts.code
+
+    def block(self) -> SpanBlock:
+        """The columns, with the shapes of the spans."""
+        resources = self._tell_resources()
+        texts = self.texts + bytes(self.more)
+        self.words = np.concatenate([self.words, np.array(self.new_words, WORD)])
+        block = self._assembled(texts)
+        self._find_shapes(block, resources)
+        return self._assembled(self._gathered(texts))
+
+    def _assembled(self, texts: bytes) -> SpanBlock:
+        return SpanBlock(
+            texts=texts,
+            words=self.words,
+            pairs=self.pairs,
+            table=self.spans,
+            events=self.events,
+            links=self.links,
+            resources=self.resources,
+            scopes=self.scopes,
+            rejected=self.rejected,
+        )
+
+    def _gathered(self, texts: bytes) -> bytes:
+        """The texts without those that nothing refers to any more: content may be among them."""
+        is_used = np.zeros(len(self.words), np.bool_)
+        for records, columns in (
+            (self.pairs, ("key",)),
+            (self.spans, ("name", "state", "message")),
+            (self.events, ("name",)),
+            (self.links, ("trace", "span", "state")),
+            (self.resources, ("service", "instance", "version", "host")),
+            (self.scopes, ("name", "version")),
+        ):
+            for column in columns:
+                is_used[records[column]] = True
+        out = np.empty(len(texts) + len(self.pairs) * len(_MARK), np.uint8)
+        size = self.kernels.columns.gather(
+            np.frombuffer(texts, np.uint8), self.words, is_used, self.pairs, out
+        )
+        return out[:size].tobytes()
+
+    def _tell_resources(self) -> NDArray[np.int64]:
+        """Fill in the words of resources; the hash of what each says."""
+        hashes = np.empty(len(self.resources), np.int64)
+        for number, (first, count, *_) in enumerate(self.resources.tolist()):
+            named: dict[str, str] = {}
+            for value, size, key, form, _ in self.pairs[first : first + count].tolist():
+                facts = self.facts.get(key)
+                if facts is not None and facts.of_resource:
+                    text = self.text(value, size) if form in _TEXTS else b""
+                    named.setdefault(facts.of_resource, flat_text(form, value, text))
+            words = resource_words(named)
+            numbers = [self.word(word.encode()) for word in words]
+            self.resources[number] = (first, count, *numbers)
+            hashes[number] = hash(words)
+        return hashes
+
+    def _find_shapes(self, block: SpanBlock, resources: NDArray[np.int64]) -> None:
+        columns = self.kernels.columns
+        count = len(block.words)
+        read, counts, packed = (np.zeros(count, np.bool_) for _ in range(3))
+        for word, facts in self.facts.items():
+            read[word] = facts.is_read
+            counts[word] = facts.is_count
+            packed[word] = facts.is_packed
+        read[self.old_words :] = True  # the mark, which may be a key
+        hashes = np.concatenate([self.hashes, np.array(self.new_hashes, np.int64)])
+        found = np.empty(len(block.table), np.int64)
+        unknown = columns.shape(
+            np.frombuffer(block.texts, np.uint8),
+            block.table,
+            columns.Lists(block.pairs, block.events, block.links, resources, block.scopes),
+            columns.Keys(read, counts, packed, hashes),
+            columns.Mark(self.mark_at, len(_MARK), 0),
+            SHAPES.known,
+            SHAPES.numbers,
+            found,
+            np.zeros(len(hashes), np.int64),
+            np.zeros(1, np.int64),
+        )
+        if unknown:
+            _number_shapes(block, found)
+
+    # Texts and words
+
+    def text(self, at: int, size: int) -> bytes:
+        beyond = at - len(self.texts)
+        if beyond >= 0:
+            return bytes(self.more[beyond : beyond + size])
+        return self.texts[at : at + size]
+
+    def text_of(self, row: int) -> bytes:
+        value, size, *_ = self.pairs[row].item()
+        return self.text(value, size)
+
+    def put(self, row: int, text: bytes) -> None:
+        """Give a pair another text."""
+        self.pairs[row]["value"] = len(self.texts) + len(self.more)
+        self.pairs[row]["size"] = len(text)
+        self.more += text
+
+    def word_bytes(self, word: int) -> bytes:
+        at, size, _ = self.words[word].item()
+        return self.text(at, size)
+
+    def word(self, text: bytes) -> int:
+        """The number of a word that is made here."""
+        number = self.numbers.get(text)
+        if number is None:
+            number = self.numbers[text] = len(self.words) + len(self.new_words)
+            at = len(self.texts) + len(self.more)
+            self.new_words.append((at, len(text), CODES.get(text, 0)))
+            wire = self.kernels.wire
+            self.new_hashes.append(
+                wire.text_hash(np.frombuffer(text, np.uint8), 0, len(text), _SEED)
+            )
+            self.more += text
+        return number
+
+
+class _Redaction:
+    """Takes the content out of columns (see `redaction.redact`)."""
+
+    def __init__(self, columns: _Columns) -> None:
+        self._columns = columns
 
     def redact(self) -> None:
-        """Take content out (see `redaction.redact`)."""
-        mark = self._word(_MARK)
-        columns = self._kernels.columns
-        rules = np.zeros(len(self._words), np.uint8)
-        for word, facts in self._facts.items():
+        """Do it."""
+        mark = self._columns.word(_MARK)
+        kernels = self._columns.kernels.columns
+        rules = np.zeros(len(self._columns.words), np.uint8)
+        for word, facts in self._columns.facts.items():
             rules[word] = facts.rule
-        asked = np.empty(len(self._pairs), np.int64)
-        count = columns.judge(
-            np.frombuffer(self._texts, np.uint8),
-            self._pairs,
+        asked = np.empty(len(self._columns.pairs), np.int64)
+        count = kernels.judge(
+            np.frombuffer(self._columns.texts, np.uint8),
+            self._columns.pairs,
             rules,
-            columns.Filter(*_FILTER),
-            columns.Mark(self._mark_at, len(_MARK), mark),
+            kernels.Filter(*_FILTER),
+            kernels.Mark(self._columns.mark_at, len(_MARK), mark),
             asked,
         )
         for row in asked[:count].tolist():
-            self._ask(row, _RULES[self._facts[int(self._pairs[row]["key"])].rule], mark)
+            self._ask(
+                row, _RULES[self._columns.facts[int(self._columns.pairs[row]["key"])].rule], mark
+            )
         self._redact_words()
 
     def _ask(self, row: int, texts: Texts, mark: int) -> None:
         """Decide about a text or a list that may be content."""
-        raw = self._text_of(row)
-        if self._pairs[row]["form"] == Form.ARRAY:
+        raw = self._columns.text_of(row)
+        if self._columns.pairs[row]["form"] == Form.ARRAY:
             takes = _known_plain if len(raw) <= _LONGEST_KNOWN else _is_plain_list
             plain = None if takes(raw) else plain_text.MARK
         else:
             plain = texts[raw.decode()]
         if plain is not None:
-            self._pairs[row]["form"] = Form.STRING
-            self._put(row, plain.encode())
+            self._columns.pairs[row]["form"] = Form.STRING
+            self._columns.put(row, plain.encode())
             if not texts.takes_key:
-                self._pairs[row]["key"] = mark
+                self._columns.pairs[row]["key"] = mark
 
     def _redact_words(self) -> None:
-        names = [
-            (self._spans, "name"), (self._events, "name"), (self._scopes, "name"),
-            (self._scopes, "version"),
-        ]  # fmt: skip
+        spans, events = self._columns.spans, self._columns.events
+        links, scopes = self._columns.links, self._columns.scopes
+        names = [(spans, "name"), (events, "name"), (scopes, "name"), (scopes, "version")]
         self._replace(names, NAMES, self._suspicious)
-        self._replace([(self._spans, "state"), (self._links, "state")], STATES, np.asarray)
-        self._replace([(self._spans, "message")], STATUSES, np.asarray)
+        self._replace([(spans, "state"), (links, "state")], STATES, np.asarray)
+        self._replace([(spans, "message")], STATUSES, np.asarray)
         for column, size in (("trace", TRACE_ID_BYTES), ("span", SPAN_ID_BYTES)):
-            numbers = self._links[column]
-            numbers[self._words["size"][numbers] != size] = 0
+            numbers = links[column]
+            numbers[self._columns.words["size"][numbers] != size] = 0
 
     def _suspicious(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
-        columns = self._kernels.columns
-        texts = np.frombuffer(self._texts, np.uint8)
-        found: NDArray[np.int64] = words[
-            columns.tells(
-                texts, self._words, words, plain_text.NAME_CHARACTERS, columns.Filter(*_FILTER)
-            )
-        ]
-        return found
+        kernels = self._columns.kernels.columns
+        asked = np.empty(len(words), np.bool_)
+        kernels.tells(
+            np.frombuffer(self._columns.texts, np.uint8),
+            self._columns.words,
+            words,
+            plain_text.NAME_CHARACTERS,
+            kernels.Filter(*_FILTER),
+            asked,
+        )
+        return words[asked]
 
     def _replace(
         self,
@@ -283,137 +446,20 @@ class _Columns:
         chosen: Callable[[NDArray[np.int64]], NDArray[np.int64]],
     ) -> None:
         """Put other words in the place of some."""
-        seen = np.zeros(len(self._words), np.bool_)
+        seen = np.zeros(len(self._columns.words), np.bool_)
         for records, column in places:
             seen[records[column]] = True
         seen[0] = False
         replaced: dict[int, int] = {}
         for word in chosen(np.flatnonzero(seen)).tolist():
-            plain = texts[self._word_bytes(word).decode()]
+            plain = texts[self._columns.word_bytes(word).decode()]
             if plain is not None:
-                replaced[word] = self._word(plain.encode())
+                replaced[word] = self._columns.word(plain.encode())
         if replaced:
-            numbers = np.arange(len(self._words), dtype=np.int32)
+            numbers = np.arange(len(self._columns.words), dtype=np.int32)
             numbers[list(replaced)] = list(replaced.values())
             for records, column in places:
                 records[column] = numbers[records[column]]
-
-    def block(self) -> SpanBlock:
-        """The columns, with the shapes of the spans."""
-        resources = self._tell_resources()
-        texts = self._texts + bytes(self._more)
-        self._words = np.concatenate([self._words, np.array(self._new_words, WORD)])
-        block = self._assembled(texts)
-        self._find_shapes(block, resources)
-        return self._assembled(self._gathered(texts))
-
-    def _assembled(self, texts: bytes) -> SpanBlock:
-        return SpanBlock(
-            texts=texts,
-            words=self._words,
-            pairs=self._pairs,
-            table=self._spans,
-            events=self._events,
-            links=self._links,
-            resources=self._resources,
-            scopes=self._scopes,
-            rejected=self._rejected,
-        )
-
-    def _gathered(self, texts: bytes) -> bytes:
-        """The texts without those that nothing refers to any more: content may be among them."""
-        is_used = np.zeros(len(self._words), np.bool_)
-        for records, columns in (
-            (self._pairs, ("key",)),
-            (self._spans, ("name", "state", "message")),
-            (self._events, ("name",)),
-            (self._links, ("trace", "span", "state")),
-            (self._resources, ("service", "instance", "version", "host")),
-            (self._scopes, ("name", "version")),
-        ):
-            for column in columns:
-                is_used[records[column]] = True
-        out = np.empty(len(texts) + len(self._pairs) * len(_MARK), np.uint8)
-        size = self._kernels.columns.gather(
-            np.frombuffer(texts, np.uint8), self._words, is_used, self._pairs, out
-        )
-        return out[:size].tobytes()
-
-    def _tell_resources(self) -> NDArray[np.int64]:
-        """Fill in the words of resources; the hash of what each says."""
-        hashes = np.empty(len(self._resources), np.int64)
-        for number, (first, count, *_) in enumerate(self._resources.tolist()):
-            named: dict[str, str] = {}
-            for value, size, key, form, _ in self._pairs[first : first + count].tolist():
-                facts = self._facts.get(key)
-                if facts is not None and facts.of_resource:
-                    text = self._text(value, size) if form in _TEXTS else b""
-                    named.setdefault(facts.of_resource, flat_text(form, value, text))
-            words = resource_words(named)
-            numbers = [self._word(word.encode()) for word in words]
-            self._resources[number] = (first, count, *numbers)
-            hashes[number] = hash(words)
-        return hashes
-
-    def _find_shapes(self, block: SpanBlock, resources: NDArray[np.int64]) -> None:
-        columns = self._kernels.columns
-        count = len(block.words)
-        read, counts, packed = (np.zeros(count, np.bool_) for _ in range(3))
-        for word, facts in self._facts.items():
-            read[word] = facts.is_read
-            counts[word] = facts.is_count
-            packed[word] = facts.is_packed
-        read[self._old_words :] = True  # the mark, which may be a key
-        hashes = np.concatenate([self._hashes, np.array(self._new_hashes, np.int64)])
-        found = np.empty(len(block.table), np.int64)
-        unknown = columns.shape(
-            np.frombuffer(block.texts, np.uint8),
-            block.table,
-            columns.Lists(block.pairs, block.events, block.links, resources, block.scopes),
-            columns.Keys(read, counts, packed, hashes),
-            columns.Mark(self._mark_at, len(_MARK), 0),
-            SHAPES.known,
-            SHAPES.numbers,
-            found,
-        )
-        if unknown:
-            _number_shapes(block, found)
-
-    # Texts and words
-
-    def _text(self, at: int, size: int) -> bytes:
-        beyond = at - len(self._texts)
-        if beyond >= 0:
-            return bytes(self._more[beyond : beyond + size])
-        return self._texts[at : at + size]
-
-    def _text_of(self, row: int) -> bytes:
-        value, size, *_ = self._pairs[row].item()
-        return self._text(value, size)
-
-    def _put(self, row: int, text: bytes) -> None:
-        """Give a pair another text."""
-        self._pairs[row]["value"] = len(self._texts) + len(self._more)
-        self._pairs[row]["size"] = len(text)
-        self._more += text
-
-    def _word_bytes(self, word: int) -> bytes:
-        at, size, _ = self._words[word].item()
-        return self._text(at, size)
-
-    def _word(self, text: bytes) -> int:
-        """The number of a word that is made here."""
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self._words) + len(self._new_words)
-            at = len(self._texts) + len(self._more)
-            self._new_words.append((at, len(text), CODES.get(text, 0)))
-            wire = self._kernels.wire
-            self._new_hashes.append(
-                wire.text_hash(np.frombuffer(text, np.uint8), 0, len(text), _SEED)
-            )
-            self._more += text
-        return number
 
 
 _TEXTS = frozenset({Form.STRING, Form.ARRAY, Form.MAP, Form.BYTES})
@@ -428,16 +474,16 @@ def _distinct(numbers: NDArray[np.int32], most: int) -> list[int]:
 
 def _number_shapes(block: SpanBlock, hashes: NDArray[np.int64]) -> None:
     """Number the shapes that no span had before."""
-    numbers: dict[int, int] = {}
     shapes = block.table["shape"]
+    if SHAPES.is_full:
+        shapes[shapes < NO_SHAPE] = NO_SHAPE
+        return
+    numbers: dict[int, int] = {}
     for row in np.flatnonzero(shapes < NO_SHAPE).tolist():
         found = int(hashes[row])
         if found not in numbers:
-            if SHAPES.is_full:
-                numbers[found] = NO_SHAPE
-            else:
-                numbers[found] = SHAPES.number(block.spans([row])[0])
-                SHAPES.add(found, numbers[found])
+            numbers[found] = SHAPES.number(block.spans([row])[0])
+            SHAPES.add(found, numbers[found])
         shapes[row] = numbers[found]
 
 

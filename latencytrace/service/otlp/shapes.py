@@ -34,7 +34,7 @@ class Shapes:
 
     def number(self, span: Span) -> int:
         """The number of a span's shape; -1: none is left."""
-        shape = _shape_of(span)
+        shape = shape_of(span)
         with self._lock:
             number = self._places.get(shape, NO_SHAPE)
             if number == NO_SHAPE and len(self.spans) < self._most:
@@ -44,6 +44,8 @@ class Shapes:
 
     def add(self, found: int, number: int) -> None:
         """Remember under which hash compiled code finds a number."""
+        if number == NO_SHAPE:
+            return
         with self._lock:
             mask = _SLOTS - 1
             place = (found >> 20) & mask
@@ -55,7 +57,8 @@ class Shapes:
                 self.known[place] = found
 
 
-def _shape_of(span: Span) -> object:
+def shape_of(span: Span) -> object:
+    """The part of a span that belongs to its shape, to be compared."""
     return (
         span.name, span.kind, span.service, span.instance, span.host, span.version, span.scope,
         span.status,

@@ -34,7 +34,7 @@ EVENT: Final = np.dtype(
     [("time_ns", "u8"), ("name", "i4"), ("pairs", "i4"), ("pair_count", "i4"), ("unused", "i4")]
 )
 LINK: Final = np.dtype(
-    [(name, "i4") for name in ("trace", "span", "state", "pairs", "pair_count")]
+    [(name, "i4") for name in ("trace", "span", "state", "pairs", "pair_count", "unused")]
 )
 SPAN: Final = np.dtype(
     [
@@ -159,7 +159,7 @@ class SpanBlock:
         )
 
     def _link(self, row: tuple[int, ...]) -> Link:
-        trace, span, _, pairs, pair_count = row
+        trace, span, _, pairs, pair_count, _ = row
         return Link(
             trace_id=self.word_bytes(trace).hex(),
             span_id=self.word_bytes(span).hex(),
@@ -196,6 +196,13 @@ def ranges(first: NDArray[np.integer], count: NDArray[np.int32]) -> Numbers:
     ends = np.cumsum(count, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(first - (ends - count), count) + np.arange(total)
+
+
+def taken(records: Records, rows: Numbers) -> Records:
+    """Some records; faster than an index, for it knows nothing of their fields."""
+    numbers = records.view(np.int64).reshape(len(records), records.itemsize // 8)
+    chosen: Records = numbers.take(rows, axis=0).view(records.dtype).ravel()
+    return chosen
 
 
 def joined(blocks: Sequence[SpanBlock]) -> SpanBlock:

@@ -15,7 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import orjson
@@ -30,6 +30,7 @@ from latencytrace.service.otlp.span_block import (
     Records,
     SpanBlock,
     ranges,
+    taken,
 )
 from latencytrace.service.otlp.values import LETTERS, Form, double_text, flat_text
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, SPANS, Target, column_type
@@ -43,9 +44,7 @@ _LOW_CARDINALITY = (1).to_bytes(8, "little")  # the version of its dictionaries
 _OWN_KEYS = 1 << 9  # a dictionary comes with its rows
 _INDEXES: Final = (np.uint8, np.uint16, np.uint32, np.uint64)
 _LONGEST_REMEMBERED = 256  # of lists and maps
-_HEX: Final = np.frombuffer(
-    b"".join(f"{byte:02x}".encode() for byte in range(256)), np.uint16
-)  # two digits each
+_DIGITS = 16  # of a number in hex
 
 
 def native(block: SpanBlock, rows: Numbers | None = None) -> bytes:
@@ -55,7 +54,7 @@ def native(block: SpanBlock, rows: Numbers | None = None) -> bytes:
         block: The spans.
         rows: Which of them; None: all.
     """
-    spans = block.table if rows is None else block.table[rows]
+    spans = block.table if rows is None else taken(block.table, rows)
     if not len(spans):
         return b""
     columns = _Columns(block, spans).columns()
@@ -79,8 +78,8 @@ class _Columns:
         """By name, each as the parts of its bytes."""
         spans, block = self._spans, self._block
         start_ns = spans["start_ns"]
-        scopes = block.scopes[spans["scope"]]
-        pairs = block.pairs[ranges(spans["pairs"], spans["pair_count"])]
+        scopes = taken(block.scopes, spans["scope"])
+        pairs = taken(block.pairs, ranges(spans["pairs"], spans["pair_count"]))
         return {
             "Timestamp": [start_ns.tobytes()],
             "TraceId": [_hex(spans["trace_high"], spans["trace_low"])],
@@ -109,7 +108,7 @@ class _Columns:
 
     def _of_resources(self) -> Mapping[str, _Parts]:
         block, number = self._block, self._spans["resource"]
-        found = block.resources[number]
+        found = taken(block.resources, number)
         keys: list[NDArray[np.int32]] = []
         values: list[bytes] = []
         known: dict[int, tuple[NDArray[np.int32], bytes]] = {}
@@ -137,7 +136,7 @@ class _Columns:
 
     def _of_events(self) -> Mapping[str, _Parts]:
         counts = self._spans["event_count"]
-        events = self._block.events[ranges(self._spans["events"], counts)]
+        events = taken(self._block.events, ranges(self._spans["events"], counts))
         offsets = _offsets(counts)
         maps, types = self._maps(events)
         return {
@@ -149,7 +148,7 @@ class _Columns:
 
     def _of_links(self) -> Mapping[str, _Parts]:
         counts = self._spans["link_count"]
-        links = self._block.links[ranges(self._spans["links"], counts)]
+        links = taken(self._block.links, ranges(self._spans["links"], counts))
         offsets = _offsets(counts)
         maps, types = self._maps(links)
         return {
@@ -163,7 +162,7 @@ class _Columns:
     def _maps(self, owners: Records) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """The attributes of events or links, and the letters of their types."""
         counts = owners["pair_count"]
-        pairs = self._block.pairs[ranges(owners["pairs"], counts)]
+        pairs = taken(self._block.pairs, ranges(owners["pairs"], counts))
         keys = self._words(pairs["key"])
         values = _values(self._block, pairs, _base64_text)
         maps = [_LOW_CARDINALITY, _offsets(counts), *keys[1:], *values]
@@ -195,14 +194,15 @@ def _values(
     if kernels is None or not len(pairs):
         return _plain_values(block, pairs, text_of)
     forms = pairs["form"]
-    others = _other_texts(block, pairs[forms >= Form.DOUBLE], text_of)
-    longest = int(pairs["size"][forms == Form.STRING].sum()) + sum(map(len, others))
+    others, starts, ends = _other_texts(block, pairs[forms >= Form.DOUBLE], text_of)
+    longest = int(pairs["size"][forms == Form.STRING].sum()) + len(others)
     out = np.empty(longest + _MOST_BYTES_BESIDE * len(pairs), np.uint8)
     size = kernels.columns.values(
         np.frombuffer(block.texts, np.uint8),
         pairs,
-        np.frombuffer(b"".join(others), np.uint8),
-        np.cumsum(np.fromiter(map(len, others), np.int64, len(others))),
+        np.frombuffer(others, np.uint8),
+        starts,
+        ends,
         out,
         _TRUE_FALSE,
     )
@@ -230,36 +230,29 @@ def _plain_values(
 
 def _other_texts(
     block: SpanBlock, pairs: Records, text_of: Callable[[int, bytes], bytes]
-) -> Sequence[bytes]:
-    """The texts of fractions, lists, maps and bytes."""
+) -> tuple[bytes, Numbers, Numbers]:
+    """The texts of fractions, lists, maps and bytes; where each begins and ends."""
     forms = pairs["form"]
     doubles = pairs["value"][forms == Form.DOUBLE].view(np.float64)
-    made = list(map(_double_bytes, _as_json(doubles), doubles.tolist()))
-    if len(made) == len(pairs):
-        return made
-    following = iter(made)
+    json = orjson.dumps(doubles, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+    if len(doubles) == len(pairs) > 0 and b"e" not in json and b"n" not in json:
+        commas = np.flatnonzero(np.frombuffer(json, np.uint8) == _COMMA)
+        return json, np.append(0, commas + 1), np.append(commas, len(json))
+    following = iter(list(map(double_text, doubles.tolist())))
     texts = block.texts
-    return [
-        next(following)
+    made = [
+        next(following).encode()
         if form == Form.DOUBLE
         else text_of(form, texts[value : value + size])
         if form in _NESTED
         else b64encode(texts[value : value + size])
         for value, size, _, form, _ in pairs.tolist()
     ]
+    ends = np.cumsum(np.fromiter(map(len, made), np.int64, len(made)))
+    return b"".join(made), np.append(0, ends)[:-1], ends
 
 
-def _as_json(doubles: NDArray[np.float64]) -> Sequence[bytes]:
-    return orjson.dumps(doubles, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
-
-
-def _double_bytes(text: bytes, value: float) -> bytes:
-    """A fraction as the engine writes it, of its JSON."""
-    if text.endswith(b".0"):
-        return text[:-2]
-    return double_text(value).encode() if b"e" in text or text == b"null" else text
-
-
+_COMMA = ord(",")
 _NESTED: Final = frozenset({Form.ARRAY, Form.MAP})
 
 
@@ -370,14 +363,20 @@ def _runs(numbers: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
     return pairwise(edges) if len(numbers) else iter(())
 
 
-def _used(numbers: NDArray[np.int32], most: int) -> tuple[Numbers, Numbers]:
+def _used(numbers: NDArray[np.int32], most: int) -> tuple[Numbers, NDArray[np.integer]]:
     """Which numbers there are, and the place of each among them."""
+    rows = numbers.astype(np.intp)
     seen = np.zeros(most, np.bool_)
-    seen[numbers] = True
-    used = np.flatnonzero(seen)
-    places = np.zeros(most, np.int64)
+    seen[rows] = True
+    used = np.flatnonzero(seen).astype(np.int64)
+    places: NDArray[Any] = np.zeros(most, _INDEXES[_width(len(used))])
     places[used] = np.arange(len(used))
-    return used, places[numbers]
+    return used, places[rows]
+
+
+def _width(count: int) -> int:
+    """Which of the types of indexes holds so many."""
+    return 0 if count <= 1 << 8 else 1 if count <= 1 << 16 else 2
 
 
 def _texts(texts: Sequence[bytes]) -> Sequence[bytes]:
@@ -391,7 +390,7 @@ def _low(texts: Sequence[bytes], index: NDArray[np.integer]) -> Sequence[bytes]:
     """A column of the type LowCardinality(String): its head, and the rest, if it has rows."""
     if not len(index):
         return (_LOW_CARDINALITY,)
-    width = 0 if len(texts) <= 1 << 8 else 1 if len(texts) <= 1 << 16 else 2
+    width = _width(len(texts))
     return (
         _LOW_CARDINALITY,
         _longs(width | _OWN_KEYS, len(texts)),
@@ -425,10 +424,10 @@ def _hex(*halves: NDArray[np.uint64]) -> bytes:
 
 def _hex_rows(*halves: NDArray[np.uint64]) -> NDArray[np.uint8]:
     numbers = np.stack(halves, axis=1).astype(">u8")
-    digits = _HEX[numbers.view(np.uint8)].view(np.uint8)
-    rows = np.empty((len(digits), 1 + digits.shape[1]), np.uint8)
-    rows[:, 0] = digits.shape[1]
-    rows[:, 1:] = digits
+    digits = np.frombuffer(numbers.tobytes().hex().encode(), np.uint8)
+    rows = np.empty((len(numbers), 1 + _DIGITS * len(halves)), np.uint8)
+    rows[:, 0] = rows.shape[1] - 1
+    rows[:, 1:] = digits.reshape(len(numbers), -1)
     return rows
 
 

@@ -89,7 +89,7 @@ COLLECTOR_COLUMNS = {
     "Links.Attributes": f"Array({_MAP}) CODEC({{codec}})",
 }
 
-# One letter per attribute, in the map's order (see `otlp_view`); empty: all are strings.
+# One letter per attribute, in the map's order (see `native`); empty: all are strings.
 OWN_SPAN_COLUMNS = {
     "SpanAttributeTypes": f"{_WORD} DEFAULT '' CODEC({{codec}})",
     "Events.AttributeTypes": f"Array({_WORD}) CODEC({{codec}})",
@@ -244,8 +244,6 @@ class Target:
     table: str
     columns: Mapping[str, str]  # by name: their types
     block_format: str  # the engine's name for it
-    settings: str = ""
-    rows_passing: int = 0  # of a block, where a view of the table makes rows of it
 
     def insert_statement(self, path: str) -> str:
         """The statement that inserts a block from a file."""
@@ -253,13 +251,19 @@ class Target:
         structure = _listed(dict(self.columns)).replace("\\", "\\\\").replace("'", "\\'")
         return (
             f"INSERT INTO {self.table} ({names}) SELECT {names} "
-            f"FROM file('{path}', '{self.block_format}', '{structure}'){self.settings}"
+            f"FROM file('{path}', '{self.block_format}', '{structure}')"
         )
 
 
 def column_type(definition: str) -> str:
     """The type in a column's definition."""
     return re.split(" (?:CODEC|DEFAULT)", definition, maxsplit=1)[0]
+
+
+NO_LONGER_USED = (  # what older versions read OTLP with
+    f"DROP VIEW IF EXISTS {DATABASE}.otlp_into_arrivals",
+    f"DROP TABLE IF EXISTS {DATABASE}.otlp",
+)
 
 
 def missing_columns() -> Iterator[str]:

@@ -11,13 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from latencytrace.model import Attributes, Event, Link, Span, semconv
+from latencytrace.model import Attributes, AttributeValue, Event, Link, Span, semconv
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.span_block import SpanBlock
-from latencytrace.service.sql import native, otlp_view, span_rows
-from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, Target
+from latencytrace.service.otlp.compiled import loading
+from latencytrace.service.otlp.scanner import compile_scanner
+from latencytrace.service.otlp.span_block import Numbers, SpanBlock, joined, unpacked
+from latencytrace.service.sql import native, span_rows
+from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS
 from latencytrace.service.stores.chdb.engine import Connection, Engine
 from tests.service.otlp.generated_requests import requests
+from tests.service.sql import otlp_view
 from tests.support.builders.otlp_messages import one_span, otlp
 
 COLUMNS = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
@@ -32,17 +35,28 @@ class TwoWays:
     """An engine whose arrivals are written in both ways, in turns."""
 
     def __init__(self, folder: Path) -> None:
-        self._engine = Engine.open(folder)
+        self._engine = Engine.open(folder / "data")
         self._connection: Connection = self._engine.connect(query_plan_merge_expressions=0)
-        self._by_view = otlp_view.target(self._engine.otlp_schema)
+        self._schema, self._block = folder / "otlp.proto", folder / "block"
+        self._schema.write_text(otlp_view.PROTOBUF_SCHEMA)
+        for statement in otlp_view.view_definitions():
+            self._connection.query(statement, "Null")
 
-    def as_columns(self, block: SpanBlock) -> list[bytes]:
+    def as_columns(self, block: SpanBlock, rows: Numbers | None = None) -> list[bytes]:
         """The rows of a block in the Native format."""
-        return self._written(native.ARRIVED, native.native(block), block.count)
+        self._connection.query(f"TRUNCATE TABLE {ARRIVALS}", "Null")
+        count = block.count if rows is None else len(rows)
+        self._connection.insert(native.ARRIVED, native.native(block, rows), count)
+        return self._rows()
 
     def by_view(self, request: bytes) -> list[bytes]:
         """Those that the engine's view makes of a request."""
-        return self._written(self._by_view, request, block_of(request).count)
+        self._connection.query(f"TRUNCATE TABLE {ARRIVALS}", "Null")
+        if request:
+            self._block.write_bytes(request)
+            statement = otlp_view.insert_statement(self._schema, self._block)
+            self._connection.query(statement, "Null")
+        return self._rows()
 
     def spans(self, trace_ids: list[str]) -> list[Span]:
         """What the store tells of these traces."""
@@ -54,22 +68,29 @@ class TwoWays:
         """End the engine."""
         self._engine.close()
 
-    def _written(self, target: Target, data: bytes, rows: int) -> list[bytes]:
-        self._connection.query(f"TRUNCATE TABLE {ARRIVALS}", "Null")
-        self._connection.insert(target, data, rows)
+    def _rows(self) -> list[bytes]:
         lines = self._connection.query(QUESTION, "JSONCompactEachRow")
         return sorted(lines.splitlines())
 
 
-@pytest.fixture(scope="module")
-def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWays]:
+pytestmark = pytest.mark.timeout(300)  # where nothing is compiled yet
+
+
+@pytest.fixture(scope="module", params=["plain", "compiled"])
+def ways(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TwoWays]:
     two = TwoWays(tmp_path_factory.mktemp("ways"))
-    yield two
+    compile_scanner().join()
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "plain":
+            patch.setattr(loading, "ready", lambda: None)
+        yield two
     two.close()
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(request=requests)
 def test_both_ways_come_to_the_same_rows(
@@ -90,7 +111,7 @@ def in_order(spans: list[Span]) -> list[str]:
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(request=requests)
 def test_spans_of_columns_are_those_that_the_store_gives_back(
@@ -109,10 +130,40 @@ def test_some_rows_of_a_block_are_a_block(ways: TwoWays) -> None:
     block = block_of(otlp(first, second, third))
     rows = np.array([2, 0])
 
-    chosen = native.native(block, rows)
+    written = ways.as_columns(block, rows)
 
     assert block.spans(rows) == [third, first]
-    assert ways._written(native.ARRIVED, chosen, 2) == ways.by_view(otlp(first, third))  # noqa: SLF001
+    assert written == ways.by_view(otlp(first, third))
+
+
+def test_blocks_that_are_joined_have_the_rows_of_each(ways: TwoWays) -> None:
+    event = Event(time_ns=1, name="said", attributes={"b": 1.5, "list": ("x",)})
+    link = Link(trace_id="1" * 32, span_id="1" * 16, attributes={"c": "d"})
+    spans = [
+        replace(one_span(f"{number:032x}"), events=(event,) * number, links=(link,), service=name)
+        for number, name in enumerate(("rag", "embedder", "rag"), start=1)
+    ]
+
+    block = joined([block_of(otlp(span)) for span in spans])
+
+    assert block.spans() == spans
+    assert ways.as_columns(block) == ways.by_view(otlp(*spans))
+
+
+def test_a_block_comes_back_from_its_bytes(ways: TwoWays) -> None:
+    sent = otlp(one_span(attributes={"a": 1, "b": ("x", 1.5)}), one_span("1" * 32))
+    block = block_of(sent)
+
+    again = unpacked(block.packed())
+
+    assert repr(again.spans()) == repr(block.spans())
+    assert ways.as_columns(again) == ways.by_view(sent)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x0a\x00", b"\xf1columns1", otlp(one_span())])
+def test_other_bytes_are_no_block(data: bytes) -> None:
+    with pytest.raises(ValueError, match="no columns"):
+        unpacked(data)
 
 
 def test_what_was_removed_is_counted_wherever_it_stood(ways: TwoWays) -> None:
@@ -145,6 +196,15 @@ def test_fractions_are_written_as_the_engine_writes_them(ways: TwoWays) -> None:
 def test_texts_in_lists_are_escaped_as_the_engine_escapes_them(ways: TwoWays) -> None:
     said = tuple(map(chr, (*range(0x100), 0x2028, 0x2029, 0xFFFF, 0x1F600)))
     sent = otlp(one_span(attributes={"list": said}))
+
+    assert ways.as_columns(block_of(sent)) == ways.by_view(sent)
+
+
+@pytest.mark.parametrize("value", ["", None, True, 1, 1.5, b"x", ("x",)], ids=repr)
+def test_one_attribute_keeps_its_type(ways: TwoWays, value: AttributeValue) -> None:
+    event = Event(time_ns=1, name="said", attributes={"a": value})
+    spans = [one_span(), replace(one_span("1" * 32, attributes={"a": value}), events=(event,))]
+    sent = otlp(*spans)
 
     assert ways.as_columns(block_of(sent)) == ways.by_view(sent)
 

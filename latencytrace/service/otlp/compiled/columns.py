@@ -1,6 +1,6 @@
 """Compiled code over columns of spans: what is suspicious, which shape, which texts.
 
-0.8 µs of CPU a span of nine attributes, all together (`tests/benchmarks/bench_ingest.py`).
+0.5 µs of CPU a span of nine attributes, all together (`tests/benchmarks/bench_ingest.py`).
 """
 # mypy: ignore-errors
 # To mypy the compiler's numbers are no ints.
@@ -23,7 +23,10 @@ NONE, STRING, BOOL, INT, DOUBLE, ARRAY, MAP, BYTES = range(8)  # see `values.For
 ALWAYS_CONTENT, ASK, PLAIN, NO_JSON, LETTERS_ALONE = range(5)
 
 
-_compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+_compiled = numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)  # see `wire`
+
+
+_START = 0x1F3D5B799B5D3F1D  # of a hash of small numbers: no few of them lead to 0
 
 
 class Filter(NamedTuple):
@@ -82,13 +85,13 @@ def _is_asked(texts: Array, at: int, size: int, rule: int, to: Filter) -> bool:
 
 
 @_compiled
-def tells(texts: Array, words: Array, chosen: Array, longest: int, to: Filter) -> Array:
-    """Which of some words Python has to look at."""
-    asked = np.zeros(len(chosen), np.bool_)
+def tells(
+    texts: Array, words: Array, chosen: Array, longest: int, to: Filter, asked: Array
+) -> None:
+    """Fill in which of some words Python has to look at."""
     for place in range(len(chosen)):
         word = words[chosen[place]]
         asked[place] = word.size > longest or _tells(texts, word.at, word.size, to)
-    return asked
 
 
 @_compiled
@@ -170,7 +173,7 @@ def _mixed_pair(state: int, texts: Array, row: Any, keys: Keys) -> int:
     if keys.is_count[key] and form == INT:
         return state
     is_text = form == STRING or form >= ARRAY
-    if keys.is_packed[key] and form not in (NONE, BOOL, ARRAY, MAP):
+    if keys.is_packed[key] and form not in (NONE, BOOL, ARRAY):
         return state
     if is_text:
         return mixed(state, text_hash(texts, row.value, row.size, state))
@@ -216,13 +219,13 @@ def _shape_hash(
     keys: Keys,
     mark: Mark,
     seen: Array,
+    removed: Array,
 ) -> int:
     """The hash of a span's shape; 0: a key comes twice. Counts what was removed."""
     state = mixed(lists.resources[span.resource], keys.hashes[span.name])
     state = mixed(state, keys.hashes[lists.scopes[span.scope].name])
     state = mixed(state, np.int64(span.kind) << 8 | np.int64(span.status))
-    removed = np.zeros(1, np.int64) if span.event_count or span.link_count else seen[:0]
-    count = 0
+    removed[0] = 0
     is_odd = False
     for pair in range(span.pairs, span.pairs + span.pair_count):
         row = lists.pairs[pair]
@@ -230,13 +233,13 @@ def _shape_hash(
         seen[row.key] = number + 1
         state = _mixed_pair(state, texts, row, keys)
         if row.form == STRING and _is_mark(texts, row.value, row.size, mark):
-            count += 1
+            removed[0] += 1
     for event in range(span.events, span.events + span.event_count):
         state = mixed(state, keys.hashes[lists.events[event].name] + 1)
         state = _mixed_list(state, texts, lists.pairs, lists.events[event], keys, mark, removed)
     for link in range(span.links, span.links + span.link_count):
         state = _mixed_list(state + 2, texts, lists.pairs, lists.links[link], keys, mark, removed)
-    span.removed = count + (removed[0] if len(removed) else 0)
+    span.removed = removed[0]
     return np.int64(0) if is_odd or state == 0 else state
 
 
@@ -250,6 +253,8 @@ def shape(
     known: Array,
     numbers: Array,
     hashes: Array,
+    seen: Array,
+    removed: Array,
 ) -> int:
     """Fill in the shapes of spans, and how much was removed of them.
 
@@ -262,16 +267,17 @@ def shape(
         known: A hash table of shapes, by hash; 0: free.
         numbers: Likewise: their numbers.
         hashes: Is filled: by span, the hash of its shape; 0: it has none.
+        seen: Zeros, one a word.
+        removed: A place for a number.
 
     Returns:
         How many spans have a shape that is not in the table; theirs is below -1.
     """
-    seen = np.zeros(len(keys.hashes), np.int64)
     mask = len(known) - 1
     unknown = 0
     for number in range(len(spans)):
         span = spans[number]
-        found = _shape_hash(texts, span, number, lists, keys, mark, seen)
+        found = _shape_hash(texts, span, number, lists, keys, mark, seen, removed)
         hashes[number] = found
         if found == 0:
             span.shape = -1
@@ -357,22 +363,29 @@ def _put_int(out: Array, at: int, value: int) -> int:
 
 @_compiled
 def values(
-    texts: Array, pairs: Array, others: Array, ends: Array, out: Array, words: Array
+    texts: Array,
+    pairs: Array,
+    others: Array,
+    starts: Array,
+    ends: Array,
+    out: Array,
+    words: Array,
 ) -> int:
     """Write the values of attributes as texts, each after its length.
 
     Args:
         texts: What the pairs refer to.
         pairs: The attributes.
-        others: The texts of fractions, lists, maps and bytes, one after the other.
-        ends: Where each of these ends.
+        others: The texts of fractions, lists, maps and bytes.
+        starts: Where each of these begins.
+        ends: Where it ends. A fraction may end in `.0`, which is left out.
         out: Is filled.
         words: `true` and `false`.
 
     Returns:
         How many bytes were written.
     """
-    at = first = np.int64(0)
+    at = np.int64(0)
     other = 0
     for number in range(len(pairs)):
         row = pairs[number]
@@ -386,8 +399,10 @@ def values(
         elif form == NONE:
             at = _put_size(out, at, 0)
         else:
-            at = _put_bytes(out, at, others, first, ends[other] - first)
-            first = ends[other]
+            first, last = starts[other], ends[other]
+            if form == DOUBLE and last - first > 2 and others[last - 2] == 0x2E:
+                last -= 2 if others[last - 1] == 0x30 else 0
+            at = _put_bytes(out, at, others, first, last - first)
             other += 1
     return at
 
@@ -397,7 +412,7 @@ def forms(pairs: Array, counts: Array, hashes: Array) -> int:
     """Fill in the hash of the types of each owner's attributes; 0: all are texts."""
     number = 0
     for owner in range(len(counts)):
-        state = np.int64(counts[owner])
+        state = np.int64(counts[owner]) + _START
         is_plain = True
         for _ in range(counts[owner]):
             form = np.int64(pairs[number].form)

@@ -1,14 +1,15 @@
 """Compiles in the background, or reads what was compiled before from disk: nobody waits.
 
-Compiling takes 10 to 20 seconds of CPU, once for each version and machine; reading it back, half
-a second. Until then the plain way serves (see `block_builder`).
+Compiling takes 10 seconds of CPU, once for each version and machine; reading it back, half a
+second. Until then the plain way serves (see `block_builder`).
 """
 
 import logging
+import os
 import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 _log = logging.getLogger(__name__)
@@ -38,8 +39,7 @@ def start(cache: Path | None, warm: Warm) -> threading.Thread:
     """Begin to compile, if nobody has, and return at once.
 
     Args:
-        cache: The folder for what was compiled; None: beside the package, or wherever numba
-            may write.
+        cache: The folder for what was compiled, if there cannot be one beside the package.
         warm: Makes sure that everything is compiled before it is used.
     """
     with _lock:
@@ -56,7 +56,11 @@ def _compile(cache: Path | None, warm: Warm) -> None:
     try:
         kernels = _loaded(cache)
         warm(kernels)
-    except (ImportError, RuntimeError) as error:  # there is no folder to write to, and the like
+    except (
+        ImportError,
+        OSError,
+        RuntimeError,
+    ) as error:  # no folder to write to
         _log.info("OTLP is decoded the plain way, for nothing can be compiled: %s", error)
         return
     _ready.append(kernels)
@@ -66,12 +70,19 @@ def _compile(cache: Path | None, warm: Warm) -> None:
 def _loaded(cache: Path | None) -> Kernels:
     import numba  # noqa: PLC0415 - half a second
 
-    if cache is not None:
-        numba.config.CACHE_DIR = str(cache)  # type: ignore[attr-defined] # made when it is loaded
-    from latencytrace.service.otlp.compiled import columns, wire  # noqa: PLC0415 - as above
+    before = numba.config.CACHE_DIR  # type: ignore[attr-defined] # made when it is loaded
+    numba.config.CACHE_DIR = str(_folder(cache))  # type: ignore[attr-defined] # likewise
+    try:
+        from latencytrace.service.otlp.compiled import columns, wire  # noqa: PLC0415 - as above
+    finally:
+        numba.config.CACHE_DIR = before  # type: ignore[attr-defined] # likewise
+    return Kernels(wire, columns)
 
-    return Kernels(_module(wire), _module(columns))
 
-
-def _module(module: ModuleType) -> ModuleType:
-    return module
+def _folder(cache: Path | None) -> Path:
+    """The folder for what is compiled of these sources: of others it could not be read back."""
+    here = Path(__file__).parent
+    sources = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
+    beside = here / "__pycache__"
+    base = cache if cache is not None and not os.access(beside, os.W_OK) else beside
+    return base / f"compiled-{zlib.crc32(sources):08x}"

@@ -13,10 +13,10 @@ from typing import IO, Final, Protocol, Self, cast
 import chdb
 
 from latencytrace.errors import PoisonedBlockError, StoreError
-from latencytrace.service.sql import otlp_view
 from latencytrace.service.sql.tables import (
     COUNT,
     DATABASE,
+    NO_LONGER_USED,
     TABLE_UUIDS,
     UUIDS,
     Target,
@@ -27,7 +27,7 @@ from latencytrace.service.sql.tables import (
     written_anew,
 )
 from latencytrace.service.storage.data_folder import locked, refuse_others
-from latencytrace.service.storage.private_files import private_folder, write_private
+from latencytrace.service.storage.private_files import private_folder
 from latencytrace.service.store import DamagedPart
 from latencytrace.service.stores.chdb import repair as chdb_repair
 from latencytrace.service.stores.chdb.damage import Damage
@@ -71,7 +71,6 @@ class Engine:
         self._lock = lock
         self._connections: list[Connection] = []
         self._damage: Damage | None = None
-        self.otlp_schema = folder / "otlp.proto"
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -90,7 +89,6 @@ class Engine:
                 refuse_others(folder)  # before a folder of somebody's is tightened
             private_folder(folder, may_be_link=True)
             engine = cls(folder, locked(folder / "lock"))
-            write_private(engine.otlp_schema, otlp_view.PROTOBUF_SCHEMA.encode())
             private_folder(engine._path)
         except FileExistsError as error:
             raise StoreError(f"{folder} is no folder: name one that is new or empty") from error
@@ -148,8 +146,7 @@ class Engine:
             found = missing and chdb_repair.has_data(self._path, UUIDS[table])
             verb = "ATTACH TABLE" if found else "CREATE TABLE IF NOT EXISTS"
             connection.query(f"{verb} {table} UUID '{UUIDS[table]}' {definition}", "Null")
-        views = otlp_view.view_definitions()
-        for statement in (*missing_columns(), *views):
+        for statement in (*missing_columns(), *NO_LONGER_USED):
             connection.query(statement, "Null")
 
     def _connect_repaired(self, aside: Path) -> "Connection":
@@ -248,7 +245,7 @@ class Connection:
             raise _insert_error(error) from error
         except OSError as error:
             raise StoreError(f"a block could not be handed to the store: {error}") from error
-        self._verify(written - target.rows_passing, rows)
+        self._verify(written, rows)
 
     def _verify(self, written: int, rows: int) -> None:
         """Hold the rows that were written against those that were sent."""

@@ -69,7 +69,8 @@ class ChdbStore:
     def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """See `Store.insert`."""
         block = blocks[0] if len(blocks) == 1 else joined(blocks)
-        self._inserter.insert(native.ARRIVED, native.native(block), block.count)
+        if block.count:
+            self._inserter.insert(native.ARRIVED, native.native(block), block.count)
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""

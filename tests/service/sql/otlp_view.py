@@ -1,31 +1,20 @@
-"""How the engine itself reads OTLP's protobuf into `span_arrivals`.
+"""How the engine itself reads OTLP's protobuf into `span_arrivals`: the oracle of `sql.native`."""
 
-From bytes to stored rows in 4 to 5 µs of CPU a span (`tests/benchmarks/bench_ingest.py`): the
-bytes go into a table that keeps nothing, a view of it makes rows of them. The engine plans
-this view anew for each block, so that small blocks go another way (`arrival_rows`).
-
-An attribute's value becomes text, as the Collector writes it, and a letter for its type:
-`s` string, `b` bool, `i` int, `d` double, `y` bytes (base64), `a` array and `m` map
-(JSON), `n` none. Within JSON, what it cannot say is an object of letter and base64:
-`{"y":"…"}` bytes, `{"a":"…"}` and `{"m":"…"}` the protobuf of what is nested deeper.
-Arrays and maps of resources, events and links are that base64 alone.
-"""
-
+# ruff: noqa: S608 - SQL is put together of our own names
 from collections.abc import Mapping
 from pathlib import Path
 
 from latencytrace.model import SpanKind, StatusCode, semconv
+from latencytrace.service.otlp.block_builder import NAMELESS
 from latencytrace.service.sql.tables import (
     ARRIVALS,
     DATABASE,
     SPAN_COLUMNS,
-    Target,
     host_of,
 )
 
 RAW = f"{DATABASE}.otlp"
 VIEW = f"{DATABASE}.otlp_into_arrivals"
-NAMELESS = "unknown_service"
 
 # OTLP's own schema is recursive, which columns cannot be: here it is cut at two levels,
 # and without the fields that are not kept.
@@ -85,25 +74,14 @@ _RESOURCE_SPANS = (
     f"scope Tuple(name String, version String), spans Array({_SPAN})))))"
 )
 
-_BLOCK_FORMAT = "ProtobufSingle"  # concatenated requests are one message, and that one row
 
-
-def target(schema: Path) -> Target:
-    """Where blocks of requests are inserted.
-
-    Args:
-        schema: A file with `PROTOBUF_SCHEMA`. (Given as text, the engine would write
-            it to a folder `__cache__` wherever the process was started.)
-    """
-    name = str(schema).replace("\\", "\\\\").replace("'", "\\'")
-    return Target(
-        table=RAW,
-        columns={"resource_spans": _RESOURCE_SPANS},
-        block_format=_BLOCK_FORMAT,
-        settings=(
-            f" SETTINGS input_format_protobuf_oneof_presence = 1, format_schema = '{name}:Request'"
-        ),
-        rows_passing=1,
+def insert_statement(schema: Path, block: Path) -> str:
+    """The statement that inserts a request from a file, with `PROTOBUF_SCHEMA` in another."""
+    structure = f"resource_spans {_RESOURCE_SPANS}".replace("'", "\\'")
+    return (
+        f"INSERT INTO {RAW} SELECT * FROM file('{block}', 'ProtobufSingle', "
+        f"'{structure}') SETTINGS "
+        f"input_format_protobuf_oneof_presence = 1, format_schema = '{schema}:Request'"
     )
 
 
@@ -270,4 +248,4 @@ _COLUMNS = {
         f"countEqual(attributes.value.string_value, '{semconv.CONTENT_REMOVED}'), lists))"
     ),
 }
-assert _COLUMNS.keys() == SPAN_COLUMNS.keys()  # noqa: S101 - a column left out would be empty
+assert _COLUMNS.keys() == SPAN_COLUMNS.keys()
