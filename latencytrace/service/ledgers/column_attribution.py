@@ -3,13 +3,15 @@
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis import columns as columns_package
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.objects import Requests
 from latencytrace.analysis.columns.requests import PLAIN, Kernels, RequestColumns, attributed
@@ -23,6 +25,7 @@ from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.otlp.batches import batch_of
+from latencytrace.service.otlp.compiled.loading import is_writable, kept_in
 from latencytrace.service.otlp.scanner import compile_scanner
 
 _log = logging.getLogger(__name__)
@@ -124,15 +127,20 @@ class ColumnAttribution:
         yield_to_others()
         compile_scanner(self._cache).join()  # first, for it sets where things are kept
         try:
-            import numba  # noqa: PLC0415 - half a second, and only under load
-
-            kernels = Kernels(*(numba.njit(kernel, nogil=True, cache=True) for kernel in PLAIN))
+            kernels = self._compiled()
             attributed(SpanBatch.of({}, Shapes()), Facts(), kernels)
-        except (ImportError, RuntimeError) as error:  # there is no folder to write to
+        except (ImportError, OSError, RuntimeError) as error:  # there is no folder to write to
             _log.info("traces are attributed as objects, for nothing can be compiled: %s", error)
             return
         self._kernels = kernels
         _log.info("attribution over columns is compiled")
+
+    def _compiled(self) -> Kernels:
+        import numba  # noqa: PLC0415 - half a second, and only under load
+
+        beside = self._cache is None or is_writable(Path(columns_package.__file__).parent)
+        with nullcontext() if beside else kept_in(cast(Path, self._cache)):
+            return Kernels(*(numba.njit(kernel, nogil=True, cache=True) for kernel in PLAIN))
 
     def _rows(self, batch: SpanBatch, in_trace: NDArray[np.bool_], fact: int) -> Sequence[int]:
         """The rows of shapes of which a fact holds, or that have none."""

@@ -8,7 +8,8 @@ import logging
 import os
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,21 +69,32 @@ def _compile(cache: Path | None, warm: Warm) -> None:
 
 
 def _loaded(cache: Path | None) -> Kernels:
+    with kept_in(_folder(cache)):
+        from latencytrace.service.otlp.compiled import columns, wire  # noqa: PLC0415 - as above
+    return Kernels(wire, columns)
+
+
+@contextmanager
+def kept_in(folder: Path) -> Iterator[None]:
+    """Keep what numba is told to compile meanwhile in a folder."""
     import numba  # noqa: PLC0415 - half a second
 
     before = numba.config.CACHE_DIR  # type: ignore[attr-defined] # made when it is loaded
-    numba.config.CACHE_DIR = str(_folder(cache))  # type: ignore[attr-defined] # likewise
+    numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined] # likewise
     try:
-        from latencytrace.service.otlp.compiled import columns, wire  # noqa: PLC0415 - as above
+        yield
     finally:
         numba.config.CACHE_DIR = before  # type: ignore[attr-defined] # likewise
-    return Kernels(wire, columns)
+
+
+def is_writable(package: Path) -> bool:
+    """Whether something can be kept beside a package's sources."""
+    return os.access(package / "__pycache__", os.W_OK)
 
 
 def _folder(cache: Path | None) -> Path:
     """The folder for what is compiled of these sources: of others it could not be read back."""
     here = Path(__file__).parent
     sources = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
-    beside = here / "__pycache__"
-    base = cache if cache is not None and not os.access(beside, os.W_OK) else beside
+    base = cache if cache is not None and not is_writable(here) else here / "__pycache__"
     return base / f"compiled-{zlib.crc32(sources):08x}"
