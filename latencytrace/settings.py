@@ -75,7 +75,7 @@ class AgentSettings:
     queue_spans: int
     hooks: tuple[str, ...] | None  # None: all
     grpc: bool = False  # spans are sent over gRPC, else over HTTP
-    torch_modules: tuple[str, ...] = ()  # `package.module:Class`, each timed as `forward`
+    torch_modules: tuple[str, ...] = ()  # `Class` or `package.module:Class`, timed as `forward`
     torch_copies: bool = False  # time tensors' own copies between host and device
     sampler: str = ALL_TRACES
     sampler_argument: str = ""
@@ -172,7 +172,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
             number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536, least=1, most=MOST_WAITING)
         ),
         hooks=hooks,
-        torch_modules=_torch_modules(environ),
+        torch_modules=names(environ, "LATENCYTRACE_TORCH_MODULES"),
         torch_copies=flag(environ, "LATENCYTRACE_TORCH_COPIES"),
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
@@ -259,7 +259,7 @@ def without_our_folder(environ: Mapping[str, str] = os.environ) -> dict[str, str
 
 
 def service_url(environ: Mapping[str, str] = os.environ) -> str:
-    """Where reading commands find the service."""
+    """Return the address at which reading commands find the service."""
     return (environ.get("LATENCYTRACE_URL") or DEFAULT_URL).rstrip("/")
 
 
@@ -276,7 +276,7 @@ def service_token(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the embedded store keeps its data, unless told otherwise."""
+    """Return the folder where the embedded store keeps its data, unless a flag names one."""
     named = environ.get("LATENCYTRACE_DATA")
     if named:
         return Path(named)
@@ -313,7 +313,7 @@ def _timeout_s(environ: Mapping[str, str]) -> float:
 
 
 def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file of objectives: the one named, else the one that lies here, if any."""
+    """Find the file of objectives: the one named, else the one that lies here, if any."""
     named = environ.get("LATENCYTRACE_OBJECTIVES")
     if named:
         return Path(named)
@@ -370,14 +370,3 @@ def _metrics_url(
     if own or (of_traces_alone and not environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")):
         return _with_scheme(own, environ) if own and grpc else own or None
     return base if grpc else with_path(base, "/v1/metrics")
-
-
-def _torch_modules(environ: Mapping[str, str]) -> tuple[str, ...]:
-    modules = names(environ, "LATENCYTRACE_TORCH_MODULES")
-    for name in modules:
-        module, separator, target = name.partition(":")
-        if not (separator and module and target):
-            raise SettingsError(
-                f"LATENCYTRACE_TORCH_MODULES: {name!r} is not of the form package.module:Class"
-            )
-    return modules

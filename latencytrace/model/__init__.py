@@ -14,7 +14,7 @@ from latencytrace.model.alert import (
     Standing,
 )
 from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown, StagePart
-from latencytrace.model.cohort import Cohort, TokenRange
+from latencytrace.model.cohort import TokenRange
 from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
 from latencytrace.model.ledger import Ledger, Segment, StageTimes
 from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
@@ -41,7 +41,6 @@ __all__ = [
     "Breakdown",
     "BurnRates",
     "BurnRule",
-    "Cohort",
     "Distinction",
     "Event",
     "Evidence",

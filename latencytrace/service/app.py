@@ -4,15 +4,16 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from importlib.metadata import version
+from functools import partial
 from socket import gethostname, socket
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 
-from latencytrace.errors import PluginError, SettingsError, StoreError
+from latencytrace.errors import SettingsError, StoreError
 from latencytrace.model import Objective, Request
-from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.answers.gpu_answers import gpus
+from latencytrace.service.answers.gpu_documents import GpusDocument
 from latencytrace.service.clock import now_ns
 from latencytrace.service.ingest.grpc import GrpcReceiver
 from latencytrace.service.ingest.http import receiver
@@ -25,9 +26,8 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Edge, is_loopback
 from latencytrace.service.net.listeners import Listener, Servers, listening
-from latencytrace.service.net.problems import answer_with_problems
 from latencytrace.service.objectives.file import read_objectives
-from latencytrace.service.objectives.matching import Promises
+from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.profiles.folder import NAME as PROFILES
 from latencytrace.service.profiles.folder import ProfileFolder
 from latencytrace.service.profiles.orders import Profiles
@@ -35,19 +35,14 @@ from latencytrace.service.reports.device_works import DeviceWorks
 from latencytrace.service.reports.engine_fetch import checked_engines, fetch
 from latencytrace.service.reports.engine_scraper import EngineScraper
 from latencytrace.service.reports.received import MetricReports
-from latencytrace.service.store import Store
+from latencytrace.service.store import Store, open_store
 from latencytrace.service.watch.loop import Watch
 from latencytrace.service.watch.wiring import watching
-from latencytrace.service.web.views.breakdown import breakdown_router
-from latencytrace.service.web.views.gpu import gpu_router
+from latencytrace.service.web.application import API, application
 from latencytrace.service.web.views.health import health_router
-from latencytrace.service.web.views.ledgers import ledgers_router
 from latencytrace.service.web.views.objectives import objectives_router
 from latencytrace.service.web.views.profiles import profiles_router
 from latencytrace.service.web.views.receivers import receivers_router
-from latencytrace.service.web.views.requests import requests_router
-from latencytrace.service.web.views.services import services_router
-from latencytrace.service.web.views.steps import steps_router
 from latencytrace.settings import Address, ServiceSettings
 
 _log = logging.getLogger(__name__)
@@ -86,10 +81,10 @@ def serve(
             grpc_socket = opened.enter_context(_listening(settings.otlp_grpc, "--otlp-grpc"))
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
         endpoint = _metrics_endpoint(settings, (_address(otlp_socket), grpc_address))
-        store = opened.enter_context(closing(open_store(settings)))
+        store = opened.enter_context(closing(open_store(settings.store, settings.folder)))
         telemetry = Telemetry(objectives=objectives)
         reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
-        engines = EngineScraper(addresses, fetch, time.monotonic_ns, reports.gpus.hear)
+        engines = EngineScraper(addresses, fetch, time.monotonic_ns, reports.gpus.receive)
         works = DeviceWorks()
         telemetry.registry.register(reports)
         telemetry.registry.register(engines)
@@ -126,7 +121,7 @@ def serve(
             settings.keep_spans_ratio,
             on_settled,
             works.add,
-            Promises(objectives).are_broken,
+            ObjectiveIndex(objectives).are_violated,
             Journal(settings.folder / "journal"),
             settings.settle_s,
             evaluator.counted_until_ns,
@@ -138,15 +133,17 @@ def serve(
             companions.append(GrpcReceiver(intake, reports, grpc_socket, token))
         servers = Servers(*companions, stopping=stopping, closed=telemetry.connection_closed)
         answering = api(
-            store, pipeline, watch, telemetry, servers, _address(otlp_socket), profiles
+            store,
+            pipeline,
+            watch,
+            telemetry,
+            servers,
+            _address(otlp_socket),
+            profiles,
+            partial(gpus, reports.gpus, works),
         )
-        answering.include_router(objectives_router(evaluator, links), prefix="/api/v1")
-        answering.include_router(
-            gpu_router(reports.gpus, works),
-            prefix="/api/v1",
-            dependencies=[Depends(pipeline.catch_up)],
-        )
-        answering.include_router(profiles_router(profiles, links.of_profile), prefix="/api/v1")
+        answering.include_router(objectives_router(evaluator, links), prefix=API)
+        answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
         with _running(watch), _running(pipeline), _running(engines):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
@@ -177,16 +174,17 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     servers: Servers,
     otlp_http: Address,
     profiles: Profiles,
+    read_gpus: Callable[[], GpusDocument],
 ) -> FastAPI:
     """The JSON API with its health checks and metrics."""
-    app = FastAPI(
-        title="latencytrace",
-        version=version("latencytrace"),
-        description="Where did the milliseconds go? Durations are integer nanoseconds.",
-        docs_url=None,  # its page would fetch its parts from elsewhere
-        redoc_url=None,
+    app = application(
+        store,
+        now_ns,
+        is_open=pipeline.is_open,
+        profiles_of=profiles.of_trace,
+        gpus=read_gpus,
+        catch_up=pipeline.catch_up,
     )
-    answer_with_problems(app)
 
     def unready() -> str | None:
         if not servers.are_started:
@@ -204,15 +202,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
             return f"the store does not answer: {error}"
         return None
 
-    for router in (
-        services_router(store),
-        breakdown_router(store, now_ns),
-        requests_router(store, now_ns, pipeline.is_open, profiles.of_trace),
-        ledgers_router(store, now_ns),
-        steps_router(store),
-    ):
-        app.include_router(router, prefix="/api/v1", dependencies=[Depends(pipeline.catch_up)])
-    app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix="/api/v1")
+    app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix=API)
     app.include_router(health_router(telemetry, unready))
     return app
 
@@ -224,25 +214,10 @@ def taking_in(settings: ServiceSettings) -> Iterator[tuple[Store, Pipeline]]:
     Raises:
         StoreInUseError: Another process owns the data folder.
     """
-    with closing(open_store(settings)) as store:
+    with closing(open_store(settings.store, settings.folder)) as store:
         pipeline = Pipeline(store, Telemetry(), time.monotonic_ns, settings.keep_spans_ratio)
         with _running(pipeline):
             yield store, pipeline
-
-
-def open_store(settings: ServiceSettings) -> Store:
-    """Open the store that the settings name.
-
-    Raises:
-        PluginError: No such engine is installed.
-        StoreInUseError: Another process owns the folder.
-    """
-    engine = load_plugin(STORES, settings.store)
-    opened = getattr(engine, "open", None)
-    if opened is None:
-        raise PluginError(f"store {settings.store!r} cannot be opened")
-    store: Store = opened(settings.folder)
-    return store
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from latencytrace.service.answers.documents import AlertDocument
 
 
 class Transition(StrEnum):
-    """What became of an alert."""
+    """A change of an alert."""
 
     BEGAN = "began"
     CONTINUES = "continues"
@@ -16,7 +16,7 @@ class Transition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notification:
     """An alert to be sent to one sink, at least once."""
 
     key: str  # the same however often it is sent: an idempotency key
@@ -27,12 +27,12 @@ class Notice:
 
     @property
     def about(self) -> str:
-        """Which alert: its labels. Notices about one alert are sent in order."""
+        """The alert's labels. Notifications about one alert are sent in order."""
         return "\0".join(f"{name}={self.alert['labels'][name]}" for name in self.alert["labels"])
 
 
 class Sink(Protocol):
-    """Sends one notice at a time; it runs in a thread of its own and may wait.
+    """Sends one notification at a time; it runs in a thread of its own and may wait.
 
     Attributes:
         repeat_s: How often an alert that fires is sent again; None: it is not.
@@ -52,11 +52,11 @@ class Sink(Protocol):
         """
         ...
 
-    def send(self, notice: Notice, now_ns: int) -> None:
-        """Send a notice.
+    def send(self, notification: Notification, now_ns: int, /) -> None:
+        """Send a notification.
 
         Args:
-            notice: What to send; its times are the evaluator's, which never goes back.
+            notification: What to send; its times are the evaluator's, which never goes back.
             now_ns: The time of day as others have it.
 
         Raises:

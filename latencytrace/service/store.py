@@ -7,7 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, Self
 
-from latencytrace.model import Breakdown, Cohort, Request, Span
+from latencytrace.errors import PluginError
+from latencytrace.model import Breakdown, Request, Span
+from latencytrace.plugins import STORES, load_plugin
+from latencytrace.service.cohort import Cohort
 
 Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → highest revision
 
@@ -222,3 +225,17 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of the folder."""
         ...
+
+
+def open_store(engine: str, folder: Path) -> Store:
+    """Open the store of an engine.
+
+    Raises:
+        PluginError: No such engine is installed.
+        StoreInUseError: Another process owns the folder.
+    """
+    opened = getattr(load_plugin(STORES, engine), "open", None)
+    if opened is None:
+        raise PluginError(f"store {engine!r} cannot be opened")
+    store: Store = opened(folder)
+    return store

@@ -62,9 +62,17 @@ EDGES = (
     "hooks.*:_taken_up",
     "hooks.*:RequestTiming.[a-z]*",
     "hooks.*:TimedBody.*",
-    "hooks.httpx:_Exchange.[a-z]*",
+    "hooks.httpx:_Call.end",
     "hooks.httpx:_TimedStream.*",
-    "hooks.requests:_Exchange.[a-z]*",
+    *(f"toolkit.http.client:ClientCall.{name}" for name in ("finish", "fail", "end")),
+    *(f"toolkit.http.server:ServedRequest.{name}" for name in ("fail", "end")),
+    "toolkit.http.*:*.activate",
+    "toolkit.http.*:*.deactivate",
+    "toolkit.http.client:*.release_conn",
+    "toolkit.http.client:_timed_*.timed",
+    "toolkit.calls:*.call",
+    "toolkit.calls:*.awaited",
+    "toolkit.calls:*.returned",
 )
 
 

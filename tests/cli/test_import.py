@@ -9,7 +9,7 @@ import pytest
 
 from latencytrace.cli.importing.files import import_files
 from latencytrace.cli.importing.piece import Place
-from latencytrace.cli.importing.report import MAX_TOLD, Report
+from latencytrace.cli.importing.report import MAX_LISTED, Report
 from latencytrace.cli.source.folder import open_folder
 from latencytrace.model import SpanKind
 from tests.support.builders.otlp_messages import START_NS, message, one_span, otlp
@@ -178,10 +178,10 @@ def test_a_service_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 def test_rejections_are_told_one_by_one_up_to_a_bound() -> None:
     report = Report(into="data")
-    for line in range(1, MAX_TOLD + 3):
+    for line in range(1, MAX_LISTED + 3):
         report.reject("a.jsonl", Place(line=line), "not JSON")
 
     assert list(report.rejection_lines())[-2:] == [
-        f"a.jsonl, line {MAX_TOLD}: not JSON",
+        f"a.jsonl, line {MAX_LISTED}: not JSON",
         "and 2 rejections more",
     ]

@@ -21,7 +21,6 @@ from latencytrace.model import (
     Attributes,
     AttributeValue,
     Breakdown,
-    Cohort,
     Event,
     FirstTokenOf,
     Link,
@@ -39,6 +38,7 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.plugins import STORES, load_plugin, plugins
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.traces import check
 from latencytrace.service.store import Order, Store, TableFormat
 from tests.contracts.conftest import EXAMPLES
@@ -472,10 +472,10 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
         (Cohort(input_tokens=TokenRange(at_least=10)), "de"),
         (Cohort(input_tokens=TokenRange(at_least=11, at_most=99)), "e"),
         (Cohort(output_tokens=TokenRange(at_most=0)), "e"),
-        (Cohort(attributes=(("tenant", "acme"),)), "de"),
-        (Cohort(attributes=(("tenant", "acme"), ("tier", "gold"))), "d"),
-        (Cohort(attributes=(("tenant", "gold"),)), ""),
-        (Cohort(attributes=(("tenant", "it's"),)), "f"),
+        (Cohort(where=(("tenant", "acme"),)), "de"),
+        (Cohort(where=(("tenant", "acme"), ("tier", "gold"))), "d"),
+        (Cohort(where=(("tenant", "gold"),)), ""),
+        (Cohort(where=(("tenant", "it's"),)), "f"),
     ],
     ids=["status", "least", "between", "most", "attribute", "two", "of another key", "quotes"],
 )
@@ -501,7 +501,7 @@ def test_a_cohort_is_what_its_status_tokens_and_attributes_say(
         ],
         [],
     )
-    cohort = replace(cohort, service="asked")
+    cohort = cohort.model_copy(update={"service": "asked"})
 
     requests = store.requests(cohort, Order.NEWEST, 9)
 
@@ -517,7 +517,7 @@ def test_requests_that_may_have_an_attribute_are_counted_apart(store: Store) -> 
     other = one_request("other", service="full")
     store.write([full, health, sure, other], [])
 
-    breakdown = store.breakdown(Cohort(service="full", attributes=acme))
+    breakdown = store.breakdown(Cohort(service="full", where=acme))
     whole = store.breakdown(Cohort(service="full"))
 
     assert (breakdown.requests, breakdown.unsure_left_out) == (1, 1)

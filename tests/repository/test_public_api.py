@@ -78,7 +78,12 @@ def test_instrument_takes_its_name_first_and_the_rest_by_name() -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["import latencytrace", "import latencytrace; latencytrace.stage", "import latencytrace.cli"],
+    [
+        "import latencytrace",
+        "import latencytrace; latencytrace.stage",
+        "import latencytrace.cli",
+        "import latencytrace.cli.app",
+    ],
 )
 def test_importing_loads_nothing_heavy(code: str) -> None:
     assert loaded_by(code) & HEAVY == set()
@@ -86,3 +91,9 @@ def test_importing_loads_nothing_heavy(code: str) -> None:
 
 def test_importing_alone_does_not_even_load_opentelemetry() -> None:
     assert "opentelemetry" not in loaded_by("import latencytrace")
+
+
+def test_starting_a_program_with_run_loads_none_of_the_other_commands() -> None:
+    loaded = loaded_by("import latencytrace.cli")
+
+    assert loaded & {"httpx", "opentelemetry", "rich", "typer"} == set()

@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from latencytrace.model import Attributes, Cohort, RepairKind, Span, SpanKind, Stage, semconv
+from latencytrace.model import Attributes, RepairKind, Span, SpanKind, Stage, semconv
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.assembler import MISSED_NS
 from latencytrace.service.ledgers.missing_ledgers import AFTER_S, PACE_S, MissingLedgers

@@ -1,4 +1,4 @@
-"""How soon each tier fires and calms down, against the formulas; how often it is right."""
+"""Each tier fires and calms down as the formulas say, and is right as often."""
 
 from itertools import product
 
@@ -43,7 +43,7 @@ class Watched:
             self.counts.add(START_NS - place * STEP_NS, Tally(bad=0, total=PER_STEP))
 
     def until(self, *, fires: bool, bad_ratio: float) -> int:
-        """How long until it does, in nanoseconds."""
+        """Nanoseconds until it does."""
         started_ns = self.now_ns
         tally = Tally(bad=round(bad_ratio * PER_STEP), total=PER_STEP)
         while self.now_ns - started_ns < 4 * self.rule.long_ns:

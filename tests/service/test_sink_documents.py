@@ -1,8 +1,8 @@
-"""What each sink makes of a notice."""
+"""Each sink posts a notification in its own form."""
 
 from typing import cast
 
-from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.sink import Notification, Transition
 from latencytrace.service.sinks.alertmanager import AlertmanagerSink
 from latencytrace.service.sinks.slack import SlackSink
 from latencytrace.service.sinks.webhook import WebhookSink
@@ -14,7 +14,7 @@ from tests.support.servers.recording import RecordingServer
 LATER_NS = START_NS + 120 * SECOND_NS
 
 
-def posted(sink: type, notice: Notice) -> tuple[object, RecordingServer]:
+def posted(sink: type, notice: Notification) -> tuple[object, RecordingServer]:
     with RecordingServer() as receiver:
         sink.open(f"{receiver.url}/path").send(notice, LATER_NS)  # type: ignore[attr-defined] # any of ours
     return receiver.documents[0], receiver

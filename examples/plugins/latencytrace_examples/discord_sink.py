@@ -3,7 +3,7 @@
 from typing import Self
 
 from latencytrace.service.net.http_post import checked_address, post_json
-from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.sink import Notification, Transition
 
 MOST_CHARACTERS = 2000  # Discord refuses longer messages
 
@@ -26,15 +26,17 @@ class DiscordSink:
         """See `Sink.open`."""
         return cls(checked_address(address, "discord=https://discord.com/api/webhooks/ID/TOKEN"))
 
-    def send(self, notice: Notice, now_ns: int) -> None:
+    def send(self, notification: Notification, now_ns: int) -> None:
         """See `Sink.send`."""
         del now_ns
-        alert = notice.alert
-        lines = [f"**{alert['labels']['severity']} {notice.transition}**: {alert['summary']}"]
-        if notice.transition is not Transition.ENDED:
+        alert = notification.alert
+        lines = [
+            f"**{alert['labels']['severity']} {notification.transition}**: {alert['summary']}"
+        ]
+        if notification.transition is not Transition.ENDED:
             lines += alert["description"]
             lines += [f"- <{one['url']}> {one['summary']}" for one in alert["slowest"]]
         text = "\n".join([*lines, f"<{alert['url']}>"])[:MOST_CHARACTERS]
         # Names of routes and services come from senders: none of them calls anybody here.
         document = {"content": text, "allowed_mentions": {"parse": []}}
-        post_json(self._url, document, {"Idempotency-Key": notice.key})
+        post_json(self._url, document, {"Idempotency-Key": notification.key})

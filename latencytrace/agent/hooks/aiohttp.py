@@ -1,101 +1,63 @@
 """Requests made with `aiohttp`, to the last byte of the body, and requests that it serves."""
 
-import weakref
 from contextvars import Token
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 from opentelemetry import propagate
-from opentelemetry.context import Context, get_current
-from opentelemetry.trace import SpanKind, StatusCode, get_current_span, set_span_in_context
+from opentelemetry.context import Context
+from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.timing.runtime_gaps import with_gaps
-from latencytrace.agent.toolkit.http_client import Exchange, request_attributes, with_headers
-from latencytrace.agent.toolkit.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.toolkit.proxy_queue import queued_ns
+from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.http.client import (
+    ClientCall,
+    request_attributes,
+    timed_calls,
+    with_headers,
+)
+from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
+from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
 from latencytrace.model import semconv
 
-_FIRST_SERVER_ERROR = 500
+
+class _Call(ClientCall):
+    """One request of a `ClientSession` with its redirects."""
+
+    headers_argument = "headers"
+
+    @classmethod
+    def begin(cls, recorder: Recorder, arguments: Arguments) -> Self:
+        """Begin a request."""
+        session: Any = arguments["self"]
+        method = str(arguments["method"])
+        url = session._build_url(arguments["str_or_url"])  # noqa: SLF001 - its base and the rest
+        call = cls(recorder, method, request_attributes(method, str(url)))
+        call.headers = with_headers(arguments["headers"], call.headers)
+        return call
+
+    def returned(self, answer: Any) -> None:  # noqa: ANN401 - aiohttp's
+        """End with the body: read, closed early, or dropped."""
+        self.note_status(answer.status)
+        self.end_with(answer)
+        answer.content.on_eof(self.end)
 
 
-def _asked(recorder: Recorder, session: Any, method: str, url: Any) -> Exchange | None:  # noqa: ANN401 - aiohttp's
-    with guarded("starting a request", recorder.on_fault):
-        if not recorder.suppressed():
-            address = str(session._build_url(url))  # noqa: SLF001 - the session's base and the rest
-            return Exchange(recorder, method, request_attributes(method, address))
-    return None
-
-
-def _end_with_body(response: Any, exchange: Exchange) -> None:  # noqa: ANN401
-    weakref.finalize(response, exchange.end).atexit = False  # closed early, or dropped
-    response.content.on_eof(exchange.end)
-
-
-def time_request(recorder: Recorder, original: Timed) -> Timed:
-    """Time one request of a `ClientSession` with its redirects."""
-
-    @wraps(original)
-    async def _request(self: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        exchange = _asked(recorder, self, method, str_or_url)
-        if exchange is None:
-            return await original(self, method, str_or_url, **kwargs)
-        kwargs["headers"] = with_headers(kwargs.get("headers"), exchange.headers)
-        token = enter(exchange.context)
-        try:
-            response = await original(self, method, str_or_url, **kwargs)
-        except BaseException as error:
-            exchange.fail(error)
-            raise
-        finally:
-            leave(token)
-        exchange.answered(response.status)
-        with guarded("timing an answer's body", recorder.on_fault):
-            _end_with_body(response, exchange)
-        return response
-
-    return _request
-
-
-class _Served:
+class _Request(ServedRequest):
     """One request that an application serves, until its answer is sent."""
 
     def __init__(self, recorder: Recorder, request: Any) -> None:  # noqa: ANN401
-        self._recorder = recorder
+        caller = propagate.extract(request.headers)
+        attributes = _served_attributes(request)
+        super().__init__(recorder, request.method, attributes, caller, on_loop=True)
         self._request = request
-        self._timing: Timing = recorder.start(
-            request.method,
-            kind=SpanKind.SERVER,
-            attributes=_served_attributes(request),
-            context=propagate.extract(request.headers),
-        )
-        self._intervals = self._timing.collect_intervals()
-        self._gaps = recorder.open_requests.begin(on_loop=True)
-        self._token: Token[Context] | None = None
-
-    def activate(self) -> None:
-        """Make the request's span current; its intervals are its own, not a stream's below."""
-        with guarded("making a request current", self._recorder.on_fault):
-            context = set_span_in_context(self._timing.span, get_current())
-            self._token = enter(with_gaps(self._gaps, context))
-
-    def deactivate(self) -> None:
-        """Make the span before it current again."""
-        with guarded("leaving a request", self._recorder.on_fault):
-            token, self._token = self._token, None
-            if token is not None:
-                leave(token)
 
     def answered(self, status: int) -> None:
         """The handler has answered."""
-        with guarded("noting an answer", self._recorder.on_fault):
-            self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: status})
-            if status >= _FIRST_SERVER_ERROR:
-                self._timing.note({semconv.ERROR_TYPE: str(status)})
-                self._timing.span.set_status(StatusCode.ERROR)
+        with guarded("noting an answer", self.recorder.on_fault):
+            self.note_status(status)
 
     def fail(self, error: BaseException) -> None:
         """The handler has raised: an error of its own, or an answer that is thrown."""
@@ -103,52 +65,40 @@ class _Served:
         if isinstance(status, int):
             self.answered(status)
             return
-        with guarded("noting an exception", self._recorder.on_fault):
+        with guarded("noting an exception", self.recorder.on_fault):
             transport = self._request.transport
             if isinstance(error, OSError) and (transport is None or transport.is_closing()):
-                self._timing.note({semconv.CANCELLED: True})  # the caller is gone
+                self.timing.note({semconv.CANCELLED: True})  # the caller is gone
             else:
-                self._timing.fail(error)
+                self.timing.fail(error)
 
-    def end(self) -> None:
-        """End the span; the route is known by now."""
-        with guarded("ending a request", self._recorder.on_fault):
-            self._recorder.open_requests.end(self._gaps)
-            resource = getattr(self._request.match_info.route, "resource", None)
-            route = getattr(resource, "canonical", None)
-            if route is not None:
-                self._timing.note({semconv.HTTP_ROUTE: route})
-                self._timing.span.update_name(f"{self._request.method} {route}")
-            self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
-            self._timing.end()
+    def described(self) -> HookAttributes:
+        """The route is known by now."""
+        resource = getattr(self._request.match_info.route, "resource", None)
+        self.note_route(getattr(resource, "canonical", None))
+        return super().described()
 
 
 def _served_attributes(request: Any) -> HookAttributes:  # noqa: ANN401
-    attributes: HookAttributes = {
+    return {
         semconv.HTTP_REQUEST_METHOD: request.method,
         semconv.URL_SCHEME: request.scheme,
         semconv.URL_PATH: request.path,
         semconv.NETWORK_PROTOCOL_VERSION: f"{request.version.major}.{request.version.minor}",
+        **queue_attributes(request.headers.get(name, "") for name in QUEUE_HEADERS),
     }
-    for name in QUEUE_HEADERS:
-        waited_ns = queued_ns(request.headers.get(name, ""))
-        if waited_ns is not None:
-            attributes[semconv.QUEUED_NS] = waited_ns
-    return attributes
 
 
-def _begun(recorder: Recorder, request: Any) -> _Served | None:  # noqa: ANN401
+def _begun(recorder: Recorder, request: Any) -> _Request | None:  # noqa: ANN401
     with guarded("starting a request", recorder.on_fault):
-        current = get_current_span()
-        served = current.is_recording() and getattr(current, "kind", None) is SpanKind.SERVER
-        if not served and not recorder.suppressed():
-            return _Served(recorder, request)
+        if not (is_served() or recorder.suppressed()):
+            return _Request(recorder, request)
     return None
 
 
-def _taken_up(recorder: Recorder, request: Any) -> Token[Context] | None:  # noqa: ANN401
+def _joined(recorder: Recorder, request: Any) -> Token[Context] | None:  # noqa: ANN401
     """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
-    with guarded("taking up a connection", recorder.on_fault):
+    with guarded("joining who connected", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
             return enter(propagate.extract(request.headers))
     return None
@@ -160,7 +110,7 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:  # noqa: ANN401
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            connection = _taken_up(recorder, request)
+            connection = _joined(recorder, request)
             try:
                 return await original(self, request)
             finally:
@@ -190,6 +140,6 @@ class AiohttpHook(Hook):
 
     requires = ("aiohttp >= 3.9",)
     patches = (
-        Replacement("aiohttp.client", "ClientSession._request", time_request),
+        Replacement("aiohttp.client", "ClientSession._request", timed_calls(_Call)),
         Replacement("aiohttp.web_app", "Application._handle", time_handler),
     )

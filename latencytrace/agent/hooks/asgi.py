@@ -19,8 +19,8 @@ from latencytrace.agent.timing.intervals import HELD, IntervalRecorder, fold
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.runtime_gaps import with_gaps
 from latencytrace.agent.timing.server_timing import ServerTiming
-from latencytrace.agent.toolkit.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.toolkit.proxy_queue import queued_ns
+from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
+from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import AnswerStream, with_answer
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage

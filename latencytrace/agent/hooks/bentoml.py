@@ -4,36 +4,28 @@ import sys
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import wrapt
 from opentelemetry.trace import get_tracer_provider
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
-from latencytrace.model.stage import Stage
+from latencytrace.agent.toolkit.calls import after
+from latencytrace.agent.toolkit.tickets import Tickets, batch_of
 
 _CONTAINERS = "bentoml._internal.configuration.containers"
 _DISPATCHER = "bentoml._internal.marshal.dispatcher"
 
-# Of the jobs that wait, by their future, for a job takes no attributes and has no hash.
-_tickets: WeakKeyDictionary[Any, Ticket] = WeakKeyDictionary()
+_tickets = Tickets()  # of the jobs
 _splitting: ContextVar[bool] = ContextVar("latencytrace.bentoml.splitting", default=False)
 
 
-def take_ticket(recorder: Recorder, original: Timed) -> Timed:
+def _take_ticket(recorder: Recorder, arguments: Arguments, _: object) -> None:
     """Take a ticket for a job, unless it is half of another one."""
-
-    @wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
-        original(self, *args, **kwargs)
-        with guarded("joining a queue", recorder.on_fault):
-            if not _splitting.get():
-                _tickets[self.future] = new_ticket(recorder, None)
-
-    return __init__
+    job: Any = arguments["self"]
+    if not _splitting.get():
+        _tickets.take(recorder, job.future)
 
 
 def share_ticket(recorder: Recorder, original: Timed) -> Timed:
@@ -47,9 +39,8 @@ def share_ticket(recorder: Recorder, original: Timed) -> Timed:
         finally:
             _splitting.reset(splitting)
         with guarded("splitting a job", recorder.on_fault):
-            ticket = _tickets.get(job.future)
-            if ticket is not None:
-                _tickets.update({half.future: ticket for half in halves})
+            (ticket,) = _tickets.of([job.future])
+            _tickets.share(ticket, *(half.future for half in halves))
         return halves
 
     return split_job
@@ -60,10 +51,9 @@ def time_batch(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     async def outbound_call(self: object, inputs_info: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        tickets = [_tickets.get(job.future) for job in inputs_info]
-        if not any(tickets):  # they came before the hook did
+        batch = batch_of(recorder, _tickets.of(job.future for job in inputs_info))
+        if batch is None:
             return await original(self, inputs_info, *args, **kwargs)
-        batch = Batch(lambda: recorder, tickets, Stage.FORWARD, {})
         batch.begin()
         batch.activate()
         try:
@@ -79,7 +69,7 @@ def time_batch(recorder: Recorder, original: Timed) -> Timed:
 
 
 def _error(future: Any) -> BaseException | None:  # noqa: ANN401
-    """What the batch raised, which BentoML hands out as a result."""
+    """Return what the batch raised, which BentoML returns as a result."""
     if not future.done() or future.cancelled() or future.exception() is not None:
         return None
     result = future.result()
@@ -112,7 +102,7 @@ class BentomlHook(Hook):
     requires = ("bentoml >= 1.4",)
     patches = (
         Replacement(_CONTAINERS, "_BentoMLContainerClass.tracer_provider", provider_where_off),
-        Replacement(_DISPATCHER, "Job.__init__", take_ticket),
+        Replacement(_DISPATCHER, "Job.__init__", after("joining a queue", _take_ticket)),
         Replacement(_DISPATCHER, "CorkDispatcher.split_job", share_ticket),
         Replacement(_DISPATCHER, "CorkDispatcher.outbound_call", time_batch),
     )

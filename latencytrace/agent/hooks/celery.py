@@ -33,17 +33,17 @@ def send_headers(recorder: Recorder, original: Timed) -> Timed:
 def _begun(recorder: Recorder, name: str, request: Mapping[str, Any] | None) -> Timing | None:
     with guarded("starting a task", recorder.on_fault):
         if not recorder.suppressed():
-            told = request or {}
-            sent = {**(told.get("headers") or {}), **told}
+            message = request or {}
+            sent = {**(message.get("headers") or {}), **message}
             carried = {key: str(sent[key]) for key in _W3C if sent.get(key)}
             context = propagate.extract(carried, Context()) if carried else None
             return recorder.start(name, kind=SpanKind.CONSUMER, context=context)
     return None
 
 
-def _note_failure(timing: Timing, told: Any) -> None:  # noqa: ANN401 - Celery's
-    """Celery keeps what a task raised, and tells of it beside the result."""
-    info = getattr(told, "info", None)
+def _note_failure(timing: Timing, outcome: Any) -> None:  # noqa: ANN401 - Celery's
+    """Note what a task raised, which Celery keeps and reports beside the result."""
+    info = getattr(outcome, "info", None)
     error = getattr(info, "retval", None)
     if getattr(info, "state", None) == "FAILURE" and isinstance(error, BaseException):
         timing.fail(error)
@@ -63,15 +63,15 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
                 return run(uuid, args, kwargs, request)
             timing.activate()
             try:
-                told = run(uuid, args, kwargs, request)
+                outcome = run(uuid, args, kwargs, request)
             except BaseException as error:
                 with guarded("noting an exception", recorder.on_fault):
                     timing.fail(error)
                 raise
             else:
                 with guarded("noting a task's failure", recorder.on_fault):
-                    _note_failure(timing, told)
-                return told
+                    _note_failure(timing, outcome)
+                return outcome
             finally:
                 timing.deactivate()
                 with guarded("ending a task", recorder.on_fault):

@@ -1,4 +1,4 @@
-"""Who waited while another request's code held an event loop, asyncio's own or uvloop's."""
+"""Waits of requests while another's code held an event loop, asyncio's own or uvloop's."""
 
 from contextvars import copy_context
 from functools import wraps

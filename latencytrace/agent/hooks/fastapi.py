@@ -1,4 +1,4 @@
-"""What FastAPI itself does around an endpoint: validating the body, serializing the answer."""
+"""Work of FastAPI itself around an endpoint: validating the body, serializing the answer."""
 
 from latencytrace.agent.timing.hook import Hook, Patch
 from latencytrace.model.stage import Stage

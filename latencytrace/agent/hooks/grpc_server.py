@@ -11,16 +11,16 @@ from typing import Any
 
 from opentelemetry import propagate
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import StatusCode
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.intervals import IntervalRecorder
-from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.timing.runtime_gaps import with_gaps
+from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, timed
+from latencytrace.agent.toolkit.http.server import ServedRequest
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -64,7 +64,7 @@ class _Arrival:
                 leave(token)
 
     def taking_up(self, deserialize: Timed | None) -> Timed:
-        """What reads the one request: the first thing that a worker does."""
+        """Return the reader of the one request: the first thing that a worker does."""
 
         def noting_deserialize(serialized: bytes) -> Any:  # noqa: ANN401
             self.taken_ns = monotonic_ns()
@@ -95,37 +95,32 @@ class _Arrival:
 class ServedCall(Call):
     """One call, from its arrival to the last message of its answer."""
 
-    __slots__ = ("_arrival", "_context", "_gaps", "_handed_out_ns", "_served", "_token")
+    __slots__ = ("_arrival", "_context", "_handed_out_ns", "_served")
 
     def __init__(self, arrival: _Arrival, context: Any) -> None:  # noqa: ANN401 - grpc's
         self._arrival = arrival
         self._context = context
         self._handed_out_ns: int | None = None  # when a message was handed to grpc
-        self._served: Timing = arrival.recorder.start(
+        self._served = ServedRequest(
+            arrival.recorder,
             arrival.method,
-            kind=SpanKind.SERVER,
-            attributes={semconv.RPC_SYSTEM_NAME: "grpc", semconv.RPC_METHOD: arrival.method},
-            context=propagate.extract(arrival.headers, Context()),
+            {semconv.RPC_SYSTEM_NAME: "grpc", semconv.RPC_METHOD: arrival.method},
+            propagate.extract(arrival.headers, Context()),
+            on_loop=_get_running_loop() is not None,
             started_ns=arrival.at_ns,
         )
-        on_loop = _get_running_loop() is not None
-        self._gaps = arrival.recorder.open_requests.begin(on_loop=on_loop)
-        self._token: Token[Context] | None = None
-        super().__init__(Stage.UNATTRIBUTED, self._served, arrival.recorder.on_fault)
+        self._served.intervals = arrival.intervals
+        super().__init__(Stage.UNATTRIBUTED, self._served.timing, arrival.recorder.on_fault)
 
     def activate(self) -> None:
         """Go on; a server asks for the next message when it has sent the last one."""
         if self._handed_out_ns is not None:
             self._arrival.intervals.add(Stage.RESPOND, self._handed_out_ns)
-        with guarded("making a call current", self._arrival.recorder.on_fault):
-            self._token = enter(with_gaps(self._gaps, self._served.context()))
+        self._served.activate()
 
     def deactivate(self) -> None:
         """Hand a message to grpc, or the control."""
-        with guarded("leaving a call", self._arrival.recorder.on_fault):
-            token, self._token = self._token, None
-            if token is not None:
-                leave(token)
+        self._served.deactivate()
         self._handed_out_ns = monotonic_ns()
 
     def finish(self, result: object) -> None:  # noqa: ARG002 - says nothing of the status
@@ -147,13 +142,9 @@ class ServedCall(Call):
             elif code != "OK":
                 noted[semconv.ERROR_TYPE] = code
                 if code in _OUR_FAULT:
-                    self._served.span.set_status(StatusCode.ERROR)
-            self._arrival.recorder.open_requests.end(self._gaps)
-            intervals = self._arrival.intervals
-            noted |= self._gaps.described(self._served.started_ns, intervals)
-            self._served.note(noted)
-            self._served.intervals = intervals
-            self.end(monotonic_ns())
+                    self._served.timing.span.set_status(StatusCode.ERROR)
+            self._served.timing.note(noted)
+        self._served.end()
 
 
 def _code_of(context: Any, error: BaseException | None) -> str:  # noqa: ANN401 - grpc's

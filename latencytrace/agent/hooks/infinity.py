@@ -1,14 +1,14 @@
 """infinity: the queue of its texts, and batches that go through three threads."""
 
-from functools import wraps
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
+from latencytrace.agent.toolkit.batching import Batch
+from latencytrace.agent.toolkit.calls import before
+from latencytrace.agent.toolkit.tickets import Tickets, batch_of
 from latencytrace.model.stage import Stage
 
 _QUEUE = "infinity_emb.inference.queue"
@@ -19,22 +19,13 @@ _STAGES = {"ReRankSingle": Stage.RERANK, "PredictSingle": Stage.FORWARD}  # all 
 _QUEUES = ("_input_q", "_feature_queue", "_postprocess_queue", "_output_q")
 _PARTS = (None, Stage.TOKENIZE, None, Stage.POSTPROCESS)  # that end where something is put there
 
-# Of what waits, by its future, for it takes no attributes: a request's items share a ticket.
-_tickets: WeakKeyDictionary[Any, Ticket] = WeakKeyDictionary()
+_tickets = Tickets()  # of the items that wait; those of one request share a ticket
 
 
-def take_ticket(recorder: Recorder, original: Timed) -> Timed:
+def _take_ticket(recorder: Recorder, arguments: Arguments) -> None:
     """Take a ticket for the texts that a request puts into the queue."""
-
-    @wraps(original)
-    def extend(self: object, items: Any) -> Any:  # noqa: ANN401
-        with guarded("joining a queue", recorder.on_fault):
-            ticket = new_ticket(recorder, None)
-            for one in items:
-                _tickets[one.item.future] = ticket
-        return original(self, items)
-
-    return extend
+    items: Any = arguments["items"]
+    _tickets.take(recorder, *(one.item.future for one in items))
 
 
 class Pipeline:
@@ -42,15 +33,14 @@ class Pipeline:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self._batches: dict[int, tuple[Batch, int]] = {}  # with the time of their last hand-over
+        self._batches: dict[int, tuple[Batch, int]] = {}  # with when a thread last passed them on
 
     def begun(self, items: Any) -> None:  # noqa: ANN401 - a list of what waited
         """The first thread begins a batch."""
-        tickets = [_tickets.pop(item.future, None) for item in items]
-        if not any(tickets):  # they came before the hook did
-            return
         stage = _STAGES.get(type(items[0].content).__name__, Stage.EMBED)
-        batch = Batch(lambda: self.recorder, tickets, stage, {})
+        batch = batch_of(self.recorder, _tickets.of(item.future for item in items), stage)
+        if batch is None:
+            return
         batch.begin()
         batch.activate()
         self._batches[id(items)] = (batch, monotonic_ns())
@@ -63,7 +53,7 @@ class Pipeline:
             batch.activate()
             self._batches[id(items)] = (batch, monotonic_ns())
 
-    def handed_on(self, items: Any, part: Stage | None, *, last: bool) -> None:  # noqa: ANN401
+    def passed_on(self, items: Any, part: Stage | None, *, last: bool) -> None:  # noqa: ANN401
         """A thread has done its part, of this stage or of the batch's own."""
         batch, since_ns = self._batches.pop(id(items), (None, 0))
         if batch is None:
@@ -97,12 +87,12 @@ class SeenQueue:
         return got
 
     def put(self, item: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        """Hand a batch on."""
-        with guarded("handing a batch on", self._pipeline.recorder.on_fault):
+        """Pass a batch on."""
+        with guarded("passing a batch on", self._pipeline.recorder.on_fault):
             if item[1] is not self._put:
                 self._put = item[1]
                 last = self._position == len(_PARTS) - 1
-                self._pipeline.handed_on(item[1], _PARTS[self._position], last=last)
+                self._pipeline.passed_on(item[1], _PARTS[self._position], last=last)
         self._queue.put(item, *args, **kwargs)
         self._put = None
 
@@ -110,18 +100,11 @@ class SeenQueue:
         return getattr(self._queue, name)
 
 
-def see_worker(recorder: Recorder, original: Timed) -> Timed:
+def _see_worker(recorder: Recorder, arguments: Arguments) -> None:
     """See the batches of a worker."""
-
-    @wraps(original)
-    def spawn(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        with guarded("watching a worker", recorder.on_fault):
-            pipeline = Pipeline(recorder)
-            for position, name in enumerate(_QUEUES):
-                setattr(self, name, SeenQueue(pipeline, getattr(self, name), position))
-        return original(self, *args, **kwargs)
-
-    return spawn
+    worker, pipeline = arguments["self"], Pipeline(recorder)
+    for position, name in enumerate(_QUEUES):
+        setattr(worker, name, SeenQueue(pipeline, getattr(worker, name), position))
 
 
 class InfinityHook(Hook):
@@ -129,6 +112,6 @@ class InfinityHook(Hook):
 
     requires = ("infinity-emb >= 0.0.70",)
     patches = (
-        Replacement(_QUEUE, "CustomFIFOQueue.extend", take_ticket),
-        Replacement(_HANDLER, "ModelWorker.spawn", see_worker),
+        Replacement(_QUEUE, "CustomFIFOQueue.extend", before("joining a queue", _take_ticket)),
+        Replacement(_HANDLER, "ModelWorker.spawn", before("watching a worker", _see_worker)),
     )

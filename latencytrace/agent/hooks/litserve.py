@@ -16,10 +16,12 @@ from opentelemetry.context import Context
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
-from latencytrace.agent.toolkit.single import Turn
+from latencytrace.agent.toolkit.calls import after, before
+from latencytrace.agent.toolkit.single import SingleServed
+from latencytrace.agent.toolkit.tickets import batch_of
 from latencytrace.model.stage import Stage
 
 _SERVER = "litserve.server"
@@ -117,15 +119,15 @@ def ticketed_queue(recorder: Recorder, original: Timed) -> Timed:
 
 
 class Serving:
-    """What a worker serves: a batch, or one request alone."""
+    """Work of a worker: a batch, or one request alone."""
 
-    def __init__(self, work: Batch | Turn) -> None:
+    def __init__(self, work: Batch | SingleServed) -> None:
         self._work = work
         self._began_ns = 0
         self.ended_ns: int | None = None
 
     def event(self, name: str) -> None:
-        """Note a part that begins or ends, as LitServe tells its callbacks."""
+        """Note a part that begins or ends, as LitServe reports it to its callbacks."""
         if name in _BEGINNINGS:
             self._began_ns = monotonic_ns()
         elif name in _ENDS and self.ended_ns is None:
@@ -145,22 +147,22 @@ _serving: ContextVar[Serving | None] = ContextVar("latencytrace.litserve.serving
 _collecting: ContextVar[bool] = ContextVar("latencytrace.litserve.collecting", default=False)
 
 
-def begin_turn(recorder: Recorder, uid: object) -> Serving | None:
+def begin_single(recorder: Recorder, uid: object) -> Serving | None:
     """Serve one request alone."""
     ticket = taken(uid)
-    return None if ticket is None else Serving(Turn(recorder, ticket, "forward", Stage.FORWARD))
+    if ticket is None:
+        return None
+    return Serving(SingleServed(recorder, ticket, "forward", Stage.FORWARD))
 
 
 def begin_batch(recorder: Recorder, uids: Iterable[object]) -> Serving | None:
     """Serve requests together."""
-    tickets = [ticket for ticket in map(taken, uids) if ticket is not None]
-    if not tickets:
-        return None
-    return Serving(Batch(lambda: recorder, tickets, Stage.FORWARD, {}).__enter__())
+    batch = batch_of(recorder, filter(None, map(taken, uids)))
+    return None if batch is None else Serving(batch.__enter__())
 
 
 def serve_next(serving: Serving | None) -> None:
-    """What a loop serves from now on; what it served before has ended."""
+    """Serve this from now on; what the loop served before has ended."""
     before = _serving.get()
     if before is not None:
         before.end()
@@ -186,112 +188,69 @@ def time_batch(recorder: Recorder, original: Timed) -> Timed:
     return collect
 
 
-def time_turn(recorder: Recorder, original: Timed) -> Timed:
+def time_single(recorder: Recorder, original: Timed) -> Timed:
     """Serve a request alone that an asyncio loop took from the queue, in a task of its own."""
 
     @wraps(original)
     async def _process_request(self: object, request: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         serving = None
-        with guarded("starting a turn", recorder.on_fault):
-            serving = begin_turn(recorder, request[1])
+        with guarded("serving a request", recorder.on_fault):
+            serving = begin_single(recorder, request[1])
             _serving.set(serving)
         try:
             return await original(self, request, *args, **kwargs)
         finally:
             if serving is not None:
-                with guarded("ending a turn", recorder.on_fault):
+                with guarded("serving a request", recorder.on_fault):
                     serving.end()
 
     return _process_request
 
 
-def note_response(recorder: Recorder, original: Timed) -> Timed:
-    """Begin a turn where a loop says that it took a request, and end what has its answer."""
-
-    @wraps(original)
-    def put_response(  # noqa: PLR0913, PLR0917 - as in LitServe
-        self: object,
-        transport: Any,  # noqa: ANN401
-        response_queue_id: Any,  # noqa: ANN401
-        uid: Any,  # noqa: ANN401
-        response_data: Any,  # noqa: ANN401
-        status: Any,  # noqa: ANN401
-        response_type: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        with guarded("noting a response", recorder.on_fault):
-            _note(recorder, uid, response_data, status, response_type.name)
-        return original(
-            self, transport, response_queue_id, uid, response_data, status, response_type
-        )
-
-    return put_response
-
-
-def _note(recorder: Recorder, uid: object, data: object, status: str, kind: str) -> None:
+def _note_response(recorder: Recorder, arguments: Arguments) -> None:
+    """Begin to serve what a loop says that it took, and end what has its answer."""
+    uid, status, kind = (arguments[name] for name in ("uid", "status", "response_type"))
     if status == _START:
         if not _collecting.get() and _get_running_loop() is None:
-            serve_next(begin_turn(recorder, uid))
+            serve_next(begin_single(recorder, uid))
         return
     serving = _serving.get()
-    if serving is not None and (status != _OK or kind == _REGULAR):
-        serving.end(data if isinstance(data, BaseException) else None)
+    if serving is not None and (status != _OK or getattr(kind, "name", None) == _REGULAR):
+        serving.end(_error(arguments["response_data"]))
         if isinstance(uid, TicketedId):
             uid.served_ns = (serving.ended_ns or 0) + ANCHOR_NS
 
 
-def time_answer(recorder: Recorder, original: Timed) -> Timed:
-    """Time an answer's way back, from the end of its work to its server."""
-
-    @wraps(original)
-    async def areceive(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        received = await original(self, *args, **kwargs)
-        with guarded("taking an answer", recorder.on_fault):
-            uid = received[0] if isinstance(received, tuple) else None
-            if isinstance(uid, TicketedId) and uid.served_ns:
-                context, served_ns = _asked.pop(uid, None), uid.served_ns - ANCHOR_NS
-                if context is not None and served_ns < monotonic_ns():
-                    recorder.start(
-                        "answer", Stage.TRANSFER, context=context, started_ns=served_ns
-                    ).end()
-        return received
-
-    return areceive
+def _error(data: object) -> BaseException | None:
+    return data if isinstance(data, BaseException) else None
 
 
-def note_error(recorder: Recorder, original: Timed) -> Timed:
+def _note_error(_: Recorder, arguments: Arguments) -> None:
     """End what failed with its error, which is answered as bytes."""
-
-    @wraps(original)
-    def put_error_response(
-        self: object,
-        transport: Any,  # noqa: ANN401
-        response_queue_id: Any,  # noqa: ANN401
-        uid: Any,  # noqa: ANN401
-        error: Any,  # noqa: ANN401
-        *args: Any,  # noqa: ANN401
-        **kwargs: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        with guarded("noting an error", recorder.on_fault):
-            serving = _serving.get()
-            if serving is not None:
-                serving.end(error if isinstance(error, BaseException) else None)
-        return original(self, transport, response_queue_id, uid, error, *args, **kwargs)
-
-    return put_error_response
+    serving = _serving.get()
+    if serving is not None:
+        serving.end(_error(arguments["error"]))
 
 
-def note_event(recorder: Recorder, original: Timed) -> Timed:
-    """Divide the work by the events that callbacks are told of."""
+def _note_event(_: Recorder, arguments: Arguments) -> None:
+    """Attribute the work by the events that callbacks are called with."""
+    serving = _serving.get()
+    if serving is not None:
+        name: Any = arguments["event_name"]
+        serving.event(name)
 
-    @wraps(original)
-    def trigger_event(self: object, event_name: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        with guarded("noting an event", recorder.on_fault):
-            serving = _serving.get()
-            if serving is not None:
-                serving.event(event_name)
-        return original(self, event_name, *args, **kwargs)
 
-    return trigger_event
+def _note_answer(recorder: Recorder, _: Arguments, received: Any) -> None:  # noqa: ANN401
+    """Time an answer's way back, from the end of its work to its server."""
+    uid = received[0] if isinstance(received, tuple) else None
+    if isinstance(uid, TicketedId) and uid.served_ns:
+        context, served_ns = _asked.pop(uid, None), uid.served_ns - ANCHOR_NS
+        if context is not None and served_ns < monotonic_ns():
+            way = recorder.start("answer", Stage.TRANSFER, context=context, started_ns=served_ns)
+            way.end()
+
+
+_answer = after("taking an answer", _note_answer)
 
 
 class LitserveHook(Hook):
@@ -302,13 +261,15 @@ class LitserveHook(Hook):
         Replacement(_SERVER, "LitServer._get_request_queue", ticketed_queue),
         Replacement(_BASE, "LitLoop.get_batch_requests", time_batch),
         Replacement(_STREAMING, "collate_requests", time_batch),
-        Replacement(_BASE, "LitLoop.put_response", note_response),
-        Replacement(_BASE, "LitLoop.put_error_response", note_error),
-        Replacement(_SIMPLE, "SingleLoop._process_single_request", time_turn, optional=True),
+        Replacement(_BASE, "LitLoop.put_response", before("noting a response", _note_response)),
+        Replacement(_BASE, "LitLoop.put_error_response", before("noting an error", _note_error)),
+        Replacement(_SIMPLE, "SingleLoop._process_single_request", time_single, optional=True),
         Replacement(
-            _STREAMING, "StreamingLoop._process_streaming_request", time_turn, optional=True
+            _STREAMING, "StreamingLoop._process_streaming_request", time_single, optional=True
         ),
-        Replacement(_CALLBACKS, "CallbackRunner.trigger_event", note_event),
-        Replacement(_PROCESSES, "MPQueueTransport.areceive", time_answer),
-        Replacement(_ZMQ, "ZMQTransport.areceive", time_answer),
+        Replacement(
+            _CALLBACKS, "CallbackRunner.trigger_event", before("noting an event", _note_event)
+        ),
+        Replacement(_PROCESSES, "MPQueueTransport.areceive", _answer),
+        Replacement(_ZMQ, "ZMQTransport.areceive", _answer),
     )

@@ -2,24 +2,21 @@
 
 from collections.abc import Generator, Iterator, Sequence, Sized
 from functools import wraps
-from pathlib import PurePath
 from typing import Any
 
 from opentelemetry.context import Context, create_key, get_value, set_value
 
-from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import (
-    Arguments,
-    Hook,
-    HookAttributes,
-    Patch,
-    Replacement,
-    Timed,
-)
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import beginning, named_arguments, timed
+from latencytrace.agent.toolkit.models.calls import (
+    Phases,
+    count_of,
+    generation_attributes,
+    model_attributes,
+)
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -63,17 +60,15 @@ class Completion:
 
 
 class Generation:
-    """One call of `generate`: prefilled to its first token, decoded to its last."""
+    """One call of `generate`, whose tokens its completion counts."""
 
     def __init__(self, recorder: Recorder, prompt_tokens: int) -> None:
         self._recorder = recorder
         self._prompt_tokens = prompt_tokens
         self._evaluated = 0  # tokens of the prompt that were not cached
-        self._made = 0
-        self._tokens = MadeTokens()
         completion = get_value(_COMPLETION)
         self._whole = completion.timing if isinstance(completion, Completion) else None
-        self._phase: Timing = recorder.start("prefill", Stage.PREFILL)
+        self._phases = Phases(recorder, MadeTokens())
 
     def context(self) -> Context:
         """The current context with this generation in it."""
@@ -81,30 +76,18 @@ class Generation:
 
     def evaluates(self, tokens: Sized) -> None:
         """Note that the model is given tokens."""
-        if not self._made:
+        if not self._phases.made:
             self._evaluated += len(tokens)
 
     def token(self) -> None:
-        """Note one more token: the first ends the prefill."""
-        self._made += 1
+        """Note one more token."""
         with guarded("noting a token", self._recorder.on_fault):
-            if self._made > 1:
-                self._tokens.add()
-            else:
-                now_ns = monotonic_ns()
-                self._tokens.add(now_ns)
-                self._phase.end(now_ns)
-                self._phase = self._recorder.start("decode", Stage.DECODE, started_ns=now_ns)
+            self._phases.token()
 
     def end(self, error: BaseException | None = None) -> None:
         """End it, with what was counted."""
         with guarded("ending a generation", self._recorder.on_fault):
-            if error is not None:
-                self._phase.fail(error)
-            made: HookAttributes = {semconv.GEN_AI_USAGE_OUTPUT_TOKENS: self._made}
-            if self._made:
-                times = self._tokens.described(self._phase.started_ns)
-                self._phase.note({**made, **times, semconv.BATCH_SIZE: 1})
+            made = self._phases.end(error)
             if self._whole is not None:
                 cached = max(self._prompt_tokens - self._evaluated, 0)
                 self._whole.note(
@@ -115,22 +98,11 @@ class Generation:
                         semconv.BATCH_SIZE: 1,
                     }
                 )
-            self._phase.end()
 
 
 def _describe(llama: Any) -> HookAttributes:  # noqa: ANN401 - a `Llama`
-    name = PurePath(str(getattr(llama, "model_path", ""))).name.removesuffix(".gguf")
-    operation: HookAttributes = {
-        semconv.GEN_AI_OPERATION_NAME: "text_completion",
-        semconv.GEN_AI_PROVIDER_NAME: "llama_cpp",
-    }
-    return {**operation, semconv.GEN_AI_REQUEST_MODEL: name} if name else operation
-
-
-def describe_texts(arguments: Arguments) -> HookAttributes:
-    """Note how many texts are embedded."""
-    texts = arguments["input"]
-    return {semconv.BATCH_SIZE: len(texts) if isinstance(texts, list) else 1}
+    path = str(getattr(llama, "model_path", "")).removesuffix(".gguf")
+    return {**generation_attributes("llama_cpp"), **model_attributes(path)}
 
 
 def time_completion(recorder: Recorder, original: Timed) -> Timed:
@@ -232,7 +204,7 @@ class LlamaCppHook(Hook):
         Replacement(_LLAMA, "Llama.eval", time_eval),
         Patch(_LLAMA, "Llama.tokenize", Stage.TOKENIZE, part_of=(Stage.EMBED,)),
         Patch(_LLAMA, "Llama.detokenize", Stage.DETOKENIZE, interleaved=True),
-        Patch(_LLAMA, "Llama.embed", Stage.EMBED, describe_texts),
+        Patch(_LLAMA, "Llama.embed", Stage.EMBED, count_of("input")),
         Patch(_LLAMA, "Llama.__init__", Stage.LOAD, within=True),
         Patch(
             "llama_cpp.llama_chat_format",

@@ -1,14 +1,16 @@
 """MLServer: the queue of its adaptive batching, and its batches."""
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
-from latencytrace.model.stage import Stage
+from latencytrace.agent.toolkit.batching import Ticket, new_ticket
+from latencytrace.agent.toolkit.calls import after
+from latencytrace.agent.toolkit.tickets import batch_of
 
 _ADAPTIVE = "mlserver.batching.adaptive"
 
@@ -16,18 +18,12 @@ _WAITING = "_latencytrace_waiting"  # our attributes on a batcher: tickets by ML
 _TAKEN = "_latencytrace_taken"  # and of batches that begin, by the id of what they ask
 
 
-def see_batches(recorder: Recorder, original: Timed) -> Timed:
-    """Time each call of what a batcher serves its batches with."""
-
-    @wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
-        original(self, *args, **kwargs)
-        with guarded("watching a batcher", recorder.on_fault):
-            setattr(self, _WAITING, {})
-            setattr(self, _TAKEN, {})
-            self._predict_fn = _timed(recorder, self._predict_fn, getattr(self, _TAKEN))
-
-    return __init__
+def _see_batches(recorder: Recorder, arguments: Arguments, _: object) -> None:
+    """Time each call of the function that a batcher serves its batches with."""
+    self: Any = arguments["self"]
+    setattr(self, _WAITING, {})
+    setattr(self, _TAKEN, {})
+    self._predict_fn = _timed(recorder, self._predict_fn, getattr(self, _TAKEN))
 
 
 def _timed(
@@ -35,10 +31,7 @@ def _timed(
 ) -> Callable[..., Any]:
     @wraps(predict)
     async def _predict_fn(merged: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        tickets = taken.pop(id(merged), ())
-        if not any(tickets):
-            return await predict(merged, *args, **kwargs)
-        with Batch(lambda: recorder, tickets, Stage.FORWARD, {}):
+        with batch_of(recorder, taken.pop(id(merged), ())) or nullcontext():
             return await predict(merged, *args, **kwargs)
 
     return _predict_fn
@@ -93,7 +86,9 @@ class MlserverHook(Hook):
 
     requires = ("mlserver >= 1.6",)
     patches = (
-        Replacement(_ADAPTIVE, "AdaptiveBatcher.__init__", see_batches),
+        Replacement(
+            _ADAPTIVE, "AdaptiveBatcher.__init__", after("watching a batcher", _see_batches)
+        ),
         Replacement(_ADAPTIVE, "AdaptiveBatcher._queue_request", take_ticket),
         Replacement(_ADAPTIVE, "AdaptiveBatcher._wait_response", forget_ticket),
         Replacement(_ADAPTIVE, "AdaptiveBatcher._batch_requests", name_batches),

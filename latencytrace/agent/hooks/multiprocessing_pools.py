@@ -15,7 +15,7 @@ from latencytrace.agent.toolkit.other_process import call_carried, carried_heade
 
 
 def _carrying(recorder: Recorder, pool: object, call: Callable[..., Any]) -> Callable[..., Any]:
-    """What a pool does in place of a call, with the span of who asked for it."""
+    """Return the call with the span of who asked for it."""
     with guarded("handing work to a pool", recorder.on_fault):
         if isinstance(pool, ThreadPool):
             return partial(call_in, get_current(), call)

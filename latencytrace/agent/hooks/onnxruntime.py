@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import PurePath
 from typing import Any
 
-from opentelemetry.context import attach, get_current
+from opentelemetry.context import get_current
 from opentelemetry.trace import StatusCode
 
-from latencytrace.agent.context import leave
+from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import (
     Arguments,
@@ -20,6 +20,7 @@ from latencytrace.agent.timing.hook import (
     Timed,
 )
 from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.wrapping import named_arguments
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -79,58 +80,40 @@ def _name_of(path: str | bytes) -> str:
     return next((folder for folder in folders if folder not in _NAMELESS_FOLDERS), file.stem)
 
 
-class _AsyncRun:
-    """A run that ends on one of onnxruntime's threads, and the context to carry there."""
-
-    def __init__(self, recorder: Recorder, session: object, feed: object, callback: Timed) -> None:
-        attributes = describe_run({"self": session, "input_feed": feed})
-        self._recorder = recorder
-        self._timing: Timing = recorder.start("run_async", Stage.FORWARD, attributes)
-        self._callback = callback
-        self._context = get_current()
-
-    def call_back(self, results: object, user_data: object, error: str) -> None:
-        with guarded("ending a run", self._recorder.on_fault):
-            if error:
-                self._timing.note({semconv.ERROR_TYPE: "_OTHER"})
-                self._timing.span.set_status(StatusCode.ERROR)
-            self._timing.end()
-        token = attach(self._context)
-        try:
-            self._callback(results, user_data, error)
-        finally:
-            leave(token)
-
-    def fail(self, error: BaseException) -> None:
-        with guarded("noting an exception", self._recorder.on_fault):
-            self._timing.fail(error)
-            self._timing.end()
-
-
 def time_run_async(recorder: Recorder, original: Timed) -> Timed:
-    """Time a run until it calls back."""
+    """Time a run until it calls back, on one of onnxruntime's threads."""
+    arguments_of = named_arguments(original)
 
-    def begun(session: object, feed: object, callback: Timed) -> _AsyncRun | None:
+    def begun(arguments: Arguments) -> Timing | None:
         with guarded("starting a run", recorder.on_fault):
-            if not (recorder.suppressed() or recorder.inside(Stage.FORWARD, *_PURPOSES)):
-                return _AsyncRun(recorder, session, feed, callback)
+            outside = not (recorder.suppressed() or recorder.inside(Stage.FORWARD, *_PURPOSES))
+            if outside and "callback" in arguments:
+                return recorder.start("run_async", Stage.FORWARD, describe_run(arguments))
         return None
 
-    def run_async(  # noqa: PLR0913, PLR0917 - onnxruntime's signature
-        self: object,
-        output_names: object,
-        input_feed: object,
-        callback: Timed,
-        user_data: object,
-        run_options: object = None,
-    ) -> Any:  # noqa: ANN401
-        run = begun(self, input_feed, callback)
-        if run is None:
-            return original(self, output_names, input_feed, callback, user_data, run_options)
+    @wraps(original)
+    def run_async(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        arguments = arguments_of(args, kwargs)
+        timing = begun(arguments)
+        if timing is None:
+            return original(*args, **kwargs)
+        callback: Any = arguments["callback"]
+        context = get_current()
+
+        def call_back(results: object, user_data: object, error: str) -> None:
+            with guarded("ending a run", recorder.on_fault):
+                if error:
+                    timing.note({semconv.ERROR_TYPE: semconv.OTHER})
+                    timing.span.set_status(StatusCode.ERROR)
+                timing.end()
+            call_in(context, callback, results, user_data, error)
+
         try:
-            return original(self, output_names, input_feed, run.call_back, user_data, run_options)
+            return original(**{**arguments, "callback": call_back})
         except BaseException as error:
-            run.fail(error)
+            with guarded("noting an exception", recorder.on_fault):
+                timing.fail(error)
+                timing.end()
             raise
 
     return run_async

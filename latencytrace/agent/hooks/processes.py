@@ -56,7 +56,7 @@ def carry_into_process(recorder: Recorder, original: Timed) -> Timed:
 
 
 def _carrying_run(recorder: Recorder, process: BaseProcess) -> CarriedRun | None:
-    """What a process shall run; None: what it does by itself."""
+    """Return what a process shall run; None: what it does by itself."""
     if name_of(getattr(process, "_target", None)) in _POOL_WORKERS:
         return None
     if process.ident is not None or "run" in process.__dict__:  # started, or changed by others

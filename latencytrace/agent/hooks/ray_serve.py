@@ -1,7 +1,7 @@
 """Ray Serve: requests on their way to a replica, and the batches of `@serve.batch`."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction
 from socket import gethostname
@@ -13,9 +13,11 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
+from latencytrace.agent.toolkit.batching import Ticket, new_ticket
+from latencytrace.agent.toolkit.calls import after, before
+from latencytrace.agent.toolkit.tickets import batch_of
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -30,22 +32,18 @@ _HOST, _AT = "host", "at"
 _w3c = TraceContextTextMapPropagator()
 
 
-def send_with_metadata(recorder: Recorder, original: Timed) -> Timed:
+def _send_with_metadata(recorder: Recorder, arguments: Arguments, _: object) -> None:
     """Let a request's metadata carry its context from a proxy or a caller to the replica."""
+    metadata, span = arguments["self"], get_current_span()
+    if span.get_span_context().is_valid and not recorder.suppressed():
+        sent: dict[str, str] = {}
+        _w3c.inject(sent)
+        sent |= {_HOST: gethostname(), _AT: str(monotonic_ns() + ANCHOR_NS)}
+        setattr(metadata, _SENT, sent)
+        _note_route(span, getattr(metadata, "route", ""))
 
-    @wraps(original)
-    def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
-        original(self, *args, **kwargs)
-        with guarded("sending a request to a replica", recorder.on_fault):
-            span = get_current_span()
-            if span.get_span_context().is_valid and not recorder.suppressed():
-                sent: dict[str, str] = {}
-                _w3c.inject(sent)
-                sent |= {_HOST: gethostname(), _AT: str(monotonic_ns() + ANCHOR_NS)}
-                setattr(self, _SENT, sent)
-                _note_route(span, getattr(self, "route", ""))
 
-    return __init__
+_send = after("sending a request to a replica", _send_with_metadata)
 
 
 def _note_route(span: Span, route: str) -> None:
@@ -104,16 +102,9 @@ def _arrived(recorder: Recorder, replica: Any, sent: Any) -> Timing | None:  # n
     return timing
 
 
-def take_ticket(recorder: Recorder, original: Timed) -> Timed:
+def _take_ticket(recorder: Recorder, arguments: Arguments) -> None:
     """Take a ticket for what joins the queue of a `@serve.batch` function."""
-
-    @wraps(original)
-    def put(self: object, request: Any) -> Any:  # noqa: ANN401
-        with guarded("joining a queue", recorder.on_fault):
-            setattr(request, _TICKET, new_ticket(recorder, None))
-        return original(self, request)
-
-    return put
+    setattr(arguments["request"], _TICKET, new_ticket(recorder, None))
 
 
 def time_batch(recorder: Recorder, original: Timed) -> Timed:
@@ -131,8 +122,8 @@ def time_batch(recorder: Recorder, original: Timed) -> Timed:
 def _timed(recorder: Recorder, func: Any, tickets: list[Ticket | None]) -> Any:  # noqa: ANN401
     """The function of a batch, which Ray calls once for it."""
 
-    def batch() -> Batch:
-        return Batch(lambda: recorder, tickets, Stage.FORWARD, {})
+    def batch() -> AbstractContextManager[object]:
+        return batch_of(recorder, tickets) or nullcontext()
 
     if isasyncgenfunction(func):
 
@@ -160,8 +151,8 @@ class RayServeHook(Hook):
 
     requires = ("ray >= 2.60",)
     patches = (
-        Replacement(_COMMON, "RequestMetadata.__init__", send_with_metadata),
+        Replacement(_COMMON, "RequestMetadata.__init__", _send),
         Replacement(_REPLICA, "Replica._tracing_context", time_replica),
-        Replacement(_BATCHING, "_BatchQueue.put", take_ticket),
+        Replacement(_BATCHING, "_BatchQueue.put", before("joining a queue", _take_ticket)),
         Replacement(_BATCHING, "_BatchQueue._process_batch_inner", time_batch),
     )

@@ -1,43 +1,30 @@
 """Embeddings and re-ranking with `sentence-transformers`."""
 
 import importlib
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from functools import wraps
 from threading import local
 from typing import Any
 
 from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import (
-    Arguments,
-    Hook,
-    HookAttributes,
-    Patch,
-    Replacement,
-    Timed,
-)
+from latencytrace.agent.timing.hook import Hook, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, beginning, timed
-from latencytrace.model import semconv
+from latencytrace.agent.toolkit.models.calls import count_of
 from latencytrace.model.stage import Stage
 
 _MODULE = "sentence_transformers"
 _under_way = local()  # the `Call` that encodes on this thread
 
 
-def describe_inputs(arguments: Arguments) -> HookAttributes:
-    """Note how many texts or pairs there are, never what they say."""
-    inputs = arguments.get("inputs", arguments.get("sentences"))
-    if isinstance(inputs, Sized) and not isinstance(inputs, str):
-        return {semconv.BATCH_SIZE: len(inputs)}
-    return {semconv.BATCH_SIZE: 1}
-
-
 def time_encoding(target: str, stage: Stage) -> Callable[[Recorder, Timed], Timed]:
-    """How a whole encoding is timed, so that the passes in it find it."""
+    """Build what times a whole encoding, so that the passes in it find it."""
 
     def build(recorder: Recorder, original: Timed) -> Timed:
-        begin = beginning(original, Patch(_MODULE, target, stage, describe_inputs), recorder)
+        begin = beginning(
+            original, Patch(_MODULE, target, stage, count_of("inputs", "sentences")), recorder
+        )
 
         def begin_encoding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
             call = begin(args, kwargs)
@@ -61,7 +48,7 @@ def time_encoding(target: str, stage: Stage) -> Callable[[Recorder, Timed], Time
 
 
 def time_pass(name: str) -> Callable[[Recorder, Timed], Timed]:
-    """How each forward pass of an encoding is timed on its device, outside of any graph."""
+    """Build what times each forward pass of an encoding on its device, outside of any graph."""
 
     def build(recorder: Recorder, _: Timed) -> Timed:
         is_compiling = importlib.import_module("torch.compiler").is_compiling

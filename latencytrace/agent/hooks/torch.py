@@ -5,89 +5,94 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.guard import logger
 from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Begin, Call, beginning, timed
+from latencytrace.agent.toolkit.models.torch_modules import (
+    inherited_call,
+    on_device,
+    outside_graphs,
+)
 from latencytrace.model.stage import Stage
 
+_MODULES = "torch.nn.modules.module"
+_COMPILED = "torch._dynamo.eval_frame"
 _NAME = "_latencytrace_name"  # on what stands in the place of a named class's `__call__`
 
 
 def _beginning(name: str, original: Timed, recorder: Recorder) -> Begin:
-    """How the calls of a module begin to be timed.
+    """Begin to time the calls of a module.
 
-    Nothing is while a CUDA graph is captured, for nothing is computed then. A model that is
-    generating is timed already, and called for each of its tokens; what is named inside of
-    it is noted as intervals.
+    A model that is generating is timed already, and called for each of its tokens; what is
+    named inside of it is noted as intervals.
     """
-    cuda = importlib.import_module("torch.cuda")
     patch = Patch("torch", name, Stage.FORWARD, name=name.rpartition(".")[2], interleaved=True)
     begin = beginning(original, patch, recorder)
 
-    def begin_computing(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        if recorder.stream() is not None and callable(getattr(args[0], "generate", None)):
-            return None
-        if cuda.is_initialized() and cuda.is_current_stream_capturing():
-            return None
-        call = begin(args, kwargs)
-        if call is not None:
-            with guarded("timing a device", recorder.on_fault):
-                device = _device_of(args, kwargs)
-                passes = recorder.devices.passes_on(device, Stage.FORWARD)
-                if passes is not None:
-                    call.on_device(passes, recorder.devices.pending)
-        return call
+    def begin_named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        generates = callable(getattr(args[0], "generate", None))
+        return None if generates and recorder.stream() is not None else begin(args, kwargs)
 
-    return begin_computing
-
-
-def _device_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - torch's
-    """Where a module's first tensor is; None: it was given none."""
-    given = (getattr(one, "device", None) for one in (*args[1:], *kwargs.values()))
-    return next((device for device in given if device is not None), None)
+    return on_device(begin_named, recorder)
 
 
 def time_module(module: str, name: str) -> Callable[[Recorder, Timed], Timed]:
-    """How the calls of one class of modules are timed, where no compiler looks on."""
+    """Build what times the calls of one class of modules."""
 
     def build(recorder: Recorder, original: Timed) -> Timed:
-        is_compiling = importlib.import_module("torch.compiler").is_compiling
         named: Any = reduce(getattr, name.split("."), importlib.import_module(module))
-        inherited = "__call__" not in vars(named)
+        call = original if "__call__" in vars(named) else inherited_call(named)
+        timed_call = outside_graphs(call, timed(call, _beginning(name, call, recorder)))
+        setattr(timed_call, _NAME, name)
+        return timed_call
 
-        def call(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if inherited:  # looked up each time, for torch.fx puts its own there for a while
-                return super(named, self).__call__(*args, **kwargs)
-            return original(self, *args, **kwargs)
+    return build
 
-        timed_call = timed(call, _beginning(name, call, recorder))
 
-        def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
-            if is_compiling():  # whatever we did would break the graph
-                return call(self, *args, **kwargs)
-            return timed_call(self, *args, **kwargs)
+def time_bare(names: frozenset[str]) -> Callable[[Recorder, Timed], Timed]:
+    """Build what times the calls of every class of one of these names, wherever it lies."""
 
-        setattr(__call__, _NAME, name)
-        return __call__
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        begins: dict[type, Begin | None] = {}  # of each class that was called
+
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+            kind = type(getattr(args[0], "_orig_mod", args[0]))
+            if kind not in begins:
+                name = next((each.__name__ for each in kind.__mro__ if each.__name__ in names), "")
+                begins[kind] = _beginning(name, original, recorder) if name else None
+            found = begins[kind]
+            return None if found is None else found(args, kwargs)
+
+        return outside_graphs(original, timed(original, begin))
 
     return build
 
 
 def time_compiled(recorder: Recorder, original: Timed) -> Timed:
     """Time modules of a named class that `torch.compile` made, from outside of their graph."""
-    is_compiling = importlib.import_module("torch.compiler").is_compiling
     timed_calls: dict[str, Timed] = {}
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
         name = getattr(type(self._orig_mod).__call__, _NAME, None)
-        if name is None or is_compiling():
+        if name is None:
             return original(self, *args, **kwargs)
         if name not in timed_calls:
-            timed_calls[name] = timed(original, _beginning(name, original, recorder))
+            call = timed(original, _beginning(name, original, recorder))
+            timed_calls[name] = outside_graphs(original, call)
         return timed_calls[name](self, *args, **kwargs)
 
     return __call__
+
+
+def _named(path: str) -> tuple[str, str]:
+    """Read `package.module:Class`, `package.module.Class` or `Class`; a wrong one is none."""
+    module, separator, name = path.rpartition(":" if ":" in path else ".")
+    parts = [*name.split("."), *(module.split(".") if separator else ())]
+    if not all(part.isidentifier() for part in parts):
+        logger.warning("LATENCYTRACE_TORCH_MODULES: %r names no class; the others count", path)
+        return "", ""
+    return module, name
 
 
 class TorchHook(Hook):
@@ -98,13 +103,18 @@ class TorchHook(Hook):
     @classmethod
     def table(cls, options: HookOptions) -> tuple[Patch | Replacement, ...]:
         """A patch for each class, and one for what is made of them by `torch.compile`."""
-        if not options.torch_modules:
-            return ()
-        named = (path.split(":") for path in options.torch_modules)
+        paths = [_named(path) for path in options.torch_modules]
+        named = [(module, name) for module, name in paths if module and name]
+        bare = frozenset(name for module, name in paths if not module and name)
         return (
             *(
                 Replacement(module, f"{name}.__call__", time_module(module, name))
                 for module, name in named
             ),
-            Replacement("torch._dynamo.eval_frame", "OptimizedModule.__call__", time_compiled),
+            *((Replacement(_MODULES, "Module.__call__", time_bare(bare)),) if bare else ()),
+            *(
+                (Replacement(_COMPILED, "OptimizedModule.__call__", time_compiled),)
+                if named
+                else ()
+            ),
         )

@@ -10,7 +10,12 @@ from typing import Any
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.device_copies import TO_DEVICE, TO_HOST, DeviceCopies, DeviceCopy
+from latencytrace.agent.toolkit.models.device_copies import (
+    TO_DEVICE,
+    TO_HOST,
+    DeviceCopies,
+    DeviceCopy,
+)
 
 CopyOf = Callable[..., tuple[Any, str, Any] | None]  # the device, the direction, what is copied
 
@@ -49,7 +54,7 @@ class _Copied:
         return self._between(other, tensor.device) if isinstance(other, self._kinds) else None
 
     def is_none(self, method: str, args: tuple[Any, ...]) -> bool:
-        """Whether it is clear at a glance that a call copies nothing: most calls are such."""
+        """Say at a glance that a call copies nothing: most calls are such."""
         if not args or type(args[0]) not in self._kinds:  # asked, others may do anything
             return True
         if len(args) == 1:
@@ -80,7 +85,7 @@ class _Copied:
 
 
 def time_copy(method: str) -> Callable[[Recorder, Timed], Timed]:
-    """How one method of tensors is timed, where no compiler looks on and CUDA is in use."""
+    """Build what times one method of tensors, where no compiler looks on and CUDA is in use."""
 
     def build(recorder: Recorder, original: Timed) -> Timed:
         is_compiling = importlib.import_module("torch.compiler").is_compiling

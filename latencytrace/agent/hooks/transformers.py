@@ -10,10 +10,19 @@ from opentelemetry.context import attach, create_key, detach, get_value, set_val
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, HookAttributes, Patch, Replacement, Timed
+from latencytrace.agent.timing.hook import (
+    Arguments,
+    Hook,
+    HookAttributes,
+    Patch,
+    Replacement,
+    Timed,
+)
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.toolkit.counted_streamer import CountedStreamer, counted_streamer
-from latencytrace.agent.toolkit.model_weights import model_size
+from latencytrace.agent.toolkit.calls import before
+from latencytrace.agent.toolkit.models.calls import generation_attributes
+from latencytrace.agent.toolkit.models.counted_streamer import CountedStreamer, counted_streamer
+from latencytrace.agent.toolkit.models.weights import model_size
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -139,7 +148,7 @@ class Generation:
             self._recorder.devices.pending.end(phase, now_ns, passes)
 
     def _described_passes(self) -> HookAttributes:
-        """What each of a phase's passes must read and compute; a decoding's is one token a row."""
+        """Say what each pass of a phase must read and compute; decoding makes one token a row."""
         size, shape = model_size(self._model), self._pass_shape
         self._pass_shape = (self._rows, self._rows)  # of the next phase
         if size is None:
@@ -218,7 +227,7 @@ def _ending_tokens(criteria: Any) -> frozenset[int]:  # noqa: ANN401 - a list of
 
 
 def _shape_of(arguments: Mapping[str, Any]) -> tuple[int, int] | None:
-    """How many prompts of which length; None: not told."""
+    """Return how many prompts of which length; None: unknown."""
     inputs = arguments.get("input_ids", arguments.get("inputs"))
     shape: tuple[int, ...] = getattr(inputs, "shape", ())
     return (int(shape[0]), int(shape[1])) if len(shape) == 2 else None  # noqa: PLR2004 - batch and length
@@ -230,8 +239,7 @@ def _name_of(model: Any) -> str:  # noqa: ANN401
 
 def _describe_generation(model: str, arguments: Mapping[str, Any]) -> HookAttributes:
     attributes: HookAttributes = {
-        semconv.GEN_AI_OPERATION_NAME: "text_completion",
-        semconv.GEN_AI_PROVIDER_NAME: "transformers",
+        **generation_attributes("transformers"),
         semconv.GEN_AI_REQUEST_MODEL: model,
     }
     shape = _shape_of(arguments)
@@ -284,17 +292,11 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
     return generate
 
 
-def time_prefill(recorder: Recorder, original: Timed) -> Timed:
+def _note_prefill(_: Recorder, arguments: Arguments) -> None:
     """Time the first forward pass over the prompt, in one piece or in chunks."""
-
-    def _prefill(self: object, input_ids: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        generation = _under_way()
-        if generation is not None:
-            with guarded("starting a prefill", recorder.on_fault):
-                generation.prefill(input_ids)
-        return original(self, input_ids, *args, **kwargs)
-
-    return _prefill
+    generation = _under_way()
+    if generation is not None:
+        generation.prefill(arguments["input_ids"])
 
 
 def time_token(recorder: Recorder, original: Timed) -> Timed:
@@ -332,7 +334,7 @@ class TransformersHook(Hook):
         Replacement(
             "transformers.generation.utils",
             "GenerationMixin._prefill",
-            time_prefill,
+            before("starting a prefill", _note_prefill),
             optional=True,  # since version 5; before, the prefill counts from the start
         ),
         Replacement(

@@ -5,17 +5,22 @@ trace, where it was added: in whose batches it ran is not recorded.
 """
 
 from functools import wraps
-from pathlib import PurePath
 from typing import Any
 
-from opentelemetry.context import Context, attach, create_key, get_current, get_value, set_value
+from opentelemetry.context import attach, create_key, get_current, get_value, set_value
 from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import call_in, leave
+from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.toolkit.calls import after, before, outside_requests
+from latencytrace.agent.toolkit.models.calls import (
+    Phases,
+    generation_attributes,
+    model_attributes,
+)
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -43,18 +48,15 @@ class Member:
         self._context = get_current()
         self._tokens = MadeTokens()
         self._described: HookAttributes = {
-            semconv.GEN_AI_OPERATION_NAME: "text_completion",
-            semconv.GEN_AI_PROVIDER_NAME: "transformers",
+            **generation_attributes("transformers"),
+            **model_attributes(model),
             semconv.GEN_AI_USAGE_INPUT_TOKENS: prompt_tokens,
         }
-        name = getattr(model, "name_or_path", "")
-        if name:
-            self._described[semconv.GEN_AI_REQUEST_MODEL] = PurePath(str(name)).name
-        self._made = 0
+        self._phases: Phases | None = None
         self._whole: Timing | None = None
         self._preemptions = 0
-        told: HookAttributes = {} if depth is None else {semconv.QUEUE_DEPTH: depth}
-        self._phase: Timing | None = recorder.start("queue", Stage.QUEUE, told)
+        waiting: HookAttributes = {} if depth is None else {semconv.QUEUE_DEPTH: depth}
+        self._wait: Timing | None = recorder.start("queue", Stage.QUEUE, waiting)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """Copied or sent to another process, a request's state is nobody's member."""
@@ -62,17 +64,16 @@ class Member:
 
     def scheduled(self) -> None:
         """Note that the wait is over; being put back later is part of the decoding."""
-        if self._whole is None and self._phase is not None:
-            now_ns = monotonic_ns()
-            self._phase.end(now_ns)
-            self._whole = self._recorder.start(
-                "generate",
-                Stage.PREPROCESS,
-                self._described,
-                context=self._context,
-                started_ns=now_ns,
-            )
-            self._phase = self._start("prefill", Stage.PREFILL, now_ns)
+        wait, self._wait = self._wait, None
+        if wait is None:
+            return
+        now_ns = monotonic_ns()
+        wait.end(now_ns)
+        self._whole = self._recorder.start(
+            "generate", Stage.PREPROCESS, self._described, context=self._context, started_ns=now_ns
+        )
+        within = self._whole.context()
+        self._phases = Phases(self._recorder, self._tokens, within, now_ns)
 
     def waits(self) -> None:
         """Note that it waits: once it was scheduled, it had to make room."""
@@ -80,37 +81,21 @@ class Member:
             self._preemptions += 1
 
     def token(self) -> None:
-        """Note one more token: the first ends the prefill."""
-        if self._whole is not None:
+        """Note one more token."""
+        if self._whole is not None and self._phases is not None:
             self._recorder.steps.begin(self._whole.span)
-        self._made += 1
-        if self._made > 1:
-            self._tokens.add()
-        elif self._phase is not None:
-            now_ns = monotonic_ns()
-            self._tokens.add(now_ns)
-            self._phase.end(now_ns)
-            self._phase = self._start("decode", Stage.DECODE, now_ns)
+            self._phases.token()
 
     def end(self, attributes: HookAttributes | None = None) -> None:
         """End what is under way; once."""
-        phase, self._phase = self._phase, None
-        if phase is None:
-            return
-        now_ns = monotonic_ns()
-        made: HookAttributes = {semconv.GEN_AI_USAGE_OUTPUT_TOKENS: self._made}
-        if self._made:
-            times = self._tokens.described(phase.started_ns)
-            phase.note({**made, **times, semconv.BATCH_SIZE: 1})
-        phase.end(now_ns)
-        if self._whole is not None:
+        wait, self._wait = self._wait, None
+        phases, self._phases = self._phases, None
+        if wait is not None:
+            wait.end()
+        if self._whole is not None and phases is not None:
             preempted = {semconv.PREEMPTIONS: self._preemptions}
-            self._whole.note({**made, **preempted, **(attributes or {})})
-            self._whole.end(now_ns)
-
-    def _start(self, name: str, stage: Stage, started_ns: int) -> Timing:
-        within = self._whole.context() if self._whole is not None else self._context
-        return self._recorder.start(name, stage, context=within, started_ns=started_ns)
+            self._whole.note({**phases.end(), **preempted, **(attributes or {})})
+            self._whole.end()
 
 
 def _member_of(state: object) -> Member | None:
@@ -119,7 +104,7 @@ def _member_of(state: object) -> Member | None:
 
 
 def _waiting(manager: Any) -> int | None:  # noqa: ANN401 - a ContinuousBatchingManager
-    """How many wait for their prefill; None: it cannot be told."""
+    """Count who waits for the prefill; None: unknown."""
     queue = getattr(manager, "input_queue", None)
     processor = getattr(manager, "batch_processor", None)
     scheduler = getattr(processor, "scheduler", None)
@@ -150,27 +135,14 @@ def time_added(recorder: Recorder, original: Timed) -> Timed:
     return add_request
 
 
-def remember_member(_recorder: Recorder, original: Timed) -> Timed:
+def _remember_member(_: Recorder, arguments: Arguments, __: object) -> None:
     """Tie what was added to its state, which the batch's thread works with."""
-
-    @wraps(original)
-    def __post_init__(self: object) -> None:  # noqa: N807
-        original(self)
-        setattr(self, _MEMBER, get_value(_ADDED))
-
-    return __post_init__
+    setattr(arguments["self"], _MEMBER, get_value(_ADDED))
 
 
-def keep_member(_recorder: Recorder, original: Timed) -> Timed:
+def _keep_member(_: Recorder, arguments: Arguments, state: object) -> None:
     """Tie it to the state that takes the place of one that had to make room, too."""
-
-    @wraps(original)
-    def create_equivalent_initial_request(self: object) -> Any:  # noqa: ANN401
-        state = original(self)
-        setattr(state, _MEMBER, _member_of(self))
-        return state
-
-    return create_equivalent_initial_request
+    setattr(state, _MEMBER, _member_of(arguments["self"]))
 
 
 def time_status(recorder: Recorder, original: Any) -> Any:  # noqa: ANN401 - one property for another
@@ -197,56 +169,24 @@ def _outcome(state: Any, *, failed: bool) -> HookAttributes:  # noqa: ANN401
     return {semconv.GEN_AI_RESPONSE_FINISH_REASONS: (reason,)}
 
 
-def time_token(recorder: Recorder, original: Timed) -> Timed:
-    """Count each token."""
-
-    @wraps(original)
-    def update_and_check_completion(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        member = _member_of(self)
-        if member is not None:
-            with guarded("noting a token", recorder.on_fault):
-                member.token()
-        return original(self, *args, **kwargs)
-
-    return update_and_check_completion
+def _note_token(_: Recorder, arguments: Arguments) -> None:
+    member = _member_of(arguments["self"])
+    if member is not None:
+        member.token()
 
 
-def count_waits(recorder: Recorder, original: Timed) -> Timed:
+def _count_wait(_: Recorder, arguments: Arguments) -> None:
     """Count how often a member is put back to wait."""
-
-    @wraps(original)
-    def add_waiting_request(self: object, state: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        with guarded("noting a wait", recorder.on_fault):
-            member = _member_of(state)
-            if member is not None and _CHILD not in str(state.request_id):
-                member.waits()
-        return original(self, state, *args, **kwargs)
-
-    return add_waiting_request
+    state: Any = arguments["state"]
+    member = _member_of(state)
+    if member is not None and _CHILD not in str(state.request_id):
+        member.waits()
 
 
-def end_cancelled(recorder: Recorder, original: Timed) -> Timed:
+def _end_cancelled(_: Recorder, __: Arguments, states: Any) -> None:  # noqa: ANN401
     """End what was cancelled, which leaves the batch without a change of its status."""
-
-    @wraps(original)
-    def clear_cancelled_requests(self: object) -> Any:  # noqa: ANN401
-        states = original(self)
-        with guarded("ending members", recorder.on_fault):
-            for member in filter(None, map(_member_of, states or ())):
-                member.end({semconv.CANCELLED: True})
-        return states
-
-    return clear_cancelled_requests
-
-
-def belong_to_no_request(_recorder: Recorder, original: Timed) -> Timed:
-    """Keep the thread that serves all requests from belonging to the first, which starts it."""
-
-    @wraps(original)
-    def _run_generation_loop(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        return call_in(Context(), original, *args, **kwargs)
-
-    return _run_generation_loop
+    for member in filter(None, map(_member_of, states or ())):
+        member.end({semconv.CANCELLED: True})
 
 
 class TransformersBatchingHook(Hook):
@@ -255,16 +195,31 @@ class TransformersBatchingHook(Hook):
     requires = ("transformers >= 5.0",)
     patches = (
         Replacement(_API, "ContinuousBatchingManager.add_request", time_added),
-        Replacement(_API, "ContinuousBatchingManager._run_generation_loop", belong_to_no_request),
-        Replacement(_REQUESTS, "RequestState.__post_init__", remember_member),
+        Replacement(_API, "ContinuousBatchingManager._run_generation_loop", outside_requests),
+        Replacement(
+            _REQUESTS, "RequestState.__post_init__", after("noting a member", _remember_member)
+        ),
         Replacement(_REQUESTS, "RequestState.status", time_status),
-        Replacement(_REQUESTS, "RequestState.update_and_check_completion", time_token),
+        Replacement(
+            _REQUESTS,
+            "RequestState.update_and_check_completion",
+            before("noting a token", _note_token),
+        ),
         Replacement(
             _REQUESTS,
             "RequestState.create_equivalent_initial_request",
-            keep_member,
+            after("noting a member", _keep_member),
             optional=True,
         ),
-        Replacement(_SCHEDULER, "Scheduler.clear_cancelled_requests", end_cancelled),
-        Replacement(_SCHEDULER, "Scheduler.add_waiting_request", count_waits, optional=True),
+        Replacement(
+            _SCHEDULER,
+            "Scheduler.clear_cancelled_requests",
+            after("ending members", _end_cancelled),
+        ),
+        Replacement(
+            _SCHEDULER,
+            "Scheduler.add_waiting_request",
+            before("noting a wait", _count_wait),
+            optional=True,
+        ),
     )

@@ -1,4 +1,4 @@
-"""What `transformers` tokenizers and processors made, moved to the device of a model."""
+"""Moves of what `transformers` tokenizers and processors made to the device of a model."""
 
 import sys
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.device_copies import TO_DEVICE, DeviceCopies, DeviceCopy
+from latencytrace.agent.toolkit.models.device_copies import TO_DEVICE, DeviceCopies, DeviceCopy
 
 
 def time_move(recorder: Recorder, original: Timed) -> Timed:
@@ -56,7 +56,7 @@ def _device(torch: Any, named: object) -> Any:  # noqa: ANN401 - torch's
 
 
 def _host_bytes(batch: Any) -> int:  # noqa: ANN401
-    """How much of it lies on the host."""
+    """Count the bytes of it that lie on the host."""
     data = getattr(batch, "data", None)
     tensors = data.values() if isinstance(data, Mapping) else ()
     return sum(

@@ -1,19 +1,16 @@
 """Reading models and tokenizers with `transformers`, which a request may have to wait for."""
 
-from pathlib import PurePath
-from typing import Any
-
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Patch
-from latencytrace.model import semconv
+from latencytrace.agent.toolkit.models.calls import model_attributes
 from latencytrace.model.stage import Stage
 
 
-def describe_named(arguments: Arguments) -> HookAttributes:
-    """Note what is read: of a path the last part."""
-    named: Any = arguments.get("pretrained_model_name_or_path")
-    if named is None:
-        return {}
-    return {semconv.GEN_AI_REQUEST_MODEL: PurePath(str(named)).name}
+def _describe(arguments: Arguments) -> HookAttributes:
+    return model_attributes(arguments.get("pretrained_model_name_or_path"))
+
+
+def _loads(module: str, kind: str) -> Patch:
+    return Patch(f"transformers.{module}", f"{kind}.from_pretrained", Stage.LOAD, _describe)
 
 
 class TransformersLoadingHook(Hook):
@@ -21,16 +18,6 @@ class TransformersLoadingHook(Hook):
 
     requires = ("transformers >= 4.40",)
     patches = (
-        Patch(
-            "transformers.modeling_utils",
-            "PreTrainedModel.from_pretrained",
-            Stage.LOAD,
-            describe_named,
-        ),
-        Patch(
-            "transformers.tokenization_utils_base",
-            "PreTrainedTokenizerBase.from_pretrained",
-            Stage.LOAD,
-            describe_named,
-        ),
+        _loads("modeling_utils", "PreTrainedModel"),
+        _loads("tokenization_utils_base", "PreTrainedTokenizerBase"),
     )

@@ -9,7 +9,6 @@ import inspect
 import weakref
 from collections.abc import Callable, Iterator
 from functools import wraps
-from pathlib import PurePath
 from typing import Any
 
 from opentelemetry.context import Context, create_key, get_value, set_value
@@ -17,41 +16,24 @@ from opentelemetry.context import Context, create_key, get_value, set_value
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, Patch, Replacement, Timed
+from latencytrace.agent.timing.hook import Arguments, Hook, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import beginning, timed
-from latencytrace.model import semconv
+from latencytrace.agent.toolkit.calls import before
+from latencytrace.agent.toolkit.models.calls import model_attributes
 from latencytrace.model.stage import Stage
 
 _PIPELINES = "transformers.pipelines"
 _BASE = f"{_PIPELINES}.base"
 _TASKS = (
-    "any_to_any",
-    "audio_classification",
-    "automatic_speech_recognition",
-    "decision",
-    "depth_estimation",
-    "document_question_answering",
-    "feature_extraction",
-    "fill_mask",
-    "image_classification",
-    "image_feature_extraction",
-    "image_segmentation",
-    "image_text_to_text",
-    "keypoint_matching",
-    "mask_generation",
-    "object_detection",
-    "table_question_answering",
-    "text_classification",
-    "text_generation",
-    "text_to_audio",
-    "token_classification",
-    "video_classification",
-    "zero_shot_audio_classification",
-    "zero_shot_classification",
-    "zero_shot_image_classification",
-    "zero_shot_object_detection",
-)
+    "any_to_any", "audio_classification", "automatic_speech_recognition", "decision",
+    "depth_estimation", "document_question_answering", "feature_extraction", "fill_mask",
+    "image_classification", "image_feature_extraction", "image_segmentation",
+    "image_text_to_text", "keypoint_matching", "mask_generation", "object_detection",
+    "table_question_answering", "text_classification", "text_generation", "text_to_audio",
+    "token_classification", "video_classification", "zero_shot_audio_classification",
+    "zero_shot_classification", "zero_shot_image_classification", "zero_shot_object_detection",
+)  # fmt: skip
 _RUN = create_key("latencytrace.pipeline")
 _ITERATOR = "_latencytrace_run"  # on an iterator that a pipeline returned
 _MAX_FORWARD_SPANS = 32  # of one call
@@ -62,8 +44,7 @@ class Run:
 
     def __init__(self, recorder: Recorder, pipeline: Any) -> None:  # noqa: ANN401 - of any task
         self.recorder = recorder
-        name = getattr(getattr(pipeline, "model", None), "name_or_path", "")
-        attributes = {semconv.GEN_AI_REQUEST_MODEL: PurePath(str(name)).name} if name else None
+        attributes = model_attributes(getattr(pipeline, "model", None))
         self.timing = recorder.start(f"pipeline {pipeline.task or ''}".strip(), None, attributes)
         self.many = False
         self._forward_passes = 0
@@ -99,7 +80,7 @@ class Run:
                 intervals.add(stage, started_ns)
 
     def may_have_a_span(self) -> bool:
-        """Whether one more forward pass gets a span of its own."""
+        """Count one more forward pass, and say whether it gets a span of its own."""
         self._forward_passes += 1
         return self._forward_passes <= _MAX_FORWARD_SPANS
 
@@ -171,21 +152,18 @@ def time_next(_recorder: Recorder, original: Timed) -> Timed:
     return __next__
 
 
-def note_many(_recorder: Recorder, original: Timed) -> Timed:
+def _note_many(_: Recorder, __: Arguments) -> None:
     """Note that a call has many inputs, or one in many chunks."""
+    run = _current_run()
+    if run is not None:
+        run.stream()
 
-    @wraps(original)
-    def get_iterator(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        run = _current_run()
-        if run is not None:
-            run.stream()
-        return original(*args, **kwargs)
 
-    return get_iterator
+_many = before("noting many inputs", _note_many)
 
 
 def time_part(stage: Stage) -> Callable[[Recorder, Timed], Timed]:
-    """How what is done before or after a forward pass is timed."""
+    """Build what times the work before or after a forward pass."""
 
     def build(recorder: Recorder, original: Timed) -> Timed:
         patch = Patch(_BASE, f"Pipeline.{stage}", stage)
@@ -236,7 +214,7 @@ def time_forward(recorder: Recorder, original: Timed) -> Timed:
 
 
 def _parts_of(task: str) -> tuple[Replacement, ...]:
-    """What is patched in the pipeline of one task, once the program imports its module."""
+    """Patches of the pipeline of one task, made once the program imports its module."""
     name = "".join(word.capitalize() for word in task.split("_"))
     return tuple(
         Replacement(
@@ -252,8 +230,8 @@ class TransformersPipelinesHook(Hook):
     requires = ("transformers >= 4.40",)
     patches = (
         Replacement(_BASE, "Pipeline.__call__", time_call),
-        Replacement(_BASE, "Pipeline.get_iterator", note_many),
-        Replacement(_BASE, "ChunkPipeline.get_iterator", note_many),
+        Replacement(_BASE, "Pipeline.get_iterator", _many),
+        Replacement(_BASE, "ChunkPipeline.get_iterator", _many),
         Replacement(_BASE, "Pipeline.forward", time_forward),
         Replacement(f"{_PIPELINES}.pt_utils", "PipelineIterator.__next__", time_next),
         *(part for task in _TASKS for part in _parts_of(task)),

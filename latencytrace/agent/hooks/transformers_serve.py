@@ -11,6 +11,7 @@ from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.toolkit.calls import outside_requests
 from latencytrace.model.stage import Stage
 
 _UTILS = "transformers.cli.serving.utils"
@@ -40,21 +41,12 @@ def carry_into_queue(recorder: Recorder, original: Timed) -> Timed:
     return submit
 
 
-def belong_to_no_request(_recorder: Recorder, original: Timed) -> Timed:
-    """Keep a thread that serves all requests from belonging to the first, which starts it."""
-
-    def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        return call_in(Context(), original, *args, **kwargs)
-
-    return run
-
-
 class TransformersServeHook(Hook):
     """Times what only the server knows; what it serves with is timed by the other hooks."""
 
     requires = ("transformers >= 5.0",)
     patches = (
-        Replacement(_UTILS, "InferenceThread._run", belong_to_no_request),
+        Replacement(_UTILS, "InferenceThread._run", outside_requests),
         Replacement(_UTILS, "InferenceThread.submit", carry_into_queue),
         Replacement(_UTILS, "InferenceThread.async_submit", carry_into_queue),
         Patch(_UTILS, "DirectStreamer.put", Stage.DETOKENIZE, interleaved=True),

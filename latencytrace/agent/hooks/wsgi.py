@@ -1,23 +1,18 @@
 """Requests served by a WSGI application: Flask, or any under gunicorn."""
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from contextvars import Token
 from typing import Any
 
 from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.timing.intervals import IntervalRecorder
-from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.timing.runtime_gaps import with_gaps
-from latencytrace.agent.toolkit.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.toolkit.proxy_queue import queued_ns
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
+from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
 from latencytrace.agent.toolkit.streaming import AnswerStream, with_answer
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -25,7 +20,6 @@ from latencytrace.model.stage import Stage
 Environ = MutableMapping[str, Any]
 
 _QUEUE_HEADERS = frozenset(f"HTTP_{name.upper().replace('-', '_')}" for name in QUEUE_HEADERS)
-_FIRST_SERVER_ERROR = 500
 _STARTS = "noting that a server starts"
 _TIMED = "latencytrace.timed"  # in an environ: the request has its span already
 _WSGI_WORKERS = {
@@ -52,7 +46,7 @@ class _EnvironHeaders(Getter[Environ]):
 _ENVIRON_HEADERS = _EnvironHeaders()
 
 
-class RequestTiming:
+class RequestTiming(ServedRequest):
     """One request, from the application's call to the `close` of its answer's body.
 
     A server sends each part of the body before it asks for the next one, so the time
@@ -60,59 +54,36 @@ class RequestTiming:
     """
 
     def __init__(self, recorder: Recorder, environ: Environ) -> None:
-        self._recorder = recorder
+        caller = propagate.extract(environ, getter=_ENVIRON_HEADERS)
+        method = str(environ.get("REQUEST_METHOD", "HTTP"))
+        attributes = _request_attributes(environ)
+        super().__init__(recorder, method, attributes, caller, on_loop=False)
         self._environ = environ
-        self._method = str(environ.get("REQUEST_METHOD", "HTTP"))
-        self._timing: Timing = recorder.start(
-            self._method,
-            kind=SpanKind.SERVER,
-            attributes=_request_attributes(environ),
-            context=propagate.extract(environ, getter=_ENVIRON_HEADERS),
-        )
-        self._intervals = IntervalRecorder()
-        self._token: Token[Context] | None = None
         self._answer = AnswerStream()
-        self._stages = recorder.server_timings.begin(self._timing.span, self._timing.started_ns)
-        self._gaps = recorder.open_requests.begin(on_loop=False)
+        self._stages = recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
         self._handed_out_ns: int | None = None  # when the server got the last part
         self._known = 0  # tokens that the model had made by then
         self._part = b""
         self._sent_ns: int | None = None  # when that part had left
         environ[_TIMED] = True
 
-    def activate(self) -> None:
-        """Make the request's span current."""
-        with guarded("making a request current", self._recorder.on_fault):
-            context = with_answer(self._answer, self._timing.context())
-            self._token = enter(with_gaps(self._gaps, context))
-
-    def deactivate(self) -> None:
-        """Make the span before it current again."""
-        with guarded("leaving a request", self._recorder.on_fault):
-            token, self._token = self._token, None
-            if token is not None:
-                leave(token)
+    def context(self) -> Context:
+        """The current context with the request and its answer in it."""
+        return with_answer(self._answer, super().context())
 
     def started(self, start_response: Timed) -> Timed:
         """Note the status, and the route while the application still knows it."""
 
         def noting_start_response(status: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            with guarded("noting an answer", self._recorder.on_fault):
-                code = int(status[:3])
-                self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: code})
-                if code >= _FIRST_SERVER_ERROR:
-                    self._timing.note({semconv.ERROR_TYPE: str(code)})
-                    self._timing.span.set_status(StatusCode.ERROR)
-                route = _route(self._environ)
-                if route is not None:
-                    self._timing.note({semconv.HTTP_ROUTE: route})
-                    self._timing.span.update_name(f"{self._method} {route}")
+            with guarded("noting an answer", self.recorder.on_fault):
+                self.note_status(int(status[:3]))
+                self.note_route(_route(self._environ))
                 if args:
                     self._answer.begun(
                         (name.encode("latin-1"), value.encode("latin-1"))
                         for name, value in args[0]
                     )
-            with guarded("adding Server-Timing", self._recorder.on_fault):
+            with guarded("adding Server-Timing", self.recorder.on_fault):
                 if self._stages is not None and args:
                     timing = ("Server-Timing", self._stages.value(monotonic_ns()))
                     args = ([*args[0], timing], *args[1:])
@@ -122,7 +93,7 @@ class RequestTiming:
 
     def answered(self, body: Any) -> Any:  # noqa: ANN401 - whatever the application returned
         """The body that the server gets in place of the application's."""
-        with guarded("timing an answer's body", self._recorder.on_fault):
+        with guarded("timing an answer's body", self.recorder.on_fault):
             wrapper = self._environ.get("wsgi.file_wrapper")
             if isinstance(wrapper, type) and isinstance(body, wrapper):
                 # The server sends this one by `sendfile`, and only knows it by its type.
@@ -142,33 +113,29 @@ class RequestTiming:
         """The server is back: for the next part, or to close."""
         handed_out_ns, self._handed_out_ns = self._handed_out_ns, None
         if handed_out_ns is not None:
-            with guarded("timing a send", self._recorder.on_fault):
+            with guarded("timing a send", self.recorder.on_fault):
                 self._sent_ns = monotonic_ns()
-                self._intervals.add(Stage.RESPOND, handed_out_ns, self._sent_ns)
+                self.intervals.add(Stage.RESPOND, handed_out_ns, self._sent_ns)
 
     def goes_on(self) -> None:
         """There is one more part, so that the one before was a chunk of a stream."""
-        with guarded("noting a chunk", self._recorder.on_fault):
+        with guarded("noting a chunk", self.recorder.on_fault):
             sent_ns, self._sent_ns = self._sent_ns, None
             if sent_ns is not None:
                 self._answer.chunk_sent(self._part, self._known, sent_ns)
 
-    def fail(self, error: BaseException) -> None:
-        """Note what the application raised, or that the server closed the body early."""
-        with guarded("noting an exception", self._recorder.on_fault):
-            self._timing.fail(error)
-
     def end(self) -> None:
         """End the span; a second time changes nothing."""
-        with guarded("ending a request", self._recorder.on_fault):
-            self._timing.intervals = self._intervals
-            if self._answer.streams:  # else its one part was the whole answer
-                self.goes_on()
-            self._recorder.open_requests.end(self._gaps)
-            self._recorder.server_timings.end(self._stages)
-            self._timing.defer(semconv.TOKEN_TIMES, self._answer.deferred(self._timing.started_ns))
-            self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
-            self._timing.end()
+        with guarded("ending a request", self.recorder.on_fault):
+            self.recorder.server_timings.end(self._stages)
+        super().end()
+
+    def described(self) -> HookAttributes:
+        """Return what is known of it and its answer only now."""
+        if self._answer.streams:  # else its one part was the whole answer
+            self.goes_on()
+        self.timing.defer(semconv.TOKEN_TIMES, self._answer.deferred(self.timing.started_ns))
+        return super().described()
 
     def _closing(self, close: Callable[[], None] | None) -> Callable[[], None]:
         self.handed_out()
@@ -247,10 +214,7 @@ def _request_attributes(environ: Environ) -> HookAttributes:
     port = str(environ.get("SERVER_PORT", ""))
     if port.isdecimal():
         attributes[semconv.SERVER_PORT] = int(port)
-    for name in _QUEUE_HEADERS & environ.keys():
-        waited_ns = queued_ns(str(environ[name]))
-        if waited_ns is not None:
-            attributes[semconv.QUEUED_NS] = waited_ns
+    attributes |= queue_attributes(environ[name] for name in _QUEUE_HEADERS & environ.keys())
     return attributes
 
 
@@ -263,10 +227,8 @@ def _route(environ: Environ) -> str | None:
 def _begun(recorder: Recorder, application: object, environ: Environ) -> RequestTiming | None:
     """A request that begins to be timed; None: it has a server span, or contrib's will be it."""
     with guarded("starting a request", recorder.on_fault):
-        current = get_current_span()
-        served = current.is_recording() and getattr(current, "kind", None) is SpanKind.SERVER
         contribs = getattr(application, "_is_instrumented_by_opentelemetry", False)
-        if not (served or contribs or _TIMED in environ or recorder.suppressed()):
+        if not (is_served() or contribs or _TIMED in environ or recorder.suppressed()):
             return RequestTiming(recorder, environ)
     return None
 

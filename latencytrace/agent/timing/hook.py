@@ -36,7 +36,7 @@ class Asked(Protocol):
 class HookOptions:
     """Options of hooks."""
 
-    torch_modules: tuple[str, ...] = ()  # `package.module:Class`
+    torch_modules: tuple[str, ...] = ()  # `Class` or `package.module:Class`
     torch_copies: bool = False  # time tensors' own copies between host and device
     log_correlation: bool = False  # put trace and span ids on log records
 

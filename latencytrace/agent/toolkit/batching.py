@@ -64,13 +64,13 @@ class Ticket:
 
     @property
     def sampled(self) -> bool | None:
-        """Whether its trace is recorded; None: it belongs to none."""
+        """True if its trace is recorded; None: it belongs to none."""
         context = self.span.get_span_context()
         return context.trace_flags.sampled if context.is_valid else None
 
     @property
     def is_late(self) -> bool:
-        """Whether its span has ended, though it had not when it joined the queue."""
+        """True if its span has ended, though it had not when it joined the queue."""
         return self._live and not self.span.is_recording()
 
     def __reduce__(self) -> tuple[Callable[..., "Ticket"], tuple[object, ...]]:
@@ -115,11 +115,11 @@ class Ticket:
         """Start the span of its wait, in its own trace; None: it did not wait."""
         if until_ns <= self.since_ns:
             return None
-        told: dict[str, AttributeValue] = {}
+        noted: dict[str, AttributeValue] = {}
         if self.depth is not None and not self.served:
-            told[semconv.QUEUE_DEPTH] = self.depth
+            noted[semconv.QUEUE_DEPTH] = self.depth
         return recorder.start(
-            "queue", Stage.QUEUE, told, context=self.context(), started_ns=self.since_ns
+            "queue", Stage.QUEUE, noted, context=self.context(), started_ns=self.since_ns
         )
 
     def context(self) -> Context:
@@ -346,9 +346,9 @@ class Batch:
 
 
 def _sizes(members: Collection[Ticket]) -> dict[str, AttributeValue]:
-    """How many members, and how many tokens if all of them told theirs."""
-    told = [member.tokens for member in members if member.tokens is not None]
+    """Count the members, and the tokens if those of all are known."""
+    known = [member.tokens for member in members if member.tokens is not None]
     sizes: dict[str, AttributeValue] = {semconv.BATCH_SIZE: len(members)}
-    if told and len(told) == len(members):
-        sizes[semconv.BATCH_TOKENS] = sum(told)
+    if known and len(known) == len(members):
+        sizes[semconv.BATCH_TOKENS] = sum(known)
     return sizes

@@ -20,12 +20,12 @@ def carried_headers(on_fault: OnFault) -> dict[str, str]:
 
 
 def name_of(call: object) -> str:
-    """What a function is called, with its module."""
+    """Return the name of a function, with its module."""
     return f"{getattr(call, '__module__', '')}.{getattr(call, '__qualname__', '')}"
 
 
 def is_forking(pool: object, context: str) -> bool:
-    """Whether a worker may have been forked from within a request, whose span it still has.
+    """Say whether a worker may have been forked from within a request, whose span it still has.
 
     Args:
         pool: Of processes.

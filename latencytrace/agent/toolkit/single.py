@@ -12,7 +12,7 @@ from latencytrace.agent.toolkit.batching import Ticket
 from latencytrace.model.stage import Stage
 
 
-class Turn:
+class SingleServed:
     """Times what serves one ticket, in the request's own trace; what is made inside joins it.
 
     It begins at once, and is current until `deactivate`, in the same task or thread.

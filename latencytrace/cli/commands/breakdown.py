@@ -25,7 +25,8 @@ NEVER_TWO = (
 )
 MOSTLY_UNATTRIBUTED = (
     "More than half is time that no span explains. `latencytrace trace slowest` shows between "
-    'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it.'
+    'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it, '
+    "and LATENCYTRACE_TORCH_MODULES=CLASS a torch module of yours."
 )
 UNNAMED = (Stage.UNATTRIBUTED, Stage.OTHER)
 MOSTLY = 0.5
@@ -65,7 +66,7 @@ def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[
 
 
 def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
-    """What held the stages up on GPUs; they serve all routes, so none has a row of its own."""
+    """Lines on what held the stages up on GPUs; they serve all routes, so none has its own row."""
     rows = gpu_stages.of_cohort(
         reading.stages_on_gpus(source), wanted.get("service"), wanted.get("model")
     )

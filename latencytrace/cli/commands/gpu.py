@@ -108,8 +108,8 @@ def _remarks(gpus: list[GpuDocument]) -> list[RenderableType]:
         if held:
             lines.append(f"{of}: clocks held down by {', '.join(held)}")
         if one["xid_errors"]:
-            told = ", ".join(f"{xid} ({times:.0f})" for xid, times in one["xid_errors"].items())
-            lines.append(f"{of}: the driver reported Xid {told}")
+            counted = ", ".join(f"{xid} ({times:.0f})" for xid, times in one["xid_errors"].items())
+            lines.append(f"{of}: the driver reported Xid {counted}")
         if one["silent_ns"] > STALE_NS:
             lines.append(f"{of}: nothing heard for {duration(one['silent_ns'])}")
         if one["bandwidth"] is None and one["silent_ns"] <= STALE_NS:

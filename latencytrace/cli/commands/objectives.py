@@ -78,7 +78,7 @@ def _asked(url: str | None, *, is_needed: bool) -> reading.Source | None:
 
 
 def _unheard(source: reading.Source, objective: ObjectiveDocument) -> str | None:
-    """Why no request of an objective has come, if its names are known to nobody."""
+    """Say why no request of an objective has come, if its names are known to nobody."""
     if objective["requests"]:
         return None
     route = objective["route"]
@@ -117,7 +117,7 @@ def picture(objectives: tuple[Objective, ...], notes: tuple[str, ...]) -> list[R
 
 
 def heading(objective: Objective) -> list[RenderableType]:
-    """What is promised, in words."""
+    """An objective in words."""
     of = [objective.service, objective.route, objective.model, objective.version]
     promise = (
         f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "

@@ -10,8 +10,9 @@ import typer
 from rich.console import RenderableType
 
 from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.pictures.profile_operators import operators
-from latencytrace.cli.pictures.terminal import complain, say, say_document, screen, show
+from latencytrace.cli.pictures.terminal import say_document, screen, show
 from latencytrace.cli.pictures.units import count, duration, share
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
@@ -78,24 +79,24 @@ def profile(  # noqa: PLR0913 - one argument per flag
 
 def _taken(source: reading.ServiceSource, wanted: object, wait_s: float) -> ProfileDocument:
     """Ask for one and wait for it; who stops waiting cancels it."""
-    asked = cast(ProfileDocument, source.told("POST", "/profiles", wanted))
+    asked = cast(ProfileDocument, source.send("POST", "/profiles", wanted))
     try:
         return _awaited(lambda: _one(source, asked["id"]), wait_s)
     except BaseException:
-        source.told("DELETE", f"/profiles/{asked['id']}", None)
+        source.send("DELETE", f"/profiles/{asked['id']}", None)
         raise
 
 
 def _awaited(look: Callable[[], ProfileDocument], wait_s: float) -> ProfileDocument:
-    """The document, once it is decided what becomes of it; its phases are told meanwhile."""
-    deadline_s, told = time.monotonic() + wait_s, None
+    """The document, once it is decided what becomes of it; its phases are shown meanwhile."""
+    deadline_s, shown = time.monotonic() + wait_s, None
     while (found := look())["state"] in _OPEN:
-        if found["phase"] != told:
-            told = found["phase"]
-            complain(told)
+        if found["phase"] != shown:
+            shown = found["phase"]
+            complain(shown)
         if time.monotonic() > deadline_s:
             raise ProfileError(
-                f"nothing came within {wait_s:.0f} s ({told}): does the program serve requests? "
+                f"nothing came within {wait_s:.0f} s ({shown}): does the program serve requests? "
                 "A process takes a profile when its model makes a step"
             )
         time.sleep(LOOK_EVERY_S)

@@ -77,7 +77,7 @@ def picture(
             _largest(request, wide=console.width >= WIDE),
             request["route"],
             Text(request["status"], "" if request["status"] == RequestStatus.OK else FAILED),
-            *(_TOLD[heading](request) for heading in _known(found)),
+            *(_COLUMNS[heading](request) for heading in _known(found)),
             request["trace_id"] if console.width >= WIDE else request["trace_id"][:SHORT_ID],
         )
     stages = {stage for request in found for stage in request["ledger"]}
@@ -96,7 +96,7 @@ def _tokens(request: ListedRequestDocument) -> str:
     return UNKNOWN if tokens is None else f"{tokens:,}"
 
 
-_TOLD: Mapping[str, Callable[[ListedRequestDocument], str]] = {
+_COLUMNS: Mapping[str, Callable[[ListedRequestDocument], str]] = {
     "first token": lambda request: duration(request["time_to_first_token_ns"]),
     "tokens": _tokens,
 }
@@ -106,20 +106,20 @@ def _known(found: Sequence[ListedRequestDocument]) -> list[str]:
     """The columns of what a model tells, where one of the requests has it."""
     return [
         heading
-        for heading, told in _TOLD.items()
-        if any(told(request) != UNKNOWN for request in found)
+        for heading, text in _COLUMNS.items()
+        if any(text(request) != UNKNOWN for request in found)
     ]
 
 
 def _largest(request: ListedRequestDocument, *, wide: bool) -> str:
     ledger = sorted(request["ledger"].items(), key=lambda item: -item[1])[:LARGEST_STAGES]
     whole = request["duration_ns"] or 1
-    told = [
+    largest = [
         f"{_what(request, stage) if wide else stage} {share(length / whole)}"
         for place, (stage, length) in enumerate(ledger)
         if not place or length / whole >= LEAST_SHARE
     ]
-    return ", ".join(told)
+    return ", ".join(largest)
 
 
 def _what(request: ListedRequestDocument, stage: str) -> str:

@@ -20,7 +20,7 @@ _LONGEST_S = 300
 
 
 class RuleFormat(StrEnum):
-    """What is written."""
+    """Kinds of rules that can be written."""
 
     PROMETHEUS = "prometheus"
     TESTS = "tests"
@@ -84,7 +84,7 @@ def _document(
 
 
 def yaml_text(document: Mapping[str, object]) -> str:
-    """As YAML that people can read: long expressions in blocks, order kept."""
+    """Write YAML that people can read: long expressions in blocks, order kept."""
     import yaml  # noqa: PLC0415 - an extra
 
     class Dumper(yaml.SafeDumper):

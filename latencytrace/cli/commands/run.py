@@ -1,18 +1,19 @@
-"""`latencytrace run`: any Python program, traced without touching its code."""
+"""`latencytrace run`: any Python program, traced without touching its code.
+
+It works without the extra `cli`, and starts on every start of a program: so it reads its own
+options and imports little.
+"""
 
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from getopt import GetoptError, getopt
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import latencytrace.agent.autostart as autostart_folder
 from latencytrace.cli.doctor_checks.other_tracers import other_tracer
-from latencytrace.cli.pictures.terminal import complain
+from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.processes.foreground import run_in_foreground
 from latencytrace.cli.processes.local_service import (
     EXTRA_HINT,
@@ -29,34 +30,53 @@ from latencytrace.errors import ServiceUnreachableError
 from latencytrace.model.secrets import text_shown
 from latencytrace.settings import AgentSettings, agent_settings, data_folder
 
-NOT_FOUND = 127  # what shells answer for a command that does not exist
+ABOUT = "Run a Python program with tracing on, and its child processes too."
+HELP = f"""\
+Usage: latencytrace run [OPTIONS] [--] COMMAND...
+
+{ABOUT}
+
+If no service answers at the endpoint, one is started for as long as the program runs.
+
+Example: latencytrace run --service rag -- uvicorn app:app --port 8000
+
+Options:
+  --service NAME  What to call the program in breakdowns.
+  --endpoint URL  Base address of the OTLP receiver.
+  --data DIR      Data folder, where a service must be started first."""
+NOT_UNDERSTOOD = 2  # what shells answer for wrong options
+NOT_FOUND = 127  # and for a command that does not exist
 NOT_EXECUTABLE = 126
 LAST_SPANS_S = 0.5  # for child processes that outlive the program; it sends its own at its end
 
 
-def run(
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND", help="The program and its arguments.")
-    ],
-    service: Annotated[
-        str | None, typer.Option(help="What to call the program in breakdowns.")
-    ] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(help="Base address of the OTLP receiver.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Data folder, where a service must be started first.")
-    ] = None,
-) -> None:
-    """Run a Python program with tracing on, and its child processes too.
+def run(arguments: Sequence[str]) -> int:
+    """Run the program that the arguments name, as `HELP` says.
 
-    If no service answers at the endpoint, one is started for as long as the program runs.
-
-    Example: latencytrace run --service rag -- uvicorn app:app --port 8000
+    Returns:
+        Its exit code, unless it takes our place.
     """
-    executable = shutil.which(command[0])
-    if executable is None:
-        raise typer.Exit(_cannot_run(command[0]))
+    try:
+        options, command = getopt(list(arguments), "", ["service=", "endpoint=", "data=", "help"])
+    except GetoptError as error:
+        return _not_understood(str(error))
+    named = dict(options)
+    if "--help" in named:
+        for line in HELP.splitlines():
+            say(line)
+        return 0
+    if not command:
+        return _not_understood("the program to run is missing")
+    if shutil.which(command[0]) is None:
+        return _cannot_run(command[0])
+    return _run_traced(
+        command, named.get("--service"), named.get("--endpoint"), named.get("--data")
+    )
+
+
+def _run_traced(
+    command: list[str], service: str | None, endpoint: str | None, data: str | None
+) -> int:
     settings = agent_settings(endpoint=endpoint)
     if settings.disabled:
         _say("tracing is switched off in the environment: running without it")
@@ -67,7 +87,8 @@ def run(
         _say(f"{other[0]}. For latencytrace alone: {other[1]}")
     if not _service_is_needed(checked("endpoint", settings.endpoint)):
         os.execvpe(command[0], command, environment)  # noqa: S606 - likewise
-    raise typer.Exit(_run_beside_service(command, environment, settings, data or data_folder()))
+    folder = data_folder() if data is None else Path(data)
+    return _run_beside_service(command, environment, settings, folder)
 
 
 def traced_environment(
@@ -90,7 +111,7 @@ def traced_environment(
 
 
 def _service_is_needed(endpoint: str) -> bool:
-    """Whether to start a service; says what stands in the way of one."""
+    """Decide whether to start a service; tell the user what stands in the way of one."""
     url = service_address(None)
     if listens(endpoint):
         if is_loopback(endpoint) and not answers(f"{url}/healthz"):
@@ -113,6 +134,8 @@ def _service_is_needed(endpoint: str) -> bool:
 def _run_beside_service(
     command: list[str], environment: dict[str, str], settings: AgentSettings, folder: Path
 ) -> int:
+    import tempfile  # noqa: PLC0415 - slow to import, and seldom needed
+
     url = service_address(None)
     log = Path(tempfile.mkdtemp(prefix="latencytrace-")) / "serve.log"
     with service_program(
@@ -143,6 +166,11 @@ def _started(background: BackgroundProgram, url: str) -> bool:
         _say(f"running without a service, spans are lost: {error}")
         return False
     return True
+
+
+def _not_understood(why: str) -> int:
+    _say(f"{why}. Try: latencytrace run --help")
+    return NOT_UNDERSTOOD
 
 
 def _cannot_run(name: str) -> int:

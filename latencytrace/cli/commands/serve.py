@@ -1,4 +1,4 @@
-"""`latencytrace serve`: receive spans, divide requests, answer questions."""
+"""`latencytrace serve`: receive spans, attribute requests, answer questions."""
 
 import logging
 import os
@@ -10,7 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
-from latencytrace.cli.pictures.terminal import LogFormatter, say
+from latencytrace.cli.pictures.lines import say
+from latencytrace.cli.pictures.terminal import LogFormatter
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.processes.own_name import own_command
 from latencytrace.errors import LatencytraceError
@@ -135,8 +136,8 @@ def _end_in_time() -> None:
 
 
 def _unless_usual(flag: str, address: Address, usual: str) -> str:
-    """How a program on this machine is told of an address, if it does not know it."""
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what serve may be told
+    """A flag that names an address, unless programs on this machine know it."""
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what serve may be given
     url = f"http://{replace(address, host=everywhere.get(address.host, address.host))}"
     return "" if url == usual else f" {flag} {url}"
 

@@ -67,7 +67,7 @@ def trace(
 def _stages_on_gpus(
     source: reading.Source, request: RequestDocument
 ) -> Sequence[GpuStageDocument]:
-    """What is known of stages on GPUs, where the request was on one."""
+    """Lines on stages on GPUs, where the request was on one."""
     if any(span["device"] is not None for span in request["spans"]):
         return reading.stages_on_gpus(source)
     return ()
@@ -121,7 +121,7 @@ def picture(
 
 
 def _profiles(request: RequestDocument) -> list[RenderableType]:
-    """How to see what torch did in it; an older service knows of no profiles."""
+    """Lines on how to see what torch did in it; an older service knows of no profiles."""
     return [
         f"A profile saw it: latencytrace profile {profile_id}"
         for profile_id in request.get("profiles", ())
@@ -170,11 +170,11 @@ def ledger(request: RequestDocument, width: int) -> list[RenderableType]:
 
 
 def _network(phases: Mapping[str, int]) -> list[Text]:
-    """What the network's time went to; nothing, where no client told."""
+    """A line on what the network's time went to; none where no client reported it."""
     if not phases.keys() - {"other"}:
         return []
-    told = ", ".join(f"{phase} {duration(length)}" for phase, length in phases.items())
-    return [Text(f"of the network: {told}", "dim")]
+    parts = ", ".join(f"{phase} {duration(length)}" for phase, length in phases.items())
+    return [Text(f"of the network: {parts}", "dim")]
 
 
 def _heading(request: RequestDocument) -> list[RenderableType]:

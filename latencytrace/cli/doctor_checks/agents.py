@@ -1,4 +1,4 @@
-"""What the agents that run have reported to the service on themselves."""
+"""Reports of the agents that run on themselves, as the service has them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -50,7 +50,7 @@ def _agent(info: Sample, metrics: Sequence[Sample]) -> Iterator[Finding]:
 
 
 def _hook(name: str, sample: Sample) -> Iterator[Finding]:
-    """What is worth saying of one hook: that it is applied is no news, that it is not may be."""
+    """Judge one hook: that it is applied is no news, that it is not may be."""
     hook, state, reason = (sample.labels[label] for label in ("hook", "state", "reason"))
     if state == "applied" and not reason:
         yield _finding(Verdict.FINE, f"{name}: hook {hook} is applied")

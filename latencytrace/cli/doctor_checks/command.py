@@ -1,4 +1,4 @@
-"""Which interpreter would run a command, and whether `run` can trace it; nothing is run."""
+"""The interpreter that would run a command, and whether `run` can trace it."""
 
 import re
 import shutil
@@ -63,7 +63,7 @@ def _unknown(what: str, fix: str) -> Program:
 
 
 def _uwsgi(command: Sequence[str]) -> Iterator[Finding]:
-    """What uWSGI must be told; it starts an interpreter inside of itself."""
+    """Name the flags that uWSGI needs; it starts an interpreter inside of itself."""
     if not {"--enable-threads", "-T", "--threads"} & set(command):
         yield Finding(
             about=ABOUT,
@@ -92,7 +92,7 @@ def _words(path: Path) -> list[str]:
 
 
 def _flags(words: Sequence[str]) -> Iterator[Finding]:
-    """Whether Python is told not to look at PYTHONPATH, through which `run` reaches it."""
+    """Find flags that keep Python from PYTHONPATH, through which `run` reaches it."""
     for word in words:
         if not word.startswith("-") or word.startswith("--"):
             return

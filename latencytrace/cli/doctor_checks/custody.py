@@ -1,4 +1,4 @@
-"""Whether a service still has every span that it acknowledged."""
+"""Spans that a service acknowledged: whether it still has all of them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Whether the variables that tracing reads make sense together."""
+"""Variables that tracing reads: whether they make sense together."""
 
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +44,7 @@ def environment_findings(
 
 
 def _endpoint(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Finding]:
-    """Whether the addresses are meant as OpenTelemetry means them."""
+    """Judge whether the addresses are meant as OpenTelemetry means them."""
     named = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/")
     own = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
     if named.endswith("/v1/traces") and not agent.grpc:
@@ -67,7 +67,7 @@ def _endpoint(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Find
 
 
 def _protocol(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Finding]:
-    """Whether the agent speaks what the variables ask for, at a port that is usual for it."""
+    """Judge whether the agent speaks what the variables ask for, at a port usual for it."""
     for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         protocol = environ.get(name, "").strip().lower()
         if protocol not in {"", "http/protobuf", GRPC}:
@@ -92,7 +92,7 @@ def _protocol(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Find
 
 
 def _other_providers(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether somebody else's instrumentation is started by the environment."""
+    """Judge whether the environment starts somebody else's instrumentation."""
     other = other_tracer((), environ.get("PYTHONPATH", ""))
     if other is not None:
         yield _wrong(*other)

@@ -1,11 +1,11 @@
-"""What the doctor finds: one fact, how it is judged, and the one line that mends it."""
+"""Findings of the doctor: one fact, how it is judged, and the line that mends it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """How a finding is judged."""
+    """The judgement of a finding."""
 
     FINE = "fine"
     NOTE = "note"  # worth knowing; nothing to mend

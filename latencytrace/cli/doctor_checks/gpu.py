@@ -1,4 +1,4 @@
-"""Whether GPUs can be read by programs of this user, and why not."""
+"""GPUs: whether programs of this user can read them, and why not."""
 
 import threading
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What is installed for this interpreter: versions, hooks, and who would time a call twice."""
+"""Packages of this interpreter: versions, hooks, and who would time a call twice."""
 
 import importlib.metadata
 import importlib.util
@@ -64,7 +64,7 @@ def _versions() -> Iterator[Finding]:
         yield Finding(
             about=INSTALLED,
             verdict=Verdict.NOTE,
-            what="the agent alone, without the service; one must run elsewhere",
+            what="the agent and the command line, without the service; one must run elsewhere",
             fix=EXTRA_HINT,
         )
 
@@ -125,7 +125,7 @@ def _installed(requirements: tuple[str, ...]) -> Iterator[str]:
 
 
 def _others() -> Iterator[Finding]:
-    """Who else would time the same calls, or provide the spans."""
+    """Name others that would time the same calls, or provide the spans."""
     ours = {plugin.name for plugin in plugins(HOOKS)}
     for plugin in plugins(CONTRIB):
         hook = SAME_CALLS.get(plugin.name, plugin.name)
@@ -154,7 +154,7 @@ def _others() -> Iterator[Finding]:
 
 
 def _has_native_telemetry() -> bool:
-    """Whether FastAPI is one that makes server spans itself; it is not imported for that."""
+    """Tell whether FastAPI makes server spans itself; it is not imported for that."""
     spec = importlib.util.find_spec("fastapi")
     places = (spec.submodule_search_locations or ()) if spec is not None else ()
     return any((Path(place) / "telemetry").is_dir() for place in places)

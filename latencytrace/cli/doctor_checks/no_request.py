@@ -1,4 +1,4 @@
-"""Why a question found no request, as far as the service can tell."""
+"""Reasons why a question found no request, as far as the service can tell."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ NOTHING_YET = (
 
 
 def why_none(source: reading.Source, wanted: Filters) -> str:
-    """What to tell somebody whose question nothing answers.
+    """Explain why no request answers a question.
 
     Names that nobody has come first, then a time without any request, then the filters that
     no request of that time passes.
@@ -38,7 +38,7 @@ def why_none(source: reading.Source, wanted: Filters) -> str:
 
 
 def unknown(source: reading.Source, wanted: Filters) -> str | None:
-    """Which of the names asked for nobody has, and what there is; None: all are known."""
+    """Say which name nobody has, and which there are; None: all are known."""
     listed = reading.services(source)
     named, route = wanted.get("service"), wanted.get("route")
     known = {service["service"] for service in listed}

@@ -9,7 +9,7 @@ CONTRIB_AUTOSTART = "opentelemetry/instrumentation/auto_instrumentation"  # in P
 
 
 def other_tracer(command: Sequence[str], python_path: str) -> tuple[str, str] | None:
-    """What somebody else's tracing does beside ours, and how to have it otherwise; None: nothing.
+    """Say what other tracing does beside ours, and how to have it otherwise; None: nothing.
 
     Args:
         command: The program and its arguments.

@@ -1,25 +1,23 @@
-"""Whether a service answers, whether it takes spans, and what it has dropped or refused."""
+"""The service that runs: whether it answers and takes spans, and what it dropped or refused."""
 
 import json
-import urllib.request
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from urllib.error import HTTPError
 
 from latencytrace.cli.doctor_checks.agents import agent_findings
 from latencytrace.cli.doctor_checks.custody import custody_findings
 from latencytrace.cli.doctor_checks.finding import Finding, Verdict
 from latencytrace.cli.processes.local_service import (
-    answers,
     free_port,
     host_and_port,
     is_loopback,
     listens,
-    open_url,
     service_is_installed,
 )
 from latencytrace.cli.source.metrics_text import Sample, samples
+from latencytrace.cli.source.reading import service_at
 from latencytrace.errors import SettingsError
+from latencytrace.service.net.http_client import ask
 from latencytrace.settings import AgentSettings
 
 ABOUT = "service"
@@ -95,7 +93,7 @@ def service_findings(
         token: What they show.
         agent: Where spans would go; None: its settings cannot be used.
     """
-    there = answers(f"{url}/healthz")
+    there = service_at(url) is not None
     if not there:
         yield _absent(url, agent)
     else:
@@ -152,7 +150,7 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
 
 
 def _counted(metrics: list[Sample]) -> Iterator[Finding]:
-    """What the service's own counters say of what it took, dropped and refused."""
+    """Judge the service's own counters of what it took, dropped and refused."""
     for sample in metrics:
         number = round(sample.value)
         if sample.name == "latencytrace_service_spans_received_total":
@@ -170,7 +168,7 @@ def _counted(metrics: list[Sample]) -> Iterator[Finding]:
 
 
 def _receiver(agent: AgentSettings, services: str | None) -> Finding:
-    """Whether an empty post, which stores nothing, is taken where spans would go.
+    """Send an empty post, which stores nothing, to where spans would go.
 
     Args:
         agent: Where they would go.
@@ -179,27 +177,22 @@ def _receiver(agent: AgentSettings, services: str | None) -> Finding:
     if agent.grpc:
         return _grpc_receiver(agent)
     headers = {"content-type": "application/x-protobuf", **agent.headers}
-    request = urllib.request.Request(  # noqa: S310 - the user's own address
-        agent.traces_url, data=b"", headers=headers, method="POST"
-    )
     try:
-        with open_url(request, TIMEOUT_S) as response:
-            response.read()
-        if services is not None and not _same(services, agent.traces_url):
+        answer = ask("POST", agent.traces_url, TIMEOUT_S, content=b"", headers=headers)
+    except OSError as error:
+        what = f"nobody takes spans at {agent.traces_url}: {error}"
+    else:
+        if answer.is_success and services is not None and not _same(services, agent.traces_url):
             return _note(
                 f"spans go to {agent.traces_url}; the service takes them at {services}",
                 f"export OTEL_EXPORTER_OTLP_ENDPOINT={services}, unless they are passed on to it",
             )
-        return _fine(f"spans are taken at {agent.traces_url}")
-    except HTTPError as error:
-        if error.code == HTTPStatus.UNAUTHORIZED:
-            return _wrong(
-                f"{agent.traces_url} asks for a token: spans are refused",
-                SEND_TOKEN,
-            )
-        what = f"{agent.traces_url} answers {error.code} {error.reason}: spans are refused"
-    except (OSError, ValueError) as error:
-        what = f"nobody takes spans at {agent.traces_url}: {error}"
+        if answer.is_success:
+            return _fine(f"spans are taken at {agent.traces_url}")
+        if answer.status_code == HTTPStatus.UNAUTHORIZED:
+            return _wrong(f"{agent.traces_url} asks for a token: spans are refused", SEND_TOKEN)
+        status = f"{answer.status_code} {answer.reason_phrase}"
+        what = f"{agent.traces_url} answers {status}: spans are refused"
     where = services or "… as the service has it (port 4318)"
     return _wrong(what, f"export OTEL_EXPORTER_OTLP_ENDPOINT={where}")
 
@@ -223,27 +216,23 @@ def _grpc_receiver(agent: AgentSettings) -> Finding:
 
 def _get(url: str, token: str | None) -> tuple[int, str]:
     """The status and body of an answer; status 0 where there is none."""
-    request = urllib.request.Request(url)  # noqa: S310 - the user's own address
-    if token is not None:
-        request.add_header("Authorization", f"Bearer {token}")
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
     try:
-        with open_url(request, TIMEOUT_S) as response:
-            return response.status, response.read().decode("utf-8", "replace")
-    except HTTPError as error:
-        return error.code, error.read().decode("utf-8", "replace")
+        answer = ask("GET", url, TIMEOUT_S, headers=headers)
     except OSError as error:
         return 0, str(error)
+    return answer.status_code, answer.content.decode("utf-8", "replace")
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two addresses name one port of one machine, loopback by whatever name."""
+    """Compare two addresses: one port of one machine, loopback by whatever name."""
     (one_host, one_port), (other_host, other_port) = host_and_port(one), host_and_port(other)
     both_here = is_loopback(one) and is_loopback(other)
     return one_port == other_port and (both_here or one_host == other_host)
 
 
 def _takes_at(url: str, token: str | None) -> str | None:
-    """Where a service says that it takes spans."""
+    """The address at which a service says that it takes spans."""
     status, body = _get(f"{url}/api/v1/receivers", token)
     try:
         return str(json.loads(body)["otlp_http"]) if status == HTTPStatus.OK else None

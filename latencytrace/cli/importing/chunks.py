@@ -32,7 +32,7 @@ def opened(name: str) -> AbstractContextManager[BinaryIO]:
 
 
 def plain_chunks(file: BinaryIO, on_read: Callable[[int], None]) -> Iterator[bytes]:
-    """What a file holds, decompressed if it is gzip, in pieces of bounded size.
+    """Read a file, decompressed if it is gzip, in pieces of bounded size.
 
     Args:
         file: Read to its end.

@@ -1,4 +1,4 @@
-"""Files to spans kept: read, checked, sent in batches, counted, told."""
+"""Files to spans kept: read, checked, sent in batches, counted, reported."""
 
 import shlex
 import stat
@@ -16,7 +16,8 @@ from latencytrace.cli.importing.piece import Place, Record
 from latencytrace.cli.importing.records import records
 from latencytrace.cli.importing.report import Report
 from latencytrace.cli.importing.target import Target, target
-from latencytrace.cli.pictures.terminal import complain, say, say_document, side_screen
+from latencytrace.cli.pictures.lines import complain, say
+from latencytrace.cli.pictures.terminal import say_document, side_screen
 from latencytrace.errors import OtlpError
 from latencytrace.model.escaped import escaped
 from latencytrace.service.answers.documents import BreakdownDocument

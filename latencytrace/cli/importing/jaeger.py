@@ -36,7 +36,7 @@ _PARENTS = ("CHILD_OF", "FOLLOWS_FROM")  # the first of the better kind is the p
 
 
 def is_jaeger_trace(document: Tree) -> bool:
-    """Whether a JSON object is a trace of Jaeger's."""
+    """Tell whether a JSON object is a trace of Jaeger's."""
     return "spans" in document and ("processes" in document or "traceID" in document)
 
 
@@ -67,7 +67,7 @@ class _Resources:
         self._scopes: dict[tuple[str, str, str], ScopeSpans] = {}
 
     def scope_of(self, span: Tree, tags: Tree) -> ScopeSpans:
-        """Where a span belongs."""
+        """Find the resource of a span."""
         name, version = (
             _text(tags.get(f"otel.scope.{part}", tags.get(f"otel.library.{part}")))
             for part in ("name", "version")

@@ -32,7 +32,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What could not be read."""
+    """Name what could not be read."""
 
     line: int
     reason: str

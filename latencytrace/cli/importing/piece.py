@@ -7,7 +7,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where in a file something stands."""
+    """A place in a file."""
 
     line: int | None = None  # of a text, from 1
     byte: int | None = None  # of what is no text, from 0

@@ -85,7 +85,7 @@ class ProtobufReader:
             yield Unread(place=self._place, reason=self._broken)
 
     def _has(self, size: int) -> bool:
-        """Whether that many bytes are left; they are in the buffer then."""
+        """Tell whether that many bytes are left; they are in the buffer then."""
         if len(self._buffer) - self._at >= size:
             return True
         parts = [self._buffer[self._at :]]

@@ -81,7 +81,7 @@ def _messages(item: Item) -> Iterator[ExportTraceServiceRequest]:
 
 
 def _from_document(document: dict[str, object]) -> Iterator[ExportTraceServiceRequest]:
-    """What one JSON object holds."""
+    """Read what one JSON object holds."""
     if is_jaeger_trace(document):
         yield message_from_jaeger(document)
         return

@@ -1,4 +1,4 @@
-"""What an import found: counts, what was rejected and where, and how to read the rest."""
+"""The report of an import: counts, rejections with their places, how to read the rest."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -11,8 +11,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from latencytrace.cli.importing.piece import Place
 from latencytrace.cli.pictures.units import count
 
-MAX_TOLD: Final = 100  # rejections that are told one by one
-MAX_COUNTED: Final = 1_000_000  # traces that are told apart
+MAX_LISTED: Final = 100  # rejections that are listed one by one
+MAX_COUNTED: Final = 1_000_000  # traces that are counted exactly
 
 _SECOND_NS = 1_000_000_000
 _ENTRY_KINDS = {ProtoSpan.SPAN_KIND_SERVER, ProtoSpan.SPAN_KIND_CONSUMER}
@@ -44,7 +44,7 @@ class Report:
     rejected_spans: int = 0
     rejections: list[Rejection] = field(default_factory=list)
     rejection_count: int = 0
-    requests: int | None = None  # in the time of the file, once they are divided
+    requests: int | None = None  # in the time of the file, once they are attributed
     _traces: dict[int, bool] = field(default_factory=dict)  # whether the root of each came
     _first_ns: int | None = None  # of requests
     _last_ns: int | None = None
@@ -61,7 +61,7 @@ class Report:
         """Note what is not kept."""
         self.rejection_count += 1
         self.rejected_spans += spans or 0
-        if len(self.rejections) < MAX_TOLD:
+        if len(self.rejections) < MAX_LISTED:
             rejection = Rejection(
                 file=file, line=place.line, byte=place.byte, spans=spans, reason=reason
             )
@@ -69,7 +69,7 @@ class Report:
 
     @property
     def traces(self) -> int:
-        """How many there were, as far as they are counted."""
+        """The number of traces, as far as they are counted."""
         return len(self._traces)
 
     @property
@@ -79,7 +79,7 @@ class Report:
 
     @property
     def since(self) -> str | None:
-        """When the first request started, rounded down to a second."""
+        """The start of the first request, rounded down to a second."""
         return None if self._first_ns is None else _rfc3339(self._first_ns)
 
     @property
@@ -126,7 +126,7 @@ class Report:
             )
 
     def rejection_lines(self) -> Iterator[str]:
-        """What was not kept."""
+        """Lines on what was not kept."""
         yield from map(str, self.rejections)
         more = self.rejection_count - len(self.rejections)
         if more:

@@ -1,20 +1,19 @@
-"""Where an import goes: into a service that runs, or into the data folder itself."""
+"""Targets of an import: a service that runs, or the data folder itself."""
 
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol, cast
 
+import httpx
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 
-from latencytrace.cli.processes.local_service import answers, is_loopback, open_url
+from latencytrace.cli.processes.local_service import is_loopback
 from latencytrace.cli.source.folder import FolderSource
-from latencytrace.cli.source.reading import ServiceSource, Source
+from latencytrace.cli.source.reading import ServiceSource, Source, service_at
 from latencytrace.cli.source.service_address import checked, service_address
 from latencytrace.errors import (
     LatencytraceError,
@@ -24,17 +23,13 @@ from latencytrace.errors import (
 )
 from latencytrace.service.app import taking_in
 from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.net.http_client import ask
 from latencytrace.service.otlp.traces import PROTOBUF, CheckedRequest
-from latencytrace.settings import (
-    agent_settings,
-    data_folder,
-    service_settings,
-    service_token,
-)
+from latencytrace.settings import agent_settings, data_folder, service_settings
 
 POST_TIMEOUT_S: Final = 60.0
 PATIENCE_S: Final = 120.0  # with a service that says it is too busy
-DIVIDED_WITHIN_S: Final = 30.0
+ATTRIBUTED_WITHIN_S: Final = 30.0
 _BUSY = frozenset({429, 503})
 
 
@@ -54,7 +49,7 @@ class Target(Protocol):
         ...
 
     def finish(self) -> Source:
-        """Wait until everything is divided; returns who answers from now on."""
+        """Wait until everything is attributed; return who answers from now on."""
         ...
 
 
@@ -67,8 +62,9 @@ def target(url: str | None, endpoint: str | None, data: Path | None) -> Iterator
         StoreInUseError: Another process owns the folder.
     """
     address = service_address(url)
-    if data is None and answers(f"{address}/healthz"):
-        yield _service_target(address, endpoint)
+    running = service_at(address) if data is None else None
+    if running is not None:
+        yield _service_target(running, endpoint)
         return
     if data is None and (url is not None or not is_loopback(address)):
         raise ServiceUnreachableError(
@@ -120,45 +116,45 @@ class ServiceTarget:
     now_s: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     takes_content: bool = True
-    _last: str | None = field(default=None)  # the trace that is divided last
+    _last: str | None = field(default=None)  # the trace that is attributed last
 
     def keep(self, request: CheckedRequest) -> None:
         """See `Target.keep`."""
         deadline_s = self.now_s() + PATIENCE_S
         while (wait_s := self._post(request.block, deadline_s)) is not None:
             self.sleep(wait_s)
-        # Traces are divided in the order in which they fell quiet, then of their ids.
+        # Traces are attributed in the order in which they fell quiet, then of their ids.
         self._last = max(request.rooted, default=self._last)
 
     def finish(self) -> Source:
         """See `Target.finish`."""
-        deadline_s = self.now_s() + DIVIDED_WITHIN_S
-        while self._last is not None and not self._is_divided(self._last):
+        deadline_s = self.now_s() + ATTRIBUTED_WITHIN_S
+        while self._last is not None and not self._is_attributed(self._last):
             if self.now_s() > deadline_s:
                 raise LatencytraceError(
                     f"what was sent to {self.traces_url} did not become requests of the service "
-                    f"at {self.source.url} within {DIVIDED_WITHIN_S:g} s: is that its receiver?"
+                    f"at {self.source.url} within {ATTRIBUTED_WITHIN_S:g} s: is that its receiver?"
                 )
             self.sleep(0.1)
         return self.source
 
     def _post(self, block: bytes, deadline_s: float) -> float | None:
-        """Send once; returns after how many seconds to send again, None: it is kept."""
-        request = urllib.request.Request(self.traces_url, block, {**self.headers})  # noqa: S310 - the user's own address
+        """Send once; return after how many seconds to send again, None: it is kept."""
         try:
-            with open_url(request, POST_TIMEOUT_S):
-                return None
-        except urllib.error.HTTPError as error:
-            if error.code in _BUSY and self.now_s() < deadline_s:
-                after = error.headers.get("retry-after", "")
-                return float(after) if after.isdecimal() else 1.0
-            said = _said(error)
-            kind = OtlpError if error.code == 400 else LatencytraceError  # noqa: PLR2004 - HTTP's Bad Request
-            raise kind(f"{self.traces_url} answered {error.code}: {said}") from None
+            answer = ask(
+                "POST", self.traces_url, POST_TIMEOUT_S, content=block, headers=self.headers
+            )
         except OSError as error:
             raise ServiceUnreachableError(f"{self.traces_url} fell silent: {error}") from None
+        if answer.is_success:
+            return None
+        if answer.status_code in _BUSY and self.now_s() < deadline_s:
+            after = answer.headers.get("retry-after", "")
+            return float(after) if after.isdecimal() else 1.0
+        kind = OtlpError if answer.status_code == httpx.codes.BAD_REQUEST else LatencytraceError
+        raise kind(f"{self.traces_url} answered {answer.status_code}: {_said(answer)}")
 
-    def _is_divided(self, trace_id: str) -> bool:
+    def _is_attributed(self, trace_id: str) -> bool:
         try:
             self.source.document(f"/requests/{trace_id}", {})
         except ServiceUnreachableError:
@@ -168,24 +164,22 @@ class ServiceTarget:
         return True
 
 
-def _service_target(address: str, endpoint: str | None) -> ServiceTarget:
-    token = service_token()
-    source = ServiceSource(url=address, token=token)
+def _service_target(source: ServiceSource, endpoint: str | None) -> ServiceTarget:
     receivers = cast(Mapping[str, str], source.document("/receivers", {}))
     settings = agent_settings(endpoint=endpoint or receivers["otlp_http"], over_http=True)
     checked("endpoint", settings.endpoint)
     headers = {"content-type": PROTOBUF, **settings.headers}
-    if token is not None:
-        headers.setdefault("authorization", f"Bearer {token}")
+    if source.token is not None:
+        headers.setdefault("authorization", f"Bearer {source.token}")
     return ServiceTarget(
-        title=address, traces_url=settings.traces_url, headers=headers, source=source
+        title=source.url, traces_url=settings.traces_url, headers=headers, source=source
     )
 
 
-def _said(error: urllib.error.HTTPError) -> str:
-    """What a receiver says is wrong."""
-    body = error.read()
+def _said(answer: httpx.Response) -> str:
+    """Read what a receiver says is wrong."""
+    body = answer.content
     try:
-        return Status.FromString(body).message or str(error.reason)
+        return Status.FromString(body).message or answer.reason_phrase
     except DecodeError:
-        return body.decode("utf-8", "replace") or str(error.reason)
+        return body.decode("utf-8", "replace") or answer.reason_phrase

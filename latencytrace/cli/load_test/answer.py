@@ -1,4 +1,4 @@
-"""What the body of an answer says: when its tokens came, and how many."""
+"""Bodies of answers: when their tokens came, and how many."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ CONTENT_KEYS = ("content", "reasoning_content", "reasoning", "tool_calls")
 
 
 class Shape(StrEnum):
-    """How an answer's tokens are told apart."""
+    """The way in which an answer's tokens are told apart."""
 
     OPENAI = "openai"  # events with choices, as OpenAI's API streams them
     EVENTS = "events"  # other server-sent events
@@ -37,7 +37,7 @@ class Answer:
     shape: Shape
     token_times_ns: Sequence[int]  # when each event or chunk with content was received
     reported_tokens: int | None  # what the answer's `usage` says
-    error: str | None  # told inside an answer that began with success
+    error: str | None  # reported inside an answer that began with success
 
     @property
     def tokens(self) -> int | None:
@@ -55,7 +55,7 @@ class Reader(Protocol):
         ...
 
     def answer(self, at_ns: int) -> Answer:
-        """What was read, now that the body has ended."""
+        """Return what was read, now that the body has ended."""
         ...
 
 

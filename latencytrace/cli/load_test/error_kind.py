@@ -1,4 +1,4 @@
-"""What went wrong with a request, in few words, so that failures can be counted."""
+"""Errors of requests in few words, so that they can be counted."""
 
 import ssl
 
@@ -16,7 +16,7 @@ _ERROR_KINDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 
 
 def error_kind(error: Exception) -> str:
-    """What went wrong, in few words: the first row that fits."""
+    """Name what went wrong in few words: the first row that fits."""
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
         error.os_error, ConnectionRefusedError
     ):

@@ -57,7 +57,7 @@ class EventStream:
         return events
 
     def end(self) -> list[Event]:
-        """What the stream's end completes."""
+        """Return what the stream's end completes."""
         last = (self._line(self._rest), self._line(b""))
         self._rest = b""
         return [event for event in last if event is not None]

@@ -16,6 +16,7 @@ class Exchange:
     """One request and its answer, as far as it came."""
 
     target: Target
+    url: str
     body: bytes | None
     trace_id: str | None
     span_id: str | None
@@ -34,7 +35,7 @@ class Exchange:
         self.sent_ns = time.monotonic_ns()
         async with client.request(
             self.target.method,
-            self.target.url,
+            self.url,
             data=self.body,
             headers=headers,
             allow_redirects=False,

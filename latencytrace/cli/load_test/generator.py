@@ -184,9 +184,10 @@ class _Run:
             self._failure = task.exception()
 
     async def _request(self, index: int, due_ns: int) -> None:
-        bodies = self._target.bodies
+        bodies, paths = self._target.bodies, self._target.paths
         exchange = Exchange(
             target=self._target,
+            url=self._target.url + paths[index % len(paths)],
             body=bodies[index % len(bodies)] if bodies else None,
             trace_id=f"{self._ids.getrandbits(TRACE_ID_BITS):032x}" if self._sender else None,
             span_id=f"{self._ids.getrandbits(SPAN_ID_BITS):016x}" if self._sender else None,

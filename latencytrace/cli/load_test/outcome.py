@@ -1,4 +1,4 @@
-"""What the client saw of one request, by its own monotonic clock."""
+"""Outcomes of requests as the client saw them, by its own monotonic clock."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,7 +33,7 @@ class Outcome:
 
     @property
     def late_ns(self) -> int | None:
-        """How long after it was due the generator sent it."""
+        """The lateness with which the generator sent it."""
         return None if self.sent_ns is None else self.sent_ns - self.due_ns
 
     @property

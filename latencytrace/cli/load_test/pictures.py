@@ -122,7 +122,7 @@ def _knee(found: Knee) -> str:
 
 
 def notes(rates: Sequence[RateSummary], spans: SpansSent | None) -> list[RenderableType]:
-    """How it was measured, and whether to believe it."""
+    """Lines on how it was measured, and whether to believe it."""
     lines = [Text(line, "dim") for line in (*_formulas(rates), _generator(rates))]
     lines += [Text(line, "bold red") for line in warnings(rates, spans)]
     return list(lines)
@@ -164,7 +164,7 @@ def _generator(rates: Sequence[RateSummary]) -> str:
 
 
 def warnings(rates: Sequence[RateSummary], spans: SpansSent | None) -> list[str]:
-    """What makes the numbers doubtful."""
+    """Name what makes the numbers doubtful."""
     lines = [_errors(rate) for rate in rates if rate.errors]
     for rate in rates:
         if rate.held_back:
@@ -192,7 +192,7 @@ def _errors(rate: RateSummary) -> str:
 
 
 def next_steps(spans: SpansSent | None, slowest_trace: str) -> list[str]:
-    """How to look at the same requests from the inside."""
+    """Commands that show the same requests from the inside."""
     if spans is None or not spans.sent:
         return []
     return [

@@ -1,4 +1,4 @@
-"""When the requests of a load are due, at which rates and for how long."""
+"""Plans of a load: when requests are due, at which rates and for how long."""
 
 import random
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ SIGNIFICANT_DIGITS = 3
 
 
 class Arrivals(StrEnum):
-    """How requests follow each other."""
+    """The way in which requests follow each other."""
 
     POISSON = "poisson"  # independent of each other, as those of many users are
     CONSTANT = "constant"  # one every 1/rate seconds
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How the requests of every step follow each other, and for how long."""
+    """The arrivals of every step, and its bounds."""
 
     seconds: float | None  # how long a step is measured
     requests: int | None  # how many of its requests are measured at most
@@ -84,7 +84,7 @@ def _step(rate: float, measured_s: float, pace: Pace, chance: random.Random) -> 
 def due_times(
     rate_per_s: float, length_ns: int, arrivals: Arrivals, chance: random.Random
 ) -> tuple[int, ...]:
-    """When requests are due in a stretch of time: rate times length of them, ascending.
+    """Draw when requests are due in a stretch of time: rate times length of them, ascending.
 
     Poisson arrivals are drawn given their number: uniform over the stretch, sorted. Only
     how they cluster is left to chance, not how many are sent.

@@ -1,4 +1,4 @@
-"""What happened in a load so far; it survives an interruption."""
+"""The record of a load so far; it survives an interruption."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ SERVICE = "latencytrace-load"  # what breakdowns call the generator
 
 @dataclass(slots=True, kw_only=True)
 class StepRecord:
-    """What happened at one rate."""
+    """The record of one rate."""
 
     step: Step
     began_ns: int
@@ -24,7 +24,7 @@ class StepRecord:
 
 @dataclass(slots=True, kw_only=True)
 class SpansSent:
-    """What became of the load's own spans."""
+    """Counts of the load's own spans."""
 
     url: str
     sent: int = 0

@@ -1,6 +1,6 @@
 """The load's own spans, one a request, sent as OTLP over HTTP while it runs.
 
-They are the CLIENT side of each request, so that the service can divide it end to end.
+They are the CLIENT side of each request, so that the service can attribute it end to end.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ LAST_ATTEMPT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """Where spans are posted."""
+    """The receiver that spans are posted to."""
 
     url: str
     headers: Mapping[str, str]
@@ -106,7 +106,7 @@ class SpanSender:
             del self._waiting[: len(batch)]
 
     async def _posted(self, batch: list[Span]) -> bool:
-        """Whether the receiver took or refused these; False: ask again later."""
+        """Post these; return False if they are to be sent again."""
         request = ExportTraceServiceRequest()
         spans = request.resource_spans.add()
         spans.resource.attributes.extend(_pairs(self._resource))
@@ -170,7 +170,7 @@ def _value(value: str | float) -> AnyValue:
 
 
 def _refused(body: bytes) -> int:
-    """How many spans an answer of success refuses after all."""
+    """Return how many spans an answer of success refuses after all."""
     try:
         answer = ExportTraceServiceResponse.FromString(body)
     except DecodeError:

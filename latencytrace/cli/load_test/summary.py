@@ -31,7 +31,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateSummary:
-    """What was measured at one rate, its warm-up left out; None: unknown."""
+    """Measurements at one rate, its warm-up left out; None: unknown."""
 
     rate_per_s: float  # asked for
     offered_per_s: float | None  # what the arrivals came to
@@ -57,7 +57,7 @@ class RateSummary:
 
     @property
     def generator_kept_up(self) -> bool:
-        """Whether the times are the server's rather than the generator's."""
+        """True if the times are the server's rather than the generator's."""
         if self.held_back or self.generator_cpu_ratio > MOST_CPU_RATIO:
             return False
         if self.late_ns is None or self.duration_ns is None:
@@ -215,5 +215,5 @@ def slowest(record: LoadRecord) -> Outcome | None:
 
 
 def shapes(rates: Iterable[RateSummary]) -> list[Shape]:
-    """Which shapes the answers had, each once."""
+    """The shapes that the answers had, each once."""
     return [shape for shape in Shape if any(shape.value in rate.shapes for rate in rates)]

@@ -1,4 +1,4 @@
-"""What a load sends, and where: from flags to bytes."""
+"""The target of a load: from flags to bytes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ class Target:
     bodies: Sequence[bytes]  # in turn; none: requests without a body
     timeout_s: float  # from when a request is due
     max_in_flight: int
+    paths: Sequence[str] = ("",)  # behind the address, in turn
 
     @property
     def public_url(self) -> str:
@@ -41,7 +42,7 @@ def target(  # noqa: PLR0913 - one argument a flag
     timeout_s: float,
     max_in_flight: int,
 ) -> Target:
-    """What the flags ask for; POST where there is a body, GET where there is none.
+    """Read what the flags ask for; POST where there is a body, GET where there is none.
 
     Raises:
         SettingsError: A flag cannot be used; the message names it.

@@ -1,4 +1,4 @@
-"""What every picture in the terminal shares: colours of stages, bars, and tables."""
+"""Parts that pictures in the terminal share: colours of stages, bars, and tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -82,7 +82,7 @@ def stacked_bar(stages: Mapping[Name, int], width: int) -> Text:
 
 
 def legend(stages: Sequence[str]) -> Text:
-    """Which colour is which stage."""
+    """A line that says which colour is which stage."""
     text = Text()
     for stage, _ in in_order(dict.fromkeys(stages, 0)):
         text.append("■ ", stage_style(stage))

@@ -1,4 +1,4 @@
-"""What held the stages on GPUs up, as rows below a breakdown or a trace."""
+"""Rows below a breakdown or a trace: what held its stages up on GPUs."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ NOTES_IN_WORDS = {
 
 
 def stages_table(stages: Sequence[GpuStageDocument]) -> list[RenderableType]:
-    """What each kind of work used while the device worked on it, and what bound it."""
+    """A table of what each kind of work used on the device, and what bound it."""
     if not stages:
         return []
     drawn = table(
@@ -65,7 +65,7 @@ def of_cohort(
 def devices_table(
     request: RequestDocument, stages: Sequence[GpuStageDocument]
 ) -> list[RenderableType]:
-    """What a request's spans had a GPU do, and what held such work up lately."""
+    """Lines on what a request's spans had a GPU do, and what held such work up lately."""
     spans = [span for span in request["spans"] if span["device"] is not None]
     if not spans:
         return []

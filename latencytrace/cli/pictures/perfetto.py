@@ -67,14 +67,14 @@ class _Track:
     open: list[SpanDocument] = field(default_factory=list)  # each within the one before it
 
     def takes(self, span: SpanDocument) -> bool:
-        """Whether a span that starts no earlier than all before it nests here."""
+        """Tell whether a span that starts no earlier than all before it nests here."""
         while self.open and self.open[-1]["end_ns"] <= span["start_ns"]:
             self.open.pop()
         return not self.open or self.open[-1]["end_ns"] >= span["end_ns"]
 
 
 class _Layout:
-    """Which track each span lies on.
+    """Choose the track of each span.
 
     Args:
         spans: In order of start, longer ones first, parents before children.
@@ -89,7 +89,7 @@ class _Layout:
             self._place(span)
 
     def is_innermost(self, span: SpanDocument, at_ns: int) -> bool:
-        """Whether an arrow at this time of a span's track belongs to the span itself."""
+        """Tell whether an arrow at this time of a span's track belongs to the span itself."""
         if not span["start_ns"] <= at_ns < span["end_ns"]:
             return False
         inside = self.inside[span["span_id"]]
@@ -225,7 +225,7 @@ def _arrows(layout: _Layout, spans: Sequence[SpanDocument], earliest_ns: int) ->
 def _edges(
     by_id: Mapping[str, SpanDocument],
 ) -> Iterator[tuple[SpanDocument, SpanDocument, str]]:
-    """What leads from one process to another, and links; never back in time."""
+    """Arrows from one process to another, and of links; never back in time."""
     for span in by_id.values():
         parent = by_id.get(span["parent_id"] or "")
         if parent is not None and _process(parent) != _process(span):

@@ -1,4 +1,4 @@
-"""What a profile says in a table: the operators that took the most time."""
+"""Operators of a profile, as a table: those that took the most time."""
 
 import gzip
 import json

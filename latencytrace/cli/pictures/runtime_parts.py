@@ -38,7 +38,7 @@ def of_the_runtime(parts: Sequence[tuple[str, int]]) -> list[Text]:
     """A line that names them; nothing, where there are none."""
     if not parts:
         return []
-    told = [f"{name} {duration(length)}" for name, length in parts[:MOST_NAMED]]
+    named = [f"{name} {duration(length)}" for name, length in parts[:MOST_NAMED]]
     if len(parts) > MOST_NAMED:
-        told.append(f"others {duration(sum(length for _, length in parts[MOST_NAMED:]))}")
-    return [Text(f"of the runtime: {', '.join(told)}", "dim")]
+        named.append(f"others {duration(sum(length for _, length in parts[MOST_NAMED:]))}")
+    return [Text(f"of the runtime: {', '.join(named)}", "dim")]

@@ -1,4 +1,4 @@
-"""What a request shared with others: the steps that held it up, and who cost how much."""
+"""Steps that a request shared with others: those that held it up, and who cost how much."""
 
 from collections.abc import Iterator, Sequence
 
@@ -78,7 +78,7 @@ def _who(member: StepMemberDocument) -> str:
 
 
 def _basis(steps: Sequence[RequestStepDocument]) -> str:
-    """How they are divided, where it is the same for all."""
+    """Say how they are attributed, where it is the same for all."""
     bases = {step["basis"] for step in steps if step["basis"]}
     if bases == {ShareBasis.TOKENS}:
         return " in proportion to tokens"

@@ -1,4 +1,4 @@
-"""How objectives stand: burn rates, the budget that is left, and what fires."""
+"""Objectives and how they stand: burn rates, the budget that is left, alerts."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The way out to the terminal: all that the commands print goes through here.
+"""The way out to the terminal: pictures and documents go through here, lines through `lines`.
 
 Names of spans, routes and services are what somebody sent. They are shown with control
 characters, escape sequences and invisible characters spelled out, and are never markup.
@@ -8,13 +8,13 @@ import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Span, Text
 
+from latencytrace.cli.pictures.lines import encodable
 from latencytrace.model.escaped import escaped, escaped_json, escaped_lines, is_fit
 
 PIPED_WIDTH = 140  # nothing is cut off where nobody watches
@@ -43,12 +43,12 @@ class Screen(Console):
 
 
 def screen() -> Screen:
-    """Where pictures go: as wide as the terminal, plain and wide enough when piped."""
+    """The way for pictures: as wide as the terminal, plain and wide enough when piped."""
     return Screen(width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
 def side_screen() -> Screen:
-    """Where progress goes: standard error."""
+    """The way for progress: standard error."""
     return Screen(stderr=True)
 
 
@@ -61,25 +61,9 @@ def show(console: Console, *parts: RenderableType) -> None:
     print("\n".join(lines).removesuffix("\n"))
 
 
-def say(line: str = "", *, flush: bool = False) -> None:
-    """Print a line."""
-    print(_encodable(escaped(line), sys.stdout), flush=flush)
-
-
-def complain(message: str, *, in_lines: bool = False) -> None:
-    """Print a message to standard error.
-
-    Args:
-        message: What is wrong.
-        in_lines: Its ends of lines are ours; else it is one line.
-    """
-    shown = escaped_lines(message) if in_lines else escaped(message)
-    print(_encodable(f"latencytrace: {shown}", sys.stderr), file=sys.stderr, flush=True)
-
-
 def say_document(document: object) -> None:
     """Print the API's document, unchanged but for its white space and its spelling."""
-    print(_encodable(json_text(document), sys.stdout))
+    print(encodable(json_text(document), sys.stdout))
 
 
 def json_text(document: object) -> str:
@@ -141,9 +125,3 @@ def _places(plain: str) -> Iterator[int]:
         yield at
         at += len(escaped(character))
     yield at
-
-
-def _encodable(text: str, stream: TextIO) -> str:
-    """A text that a stream can take: that of a terminal without UTF-8 has fewer characters."""
-    encoding = stream.encoding or "utf-8"
-    return text.encode(encoding, errors="backslashreplace").decode(encoding)

@@ -26,10 +26,10 @@ def first_token(request: RequestDocument) -> list[str]:
     )
     if first_ns is None:
         return []
-    told = f"first token {duration(first_ns)}"
+    named = f"first token {duration(first_ns)}"
     if request["time_to_first_token_of"] == FirstTokenOf.MODEL:
-        return [f"{told} (the model's, not the caller's)"]
-    return [told if models_ns is None else f"{told} (the model's {duration(models_ns)})"]
+        return [f"{named} (the model's, not the caller's)"]
+    return [named if models_ns is None else f"{named} (the model's {duration(models_ns)})"]
 
 
 def between_tokens(request: RequestDocument) -> list[RenderableType]:
@@ -37,7 +37,7 @@ def between_tokens(request: RequestDocument) -> list[RenderableType]:
     quantiles = request["inter_token_ns"]
     if quantiles is None:
         return []
-    told = ", ".join(
+    lengths = ", ".join(
         f"{name} {duration(value)}"
         for name, value in (
             ("p50", quantiles["p50"]),
@@ -46,7 +46,7 @@ def between_tokens(request: RequestDocument) -> list[RenderableType]:
         )
     )
     found = request["stalls"] or []
-    lines = [Text(f"between tokens: {told}", "dim")]
+    lines = [Text(f"between tokens: {lengths}", "dim")]
     if found:
         lines.append(Text(f"{count(len(found), 'stall')}:", "yellow"))
     lines += [

@@ -26,7 +26,7 @@ MOST_ROWS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the cells of a line are divided."""
+    """The columns of a line, in cells."""
 
     name: int
     took: bool  # whether there is room for it
@@ -34,7 +34,7 @@ class Layout:
 
     @classmethod
     def fitting(cls, shown: Sequence[Row], width: int) -> "Layout":
-        """As wide as names need and the console allows: bars go first, then durations."""
+        """Fit names and the console: bars go first, then durations."""
         stage = min(STAGE_LONGEST, max(len("stage"), *(cell_len(row.stage) for row in shown)))
         held = max(len("held up"), *(len(duration(row.path_ns)) for row in shown))
         took = max(len("took"), *(len(_took(row)) for row in shown)) + GAP
@@ -94,7 +94,7 @@ def _add(drawn: Table, row: Row, whole_ns: int, layout: Layout) -> None:
 
 
 def _took(row: Row) -> str:
-    """How long it ran, so that nobody reads it as what its stage held up."""
+    """The time that it ran, so that nobody reads it as what its stage held up."""
     return f"of {duration(row.duration_ns)}"
 
 
@@ -115,7 +115,7 @@ def _name(row: Row, width: int) -> Text:
 
 
 def _tree(row: Row, width: int) -> str:
-    """What stands before its name; of a deep tree the levels next to it, and how many are not."""
+    """The lines before its name; of a deep tree the levels next to it, and how many are not."""
     if cell_len(row.tree) == LEVEL * row.depth and cell_len(row.tree) <= width // 2:
         return row.tree
     levels = max(1, (width // 2 - len(f"{row.depth}… ")) // LEVEL)
@@ -139,7 +139,7 @@ def _bar(row: Row, whole_ns: int, width: int) -> str:
 
 
 def _cells(stretches: Sequence[Stretch], whole_ns: int, width: int) -> list[float]:
-    """How much of each cell the stretches cover; at least a trace of each shows.
+    """The share of each cell that the stretches cover; at least a trace of each shows.
 
     What lies outside of the request is seen at its edge.
     """

@@ -31,12 +31,12 @@ class Row:
 
     @property
     def duration_ns(self) -> int:
-        """How long it ran."""
+        """The time that it ran."""
         return sum(end - start for start, end in self.stretches)
 
     @property
     def path_ns(self) -> int:
-        """How long the request waited for it."""
+        """The time that the request waited for it."""
         return sum(end - start for start, end in self.on_path)
 
 
@@ -116,7 +116,7 @@ def chosen(every: Sequence[Row], most: int) -> Sequence[Row]:
 
 
 def _notes(span: SpanDocument) -> tuple[list[str], bool]:
-    """What went wrong: an HTTP status, how often it was sent again, the type of an exception."""
+    """Name what went wrong: an HTTP status, how often it was sent again, an exception's type."""
     attributes = span["attributes"]
     resent = _number(attributes, semconv.HTTP_REQUEST_RESEND_COUNT)
     code = _number(attributes, semconv.HTTP_RESPONSE_STATUS_CODE, semconv.HTTP_STATUS_CODE_OLD)

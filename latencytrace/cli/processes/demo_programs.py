@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 import latencytrace
-from latencytrace.cli.pictures.terminal import say
+from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.processes.local_service import (
     BackgroundProgram,
     free_port,
@@ -76,7 +76,7 @@ def start_application(  # noqa: PLR0913, PLR0917 - what it needs
 
 
 def example_folder() -> Path:
-    """Where the example lies: inside the installed package, or beside it in a checkout."""
+    """Find the example: inside the installed package, or beside it in a checkout."""
     package = Path(latencytrace.__file__).parent
     for folder in (package / "_examples" / SERVICE, package.parent / "examples" / SERVICE):
         if (folder / "app.py").is_file():

@@ -1,4 +1,4 @@
-"""What `--help` says of a command: its docstring, to be wrapped to the reader's width."""
+"""Texts of `--help`: a command's docstring, to be wrapped to the reader's width."""
 
 import inspect
 import re
@@ -8,5 +8,5 @@ _WRAPPED = re.compile(r"\n(?![ \n])(?<!\n\n)")  # a line's end within a paragrap
 
 
 def help_text(command: Callable[..., None]) -> str:
-    """Its docstring with every paragraph in one line; lines that are indented stay lines."""
+    """Join each paragraph of its docstring to one line; lines that are indented stay lines."""
     return _WRAPPED.sub(" ", inspect.cleandoc(command.__doc__ or ""))

@@ -1,4 +1,4 @@
-"""A service on this machine: whether one answers, and starting one that ends with us."""
+"""A service on this machine: ask whether one answers, start one that ends with us."""
 
 import importlib.util
 import os
@@ -6,9 +6,8 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
-from http.client import HTTPException, HTTPResponse
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,48 +20,43 @@ from latencytrace.settings import OFF
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
+LONGEST_STATUS = 100  # of an answer's first line
 LAST_LINES = 5  # of a failed program's log, shown in the message
 EXTRA_HINT = "pip install 'latencytrace[service]'"
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
-# A proxy of the environment has no business between two programs of one machine.
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def open_url(request: urllib.request.Request | str, timeout_s: float) -> HTTPResponse:
-    """Open an HTTP address directly, past any proxy.
-
-    Raises:
-        OSError: It cannot be reached, or (`HTTPError`) does not answer with success.
-    """
-    if isinstance(request, str):
-        request = urllib.request.Request(request)  # noqa: S310 - the user's own address
-    try:
-        bare, of_user = parted(request.full_url)
-    except ValueError as error:
-        raise OSError(why_no_address(request.full_url, error)) from None
-    request.full_url = bare  # http.client would take the password for a port, and say it
-    for name, value in of_user.items():
-        if not request.has_header(name.capitalize()):
-            request.add_header(name, value)
-    try:
-        response: HTTPResponse = _opener.open(request, timeout=timeout_s)
-    except HTTPException as error:  # what answers does not speak HTTP
-        raise OSError(f"no HTTP answer: {type(error).__name__}") from None
-    return response
-
 
 def answers(url: str, timeout_s: float = 1.0) -> bool:
-    """Whether an HTTP server answers GET with success."""
+    """Tell whether an HTTP server answers GET with success.
+
+    By hand: `run` asks it, has no httpx, and would take longer to import http.client than to ask.
+    """
     try:
-        with open_url(url, timeout_s) as response:
-            return bool(response.status == 200)  # noqa: PLR2004 - HTTP's OK
-    except (OSError, ValueError):
+        bare, headers = parted(url)
+        parts = urlsplit(bare)
+        lines = [f"GET {parts.path or '/'} HTTP/1.0", f"host: {parts.netloc}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        with ExitStack() as stack:
+            connection = stack.enter_context(
+                socket.create_connection(host_and_port(bare), timeout_s)
+            )
+            if parts.scheme == "https":
+                connection = stack.enter_context(_secured(connection, parts.hostname))
+            connection.sendall("\r\n".join([*lines, "", ""]).encode())
+            version, status, *_ = connection.makefile("rb").readline(LONGEST_STATUS).split()
+    except (OSError, ValueError, SettingsError):
         return False
+    return version.startswith(b"HTTP/") and status == b"200"
+
+
+def _secured(connection: socket.socket, host: str | None) -> socket.socket:
+    import ssl  # noqa: PLC0415 - slow to import, and a service on this machine has no TLS
+
+    return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
 
 
 def listens(endpoint: str, timeout_s: float = 1.0) -> bool:
-    """Whether anything accepts connections at a base address."""
+    """Tell whether anything accepts connections at a base address."""
     host, port = host_and_port(endpoint)
     try:
         with socket.create_connection((host, port), timeout=timeout_s):
@@ -72,7 +66,7 @@ def listens(endpoint: str, timeout_s: float = 1.0) -> bool:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether an address can only be on this machine."""
+    """Tell whether an address can only be on this machine."""
     return host_and_port(endpoint)[0] in LOOPBACK
 
 
@@ -107,8 +101,9 @@ def free_port(preferred: int | None = None) -> int:
 
 
 def service_is_installed() -> bool:
-    """Whether the `service` extra is there."""
-    return all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "grpc", "chdb"))
+    """Tell whether the `service` extra is there."""
+    needed = ("typer", "fastapi", "uvicorn", "grpc", "chdb")
+    return all(importlib.util.find_spec(name) for name in needed)
 
 
 class BackgroundProgram:
@@ -168,7 +163,7 @@ class BackgroundProgram:
             time.sleep(0.05)
 
     def last_line(self) -> str:
-        """What it said last."""
+        """Return the last line of its log."""
         lines = self._log_lines()
         return lines[-1] if lines else ""
 

@@ -1,4 +1,4 @@
-"""What the user has to type to reach this very latencytrace."""
+"""The name by which a shell finds this very latencytrace."""
 
 import os
 import shutil

@@ -9,7 +9,7 @@ _NEW_CLICK = (8, 2)
 
 
 def typer_fault(version_of: Callable[[str], str] = importlib.metadata.version) -> str | None:
-    """What is wrong with the libraries that read the command line; None: nothing.
+    """Name a fault of the libraries that read the command line; None: there is none.
 
     Other packages pin an old Typer, and pip then takes a click that is too new for it.
     """

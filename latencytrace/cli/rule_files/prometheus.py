@@ -25,7 +25,7 @@ ABSENT_FOR = "10m"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSettings:
-    """How Prometheus is set up."""
+    """The settings of Prometheus."""
 
     scrape_ns: int  # between two scrapes
     interval_ns: int  # between two evaluations
@@ -53,7 +53,7 @@ def rules_of(objective: Objective, settings: RuleSettings) -> tuple[BurnRule, ..
 
 
 def begins(objective: Objective, rules: tuple[BurnRule, ...], severity: Severity) -> str:
-    """What makes a page begin; or a ticket, which does not while a page fires."""
+    """The expression that begins a page; or a ticket, which waits while a page fires."""
     tiers = tuple(rule for rule in rules if rule.severity is severity)
     expression = fires(objective, tiers)
     if severity is Severity.TICKET:
@@ -70,7 +70,7 @@ def firing(name: str, objective: Objective, severity: Severity) -> str:
 
 
 def alert_labels(objective: Objective, severity: Severity) -> dict[str, str]:
-    """What an alert is known by; the series' own labels are the same."""
+    """The labels that identify an alert; the series' own labels are the same."""
     labels = {
         "slo": objective.name,
         "service": objective.service,
@@ -81,7 +81,7 @@ def alert_labels(objective: Objective, severity: Severity) -> dict[str, str]:
 
 
 def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
-    """What an alert says; the service's own `/api/v1/alerts` says more."""
+    """The text of an alert; the service's own `/api/v1/alerts` says more."""
     of = objective.route or objective.service
     budget = f'{BUDGET_LEFT}{{slo=\\"{objective.name}\\"}}'
     said = {

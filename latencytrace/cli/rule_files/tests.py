@@ -137,7 +137,7 @@ def _counters(
 
 
 def _quoted(text: str) -> str:
-    """As a label's value is written; Prometheus knows the escapes of JSON."""
+    """Write a label's value; Prometheus knows the escapes of JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,1 +1,1 @@
-"""Where answers come from: a service, or its folder."""
+"""Sources of answers: a service, or its folder."""

@@ -1,50 +1,47 @@
-"""The data folder itself as a source of answers, where no service runs."""
+"""The data folder itself as a source of answers: the service's application, in this process."""
 
+import asyncio
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from latencytrace.errors import NotFoundError
-from latencytrace.service.answers import requests as answers
-from latencytrace.service.app import open_store
+import httpx
+
+from latencytrace.errors import LatencytraceError
 from latencytrace.service.clock import now_ns
-from latencytrace.service.store import Order, Store
+from latencytrace.service.store import Store, open_store
+from latencytrace.service.web.application import API, application
 from latencytrace.settings import service_settings
 
 
-@dataclass(frozen=True, slots=True)
 class FolderSource:
-    """Gives the API's documents from an open store."""
+    """Asks the API's application about an open store; nothing listens, nothing is written.
 
-    store: Store
+    Args:
+        store: What answers.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._transport = httpx.ASGITransport(application(store, now_ns))
 
     def document(self, path: str, parameters: Mapping[str, str]) -> object:
         """See `reading.Source.document`."""
-        if path == "/services":
-            return answers.services(self.store)
-        if path == "/breakdown":
-            return answers.breakdown(self.store, answers.cohort_of(parameters, now_ns()))
-        if path == "/requests":
-            return answers.requests(
-                self.store,
-                answers.cohort_of(parameters, now_ns()),
-                parameters.get("order", Order.SLOWEST),
-                int(parameters.get("limit", "20")),
-            )
-        if path == "/gpu":
-            return {"gpus": [], "stages": []}  # only a service that runs is told of them
-        kind, _, trace_id = path.removeprefix("/").partition("/")
-        if kind != "requests":
-            raise NotFoundError(f"a folder cannot answer {path}")
-        return answers.request(self.store, trace_id, parameters.get("span_id"), lambda _: False)
+        document: object = json.loads(self.body(path, parameters))
+        return document
 
     def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
         """See `reading.Source.body`."""
-        if path != "/ledgers":
-            raise NotFoundError(f"a folder cannot answer {path}")
-        cohort = answers.cohort_of(parameters, now_ns())
-        return answers.ledgers(self.store, cohort, parameters["format"])
+        answer = asyncio.run(self._asked(path, parameters))
+        if answer.is_error:
+            raise LatencytraceError(answer.json()["detail"])
+        return answer.content
+
+    async def _asked(self, path: str, parameters: Mapping[str, str]) -> httpx.Response:
+        async with httpx.AsyncClient(
+            transport=self._transport, base_url="http://folder"
+        ) as client:
+            return await client.get(f"{API}{path}", params=parameters)
 
 
 @contextmanager
@@ -54,7 +51,8 @@ def open_folder(folder: Path) -> Iterator[FolderSource]:
     Raises:
         StoreInUseError: A service owns it.
     """
-    store = open_store(service_settings(folder=folder))
+    settings = service_settings(folder=folder)
+    store = open_store(settings.store, settings.folder)
     try:
         yield FolderSource(store)
     finally:

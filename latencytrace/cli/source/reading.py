@@ -1,22 +1,19 @@
-"""Where reading commands get their answers: the service, or the data folder itself."""
+"""Answers for reading commands: of the service, or of the data folder itself."""
 
 import json
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Protocol, cast
+from urllib.parse import quote, urlencode
 
-from latencytrace.cli.pictures.terminal import complain
+import httpx
+
+from latencytrace.cli.pictures.lines import complain
 from latencytrace.cli.processes.local_service import (
     EXTRA_HINT,
-    answers,
     is_loopback,
-    open_url,
     service_is_installed,
 )
 from latencytrace.cli.source.filters import Filters
@@ -32,7 +29,10 @@ from latencytrace.service.answers.documents import (
     ServiceDocument,
 )
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuStageDocument
+from latencytrace.service.net.http_client import ask
 from latencytrace.settings import data_folder, service_token
+
+HEALTHY_WITHIN_S = 1.0
 
 
 class Source(Protocol):
@@ -66,11 +66,11 @@ class ServiceSource:
 
     def body(self, path: str, parameters: Filters) -> bytes:
         """See `Source.body`."""
-        query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
+        query = f"?{urlencode(parameters)}" if parameters else ""
         return self._answer("GET", f"{path}{query}")
 
-    def told(self, method: str, path: str, document: object) -> object:
-        """What the API answers when it is told a document.
+    def send(self, method: str, path: str, document: object) -> object:
+        """Send the API a document, and return its answer.
 
         Raises:
             LatencytraceError: It refuses; the message says why.
@@ -79,30 +79,30 @@ class ServiceSource:
         return answer
 
     def _answer(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        request = urllib.request.Request(f"{self.url}/api/v1{path}", body, method=method)  # noqa: S310 - the user's own address
-        if body is not None:
-            request.add_header("Content-Type", "application/json")
+        headers = {} if body is None else {"content-type": "application/json"}
         if self.token is not None:
-            request.add_header("Authorization", f"Bearer {self.token}")
+            headers["authorization"] = f"Bearer {self.token}"
         try:
-            with open_url(request, self.timeout_s) as response:
-                return response.read()
-        except urllib.error.HTTPError as error:
-            raise LatencytraceError(_problem(error)) from None
-        except (OSError, HTTPException) as error:
+            answer = ask(
+                method, f"{self.url}/api/v1{path}", self.timeout_s, content=body, headers=headers
+            )
+        except OSError as error:
             raise ServiceUnreachableError(
                 f"the service at {self.url} fell silent: {error}"
             ) from None
+        if not answer.is_success:
+            raise LatencytraceError(_problem(answer))
+        return answer.content
 
 
 def service(url: str | None) -> ServiceSource:
-    """The service that runs at an address, the usual one by default.
+    """Find the service that runs at an address, the usual one by default.
 
     Raises:
         ServiceUnreachableError: None does.
     """
     address = service_address(url)
-    running = _running(address)
+    running = service_at(address)
     if running is None:
         raise ServiceUnreachableError(
             f"no service answers at {address}: start one with `latencytrace serve`"
@@ -118,7 +118,7 @@ def source(url: str | None, data: Path | None) -> Iterator[Source]:
         ServiceUnreachableError: Nobody; the message says what to do.
     """
     address = service_address(url)
-    running = _running(address) if data is None else None
+    running = service_at(address) if data is None else None
     if running is not None:
         yield running
         return
@@ -131,8 +131,13 @@ def source(url: str | None, data: Path | None) -> Iterator[Source]:
         yield folder
 
 
-def _running(address: str) -> ServiceSource | None:
-    if not answers(f"{address}/healthz"):
+def service_at(address: str) -> ServiceSource | None:
+    """Find the service that runs at an address; None: none does."""
+    try:
+        answer = ask("GET", f"{address}/healthz", HEALTHY_WITHIN_S)
+    except OSError:
+        return None
+    if answer.status_code != httpx.codes.OK:
         return None
     return ServiceSource(url=address, token=service_token())
 
@@ -182,7 +187,7 @@ def requests(
 
 def request(source: Source, trace_id: str) -> RequestDocument:
     """One request with its spans."""
-    path = f"/requests/{urllib.parse.quote(trace_id, safe='')}"
+    path = f"/requests/{quote(trace_id, safe='')}"
     return cast(RequestDocument, source.document(path, {}))
 
 
@@ -206,22 +211,23 @@ def services(source: Source) -> list[ServiceDocument]:
 
 
 def objectives(source: Source) -> list[ObjectiveDocument]:
-    """What is promised, and how it stands."""
+    """The objectives, and how they stand."""
     document = source.document("/objectives", {})
     return cast("dict[str, list[ObjectiveDocument]]", document)["objectives"]
 
 
 def alerts(source: Source) -> list[AlertDocument]:
-    """What fires."""
+    """The alerts that fire."""
     document = source.document("/alerts", {})
     return cast("dict[str, list[AlertDocument]]", document)["alerts"]
 
 
-def _problem(error: urllib.error.HTTPError) -> str:
-    """What an RFC 9457 problem document says."""
+def _problem(answer: httpx.Response) -> str:
+    """Read an RFC 9457 problem document."""
     try:
-        problem = json.load(error)
+        problem = answer.json()
     except ValueError:
         problem = {}
     detail = problem.get("detail") or problem.get("title") if isinstance(problem, dict) else None
-    return escaped(str(detail or f"{error.url} answered {error.code} {error.reason}"))
+    status = f"{answer.url} answered {answer.status_code} {answer.reason_phrase}"
+    return escaped(str(detail or status))

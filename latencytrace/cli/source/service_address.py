@@ -7,7 +7,7 @@ from latencytrace.settings import service_url
 
 
 def service_address(url: str | None) -> str:
-    """Where the service is asked: the address named, else the usual one.
+    """Return the service's address: the one named, else the usual one.
 
     Raises:
         SettingsError: It is no address; the message says why.
@@ -16,7 +16,7 @@ def service_address(url: str | None) -> str:
 
 
 def checked(what: str, address: str) -> str:
-    """The same address.
+    """Return the same address.
 
     Raises:
         SettingsError: It is none; the message says what of it is wrong.

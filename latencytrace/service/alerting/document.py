@@ -43,7 +43,7 @@ def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
 
 
 def objective_document(standing: Standing) -> ObjectiveDocument:
-    """What is promised, and how it stands."""
+    """An objective, and how it stands."""
     objective: Objective = standing.objective
     return {
         "name": objective.name,

@@ -1,4 +1,4 @@
-"""Where an alert's reader finds more: addresses with the time range filled in."""
+"""Addresses at which an alert's reader finds more, with the time range filled in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,18 +11,13 @@ from latencytrace.model.objective import HOUR_NS
 _MARGIN_NS = HOUR_NS // 4  # around the alert, to see how it was before
 
 
-def _no_profile(_: str) -> bool:
-    """Where none are taken."""
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertLinks:
     """The addresses that links are built on."""
 
     service: str  # of this service, as readers reach it
     dashboard: str | None  # of a Grafana dashboard; None: the breakdown is linked instead
-    is_profile: Callable[[str], bool] = _no_profile  # whether a profile has this id
+    is_profile: Callable[[str], bool] = lambda _: False  # whether a profile has this id
 
     def of_alerts_profile(self, alert: Alert) -> str | None:
         """The trace of the profile that an alert asked for; None: it asked for none."""

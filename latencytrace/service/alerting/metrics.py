@@ -1,4 +1,4 @@
-"""What became of notices to sinks: sent, refused, waiting, given up."""
+"""Counts of notifications to sinks: sent, refused, waiting, given up."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from latencytrace.service.alerting.outbox import Outbox
 _PREFIX = "latencytrace_service_notices"
 
 
-class NoticeMetrics(Collector):
+class NotificationMetrics(Collector):
     """Reads an outbox whenever the metrics are read.
 
     Args:
@@ -23,9 +23,9 @@ class NoticeMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read it."""
         counters = (
-            ("sent", "Notices of alerts that a sink took.", self._outbox.sent),
+            ("sent", "Notifications of alerts that a sink took.", self._outbox.sent),
             ("refused", "Tries that a sink did not take; tried again.", self._outbox.failed),
-            ("dropped", "Notices given up, after a day or beyond 1000.", self._outbox.dropped()),
+            ("dropped", "Those given up, after a day or beyond 1000.", self._outbox.dropped()),
         )
         for name, text, counts in counters:
             counter = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=("sink",))
@@ -33,7 +33,7 @@ class NoticeMetrics(Collector):
                 counter.add_metric([sink], count)
             yield counter
         waiting = GaugeMetricFamily(
-            f"{_PREFIX}_waiting", "Notices not taken by a sink yet.", labels=("sink",)
+            f"{_PREFIX}_waiting", "Notifications not taken by a sink yet.", labels=("sink",)
         )
         for sink, count in self._outbox.waiting().items():
             waiting.add_metric([sink], count)

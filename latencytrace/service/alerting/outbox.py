@@ -1,4 +1,4 @@
-"""Tells sinks of alerts, at least once each, however long a sink refuses or hangs."""
+"""Sends alerts to sinks, at least once each, however long a sink refuses or hangs."""
 
 import logging
 import threading
@@ -10,7 +10,7 @@ from latencytrace.service.alerting.document import alert_document
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.queue import SinkQueue
 from latencytrace.service.objectives.memory import ObjectiveMemory
-from latencytrace.service.sink import Notice, Sink, Transition
+from latencytrace.service.sink import Notification, Sink, Transition
 
 _log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ COPY_EVERY_NS = 60 * 10**9  # between the copies of an end
 _LOOK_S = 1.0  # for what is due
 _LAST_S = 2.0  # that a sink has at the end; what it did not take is sent after the next start
 
-# What a broken promise of a sink raises; one of them must not stop the others.
+# Raised by a sink that is at fault; one of them must not stop the others.
 _FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError,
     ValueError,
@@ -31,7 +31,7 @@ class Outbox:
     Args:
         sinks: By name.
         links: What documents link to.
-        memory: Where what waits is kept.
+        memory: Keeps those that wait.
         now_ns: The evaluator's clock.
         wall_ns: The time of day as others have it, which may be set back.
         chance: A number between 0 and 1.
@@ -79,24 +79,24 @@ class Outbox:
             if thread.is_alive():
                 thread.join(_LAST_S)
 
-    def notices(self, changed: Iterable[Alert]) -> list[Notice]:
-        """What is to be sent of alerts that began or ended."""
+    def notifications(self, changed: Iterable[Alert]) -> list[Notification]:
+        """Make the notifications of alerts that began or ended."""
         now_ns = self._now_ns()
         return [
-            notice
+            notification
             for alert in changed
             for name, sink in self._sinks.items()
-            for notice in self._of_change(alert, name, sink, now_ns)
+            for notification in self._of_change(alert, name, sink, now_ns)
         ]
 
-    def add(self, notices: Sequence[Notice]) -> None:
+    def add(self, notifications: Sequence[Notification]) -> None:
         """Send these, once they are kept."""
-        if not notices:
+        if not notifications:
             return
         obsolete = []
         with self._changed:
-            for notice in notices:
-                obsolete += self._queues[notice.sink].add([notice])
+            for notification in notifications:
+                obsolete += self._queues[notification.sink].add([notification])
             self._changed.notify_all()
         if obsolete:
             self._memory.forget(obsolete)
@@ -104,7 +104,7 @@ class Outbox:
     def repeat(self, firing: Iterable[Alert]) -> None:
         """Send again what still fires, where a sink wants that; kept nowhere."""
         now_ns = self._now_ns()
-        repeats: list[Notice] = []
+        repeats: list[Notification] = []
         known: set[tuple[str, str]] = set()
         for alert in firing:
             for name, sink in self._sinks.items():
@@ -112,55 +112,57 @@ class Outbox:
                     continue
                 known.add((name, alert.fingerprint))
                 turn = int((now_ns - alert.started_ns) / 1e9 // sink.repeat_s)
-                # The first turn that is seen was told by the process before, or is the first.
+                # The first turn that is seen was sent by the process before, or is the first.
                 if turn > self._repeated.setdefault((name, alert.fingerprint), turn):
                     self._repeated[name, alert.fingerprint] = turn
                     key = f"continues:{turn}"
-                    repeats.append(self._notice(alert, name, Transition.CONTINUES, key, now_ns))
+                    repeats.append(
+                        self._notification(alert, name, Transition.CONTINUES, key, now_ns)
+                    )
         self._repeated = {which: turn for which, turn in self._repeated.items() if which in known}
         with self._changed:
             new = [one for one in repeats if not self._queues[one.sink].has(one.about)]
         self.add(new)
 
     def waiting(self) -> Mapping[str, int]:
-        """How many notices wait, by sink."""
+        """Count the notifications that wait, by sink."""
         return {name: len(queue) for name, queue in self._queues.items()}
 
     def dropped(self) -> Mapping[str, int]:
-        """How many were given up, by sink."""
+        """Count those that were given up, by sink."""
         return {name: queue.dropped for name, queue in self._queues.items()}
 
     def step(self, name: str) -> bool:
-        """Send the next notice that is due to a sink.
+        """Send the next notification that is due to a sink.
 
         Returns:
             Whether there was one.
         """
         with self._changed:
-            notice = self._queues[name].due(self._now_ns())
-        if notice is None:
+            notification = self._queues[name].due(self._now_ns())
+        if notification is None:
             return False
         try:
-            self._sinks[name].send(notice, self._wall_ns())
+            self._sinks[name].send(notification, self._wall_ns())
         except (SinkError, *_FAULTS) as error:
-            self._refused(notice, error)
+            self._refused(notification, error)
         else:
             self.sent[name] += 1
             with self._changed:
-                self._queues[name].sent(notice)
-            self._memory.forget([notice])
+                self._queues[name].sent(notification)
+            self._memory.forget([notification])
         return True
 
-    def _refused(self, notice: Notice, error: BaseException) -> None:
-        self.failed[notice.sink] += 1
+    def _refused(self, notification: Notification, error: BaseException) -> None:
+        self.failed[notification.sink] += 1
         with self._changed:
-            tried_again = self._queues[notice.sink].failed(notice, self._now_ns())
+            tried_again = self._queues[notification.sink].failed(notification, self._now_ns())
         said = str(error) if isinstance(error, SinkError) else repr(error)
         if tried_again:
-            _log.warning("alert not delivered, tried again: %s: %s", notice.sink, said)
+            _log.warning("alert not delivered, tried again: %s: %s", notification.sink, said)
             return
-        _log.error("alert given up after a day: %s: %s", notice.sink, said)
-        self._memory.forget([notice])
+        _log.error("alert given up after a day: %s: %s", notification.sink, said)
+        self._memory.forget([notification])
 
     def _run(self, name: str) -> None:
         while not self._stopping:
@@ -169,19 +171,19 @@ class Outbox:
                     if not self._stopping:
                         self._changed.wait(_LOOK_S)
 
-    def _of_change(self, alert: Alert, name: str, sink: Sink, now_ns: int) -> list[Notice]:
+    def _of_change(self, alert: Alert, name: str, sink: Sink, now_ns: int) -> list[Notification]:
         if alert.ended_ns is None:
-            return [self._notice(alert, name, Transition.BEGAN, "began", now_ns)]
+            return [self._notification(alert, name, Transition.BEGAN, "began", now_ns)]
         keys = ["ended", *(f"ended:{copy}" for copy in range(2, sink.ends + 1))]
         return [
-            self._notice(alert, name, Transition.ENDED, key, now_ns + place * COPY_EVERY_NS)
+            self._notification(alert, name, Transition.ENDED, key, now_ns + place * COPY_EVERY_NS)
             for place, key in enumerate(keys)
         ]
 
-    def _notice(
+    def _notification(
         self, alert: Alert, name: str, transition: Transition, key: str, due_ns: int
-    ) -> Notice:
-        return Notice(
+    ) -> Notification:
+        return Notification(
             key=f"{alert.fingerprint}:{key}",
             sink=name,
             transition=transition,
@@ -191,9 +193,9 @@ class Outbox:
 
     def _take_up(self) -> None:
         """Send what an earlier process left, but for sinks that are gone."""
-        left = self._memory.notices()
-        gone = [notice for notice in left if notice.sink not in self._sinks]
+        left = self._memory.notifications()
+        gone = [notification for notification in left if notification.sink not in self._sinks]
         if gone:
-            _log.warning("%d notices to sinks that are gone are not sent", len(gone))
+            _log.warning("%d notifications to sinks that are gone are not sent", len(gone))
             self._memory.forget(gone)
-        self.add([notice for notice in left if notice.sink in self._sinks])
+        self.add([notification for notification in left if notification.sink in self._sinks])

@@ -10,7 +10,7 @@ _MOSTLY = 0.5  # of the excess: below, no single stage is to blame
 
 
 def summary(alert: Alert) -> str:
-    """One line: what broke, how bad, over how long."""
+    """One line: the objective, how bad it is, over how long."""
     objective = alert.standing.objective
     of = objective.route or objective.service
     if alert.ended_ns is not None and alert.end_reason is not None:
@@ -22,11 +22,11 @@ def summary(alert: Alert) -> str:
         return f"{objective.name}: {of}, which was steady, {state}"
     if alert.ended_ns is not None:
         lasted = length_text(alert.ended_ns - alert.started_ns)
-        return f"{objective.name}: {of} keeps its promise again; the alert lasted {lasted}"
+        return f"{objective.name}: {of} meets its objective again; the alert lasted {lasted}"
     firing = next((rate for rate in alert.standing.rates if rate.firing), None)
     burn = f", {firing.long:.3g} times too fast" if firing and firing.long is not None else ""
     if alert.bad_ratio is None or alert.window_ns is None:
-        return f"{objective.name}: {of} breaks its promise{burn}"
+        return f"{objective.name}: {of} violates its objective{burn}"
     return (
         f"{objective.name}: {_percent(alert.bad_ratio)} of {of} {_fault(objective, alert)} in "
         f"the last {length_text(alert.window_ns)}{burn}"

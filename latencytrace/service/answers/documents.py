@@ -73,7 +73,7 @@ class SegmentDocument(TypedDict):
 
 
 class RepairDocument(TypedDict):
-    """What was mended in a trace."""
+    """A change that made a malformed trace well-formed."""
 
     kind: str
     span_id: str
@@ -89,14 +89,14 @@ class LinkDocument(TypedDict):
 
 
 class PlaceDocument(TypedDict):
-    """Where a span is to be found."""
+    """The ids of a span of another trace."""
 
     trace_id: str
     span_id: str
 
 
 class DeviceDocument(TypedDict):
-    """What a span had a GPU do, relative to the request's start; see `GET /gpu`."""
+    """The work of a span on a GPU, relative to the request's start; see `GET /gpu`."""
 
     gpu: str  # its UUID
     start_ns: int
@@ -137,7 +137,9 @@ class StepMemberDocument(TypedDict):
     share_ns: int
 
 
-class _StepFields(TypedDict):
+class StepFieldsDocument(TypedDict):
+    """A shared step itself."""
+
     trace_id: str
     span_id: str
     name: str
@@ -151,7 +153,7 @@ class _StepFields(TypedDict):
     basis: ShareBasis | None
 
 
-class StepDocument(_StepFields):
+class StepDocument(StepFieldsDocument):
     """A shared step: the shares, and `unknown_share_ns`, add up to `wall_ns`."""
 
     members: list[StepMemberDocument]
@@ -159,7 +161,7 @@ class StepDocument(_StepFields):
     unknown_share_ns: int
 
 
-class RequestStepDocument(_StepFields):
+class RequestStepDocument(StepFieldsDocument):
     """A shared step that held a request up, and whose parts in it were the largest."""
 
     held_up_ns: int
@@ -183,7 +185,9 @@ class StallDocument(TypedDict):
     label: str
 
 
-class _RequestFields(TypedDict):
+class ListedRequestDocument(TypedDict):
+    """A request in a list: its ledger sums to `duration_ns`."""
+
     trace_id: str
     span_id: str
     service: str
@@ -214,11 +218,7 @@ class _RequestFields(TypedDict):
     repairs: list[RepairDocument]
 
 
-class ListedRequestDocument(_RequestFields):
-    """A request in a list: its ledger sums to `duration_ns`."""
-
-
-class RequestDocument(_RequestFields):
+class RequestDocument(ListedRequestDocument):
     """A request with its spans: its ledger sums to `duration_ns`."""
 
     error_type: str | None  # of the exception that failed it
@@ -256,13 +256,13 @@ class ServicesDocument(TypedDict):
 
 
 class ReceiversDocument(TypedDict):
-    """Where spans are taken."""
+    """The address that receives spans."""
 
     otlp_http: str
 
 
 class BurnRateDocument(TypedDict):
-    """How fast the budget is spent in the two windows of a tier; null: no traffic."""
+    """The burn rates of the two windows of a tier; null: no traffic."""
 
     factor: float
     severity: str
@@ -274,7 +274,7 @@ class BurnRateDocument(TypedDict):
 
 
 class ObjectiveDocument(TypedDict):
-    """What is promised, and how it stands."""
+    """An objective, and how it stands."""
 
     name: str
     display_name: str
@@ -309,7 +309,7 @@ class GuiltyStageDocument(TypedDict):
 
 
 class DistinctionDocument(TypedDict):
-    """What bad requests have more often than good ones."""
+    """A trait that bad requests have more often than good ones."""
 
     trait: str
     value: str
@@ -318,7 +318,7 @@ class DistinctionDocument(TypedDict):
 
 
 class BadRequestDocument(TypedDict):
-    """One that broke the promise."""
+    """A request that violated the objective."""
 
     trace_id: str
     span_id: str

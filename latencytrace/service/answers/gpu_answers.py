@@ -18,7 +18,7 @@ from latencytrace.service.reports.gpus import GpuReports, Key, KnownGpu, of_metr
 
 
 def gpus(reports: GpuReports, works: DeviceWorks) -> GpusDocument:
-    """Every GPU heard of in the last hour, and what each kind of work did there."""
+    """Every GPU reported in the last hour, and what each kind of work did there."""
     known = reports.gpus()
     uuids = dict.fromkeys([*(gpu.device.uuid for gpu in known), *works.gpus()])
     return GpusDocument(
@@ -60,7 +60,7 @@ def _gpu(reports: GpuReports, gpu: KnownGpu) -> GpuDocument:
 
 
 def _bandwidth(values: Mapping[Key, float]) -> BandwidthDocument | None:
-    """By the best method that there is."""
+    """The share used, by the best method that there is."""
     shares = of_metric(values, GpuMetric.BANDWIDTH_UTILIZATION)
     for method in BandwidthMethod:
         if method.value in shares:

@@ -4,7 +4,7 @@ from typing_extensions import TypedDict
 
 
 class BandwidthDocument(TypedDict):
-    """How much of memory's bandwidth is used, and how that is known."""
+    """The share of memory's bandwidth that is used, and the method that measured it."""
 
     method: str
     utilization_ratio: float
@@ -13,7 +13,7 @@ class BandwidthDocument(TypedDict):
 
 
 class GpuDocument(TypedDict):
-    """One GPU as it was read last; a value that nobody told lately is null or absent."""
+    """One GPU as it was read last; a value that nobody reported lately is null or absent."""
 
     uuid: str
     index: int
@@ -21,7 +21,7 @@ class GpuDocument(TypedDict):
     vendor: str
     driver: str | None
     parent_uuid: str | None
-    silent_ns: int  # since when nothing was heard of it
+    silent_ns: int  # since it was reported last
     bandwidth: BandwidthDocument | None
     kernel_active_ratio: float | None
     engine_active_ratio: float | None
@@ -49,7 +49,7 @@ class UsedDocument(TypedDict):
 
 
 class GpuStageDocument(TypedDict):
-    """What one kind of work did on one GPU."""
+    """One kind of work on one GPU."""
 
     uuid: str
     service: str

@@ -1,4 +1,4 @@
-"""What the JSON API says: from a store's answers to its documents (DESIGN part 4).
+"""Documents of requests, cohorts and services, made of a store's answers (DESIGN part 4).
 
 The views serve these; the command line asks for the same ones where it reads a folder.
 Durations are integer nanoseconds, absolute times decimal strings of Unix nanoseconds,
@@ -8,6 +8,7 @@ ids lower-case hex, unknown is null.
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.gpu.device_work import device_work
@@ -19,7 +20,6 @@ from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import (
     AttributeValue,
     Breakdown,
-    Cohort,
     Link,
     Quantiles,
     Request,
@@ -29,49 +29,29 @@ from latencytrace.model import (
     StatusCode,
     Trace,
 )
-from latencytrace.service.answers.cohort_words import (
-    attributes_of,
-    period_ns,
-    status_of,
-    token_range,
+from latencytrace.service.answers.documents import (
+    BreakdownDocument,
+    DeviceDocument,
+    LinkDocument,
+    ListedRequestDocument,
+    PlaceDocument,
+    QuantilesDocument,
+    RequestDocument,
+    RequestsDocument,
+    ServicesDocument,
+    SpanDocument,
 )
 from latencytrace.service.answers.steps import steps_of_request
 from latencytrace.service.answers.token_documents import between_tokens
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Order, Store, TableFormat
 
-Document = dict[str, object]
-
-MAX_LIMIT = 10_000
 MAX_LEDGERS = 500_000  # of one table, which is in memory as a whole
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"[0-9a-f]{16}")
 
 
-def cohort_of(parameters: Mapping[str, str | None], now_ns: int) -> Cohort:
-    """The cohort that query parameters name; without `since`, the last hour.
-
-    Raises:
-        QuestionError: A time, a status, a range or a condition cannot be read, or is empty.
-    """
-    status, where = parameters.get("status"), parameters.get("where")
-    input_tokens, output_tokens = parameters.get("input_tokens"), parameters.get("output_tokens")
-    since_ns, until_ns = period_ns(parameters.get("since"), parameters.get("until"), now_ns)
-    return Cohort(
-        service=parameters.get("service"),
-        route=parameters.get("route"),
-        model=parameters.get("model"),
-        version=parameters.get("version"),
-        instance=parameters.get("instance"),
-        status=status_of(status) if status else None,
-        input_tokens=token_range(input_tokens) if input_tokens else None,
-        output_tokens=token_range(output_tokens) if output_tokens else None,
-        attributes=attributes_of(where) if where else (),
-        since_ns=since_ns,
-        until_ns=until_ns,
-    )
-
-
-def services(store: Store) -> Document:
+def services(store: Store) -> ServicesDocument:
     """`GET /services`."""
     return {
         "services": [
@@ -81,54 +61,47 @@ def services(store: Store) -> Document:
     }
 
 
-def breakdown(store: Store, cohort: Cohort) -> Document:
+def breakdown(store: Store, cohort: Cohort) -> BreakdownDocument:
     """`GET /breakdown`."""
     return breakdown_document(store.breakdown(cohort))
 
 
-def requests(store: Store, cohort: Cohort, order: str, limit: int) -> Document:
-    """`GET /requests`: requests with their segments, without their spans.
-
-    Raises:
-        QuestionError: `order` or `limit` is not to be had.
-    """
-    if order not in set(Order):
-        raise QuestionError(f"order {order!r} is not known: use {' or '.join(Order)}")
-    if not 1 <= limit <= MAX_LIMIT:
-        raise QuestionError(f"limit must lie between 1 and {MAX_LIMIT}, not be {limit}")
-    found = store.requests(cohort, Order(order), limit)
+def requests(store: Store, cohort: Cohort, order: Order, limit: int) -> RequestsDocument:
+    """`GET /requests`: requests with their segments, without their spans."""
+    found = store.requests(cohort, order, limit)
     return {"requests": [request_document(request) for request in found]}
 
 
-def ledgers(store: Store, cohort: Cohort, table_format: str) -> bytes:
+def ledgers(store: Store, cohort: Cohort, table_format: TableFormat) -> bytes:
     """`GET /ledgers`: a table with a row for each request and a column for each stage.
 
     Raises:
-        QuestionError: The format is not known, or there are too many requests.
+        QuestionError: There are too many requests.
     """
-    if table_format not in set(TableFormat):
-        raise QuestionError(
-            f"format {table_format!r} is not known: use {' or '.join(TableFormat)}"
-        )
     count = store.count(cohort)
     if count > MAX_LEDGERS:
         raise QuestionError(
             f"{count:,} requests are more than {MAX_LEDGERS:,} at once: take a shorter time "
             "with since and until, or fewer routes"
         )
-    return store.ledgers(cohort, TableFormat(table_format))
+    return store.ledgers(cohort, table_format)
 
 
 def request(
-    store: Store, trace_id: str, span_id: str | None, is_open: Callable[[str], bool]
-) -> Document:
+    store: Store,
+    trace_id: str,
+    span_id: str | None,
+    is_open: Callable[[str], bool],
+    profiles_of: Callable[[str], list[str]],
+) -> RequestDocument:
     """`GET /requests/{trace_id}`: one request with its spans.
 
     Args:
         store: Where it is kept.
         trace_id: 32 hex digits.
         span_id: Of the request; None: the outermost of its trace.
-        is_open: Whether spans of a trace have arrived that are not divided yet.
+        is_open: Whether spans of a trace have arrived that are not attributed yet.
+        profiles_of: The ids of the profiles that saw a trace.
 
     Raises:
         QuestionError: An id is no id.
@@ -145,38 +118,35 @@ def request(
         raise NotFoundError(_why_not_found(trace_id, span_id, spans, is_open))
     trees = build_traces(spans, rootless=True)
     tree = next((trace for trace in trees if trace.root.span_id == found.span_id), None)
-    document = request_document(found)
-    document["spans"] = (
-        [
-            span_document(span, tree.stages[span.span_id], found.start_ns)
-            for span in sorted(
-                tree.unclipped.values(), key=lambda span: (span.start_ns, span.span_id)
-            )
-        ]
-        if tree
-        else []
-    )
-    document["spans_kept"] = tree is not None
     failure = failed_by(tree) if tree else None
-    document["error_type"] = failure[1] if failure else None
-    document["error_span_id"] = failure[0].span_id if failure else None
-    document["profiles"] = []  # only a service that runs knows of them
-    document["started_by"] = _started_by(tree) if tree else []
-    document["shared_steps"], document["shared_steps_left_out"] = (
-        steps_of_request(store, tree, found) if tree else ([], 0)
-    )
-    document |= between_tokens(tree, found.segments)
-    document["network"] = network_phases(tree, found.segments) if tree else {}
+    steps, steps_left_out = steps_of_request(store, tree, found) if tree else ([], 0)
+    inter_token, stalls = between_tokens(tree, found.segments)
     times = stage_times(tree, found.segments) if tree else {}
-    document["busy"] = {stage.value: of_stage.busy_ns for stage, of_stage in times.items()}
-    document["exclusive"] = {
-        stage.value: of_stage.exclusive_ns for stage, of_stage in times.items()
+    return {
+        **request_document(found),
+        "spans": _span_documents(tree, found.start_ns) if tree else [],
+        "spans_kept": tree is not None,
+        "error_type": failure[1] if failure else None,
+        "error_span_id": failure[0].span_id if failure else None,
+        "profiles": profiles_of(trace_id),
+        "started_by": _started_by(tree) if tree else [],
+        "shared_steps": steps,
+        "shared_steps_left_out": steps_left_out,
+        "inter_token_ns": inter_token,
+        "stalls": stalls,
+        "network": network_phases(tree, found.segments) if tree else {},
+        "busy": _by_stage({stage: times[stage].busy_ns for stage in times}),
+        "exclusive": _by_stage({stage: times[stage].exclusive_ns for stage in times}),
     }
-    return document
 
 
-def _started_by(tree: Trace) -> list[Document]:
-    """Where a consumer's message came from, if that is in other traces: it links to it."""
+def _span_documents(tree: Trace, start_ns: int) -> list[SpanDocument]:
+    in_order = sorted(tree.unclipped.values(), key=lambda span: (span.start_ns, span.span_id))
+    return [span_document(span, tree.stages[span.span_id], start_ns) for span in in_order]
+
+
+def _started_by(tree: Trace) -> list[PlaceDocument]:
+    """The spans of other traces that sent a consumer's message: it links to them."""
     if tree.root.kind is not SpanKind.CONSUMER:
         return []
     return [
@@ -186,12 +156,17 @@ def _started_by(tree: Trace) -> list[Document]:
     ]
 
 
+def _by_stage(times_ns: Mapping[Stage, int]) -> dict[Stage, int]:
+    """Times by the stages' names: keys of JSON are plain texts."""
+    return cast("dict[Stage, int]", {stage.value: time_ns for stage, time_ns in times_ns.items()})
+
+
 def _why_not_found(
     trace_id: str, span_id: str | None, spans: Sequence[Span], is_open: Callable[[str], bool]
 ) -> str:
     if is_open(trace_id):
         return (
-            f"trace {trace_id} is still open: it is divided one second after it has gone quiet, "
+            f"trace {trace_id} is still open: it gets its ledger one second after its last span, "
             "once the span of its request has arrived; ask again then"
         )
     step = next((span for span in spans if is_shared(span)), None)
@@ -210,7 +185,7 @@ def _why_not_found(
     return f"no request has the trace id {trace_id}: it never arrived, or is no longer kept"
 
 
-def breakdown_document(found: Breakdown) -> Document:
+def breakdown_document(found: Breakdown) -> BreakdownDocument:
     """A breakdown as its document."""
     return {
         "requests": found.requests,
@@ -223,7 +198,7 @@ def breakdown_document(found: Breakdown) -> Document:
         "max_concurrency": found.max_concurrency,
         "stages": [
             {
-                "stage": row.stage.value,
+                "stage": row.stage,
                 "mean_ns": round(row.mean_ns),
                 "share_ratio": row.share_ratio,
                 "p50_ns": round(row.p50_ns),
@@ -251,7 +226,7 @@ def breakdown_document(found: Breakdown) -> Document:
     }
 
 
-def request_document(found: Request) -> Document:
+def request_document(found: Request) -> ListedRequestDocument:
     """A request as its document, without spans."""
     return {
         "trace_id": found.trace_id,
@@ -261,7 +236,7 @@ def request_document(found: Request) -> Document:
         "route": found.route,
         "model": found.model,
         "version": found.version,
-        "status": found.status.value,
+        "status": found.status,
         "start": str(found.start_ns),
         "duration_ns": found.duration_ns,
         "revision": found.revision,
@@ -279,12 +254,12 @@ def request_document(found: Request) -> Document:
         "retries": _retries(found),
         "preemptions": found.preemptions,
         "cold_start": found.cold_start,
-        "ledger": {stage.value: length_ns for stage, length_ns in found.ledger.items()},
+        "ledger": _by_stage(found.ledger),
         "segments": [
             {
                 "start_ns": segment.start_ns,
                 "end_ns": segment.end_ns,
-                "stage": segment.stage.value,
+                "stage": segment.stage,
                 "span_id": segment.span_id,
                 "name": segment.name,
             }
@@ -298,17 +273,17 @@ def request_document(found: Request) -> Document:
 
 
 def _retries(found: Request) -> int:
-    """How many failed attempts held the request up."""
+    """Count the failed attempts that held the request up."""
     return len({segment.span_id for segment in found.segments if segment.stage is Stage.RETRY})
 
 
-def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:
+def span_document(span: Span, stage: Stage, request_start_ns: int) -> SpanDocument:
     """A span, not clipped to its parent, its times relative to the request's start."""
     return {
         "span_id": span.span_id,
         "parent_id": span.parent_id,
         "name": span.name,
-        "stage": stage.value,
+        "stage": stage,
         "service": span.service,
         "instance": span.instance,
         "start_ns": span.start_ns - request_start_ns,
@@ -321,7 +296,7 @@ def span_document(span: Span, stage: Stage, request_start_ns: int) -> Document:
     }
 
 
-def _device(span: Span, request_start_ns: int) -> Document | None:
+def _device(span: Span, request_start_ns: int) -> DeviceDocument | None:
     work = device_work(span)
     if work is None:
         return None
@@ -336,7 +311,7 @@ def _device(span: Span, request_start_ns: int) -> Document | None:
     }
 
 
-def _link(link: Link) -> Document:
+def _link(link: Link) -> LinkDocument:
     return {
         "trace_id": link.trace_id,
         "span_id": link.span_id,
@@ -355,7 +330,7 @@ def _plain(value: AttributeValue) -> object:
     return value
 
 
-def _quantiles(found: Quantiles | None) -> Document | None:
+def _quantiles(found: Quantiles | None) -> QuantilesDocument | None:
     if found is None:
         return None
     return {

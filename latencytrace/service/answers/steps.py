@@ -1,4 +1,4 @@
-"""What the JSON API says of shared steps: who was served together, and who slowed whom."""
+"""Documents of shared steps: the requests served together, and what each cost the others."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -7,18 +7,22 @@ from latencytrace.analysis.gpu.shared_steps import shared_step
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Link, Request, SharedStep, Span, StepMember, Trace, semconv
+from latencytrace.service.answers.documents import (
+    RequestStepDocument,
+    StepDocument,
+    StepFieldsDocument,
+    StepMemberDocument,
+)
 from latencytrace.service.store import Store
 
-Document = dict[str, object]
-
-MOST_STEPS = 8  # told with a request: those that held it up longest
-MOST_OTHERS = 3  # told of each
+MOST_STEPS = 8  # shown with a request: those that held it up longest
+MOST_OTHERS = 3  # shown of each
 _SPAN_ID = re.compile(r"[0-9a-f]{16}")
 
 _Place = tuple[str, str]  # trace id, span id
 
 
-def step(store: Store, span_id: str) -> Document:
+def step(store: Store, span_id: str) -> StepDocument:
     """`GET /steps/{span_id}`: a shared step and all its members.
 
     Raises:
@@ -36,17 +40,19 @@ def step(store: Store, span_id: str) -> Document:
         )
     if shared is None:
         raise NotFoundError(f"no span has the id {span_id}: it never arrived, or is not kept")
-    (divided,) = _divided(store, [shared])
-    requests = _requests_of(store, divided.members)
+    (found_step,) = _shared_steps(store, [shared])
+    requests = _requests_of(store, found_step.members)
     return {
-        **_step_document(divided),
-        "members": [_member_document(member, requests) for member in divided.members],
-        "unknown_members": divided.unknown_members,
-        "unknown_share_ns": divided.unknown_share_ns,
+        **_step_document(found_step),
+        "members": [_member_document(member, requests) for member in found_step.members],
+        "unknown_members": found_step.unknown_members,
+        "unknown_share_ns": found_step.unknown_share_ns,
     }
 
 
-def steps_of_request(store: Store, tree: Trace, found: Request) -> tuple[list[Document], int]:
+def steps_of_request(
+    store: Store, tree: Trace, found: Request
+) -> tuple[list[RequestStepDocument], int]:
     """The shared steps that held a request up, the longest first.
 
     Returns:
@@ -68,39 +74,37 @@ def steps_of_request(store: Store, tree: Trace, found: Request) -> tuple[list[Do
             before_ns = by_step[place][1] if place in by_step else 0
             by_step[place] = (member, before_ns + held_up_ns)
     longest = sorted(by_step.items(), key=lambda item: (-item[1][1], item[0]))
-    told = longest[:MOST_STEPS]
-    divided = {
+    shown = longest[:MOST_STEPS]
+    steps = {
         (one.span.trace_id, one.span.span_id): one
-        for one in _divided(store, [known[place] for place, _ in told if place in known])
+        for one in _shared_steps(store, [known[place] for place, _ in shown if place in known])
     }
     others = {
         place: [one for one in step.members if one.trace_id != found.trace_id][:MOST_OTHERS]
-        for place, step in divided.items()
+        for place, step in steps.items()
     }
     requests = _requests_of(store, [one for few in others.values() for one in few])
-    documents: list[Document] = []
-    for place, (member, held_up_ns) in told:
+    documents: list[RequestStepDocument] = []
+    for place, (member, held_up_ns) in shown:
         documents.append(
             {
                 **(
-                    _step_document(divided[place])
-                    if place in divided
+                    _step_document(steps[place])
+                    if place in steps
                     else _unkept_document(place, member, tree)
                 ),
                 "held_up_ns": held_up_ns,
                 "share_ns": sum(
-                    one.share_ns
-                    for one in divided[place].members
-                    if one.trace_id == found.trace_id
+                    one.share_ns for one in steps[place].members if one.trace_id == found.trace_id
                 )
-                if place in divided
+                if place in steps
                 else None,
                 "largest_others": [
                     _member_document(one, requests) for one in others.get(place, ())
                 ],
             }
         )
-    return documents, len(longest) - len(told)
+    return documents, len(longest) - len(shown)
 
 
 def _held_up(tree: Trace, found: Request) -> list[tuple[Link, Span, int]]:
@@ -125,7 +129,7 @@ def _held_up(tree: Trace, found: Request) -> list[tuple[Link, Span, int]]:
     ]
 
 
-def _divided(store: Store, steps: Sequence[Span]) -> list[SharedStep]:
+def _shared_steps(store: Store, steps: Sequence[Span]) -> list[SharedStep]:
     """Steps with the members that can be found."""
     places = {(link.trace_id, link.span_id) for step in steps for link in step.links}
     linked = list(store.spans_at(places)) if places else []
@@ -147,24 +151,24 @@ def _requests_of(store: Store, members: Iterable[StepMember]) -> Mapping[str, Co
     return requests
 
 
-def _step_document(found: SharedStep) -> Document:
+def _step_document(found: SharedStep) -> StepFieldsDocument:
     return {
         "trace_id": found.span.trace_id,
         "span_id": found.span.span_id,
         "name": found.span.name,
         "service": found.span.service,
         "instance": found.span.instance,
-        "stage": found.stage.value,
+        "stage": found.stage,
         "start": str(found.span.start_ns),
         "wall_ns": found.wall_ns,
         "size": found.size,
         "tokens": found.tokens,
-        "basis": found.basis.value,
+        "basis": found.basis,
     }
 
 
-def _unkept_document(place: _Place, member: Span, tree: Trace) -> Document:
-    """What a member tells of a step that did not arrive, or is no longer kept."""
+def _unkept_document(place: _Place, member: Span, tree: Trace) -> StepFieldsDocument:
+    """A step that did not arrive, or is no longer kept, as its member describes it."""
     size = member.attributes.get(semconv.BATCH_SIZE)
     return {
         "trace_id": place[0],
@@ -172,7 +176,7 @@ def _unkept_document(place: _Place, member: Span, tree: Trace) -> Document:
         "name": member.name,
         "service": member.service,
         "instance": member.instance,
-        "stage": tree.stages[member.span_id].value,
+        "stage": tree.stages[member.span_id],
         "start": str(member.start_ns),
         "wall_ns": member.end_ns - member.start_ns,
         "size": size if isinstance(size, int) else None,
@@ -181,7 +185,9 @@ def _unkept_document(place: _Place, member: Span, tree: Trace) -> Document:
     }
 
 
-def _member_document(member: StepMember, requests: Mapping[str, Collection[Request]]) -> Document:
+def _member_document(
+    member: StepMember, requests: Mapping[str, Collection[Request]]
+) -> StepMemberDocument:
     request = _request_of(member, requests.get(member.trace_id, ()))
     span = member.span
     service = span.service if span else request.service if request else None

@@ -132,7 +132,7 @@ async def _profile_kept(request: Request, intake: Intake, profiles: Profiles) ->
 def _order(request: Request, profiles: Profiles) -> Mapping[str, str] | None:
     """What to tell the agent that posts, beside that its post was taken."""
     agent = request.headers.get(AGENT_HEADER)
-    order = profiles.heard(agent) if agent is not None else None
+    order = profiles.received(agent) if agent is not None else None
     return {ORDER_HEADER: order} if order is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Where metrics are sent: an address checked, and never our own."""
+"""The address that metrics are sent to: checked, and never our own."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

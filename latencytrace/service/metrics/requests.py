@@ -1,6 +1,6 @@
-"""What requests cost, as metrics of OpenTelemetry's conventions and the stages beside them.
+"""Times of requests, as metrics of OpenTelemetry's conventions and the stages beside them.
 
-A request is recorded long after it ended, by what its spans told; each measurement has the
+A request is recorded long after it ended, by what its spans reported; each measurement has the
 request's own span in its context, so that exemplars lead to the trace.
 """
 
@@ -94,12 +94,12 @@ class RequestMetrics:
     def _count(self, request: Request) -> None:
         context = _context(request)
         cohort = self._cohorts.of(request)
-        told = request.metric_attributes
-        http, gen_ai = told.http, told.gen_ai
+        reported = request.metric_attributes
+        http, gen_ai = reported.http, reported.gen_ai
         if cohort is OVERFLOWED:
             http, gen_ai = http and _OVERFLOW, gen_ai and _OVERFLOW
-        elif told.error_type:
-            error = ((semconv.ERROR_TYPE, told.error_type),)
+        elif reported.error_type:
+            error = ((semconv.ERROR_TYPE, reported.error_type),)
             http, gen_ai = http and http + error, gen_ai and gen_ai + error
         duration_s = request.duration_ns / _NS_PER_S
         if http:
@@ -107,7 +107,7 @@ class RequestMetrics:
         if gen_ai:
             attributes = self._of_gen_ai.get(cohort[0], gen_ai)
             self._gen_ai.record(duration_s, attributes, context)
-            if not told.error_type:  # the conventions count those that succeed
+            if not reported.error_type:  # the conventions count those that succeed
                 self._count_tokens(request, attributes, context)
         self._count_stages(request, cohort, context)
 
@@ -159,7 +159,7 @@ def _clean(value: str | int) -> str | int:
 
 
 def _context(request: Request) -> Context:
-    """As if the request's own span were current."""
+    """A context as if the request's own span were current."""
     span = SpanContext(
         int(request.trace_id, 16),
         int(request.span_id, 16),

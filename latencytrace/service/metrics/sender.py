@@ -49,7 +49,7 @@ def sending_metrics(
 
     Args:
         endpoint: Where to.
-        instance: Tells this service's metrics from those of another one.
+        instance: Sets this service's metrics apart from those of another one.
         failed: Called each time that they could not be sent.
 
     Raises:
@@ -96,7 +96,7 @@ class PerServiceExporter(MetricExporter):
         self._is_failing = False
 
     def says_why_not(self, _: logging.LogRecord) -> bool:
-        """Whether the SDK shall log: it says each time why it cannot send, and once is enough."""
+        """Let the SDK log once why it cannot send: it would say so each time."""
         return not self._is_failing
 
     def export(
@@ -175,5 +175,5 @@ def _points(metric: Metric) -> dict[str | None, list[DataPointT]]:
 
 
 def _resource(service: str, instance: str) -> Resource:
-    """Of a service as this one tells of it."""
+    """The resource of a service as this one reports it."""
     return Resource({semconv.SERVICE_NAME: service, semconv.SERVICE_INSTANCE_ID: instance})

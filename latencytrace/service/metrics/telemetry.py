@@ -19,7 +19,7 @@ from latencytrace.service.metrics.cohorts import MAX_COHORTS, OVERFLOWED, Reques
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.store import DamagedPart
 
-# Round numbers, for those are what people promise; dense where serving happens.
+# Round numbers, for those are what objectives name; dense where serving happens.
 DURATION_BUCKETS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75,
     1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0,
@@ -41,7 +41,7 @@ _PREFIX = "latencytrace_service"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custody:
-    """What became of the spans that were taken, and what can be kept now."""
+    """The fate of the spans that were received, and what can be kept now."""
 
     account: Account = field(default_factory=Account)
     damaged_files: Mapping[str, int] = field(default_factory=dict)  # of the journal: places
@@ -125,7 +125,7 @@ class Telemetry:
         )
         self.content_removed = self._counter(
             f"{_PREFIX}_content_removed",
-            "Attributes of spans left out as content; counted when their trace is divided.",
+            "Attributes of spans left out as content; counted when their trace is attributed.",
         )
         self.revised = self._counter(
             f"{_PREFIX}_revised",
@@ -133,7 +133,7 @@ class Telemetry:
         )
         self.recovered = self._counter(
             f"{_PREFIX}_recovered",
-            "Traces found in the store without a ledger and divided then; 0 unless at fault.",
+            "Traces found in the store without a ledger and attributed then; 0 unless at fault.",
         )
         self.withdrawn = self._counter(
             f"{_PREFIX}_withdrawn_requests",
@@ -172,7 +172,7 @@ class Telemetry:
         self.registry.register(
             _WatchedCounter(
                 f"{_PREFIX}_evicted_traces",
-                "Traces divided early because too many were open.",
+                "Traces attributed early because too many were open.",
                 evicted,
             )
         )
@@ -222,7 +222,7 @@ class Telemetry:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
     def _buckets(self, base: Sequence[float], measure: Measure) -> Sequence[float]:
-        """The buckets of a histogram, each threshold promised of it among them."""
+        """The buckets of a histogram, each threshold of an objective among them."""
         thresholds = {
             objective.threshold_ns / 1e9
             for objective in self._objectives
@@ -250,7 +250,7 @@ class _CustodyMetrics(Collector):
         account = custody.account
         yield CounterMetricFamily(
             f"{_PREFIX}_spans_attributed",
-            "Spans whose trace was divided into ledgers.",
+            "Spans whose trace was attributed to ledgers.",
             value=account.attributed,
         )
         yield GaugeMetricFamily(

@@ -1,18 +1,10 @@
-"""Where an objective stands, and which of its alerts fire: counts and states in, values out."""
+"""The standing and the alerts of an objective: counts and states in, values out."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from latencytrace.analysis.slo.burn_rate import budget_left_ratio, detection_ns, exhaustion_ns
-from latencytrace.model import (
-    Alert,
-    AlertKind,
-    BurnRates,
-    Evidence,
-    Objective,
-    Severity,
-    Standing,
-)
+from latencytrace.model import Alert, AlertKind, BurnRates, Evidence, Objective, Severity, Standing
 from latencytrace.model.objective import HOUR_NS, length_text
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.state import LONGEST_SILENCE_NS, Announced, ObjectiveState
@@ -21,7 +13,7 @@ NO_EVIDENCE = Evidence(guilty=None, failed_ratio=None, version=None, distinction
 
 
 def standing_of(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: int) -> Standing:
-    """Where an objective stands, now that its tiers have decided."""
+    """The standing of an objective, now that its tiers have decided."""
     objective = counts.objective
     period = counts.tally(now_ns, objective.period_ns)
     coverage_ratio = counts.coverage_ratio(now_ns, objective.period_ns)
@@ -81,11 +73,11 @@ def alerts_of(
 
 
 def ended_alert(alert: Alert, standings: Iterable[Standing], now_ns: int) -> Alert:
-    """An alert that fires no more, with the reason where that is none of the promise's.
+    """An alert that fires no more, with the reason where the objective is not met again.
 
     Args:
-        alert: As it was told last.
-        standings: Of what is promised now.
+        alert: As it was announced last.
+        standings: Of the objectives of now.
         now_ns: The end.
     """
     before = alert.standing.objective
@@ -116,7 +108,7 @@ def _end_reason(
 
 
 def _announced(standing: Standing, rate: BurnRates | None, now_ns: int) -> Announced:
-    """When an alert that begins now did, and since when requests have been bad for it."""
+    """The beginning of an alert that begins now, and the onset of its bad requests."""
     if rate is None:
         return Announced(started_ns=now_ns, onset_ns=standing.last_request_ns)
     bad_ratio = (rate.short or 0.0) * standing.objective.budget_ratio

@@ -1,4 +1,4 @@
-"""What is counted of one objective: its requests over time, and the latest of them."""
+"""Counts of one objective: its requests over time, and the latest of them."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ _GOOD, _BAD = Tally(bad=0, total=1), Tally(bad=1, total=1)
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What an alert may have to say of a request."""
+    """A request as an alert may have to describe it."""
 
     at_ns: int
     failed: bool
@@ -45,7 +45,7 @@ class _Seen:
 
 
 def series_of(objective: Objective) -> str:
-    """What an objective's counts are kept under: another threshold's counts are others."""
+    """The key of an objective's counts: with another threshold they are others."""
     counted = (
         objective.service, objective.route, objective.model, objective.version,
         objective.measured, objective.threshold_ns,
@@ -54,10 +54,10 @@ def series_of(objective: Objective) -> str:
 
 
 class ObjectiveCounts:
-    """Counts each request once, when it is divided; exact, whatever the histograms hold.
+    """Counts each request once, when it has settled; exact, whatever the histograms hold.
 
     Args:
-        objective: Whose requests they are.
+        objective: The one whose requests they are.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -72,12 +72,12 @@ class ObjectiveCounts:
 
     @property
     def since_start(self) -> Tally:
-        """What was counted since this process began."""
+        """The requests counted since this process began."""
         return Tally(bad=self._bad_count, total=self._total_count)
 
     @property
     def series(self) -> str:
-        """What its counts are kept under."""
+        """The key of its counts."""
         return series_of(self.objective)
 
     def count(self, request: Request, at_ns: int) -> bool:
@@ -116,19 +116,19 @@ class ObjectiveCounts:
         return found
 
     def usual_requests(self, until_ns: int, window_ns: int) -> float:
-        """How many requests a window has in the mean of the period."""
+        """The requests that a window has in the mean of the period."""
         period_ns = self.objective.period_ns
         period = self.tally(until_ns, period_ns)
         coverage_ratio = self.coverage_ratio(until_ns, period_ns)
         return usual_requests(self.objective, period, coverage_ratio, window_ns)
 
     def last_ns(self) -> int | None:
-        """When the latest request came, to the slot."""
+        """The time of the latest request, to the slot."""
         found = [ring.last_ns() for ring in (self._fine, self._coarse)]
         return max((at_ns for at_ns in found if at_ns is not None), default=None)
 
     def evidence(self, since_ns: int) -> Evidence:
-        """What is known of the latest bad requests since a moment."""
+        """Gather what is known of the latest bad requests since a moment."""
         bad = [seen for seen in self._bad if seen.at_ns >= since_ns]
         slow = [seen.ledger for seen in bad if not seen.failed]
         versions = {seen.traits.get("version") for seen in bad}

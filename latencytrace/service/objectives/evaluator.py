@@ -4,17 +4,9 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 
-from latencytrace.analysis.slo.burn_rate import (
-    burn_rules,
-)
+from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.errors import StoreError
-from latencytrace.model import (
-    Alert,
-    Objective,
-    Request,
-    Standing,
-    Tally,
-)
+from latencytrace.model import Alert, Objective, Request, Standing, Tally
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.alerts import alerts_of, ended_alert, standing_of
@@ -25,16 +17,12 @@ from latencytrace.service.objectives.counts import (
     FINE_SPAN_NS,
     ObjectiveCounts,
 )
-from latencytrace.service.objectives.matching import Promises
+from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.restored_alerts import earlier_alerts
-from latencytrace.service.objectives.state import (
-    ObjectiveState,
-    TierState,
-    TierStates,
-)
+from latencytrace.service.objectives.state import ObjectiveState, TierState, TierStates
 from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
-from latencytrace.service.sink import Notice
+from latencytrace.service.sink import Notification
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +31,7 @@ class Evaluator:
     """Counts requests for every objective, and says at each tick which alerts fire.
 
     Args:
-        objectives: What is promised.
+        objectives: Those to evaluate.
         clock: The time of day.
         memory: Where counts and alerts are kept beyond a restart.
     """
@@ -56,7 +44,7 @@ class Evaluator:
         self._lock = threading.Lock()
         self._started_ns = clock()
         self._counts = [ObjectiveCounts(objective) for objective in objectives]
-        self._promises = Promises(objectives)
+        self._index = ObjectiveIndex(objectives)
         self._states = [
             ObjectiveState(
                 tiers=TierStates(of_rule={rule: TierState() for rule in burn_rules(objective)})
@@ -64,7 +52,7 @@ class Evaluator:
             for objective in objectives
         ]
         self._unkept: dict[tuple[str, int, int], Tally] = {}
-        self._unkept_notices: list[Notice] = []
+        self._unkept_notifications: list[Notification] = []
         self._counted_until_ns = memory.counted_until_ns()
         self._unkept_until_ns = self._kept_until_ns = self._counted_until_ns
         self._evaluated_ns = self._started_ns
@@ -72,7 +60,7 @@ class Evaluator:
         self._written: dict[str, str] = {}
         self._standings: tuple[Standing, ...] = ()
         self._alerts: tuple[Alert, ...] = ()
-        self._told: dict[str, Alert] = {}  # those that fire, by fingerprint
+        self._announced: dict[str, Alert] = {}  # those that fire, by fingerprint
         self._forgotten: set[str] = set()  # series that the file knows no more
         self.future_stamps = 0
         self.outdated = 0
@@ -81,7 +69,7 @@ class Evaluator:
 
     @property
     def clock_jumps(self) -> int:
-        """How often the clock was set by more than a minute."""
+        """Count the times that the clock was set by more than a minute."""
         return self._clock.jumps
 
     def count(self, settled: Settled) -> None:
@@ -95,7 +83,7 @@ class Evaluator:
 
     @property
     def counted_until_ns(self) -> int | None:
-        """Up to which moment of writing requests are counted; None: that is not known."""
+        """The moment of writing up to which requests are counted; None: that is not known."""
         return self._counted_until_ns
 
     def recall(self, requests: Iterable[Request]) -> None:
@@ -103,7 +91,7 @@ class Evaluator:
         with self._lock:
             for request in requests:
                 if request.counts:
-                    for place, _ in self._promises.of(request):
+                    for place, _ in self._index.of(request):
                         end_ns = request.start_ns + request.duration_ns
                         self._counts[place].recall(request, end_ns)
             self._evaluate(self._started_ns)
@@ -118,34 +106,36 @@ class Evaluator:
         """
         with self._lock:
             now_ns = self._clock()
-            before = self._told
+            before = self._announced
             self._evaluate(now_ns)
             self._evaluated_ns = now_ns
             self._gather()
             self._unkept_until_ns = self._counted_until_ns
-        self._told = {alert.fingerprint: alert for alert in self._alerts}
+        self._announced = {alert.fingerprint: alert for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
         ended = [
             ended_alert(alert, self._standings, now_ns)
             for fingerprint, alert in before.items()
-            if fingerprint not in self._told
+            if fingerprint not in self._announced
         ]
         return (*ended, *began)
 
-    def keep(self, notices: Sequence[Notice] = ()) -> None:
+    def keep(self, notifications: Sequence[Notification] = ()) -> None:
         """Write what has changed; requests are counted meanwhile, however slow the disk.
 
         Args:
-            notices: What is to be told of the last tick: kept with it, or neither is.
+            notifications: Those of the last tick: kept with it, or neither is.
         """
-        self._unkept_notices += notices
+        self._unkept_notifications += notifications
         written = {
             counts.series: state.text(counts.objective)
             for counts, state in zip(self._counts, self._states, strict=True)
         }
         states = {name: text for name, text in written.items() if self._written.get(name) != text}
         has_counted = self._unkept_until_ns != self._kept_until_ns
-        if not (states or self._unkept or self._unkept_notices or self._forgotten or has_counted):
+        if not (
+            states or self._unkept or self._unkept_notifications or self._forgotten or has_counted
+        ):
             return
         until_ns = self._unkept_until_ns
         try:
@@ -153,7 +143,7 @@ class Evaluator:
                 self._unkept,
                 states,
                 self._outlived(),
-                self._unkept_notices,
+                self._unkept_notifications,
                 self._forgotten,
                 until_ns,
             )
@@ -163,7 +153,7 @@ class Evaluator:
             self._written = written
             self._kept_until_ns = until_ns
             self._unkept.clear()
-            self._unkept_notices.clear()
+            self._unkept_notifications.clear()
             self._forgotten.clear()
 
     def alerts(self) -> tuple[Alert, ...]:
@@ -171,7 +161,7 @@ class Evaluator:
         return self._alerts
 
     def standings(self) -> tuple[Standing, ...]:
-        """Where each objective stands, as of the last tick."""
+        """The standing of each objective, as of the last tick."""
         return self._standings
 
     def since_start(self) -> list[tuple[Objective, Tally]]:
@@ -180,7 +170,7 @@ class Evaluator:
 
     def _count(self, request: Request, now_ns: int) -> None:
         end_ns = request.start_ns + request.duration_ns + self._clock.set_back_ns
-        for place, _ in self._promises.of(request):
+        for place, _ in self._index.of(request):
             self.future_stamps += end_ns > now_ns + STEP_NS
             self.outdated += not self._counts[place].count(request, min(end_ns, now_ns))
 
@@ -202,7 +192,7 @@ class Evaluator:
                 self._unkept[counts.series, length, at_ns] = tally
 
     def _outlived(self) -> dict[int, int]:
-        """What is too old to be kept, once an hour: looking for it reads the whole file."""
+        """The ages beyond which counts go, once an hour: looking for them reads the whole file."""
         now_ns = self._evaluated_ns
         if now_ns // HOUR_NS == self._tidied_ns // HOUR_NS:
             return {}
@@ -218,5 +208,5 @@ class Evaluator:
         for counts, state in zip(self._counts, self._states, strict=True):
             counts.restore(self._memory.slots(counts.series))
             state.read(states.get(counts.series, "{}"))
-        self._told = {alert.fingerprint: alert for alert in earlier_alerts(states)}
+        self._announced = {alert.fingerprint: alert for alert in earlier_alerts(states)}
         self._forgotten = states.keys() - {counts.series for counts in self._counts}

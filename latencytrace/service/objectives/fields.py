@@ -1,112 +1,75 @@
-"""Reads what one document of an objectives file promises: of which requests, what, how surely."""
+"""The fields of an objective in OpenSLO v1: of which requests, what is measured, how surely."""
 
+import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Annotated, Never, Self
+
+from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainValidator, model_validator
 
 from latencytrace.model import Measure, Objective, Stage
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
-from latencytrace.service.objectives.yaml_fields import Field, Fields
+from latencytrace.service.objectives.yaml_fields import Field, Part
 
 SHORTEST_PERIOD_NS, LONGEST_PERIOD_NS = DAY_NS, 92 * DAY_NS
 LONGEST_THRESHOLD_S = 86_400
 LEAST_BUDGET_RATIO = 1e-6
 SOURCE_TYPE = "latencytrace"
-SPEC = (
-    "service", "description", "indicator", "indicatorRef", "timeWindow", "budgetingMethod",
-    "objectives", "alertPolicies",
+OTHER_KINDS = (
+    "AlertCondition", "AlertNotificationTarget", "AlertPolicy", "DataSource", "SLI", "Service",
 )  # fmt: skip
 
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _UNITS_NS = {"m": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS, "w": 7 * DAY_NS}
 _PERIOD = re.compile(r"(\d{1,5})([mhdw])")
-_OBJECTIVE = (
-    "displayName", "op", "value", "target", "targetPercent", "timeSliceTarget",
-    "timeSliceWindow",
-)  # fmt: skip
 _MEASURES = tuple(measure.value for measure in Measure if measure is not Measure.STAGE)
+_TRUTHS = {"true": True, "false": False}
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Indicator:
-    """What is measured of which requests."""
+def _one_of(*known: str, why: str = "") -> PlainValidator:
+    """Note another text; the rest of its mapping is read nevertheless."""
 
-    measure: Measure
-    stage: Stage | None
-    route: str | None
-    model: str | None
-    version: str | None
+    def read(field: Field) -> str:
+        text = field.text()
+        if text not in known:
+            field.wrong(f"is {text!r}: {why}write {' or '.join(known)}")
+        return text
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    """How many of them within which time."""
-
-    at: Field
-    title: str | None
-    threshold_ns: int
-    target_ratio: float
+    return PlainValidator(read)
 
 
-def promises(
-    spec: Fields, name: str | None, title: str | None
-) -> Iterator[tuple[Objective, Field]]:
-    """The objectives of a document, each with where it stands; none if anything is wrong.
+def _refused(problem: str, instead: str) -> PlainValidator:
+    """Refuse a field; the one to write instead is not said to be missing, too."""
 
-    Args:
-        spec: Its fields.
-        name: What it is called; None: that is wrong, but the rest is read nevertheless.
-        title: For people.
-    """
-    service = spec.read("service", Field.text)
-    spec.read("budgetingMethod", _counts_requests)
-    period_ns = spec.read("timeWindow", _period_ns)
-    indicator = spec.of.read(lambda _: _indicator(spec))
-    targets = spec.read("objectives", _targets)
-    if not (name and service and period_ns and indicator and targets):
-        return
-    for place, target in enumerate(targets, 1):
-        objective = Objective(
-            name=name if len(targets) == 1 else f"{name}-{place}",
-            display_name=target.title or title or name,
-            service=service,
-            route=indicator.route,
-            model=indicator.model,
-            version=indicator.version,
-            measure=indicator.measure,
-            stage=indicator.stage,
-            threshold_ns=target.threshold_ns,
-            target_ratio=target.target_ratio,
-            period_ns=period_ns,
-        )
-        yield objective, target.at
+    def read(_: Field) -> Never:
+        raise ValueError(problem, instead)
+
+    return PlainValidator(read)
 
 
-def _counts_requests(method: Field) -> None:
-    if method.text() != "Occurrences":
-        raise method.wrong(f"is {method.text()!r}: requests are counted, write Occurrences")
+def _name(field: Field) -> str:
+    if not _NAME.fullmatch(field.text()):
+        raise ValueError(f"is {field.text()!r}: write letters, digits, `-`, `_` and `.`, up to 63")
+    return field.text()
 
 
-def _indicator(spec: Fields) -> _Indicator | None:
-    if "indicatorRef" in spec.found:
-        raise spec.found["indicatorRef"].wrong("is not followed: write the indicator here")
-    indicator = spec.needed("indicator").fields(("metadata", "spec"))
-    threshold = indicator.needed("spec").fields(("description", "thresholdMetric", "ratioMetric"))
-    if "ratioMetric" in threshold.found:
-        raise threshold.found["ratioMetric"].wrong(
-            f"is for other tools: write a thresholdMetric of `type: {SOURCE_TYPE}`"
-        )
-    metric = threshold.needed("thresholdMetric").fields(("metricSource",))
-    source = metric.needed("metricSource").fields(("metricSourceRef", "type", "spec"))
-    source.read("type", lambda kind: kind.one_of((SOURCE_TYPE,)))
-    measured = source.needed("spec").fields(("measure", "route", "model", "version"))
-    measure = measured.read("measure", _measure)
-    named = [measured.text_or_none(name) for name in ("route", "model", "version")]
-    if measure is None:
-        return None
-    return _Indicator(
-        measure=measure[0], stage=measure[1], route=named[0], model=named[1], version=named[2]
-    )
+def _truth(field: Field) -> bool:
+    value = _TRUTHS.get(field.text().lower())
+    if value is None:
+        raise ValueError(f"is {field.text()!r}: write true or false")
+    return value
+
+
+def _number(field: Field, advice: str) -> float:
+    text = field.text()
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"is {text!r}, no number: {advice}")
+    return value
 
 
 def _measure(field: Field) -> tuple[Measure, Stage | None]:
@@ -114,81 +77,175 @@ def _measure(field: Field) -> tuple[Measure, Stage | None]:
     kind, separator, stage = text.partition(":")
     if kind == Measure.STAGE and separator:
         if stage not in set(Stage):
-            raise field.wrong(f"names no stage {stage!r}: there are {', '.join(Stage)}")
+            raise ValueError(f"names no stage {stage!r}: there are {', '.join(Stage)}")
         return Measure.STAGE, Stage(stage)
     if text not in _MEASURES:
-        raise field.wrong(f"is {text!r}: write {', '.join(_MEASURES)} or stage:NAME")
+        raise ValueError(f"is {text!r}: write {', '.join(_MEASURES)} or stage:NAME")
     return Measure(text), None
 
 
 def _period_ns(field: Field) -> int:
-    windows = field.items()
-    if len(windows) > 1:
-        raise windows[1].wrong("is one too many: an objective has one period")
-    fields = windows[0].fields(("duration", "isRolling", "calendar"))
-    if "calendar" in fields.found or not fields.needed("isRolling").truth():
-        raise windows[0].wrong("must roll: write `isRolling: true` and no calendar")
-    duration = fields.needed("duration")
-    found = _PERIOD.fullmatch(duration.text())
+    found = _PERIOD.fullmatch(field.text())
     if found is None:
-        raise duration.wrong(f"is {duration.text()!r}: write days or weeks, as 30d or 4w")
+        raise ValueError(f"is {field.text()!r}: write days or weeks, as 30d or 4w")
     period_ns = int(found.group(1)) * _UNITS_NS[found.group(2)]
     if not SHORTEST_PERIOD_NS <= period_ns <= LONGEST_PERIOD_NS:
-        raise duration.wrong(f"is {duration.text()!r}: write between 1d and 92d")
+        raise ValueError(f"is {field.text()!r}: write between 1d and 92d")
     return period_ns
 
 
-def _targets(field: Field) -> list[_Target]:
-    found = [item.read(_target) for item in field.items()]
-    return [target for target in found if target is not None]
-
-
-def _target(item: Field) -> _Target | None:
-    fields = item.fields(_OBJECTIVE)
-    title = fields.text_or_none("displayName")
-    fields.read("op", _is_at_most)
-    threshold_ns = fields.read("value", _threshold_ns)
-    target_ratio = item.read(lambda _: _target_ratio(fields))
-    if threshold_ns is None or target_ratio is None:
-        return None
-    return _Target(at=item, title=title, threshold_ns=threshold_ns, target_ratio=target_ratio)
-
-
-def _is_at_most(op: Field) -> None:
-    if op.text() != "lte":
-        raise op.wrong(f"is {op.text()!r}: a request is good up to the value, write lte")
-
-
-def _threshold_ns(value: Field) -> int:
+def _threshold_ns(field: Field) -> int:
     advice = "write seconds, as 2.0 or 0.3"
-    seconds = value.number(advice)
+    seconds = _number(field, advice)
     if seconds <= 0:
-        raise value.wrong(f"is {value.text()}: write seconds above 0, as 2.0 or 0.3")
+        raise ValueError(f"is {field.text()}: write seconds above 0, as 2.0 or 0.3")
     if round(seconds * 1e9) == 0:
-        raise value.wrong(f"is {value.text()}, less than a nanosecond: {advice}")
+        raise ValueError(f"is {field.text()}, less than a nanosecond: {advice}")
     if seconds > LONGEST_THRESHOLD_S:
-        raise value.wrong(f"is {value.text()}, longer than a day: {advice}")
+        raise ValueError(f"is {field.text()}, longer than a day: {advice}")
     return round(seconds * 1e9)
 
 
-def _target_ratio(fields: Fields) -> float:
-    for name in ("timeSliceTarget", "timeSliceWindow"):
-        if name in fields.found:
-            raise fields.found[name].wrong("is for time slices: requests are counted, delete it")
-    percent = fields.found.get("targetPercent")
-    if percent is not None and "target" in fields.found:
-        raise percent.wrong("is there beside target: delete one")
-    field = percent or fields.needed("target")
-    whole = 100 if percent is not None else 1
-    target = field.number(f"write a share, as {0.99 * whole:g}")
-    if not 0 < target < whole:
-        raise field.wrong(
-            f"is {field.text()}: write a share above 0 and below {whole}, as {0.99 * whole:g}"
-        )
-    if 1 - target / whole < LEAST_BUDGET_RATIO - _ROUNDING:
-        highest = f"{whole * (1 - LEAST_BUDGET_RATIO):.6g}"
-        raise field.wrong(
-            f"is {field.text()}: that allows less than one bad request in a million, which "
-            f"nobody can keep; write {highest} at most"
-        )
-    return target / whole
+def _share(whole: int) -> PlainValidator:
+    """Read a share of so much as a ratio."""
+
+    def read(field: Field) -> float:
+        target = _number(field, f"write a share, as {0.99 * whole:g}")
+        if not 0 < target < whole:
+            raise ValueError(
+                f"is {field.text()}: write a share above 0 and below {whole}, as {0.99 * whole:g}"
+            )
+        if 1 - target / whole < LEAST_BUDGET_RATIO - _ROUNDING:
+            highest = f"{whole * (1 - LEAST_BUDGET_RATIO):.6g}"
+            raise ValueError(
+                f"is {field.text()}: that allows less than one bad request in a million, which "
+                f"nobody can keep; write {highest} at most"
+            )
+        return target / whole
+
+    return PlainValidator(read)
+
+
+_NO_RATIO = _refused(
+    f"is for other tools: write a thresholdMetric of `type: {SOURCE_TYPE}`", "thresholdMetric"
+)
+_NO_REFERENCE = _refused("is not followed: write the indicator here", "indicator")
+_NO_SLICES = _refused("is for time slices: requests are counted, delete it", "target")
+_Text = Annotated[str, PlainValidator(Field.text)]
+_Items = BeforeValidator(Field.items)
+
+
+class Document(Part):
+    """A document of any kind."""
+
+    api_version: Annotated[str, _one_of("openslo/v1")]
+    kind: Annotated[str, _one_of("SLO", *OTHER_KINDS)]
+    metadata: InstanceOf[Field] | None = None
+    spec: InstanceOf[Field] | None = None
+
+
+class Metadata(Part, extra="allow"):
+    """The names of an objective."""
+
+    name: Annotated[str, PlainValidator(_name)]
+    display_name: _Text | None = None
+    labels: object = None
+    annotations: object = None
+
+
+class _Measured(Part):
+    measure: Annotated[tuple[Measure, Stage | None], PlainValidator(_measure)]
+    route: _Text | None = None
+    model: _Text | None = None
+    version: _Text | None = None
+
+
+class _Source(Part):
+    metric_source_ref: object = None
+    type: Annotated[str, _one_of(SOURCE_TYPE)]
+    spec: _Measured
+
+
+class _Metric(Part):
+    metric_source: _Source
+
+
+class _Threshold(Part):
+    description: object = None
+    threshold_metric: _Metric
+    ratio_metric: Annotated[None, _NO_RATIO] = None
+
+
+class _Indicator(Part):
+    metadata: object = None
+    spec: _Threshold
+
+
+class _Window(Part):
+    duration: Annotated[int, PlainValidator(_period_ns)]
+    is_rolling: Annotated[bool, PlainValidator(_truth)]
+    calendar: object = None
+
+    @model_validator(mode="after")
+    def _rolls(self) -> Self:
+        if self.calendar is not None or not self.is_rolling:
+            raise ValueError("must roll: write `isRolling: true` and no calendar")
+        return self
+
+
+def _one_window(windows: list[_Window]) -> list[_Window]:
+    for window in windows[1:]:
+        window.at.wrong("is one too many: an objective has one period")
+    return windows
+
+
+class _Target(Part):
+    display_name: _Text | None = None
+    op: Annotated[str, _one_of("lte", why="a request is good up to the value, ")]
+    value: Annotated[int, PlainValidator(_threshold_ns)]
+    target: Annotated[float, _share(1)] | None = None
+    target_percent: Annotated[float, _share(100)] | None = None
+    time_slice_target: Annotated[None, _NO_SLICES] = None
+    time_slice_window: Annotated[None, _NO_SLICES] = None
+
+    @model_validator(mode="after")
+    def _has_one_target(self) -> Self:
+        if self.target is None and self.target_percent is None:
+            raise ValueError("has no 'target': add it")
+        if self.target is not None and self.target_percent is not None:
+            raise ValueError("has target beside targetPercent: delete one")
+        return self
+
+
+class Spec(Part):
+    """An objective, or several of one indicator."""
+
+    service: _Text
+    description: object = None
+    indicator: _Indicator
+    indicator_ref: Annotated[None, _NO_REFERENCE] = None
+    time_window: Annotated[list[_Window], _Items, AfterValidator(_one_window)]
+    budgeting_method: Annotated[str, _one_of("Occurrences", why="requests are counted, ")]
+    objectives: Annotated[list[_Target], _Items]
+    alert_policies: object = None
+
+    def named(self, metadata: Metadata) -> Iterator[tuple[Objective, Field]]:
+        """The objectives, each with where it stands."""
+        measured = self.indicator.spec.threshold_metric.metric_source.spec
+        measure, stage = measured.measure
+        several = len(self.objectives) > 1
+        for place, target in enumerate(self.objectives, 1):
+            objective = Objective(
+                name=f"{metadata.name}-{place}" if several else metadata.name,
+                display_name=target.display_name or metadata.display_name or metadata.name,
+                service=self.service,
+                route=measured.route,
+                model=measured.model,
+                version=measured.version,
+                measure=measure,
+                stage=stage,
+                threshold_ns=target.value,
+                target_ratio=target.target or target.target_percent or 0.0,  # one is there
+                period_ns=self.time_window[0].duration,
+            )
+            yield objective, target.at

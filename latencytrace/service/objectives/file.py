@@ -4,31 +4,24 @@ Source: the OpenSLO specification, version 1 (github.com/OpenSLO/OpenSLO).
 """
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from latencytrace.analysis.slo.burn_rate import burn_rules, can_fire, scaled_rules
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import Objective, Severity
 from latencytrace.model.objective import length_text
-from latencytrace.service.objectives.fields import SPEC, promises
+from latencytrace.service.objectives.fields import OTHER_KINDS, Document, Metadata, Spec
 from latencytrace.service.objectives.yaml_documents import documents
-from latencytrace.service.objectives.yaml_fields import Faults, Field, Fields
+from latencytrace.service.objectives.yaml_fields import Faults, Field
 
 MAX_OBJECTIVES = 100
-
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_OTHER_KINDS = (
-    "AlertCondition", "AlertNotificationTarget", "AlertPolicy", "DataSource", "SLI", "Service",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectivesFile:
-    """What a file promises, and what a reader should know of how it was understood."""
+    """The objectives of a file, and notes on how it was understood."""
 
     objectives: tuple[Objective, ...]
     notes: tuple[str, ...]
@@ -58,81 +51,58 @@ def parse_objectives(text: str, file: str) -> ObjectivesFile:
     faults = Faults()
     read = _Read()
     for document in documents(text, file, faults):
-        document.read(read.add)
+        read.add(document)
     if faults:
         raise ObjectivesError(faults.text())
     if not read.objectives:
-        raise ObjectivesError(f"{file} has no document of `kind: SLO`: it promises nothing")
+        raise ObjectivesError(f"{file} has no document of `kind: SLO`: it has no objective")
     if len(read.objectives) > MAX_OBJECTIVES:
         raise ObjectivesError(
-            f"{file} has {len(read.objectives)} objectives, more than {MAX_OBJECTIVES}: promise "
-            "what a user would notice, a route at a time"
+            f"{file} has {len(read.objectives)} objectives, more than {MAX_OBJECTIVES}: set "
+            "those that a user would notification, a route at a time"
         )
     return ObjectivesFile(objectives=tuple(read.objectives), notes=tuple(read.notes))
 
 
 @dataclass(slots=True)
 class _Read:
-    """What has been read by now."""
+    """The objectives and notes read by now."""
 
     objectives: list[Objective] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, document: Field) -> None:
-        """Read a document; its faults are noted.
-
-        Raises:
-            ObjectivesError: It is none at all.
-        """
-        if document.names().isdisjoint({"apiVersion", "kind"}):
-            raise document.wrong(
-                "is no objective: begin it with `apiVersion: openslo/v1` and `kind: SLO`"
-            )
-        fields = document.fields(("apiVersion", "kind", "metadata", "spec"))
-        fields.read("apiVersion", lambda version: version.one_of(("openslo/v1",)))
-        kind = fields.read("kind", lambda kind: kind.one_of(("SLO", *_OTHER_KINDS)))
-        if kind == "SLO":
-            self._add_objectives(fields)
-        elif kind is not None:
-            self.notes.append(f"{document.at}: a {kind} is not read")
-
-    def _add_objectives(self, fields: Fields) -> None:
-        metadata = fields.read(
-            "metadata",
-            lambda found: found.fields(
-                ("name", "displayName", "labels", "annotations"), others=True
-            ),
-        )
-        name = None if metadata is None else metadata.read("name", _name)
-        title = None if metadata is None else metadata.text_or_none("displayName")
-        spec = fields.read("spec", lambda found: found.fields(SPEC))
-        if spec is None:
+    def add(self, field: Field) -> None:
+        """Read a document; its faults are noted."""
+        if field.names().isdisjoint({"apiVersion", "kind"}):
+            field.wrong("is no objective: begin it with `apiVersion: openslo/v1` and `kind: SLO`")
             return
-        if "alertPolicies" in spec.found:
+        document = Document.read(field)
+        if document is not None and document.kind == "SLO":
+            self._add_objectives(document)
+        elif document is not None and document.kind in OTHER_KINDS:
+            self.notes.append(f"{field.at}: a {document.kind} is not read")
+
+    def _add_objectives(self, document: Document) -> None:
+        for name in ("metadata", "spec"):
+            if name not in document.found:
+                document.at.wrong(f"has no {name!r}: add it")
+        metadata = Metadata.read(document.metadata) if document.metadata else None
+        spec = Spec.read(document.spec) if document.spec else None
+        if spec and "alertPolicies" in spec.found:
             policies = spec.found["alertPolicies"]
             self.notes.append(f"{policies.at}: alertPolicies are not read, the tiers are fixed")
-        for promised, at in promises(spec, name, title):
-            if any(other.name == promised.name for other in self.objectives):
-                again = f"is {promised.name!r} a second time: every name is there once"
-                at.faults.add(metadata.found["name"].wrong(again) if metadata else at.wrong(again))
-            self.notes += at.read(partial(_refused_tiers, promised)) or ()
-            self.objectives.append(promised)
-
-
-def _name(field: Field) -> str:
-    if not _NAME.fullmatch(field.text()):
-        raise field.wrong(
-            f"is {field.text()!r}: write letters, digits, `-`, `_` and `.`, up to 63"
-        )
-    return field.text()
+        if spec is None or metadata is None:
+            return
+        for objective, at in spec.named(metadata):
+            if any(other.name == objective.name for other in self.objectives):
+                again = f"is {objective.name!r} a second time: every name is there once"
+                metadata.found["name"].wrong(again)
+            self.notes += _refused_tiers(objective, at)
+            self.objectives.append(objective)
 
 
 def _refused_tiers(objective: Objective, at: Field) -> Sequence[str]:
-    """A note for each tier that can never fire.
-
-    Raises:
-        ObjectivesError: No page could ever fire.
-    """
+    """A note for each tier that can never fire; that no page could is noted as a fault."""
     budget = objective.budget_ratio
     if not any(rule.severity is Severity.PAGE for rule in burn_rules(objective)):
         pages = (
@@ -142,13 +112,14 @@ def _refused_tiers(objective: Objective, at: Field) -> Sequence[str]:
         )
         slowest = min(pages)
         least = math.ceil(10_000 * (1 - 1 / slowest)) / 10_000
-        raise at.wrong(
-            f"promises {objective.target_ratio:.4g}, so that no page could ever fire: were all "
+        at.wrong(
+            f"has the target {objective.target_ratio:.4g}: no page could ever fire. Were all "
             f"requests bad, the budget of {budget:.4g} would burn {1 / budget:.3g} times too "
             f"fast, and a page takes {slowest:g} times ({slowest:g} * {budget:.4g} = "
-            f"{slowest * budget:.3g} of all requests). Promise at least {least:g}, of a longer "
-            "value if need be"
+            f"{slowest * budget:.3g} of all requests). Set a target of at least {least:g}, with a "
+            "longer value if need be"
         )
+        return ()
     return [
         f"{at.at}: {objective.name!r}: the tier {rule.factor:g} times over "
         f"{length_text(rule.long_ns)} ({rule.severity}) can never fire: {rule.factor:g} * "

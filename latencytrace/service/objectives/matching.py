@@ -1,4 +1,4 @@
-"""Which objectives a request belongs to, found at once however many there are."""
+"""Finds the objectives that count a request, at once however many there are."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,7 @@ from latencytrace.analysis.slo.verdict import is_good
 from latencytrace.model import Objective, Request
 
 
-class Promises:
+class ObjectiveIndex:
     """Objectives by service and route.
 
     Args:
@@ -26,6 +26,6 @@ class Promises:
                 if objective.counts(request):
                     yield place, objective
 
-    def are_broken(self, request: Request) -> bool:
-        """Whether a request breaks one of them."""
+    def are_violated(self, request: Request) -> bool:
+        """Return whether a request violates one of them."""
         return any(is_good(objective, request) is False for _, objective in self.of(request))

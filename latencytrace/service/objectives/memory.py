@@ -1,4 +1,4 @@
-"""What objectives must remember beyond a restart: counts, which alerts fire, what to tell whom."""
+"""Counts, states and waiting notifications of objectives, kept beyond a restart."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ import orjson
 
 from latencytrace.errors import StoreError
 from latencytrace.model import Tally
-from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.sink import Notification, Transition
 from latencytrace.service.storage.private_files import open_private, refuse_link
 
 FILE = "objectives.sqlite"
@@ -44,7 +44,7 @@ class ObjectiveMemory:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._lock = threading.Lock()  # one thread evaluates, one for each sink tells
+        self._lock = threading.Lock()  # one thread evaluates, one for each sink sends
 
     @classmethod
     def open(cls, folder: Path, now_ns: int) -> Self:
@@ -80,12 +80,12 @@ class ObjectiveMemory:
         return [(length, at_ns, Tally(bad=bad, total=total)) for length, at_ns, bad, total in rows]
 
     def counted_until_ns(self) -> int | None:
-        """Up to which moment of writing the requests are in the counts; None: not known."""
+        """The moment of writing up to which requests are in the counts; None: not known."""
         row = self._connection.execute("SELECT until_ns FROM counted").fetchone()
         return None if row is None else int(row[0])
 
     def states(self) -> dict[str, str]:
-        """What was kept of each series last."""
+        """The state kept last of each series."""
         return dict(self._connection.execute("SELECT series, state FROM states").fetchall())
 
     def keep(  # noqa: PLR0913, PLR0917 - all of it or nothing
@@ -93,19 +93,19 @@ class ObjectiveMemory:
         slots: Mapping[tuple[str, int, int], Tally],
         states: Mapping[str, str],
         forget_before: Mapping[int, int],
-        notices: Sequence[Notice] = (),
+        notifications: Sequence[Notification] = (),
         forget_states: Iterable[str] = (),
         counted_until_ns: int | None = None,
     ) -> None:
-        """Keep counts, states and what is to be told, all or nothing.
+        """Keep counts, states and notifications, all or nothing.
 
         Args:
             slots: Counts by series, length of the slot and its start.
             states: By series.
             forget_before: By length of the slot: what is older is not needed any more.
-            notices: What is to be sent.
+            notifications: Those to be sent.
             forget_states: Series whose state is not needed any more.
-            counted_until_ns: Up to which moment of writing the requests are in the counts.
+            counted_until_ns: The moment of writing up to which requests are in the counts.
 
         Raises:
             StoreError: The disk does not take them; they may be kept with the next.
@@ -117,7 +117,7 @@ class ObjectiveMemory:
                     " VALUES (?, ?, ?, ?, ?)",
                     [
                         (one.key, one.sink, one.transition, orjson.dumps(one.alert), one.due_ns)
-                        for one in notices
+                        for one in notifications
                     ],
                 )
                 self._connection.executemany(
@@ -141,13 +141,13 @@ class ObjectiveMemory:
         except sqlite3.Error as error:
             raise StoreError(f"the counts of objectives could not be kept: {error}") from None
 
-    def notices(self) -> list[Notice]:
-        """What is still to be sent, in order."""
+    def notifications(self) -> list[Notification]:
+        """The notifications still to be sent, in order."""
         rows = self._connection.execute(
             "SELECT key, sink, transition, alert, due_ns FROM notices ORDER BY number"
         )
         return [
-            Notice(
+            Notification(
                 key=key,
                 sink=sink,
                 transition=Transition(transition),
@@ -157,16 +157,16 @@ class ObjectiveMemory:
             for key, sink, transition, alert, due_ns in rows
         ]
 
-    def forget(self, notices: Iterable[Notice]) -> None:
+    def forget(self, notifications: Iterable[Notification]) -> None:
         """These need not be sent any more; where the disk refuses, they are sent again."""
         try:
             with self._lock, self._connection:
                 self._connection.executemany(
                     "DELETE FROM notices WHERE key = ? AND sink = ?",
-                    [(notice.key, notice.sink) for notice in notices],
+                    [(notification.key, notification.sink) for notification in notifications],
                 )
         except sqlite3.Error as error:
-            _log.error("a notice that was sent could not be struck off: %s", error)
+            _log.error("a notification that was sent could not be struck off: %s", error)
 
     def close(self) -> None:
         """Let go of the file."""

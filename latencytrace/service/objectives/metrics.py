@@ -1,4 +1,4 @@
-"""`latencytrace_slo_*`: what is promised, what broke it, and how fast the budget is spent."""
+"""`latencytrace_slo_*`: targets, requests that violate them, and how fast the budget is spent."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ class ObjectiveMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read it; every objective has its counters from the start, at 0."""
         yield from self._counters()
-        yield from self._promises()
+        yield from self._targets()
         yield from self._standings()
         yield self._alerts()
         yield CounterMetricFamily(
@@ -53,7 +53,7 @@ class ObjectiveMetrics(Collector):
             f"{_PREFIX}_requests", "Requests that an objective counts.", labels=_LABELS
         )
         bad = CounterMetricFamily(
-            f"{_PREFIX}_bad_requests", "Those of them that broke the promise.", labels=_LABELS
+            f"{_PREFIX}_bad_requests", "Those of them that violated it.", labels=_LABELS
         )
         for objective, tally in self._evaluator.since_start():
             total.add_metric(_labels(objective), tally.total)
@@ -61,8 +61,8 @@ class ObjectiveMetrics(Collector):
         yield total
         yield bad
 
-    def _promises(self) -> Iterator[Metric]:
-        target = _gauge("target_ratio", "The share of requests that is promised to be good.")
+    def _targets(self) -> Iterator[Metric]:
+        target = _gauge("target_ratio", "The share of requests that is to be good.")
         threshold = _gauge("threshold_seconds", "How long a good request takes at most.")
         for objective, _ in self._evaluator.since_start():
             target.add_metric(_labels(objective), objective.target_ratio)
@@ -108,7 +108,7 @@ class ObjectiveMetrics(Collector):
 
 
 def _rates(standing: Standing) -> dict[int, float]:
-    """By window: the short one of one tier can be the long one of another."""
+    """Burn rates by window: the short one of one tier can be the long one of another."""
     windows = [
         window
         for tier in standing.rates

@@ -4,30 +4,35 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 
-from latencytrace.errors import ObjectivesError
-from latencytrace.model import Alert, AlertKind, Measure, Objective, Severity, Stage, Standing
+from pydantic import TypeAdapter, ValidationError
+
+from latencytrace.model import Alert, AlertKind, Objective, Severity, Standing
 from latencytrace.service.objectives.alerts import NO_EVIDENCE
 
+_OBJECTIVE = TypeAdapter(Objective)
 _log = logging.getLogger(__name__)
 
 
 def earlier_alerts(states: Mapping[str, str]) -> Iterator[Alert]:
-    """What has been told and is not over yet, of objectives that the file may know no more.
+    """Yield the alerts announced and not over, of objectives that may have left the file.
 
     Args:
-        states: What was kept of each series.
+        states: The state kept of each series.
     """
     for series, text in states.items():
         try:
             yield from _alerts(json.loads(text))
-        except ObjectivesError as error:
-            _log.warning("what was kept of %s is not understood: %s", series, error)
+        except ValidationError as error:
+            faults = "; ".join(
+                f"{one['loc'][-1]}: {one['msg']}, not {one['input']!r}" for one in error.errors()
+            )
+            _log.warning("what was kept of %s is not understood: %s", series, faults)
 
 
 def _alerts(kept: Mapping[str, object]) -> list[Alert]:
     match kept:
         case {"objective": dict() as fields, "announced": dict() as announced}:
-            standing = _standing(_objective(fields))
+            standing = _standing(_OBJECTIVE.validate_python(fields))
             return [
                 _alert(key, started_ns, onset_ns, standing)
                 for key, (started_ns, onset_ns) in announced.items()
@@ -36,27 +41,8 @@ def _alerts(kept: Mapping[str, object]) -> list[Alert]:
             return []
 
 
-def _objective(fields: Mapping[str, object]) -> Objective:
-    """As it was promised.
-
-    Raises:
-        ObjectivesError: This version knows no such objective.
-    """
-    stage = fields.get("stage")
-    try:
-        return Objective(
-            **{
-                **fields,
-                "measure": Measure(str(fields.get("measure"))),
-                "stage": None if stage is None else Stage(str(stage)),
-            }  # type: ignore[arg-type] # the fields that were kept are an objective's
-        )
-    except (TypeError, ValueError) as error:
-        raise ObjectivesError(str(error)) from None
-
-
 def _standing(objective: Objective) -> Standing:
-    """Of an objective that nobody counts for."""
+    """The standing of an objective that nobody counts for."""
     return Standing(
         objective=objective,
         rates=(),

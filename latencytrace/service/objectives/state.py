@@ -1,4 +1,4 @@
-"""What each tier of an objective does over time: fires, holds, ends."""
+"""The states of an objective's tiers over time: firing, held, ended."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -16,7 +16,7 @@ BUSY_PARTS = 10  # of the twelve of that hour: a burst is no traffic to be expec
 
 @dataclass(slots=True, kw_only=True)
 class TierState:
-    """Since when a tier fires, and since when it is calm."""
+    """The moments since which a tier fires, and is calm."""
 
     firing_ns: int | None = None
     calm_ns: int | None = None
@@ -80,7 +80,7 @@ class TierState:
 
 @dataclass(slots=True, kw_only=True)
 class SilenceState:
-    """Since when nothing is heard of an objective whose requests came steadily."""
+    """The silence of an objective whose requests came steadily."""
 
     firing_ns: int | None = None
 
@@ -122,7 +122,7 @@ class TierStates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """When an alert began, which is told with it until its end."""
+    """The beginning of an alert, which is shown with it until its end."""
 
     started_ns: int
     onset_ns: int | None  # since when requests were bad, by the formula; None: not known
@@ -130,7 +130,7 @@ class Announced:
 
 @dataclass(slots=True, kw_only=True)
 class ObjectiveState:
-    """What an objective remembers beside its counts."""
+    """The state of an objective beside its counts."""
 
     tiers: TierStates = field(default_factory=TierStates)
     silence: SilenceState = field(default_factory=SilenceState)
@@ -142,7 +142,8 @@ class ObjectiveState:
             {
                 "objective": asdict(objective),
                 "announced": {
-                    key: [told.started_ns, told.onset_ns] for key, told in self.announced.items()
+                    key: [began.started_ns, began.onset_ns]
+                    for key, began in self.announced.items()
                 },
                 "silence": self.silence.firing_ns,
                 "tiers": {

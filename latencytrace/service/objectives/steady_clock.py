@@ -41,5 +41,5 @@ class SteadyClock:
 
     @property
     def set_back_ns(self) -> int:
-        """How far the wall, and with it what this machine stamps, is behind."""
+        """The time by which the wall clock, and with it what this machine stamps, is behind."""
         return self._set_back_ns

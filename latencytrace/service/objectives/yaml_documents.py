@@ -54,7 +54,7 @@ def _nodes(text: str, file: str, faults: Faults) -> list[yaml.Node]:
         try:
             nodes += _composed(text[start:stop], line)
         except (yaml.YAMLError, RecursionError) as error:
-            faults.add(_not_yaml(error, file, line + 1))
+            faults.append(_not_yaml(error, file, line + 1))
     return nodes
 
 

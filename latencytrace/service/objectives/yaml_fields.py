@@ -1,37 +1,25 @@
 """Fields of a YAML document, each with its line: what is wrong is named where it stands."""
 
 import difflib
-import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Self
 
 import yaml
+from pydantic import BaseModel, ConfigDict, InstanceOf, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 
 from latencytrace.errors import ObjectivesError
 
-Value = TypeVar("Value")
-
 MOST_SHOWN = 50  # faults
-_TRUTHS = {"true": True, "false": False}
 
 
-class Faults:
-    """What is wrong in a file, gathered while it is read."""
-
-    def __init__(self) -> None:
-        self._found: list[ObjectivesError] = []
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def add(self, fault: ObjectivesError) -> None:
-        """Note what is wrong."""
-        self._found.append(fault)
+class Faults(list[ObjectivesError]):
+    """The faults of a file, gathered while it is read."""
 
     def text(self) -> str:
         """A line for each, in the file's order, up to a screenful."""
-        found = sorted(self._found, key=lambda fault: fault.line)
+        found = sorted(self, key=lambda fault: fault.line)
         lines = [str(fault) for fault in found[:MOST_SHOWN]]
         left = len(found) - len(lines)
         return "\n".join([*lines, f"… and {left} more"] if left else lines)
@@ -47,21 +35,14 @@ class Field:
     node: yaml.Node
     faults: Faults  # of the file
 
-    def wrong(self, problem: str) -> ObjectivesError:
-        """An error that names this field."""
-        return ObjectivesError(f"{self.at}: {self.path or 'the document'} {problem}", self.line)
-
-    def read(self, how: Callable[["Field"], Value]) -> Value | None:
-        """What is read of it; None: it is wrong, which is noted, so that reading goes on."""
-        try:
-            return how(self)
-        except ObjectivesError as error:
-            self.faults.add(error)
-            return None
+    def wrong(self, problem: str) -> None:
+        """Note what is wrong with this field; reading goes on."""
+        text = f"{self.at}: {self.path or 'the document'} {problem}"
+        self.faults.append(ObjectivesError(text, self.line))
 
     @property
     def at(self) -> str:
-        """Where it stands."""
+        """The file and the line in which it stands."""
         return f"{self.file}, line {self.line}"
 
     def names(self) -> set[str]:
@@ -70,7 +51,7 @@ class Field:
             return set()
         return {str(key.value) for key, _ in self.node.value}
 
-    def fields(self, known: Collection[str], *, others: bool = False) -> "Fields":
+    def fields(self, known: Collection[str], *, others: bool) -> "dict[str, Field]":
         """The fields of a mapping.
 
         Names that are not known, or there twice, are noted; one that is nearly known is
@@ -81,89 +62,89 @@ class Field:
             others: Whether it may have fields that nobody reads.
 
         Raises:
-            ObjectivesError: It is none.
+            ValueError: It is none.
         """
         if not isinstance(self.node, yaml.MappingNode):
-            raise self.wrong("must have fields, as `name: value`")
+            raise ValueError("must have fields, as `name: value`")  # noqa: TRY004 - pydantic gathers these
         found: dict[str, Field] = {}
         for key, value in self.node.value:
             name = str(key.value)
             path = f"{self.path}.{name}".lstrip(".")
             field = Field(self.file, path, line_of(key), value, self.faults)
             if name in found:
-                self.faults.add(field.wrong("is there twice: delete one"))
+                field.wrong("is there twice: delete one")
             elif name not in known and not others:
                 near = difflib.get_close_matches(name, known, 1)
                 instead = f"did you mean {near[0]!r}?" if near else f"write {', '.join(known)}"
-                self.faults.add(field.wrong(f"is not known: {instead}"))
+                field.wrong(f"is not known: {instead}")
                 found.update({one: field for one in near if one not in found})
             else:
                 found[name] = field
-        return Fields(self, found)
+        return found
 
     def items(self) -> "list[Field]":
-        """The items of a list that is not empty."""
+        """The items of a list that is not empty.
+
+        Raises:
+            ValueError: It is none.
+        """
         if not isinstance(self.node, yaml.SequenceNode) or not self.node.value:
-            raise self.wrong("must be a list with an entry, as `- …`")
+            raise ValueError("must be a list with an entry, as `- …`")
         return [
             Field(self.file, f"{self.path}[{place}]", line_of(node), node, self.faults)
             for place, node in enumerate(self.node.value)
         ]
 
     def text(self) -> str:
-        """A text that is not empty."""
+        """A text that is not empty.
+
+        Raises:
+            ValueError: It is none.
+        """
         if not isinstance(self.node, yaml.ScalarNode) or not self.node.value.strip():
-            raise self.wrong("must be a text")
+            raise ValueError("must be a text")
         return str(self.node.value).strip()
 
-    def number(self, advice: str) -> float:
-        """A finite number."""
-        text = self.text()
+
+class Part(BaseModel):
+    """A mapping of the file: the fields of a model of it are the names that it may have.
+
+    Attributes:
+        at: Where it stands.
+        found: Its fields as they are written.
+    """
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, extra="ignore")
+
+    at: InstanceOf[Field]
+    found: InstanceOf[dict[str, Field]]
+
+    @classmethod
+    def read(cls, field: Field) -> Self | None:
+        """Return what a field says; None: something in it is wrong, which is noted."""
         try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise self.wrong(f"is {text!r}, no number: {advice}")
-        return value
+            return cls.model_validate(field)
+        except ValidationError as error:
+            faults = error.errors(include_url=False)
+        excused: set[tuple[int | str, ...]] = set()
+        for fault in faults:
+            if "ctx" in fault:  # our ValueError: the problem, and the field to write instead
+                problem, *instead = fault["ctx"]["error"].args
+                fault["input"].wrong(problem)
+                excused.update((*fault["loc"][:-1], name) for name in instead)
+        for fault in faults:
+            if "ctx" not in fault and fault["loc"] not in excused:
+                fault["input"]["at"].wrong(f"has no {fault['loc'][-1]!r}: add it")
+        return None
 
-    def truth(self) -> bool:
-        """True or false."""
-        value = _TRUTHS.get(self.text().lower())
-        if value is None:
-            raise self.wrong(f"is {self.text()!r}: write true or false")
-        return value
-
-    def one_of(self, known: Collection[str]) -> str:
-        """One of these words."""
-        text = self.text()
-        if text not in known:
-            raise self.wrong(f"is {text!r}: write {' or '.join(known)}")
-        return text
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The fields of one mapping, by name."""
-
-    of: Field
-    found: dict[str, Field]
-
-    def needed(self, name: str) -> Field:
-        """A field that must be there."""
-        field = self.found.get(name)
-        if field is None:
-            raise self.of.wrong(f"has no {name!r}: add it")
-        return field
-
-    def read(self, name: str, how: Callable[[Field], Value]) -> Value | None:
-        """What is read of a field; None: it is missing or wrong, which is noted."""
-        return self.of.read(lambda _: how(self.needed(name)))
-
-    def text_or_none(self, name: str) -> str | None:
-        """A text that may be left out; a wrong one is noted."""
-        field = self.found.get(name)
-        return None if field is None else field.read(Field.text)
+    @model_validator(mode="before")
+    @classmethod
+    def _from_field(cls, given: Field) -> dict[str, object]:
+        known = [info.alias or name for name, info in cls.model_fields.items()]
+        found = given.fields(
+            known[len(Part.model_fields) :], others=cls.model_config.get("extra") == "allow"
+        )
+        return {**found, "at": given, "found": found}
 
 
 def line_of(node: yaml.Node) -> int:

@@ -54,11 +54,11 @@ class ProfileFolder:
         self._tidy()
 
     def trace(self, profile_id: str) -> Path:
-        """Where the trace of one is, or would be."""
+        """The path of the trace of one, be it there or not."""
         return self._folder / f"{profile_id}{_TRACE}"
 
     def load(self) -> Iterator[tuple[str, dict[str, object]]]:
-        """What is kept: ids, and what they are about; torn files are left out, and said."""
+        """The profiles kept: ids, and what they are about; torn files are left out, and logged."""
         for path in sorted(self._folder.glob(f"*{_ABOUT}")):
             profile_id = path.name.removesuffix(_ABOUT)
             if not is_profile_id(profile_id):
@@ -86,5 +86,5 @@ class ProfileFolder:
     def _forget(self, profile_id: str) -> None:
         for path in (self.trace(profile_id), self._about(profile_id)):
             for name in (path.name, path.name + _PART):
-                with suppress(OSError):  # a folder that cannot be written was told of before
+                with suppress(OSError):  # a folder that cannot be written was reported before
                     path.with_name(name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Profiles asked of agents: who could take one, who was told to, and what came of it."""
+"""Profiles ordered of agents: those that could take one, took one, and what came of it."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -96,7 +96,7 @@ class Profiles:
             found.id: found for found in sorted(_kept(folder), key=lambda one: one.asked)
         }
 
-    def heard(self, header: str) -> str | None:
+    def received(self, header: str) -> str | None:
         """Note who posts.
 
         Returns:
@@ -108,7 +108,7 @@ class Profiles:
         now_ns, key = self._now_ns(), (agent.service, agent.instance)
         with self._lock:
             self._agents.pop(key, None)
-            self._agents[key] = agent, now_ns  # the one heard of last stands last
+            self._agents[key] = agent, now_ns  # the one that reported last stands last
             if len(self._agents) > MAX_AGENTS:
                 del self._agents[next(iter(self._agents))]
             if not self._open:
@@ -182,16 +182,16 @@ class Profiles:
         with self._lock:
             if profile_id not in self._open:
                 raise NotFoundError(f"profile {profile_id} was not asked for, or was given up")
-            told = _told(self._profiles[profile_id], about, packed)
+            reported = _reported(self._profiles[profile_id], about, packed)
         try:
-            if told.state == "kept":  # without the lock, which every post waits for
-                self._folder.keep(profile_id, asdict(told), packed)
+            if reported.state == "kept":  # without the lock, which every post waits for
+                self._folder.keep(profile_id, asdict(reported), packed)
         except StoreError as error:
-            told = replace(told, state="refused", phase=str(error))
+            reported = replace(reported, state="refused", phase=str(error))
             raise
         finally:
             with self._lock:
-                self._end(profile_id, told)
+                self._end(profile_id, reported)
 
     def cancel(self, profile_id: str) -> Profile:
         """Nobody waits for it any more: a process that has not taken it will not.
@@ -241,7 +241,7 @@ class Profiles:
             ) from None
 
     def is_known(self, profile_id: str) -> bool:
-        """Whether it was asked for."""
+        """Return whether it was asked for."""
         return profile_id in self._profiles
 
     def of_trace(self, trace_id: str) -> list[str]:
@@ -250,20 +250,20 @@ class Profiles:
             return [one.id for one in self._profiles.values() if trace_id in one.trace_ids]
 
     def _refuse_in_vain(self, service: str | None, now_ns: int) -> None:
-        """Refuse what nobody who is heard of could take, now or soon."""
-        heard = [
+        """Refuse what no agent that reports could take, now or soon."""
+        reporting = [
             agent
-            for agent, heard_ns in self._agents.values()
-            if now_ns - heard_ns < SILENT_NS and service in {None, agent.service}
+            for agent, received_ns in self._agents.values()
+            if now_ns - received_ns < SILENT_NS and service in {None, agent.service}
         ]
         of = f"of {service!r} " if service is not None else ""
-        if not heard:
+        if not reporting:
             raise ProfileError(
                 f"no process {of}has posted to this service over HTTP within the last "
                 f"{SILENT_NS // 10**9} s: trace one with `latencytrace run -- COMMAND`"
             )
-        if all(agent.state in {ProfilerState.NO_TORCH, ProfilerState.OFF} for agent in heard):
-            reasons = sorted({_WHY_NOT[agent.state] for agent in heard})
+        if all(agent.state in {ProfilerState.NO_TORCH, ProfilerState.OFF} for agent in reporting):
+            reasons = sorted({_WHY_NOT[agent.state] for agent in reporting})
             raise ProfileError(f"no process {of}can take a profile: {'; '.join(reasons)}")
 
     def _order_for(self, agent: ProfilingAgent, key: tuple[str, str], now_ns: int) -> str | None:
@@ -278,7 +278,7 @@ class Profiles:
                 self._profiles[profile_id] = replace(
                     profile,
                     state="taken",
-                    phase="told to a process",
+                    phase="ordered of a process",
                     service=agent.service,
                     instance=agent.instance,
                 )
@@ -286,7 +286,7 @@ class Profiles:
         return None
 
     def _again(self, profile: Profile, one: _Open) -> str | None:
-        """What to tell who was told before and does nothing: the answer may have been lost."""
+        """The order for an agent that has it and does nothing: the answer may have been lost."""
         if not one.is_begun:
             return one.order.header()
         lost = "its process began it, but what it recorded did not arrive: see its log"
@@ -297,8 +297,8 @@ class Profiles:
         one = self._open.get(agent.profile_id or "")
         if one is not None and one.taker == key and agent.phase is not None:
             one.is_begun = True
-            told = self._profiles[one.order.profile_id]
-            self._profiles[told.id] = replace(told, phase=agent.phase)
+            known = self._profiles[one.order.profile_id]
+            self._profiles[known.id] = replace(known, phase=agent.phase)
 
     def _give_up_old(self, now_ns: int) -> None:
         for profile_id, one in list(self._open.items()):
@@ -341,8 +341,8 @@ def _read(body: bytes) -> tuple[dict[str, Any], bytes]:
     return about, packed
 
 
-def _told(asked: Profile, about: dict[str, Any], packed: bytes) -> Profile:
-    """What an agent tells of a profile, each of the type that it must have."""
+def _reported(asked: Profile, about: dict[str, Any], packed: bytes) -> Profile:
+    """The profile as an agent reports it, each field of the type that it must have."""
 
     def number(name: str) -> int | None:
         value = about.get(name)

@@ -1,4 +1,4 @@
-"""What agents report on themselves, as metrics of the service: `latencytrace_agent_*`."""
+"""Reports of agents on themselves, as metrics of the service: `latencytrace_agent_*`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ _AGENT = ("service", "agent")  # not `instance`: Prometheus keeps that for what 
 class _Agent:
     """The last report of one agent."""
 
-    heard_ns: int
+    received_ns: int
     about: Mapping[str, str]
     provider: str = ""
     counts: dict[str, float] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class _Agent:
 
 
 class AgentReports(Collector):
-    """Holds the last report of each agent that is heard of; bounded.
+    """Holds the last report of each agent; bounded.
 
     Args:
         now_ns: A monotonic clock.
@@ -60,13 +60,13 @@ class AgentReports(Collector):
         ignored = 0
         for resource_metrics in request.resource_metrics:
             about = texts(resource_metrics.resource.attributes)
-            agent = _Agent(heard_ns=self._now_ns(), about=about)
+            agent = _Agent(received_ns=self._now_ns(), about=about)
             for scope_metrics in resource_metrics.scope_metrics:
                 ignored += sum(_note(agent, metric) for metric in scope_metrics.metrics)
             if agent.provider:
                 key = (about.get("service.name", ""), about.get("service.instance.id", ""))
                 self._agents.pop(key, None)
-                self._agents[key] = agent  # the one heard of last stands last
+                self._agents[key] = agent  # the one that reported last stands last
         while len(self._agents) > MAX_AGENTS:
             del self._agents[next(iter(self._agents))]
             self.evicted += 1
@@ -75,9 +75,7 @@ class AgentReports(Collector):
     def collect(self) -> Iterator[MetricFamily]:
         """Read the reports of agents that still run."""
         latest_ns = self._now_ns() - SILENT_NS
-        heard = {
-            key: agent for key, agent in list(self._agents.items()) if agent.heard_ns >= latest_ns
-        }
+        live = [item for item in list(self._agents.items()) if item[1].received_ns >= latest_ns]
         yield CounterMetricFamily(
             "latencytrace_service_evicted_agents",
             "Agents forgotten because too many report.",
@@ -97,7 +95,7 @@ class AgentReports(Collector):
             "CPU time that an agent costs its program.",
             labels=(*_AGENT, "part"),
         )
-        for key, agent in heard.items():
+        for key, agent in live:
             version = agent.about.get("telemetry.distro.version", "")
             pid = agent.about.get("process.pid", "")
             info.add_metric([*key, version, pid, agent.provider], 1)

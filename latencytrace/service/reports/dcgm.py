@@ -15,7 +15,7 @@ from latencytrace.errors import ScrapeError
 
 _NAMES: Final = frozenset({"DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_DRAM_UTIL_RATIO"})
 _PREFIX: Final = "DCGM_FI_"  # of all its names
-_INSTANCE: Final = "GPU_I_ID"  # of a divided GPU, whose own UUID is not told
+_INSTANCE: Final = "GPU_I_ID"  # of a partitioned GPU, whose own UUID is not shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class DcgmReading:
 
 
 def dcgm_readings(text: str) -> tuple[DcgmReading, ...]:
-    """What the text of a `/metrics` tells, each GPU once; nothing, if it is another's text.
+    """Return the readings in the text of a `/metrics`, each GPU once; none in another's text.
 
     Raises:
-        ScrapeError: It is the exporter's, and tells no bandwidth of a whole GPU.
+        ScrapeError: It is the exporter's, and has no bandwidth of a whole GPU.
     """
     if _PREFIX not in text:
         return ()
@@ -48,7 +48,7 @@ def dcgm_readings(text: str) -> tuple[DcgmReading, ...]:
         raise ScrapeError(f"it answers with no metrics of Prometheus: {error}") from None
     if not found:
         raise ScrapeError(
-            "this dcgm-exporter tells no bandwidth of a whole GPU: have it collect "
+            "this dcgm-exporter shows no bandwidth of a whole GPU: have it collect "
             "DCGM_FI_PROF_DRAM_ACTIVE"
         )
     return tuple(found.values())

@@ -1,4 +1,4 @@
-"""What spans had GPUs do lately, held for the join with what the GPUs counted."""
+"""Work of spans on GPUs of late, held for the join with the GPUs' counters."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -36,7 +36,3 @@ class DeviceWorks:
         works = [work for work in list(self._works.values()) if work.gpu == gpu]
         latest_ns = max((work.end_ns for work in works), default=0)
         return [work for work in works if work.end_ns > latest_ns - KEPT_NS]
-
-    def of(self, trace_id: str) -> Sequence[DeviceWork]:
-        """The work of one trace."""
-        return [work for work in list(self._works.values()) if work.trace_id == trace_id]

@@ -1,4 +1,4 @@
-"""What inference engines call things in their own metrics, and what we call them.
+"""Names that inference engines have in their own metrics, and ours for the same.
 
 Sources: vLLM 0.32 `v1/metrics/loggers.py`, SGLang 0.5.23 `srt/observability/metrics_collector.py`,
 TGI 3.3 `docs/source/reference/metrics.md` and `router/src/infer`, TEI 1.9 `core/src/queue.rs`,
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class Reading(StrEnum):
-    """One thing that engines tell, as it is called behind `latencytrace_engine_`."""
+    """A reading that engines report, as it is called behind `latencytrace_engine_`."""
 
     WAITING = "waiting_requests"
     RUNNING = "running_requests"
@@ -23,13 +23,13 @@ class Reading(StrEnum):
     PREEMPTIONS = "preemptions"
     INPUT_TOKENS = "input_tokens"
     OUTPUT_TOKENS = "output_tokens"
-    INFERENCES = "inferences"  # with the next one the batch size where no gauge tells it
+    INFERENCES = "inferences"  # with the next one the batch size where no gauge has it
     EXECUTIONS = "executions"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a reading is shown."""
+    """The form in which a reading is shown."""
 
     text: str
     is_counter: bool = False
@@ -59,7 +59,7 @@ FORMS: Final[Mapping[Reading, Form]] = {
     Reading.INPUT_TOKENS: Form("Input tokens read.", is_counter=True),
     Reading.OUTPUT_TOKENS: Form("Output tokens generated.", is_counter=True),
 }
-# Series that differ in these only tell the same again: one request runs on all of those ranks.
+# Series that differ in these only say the same again: one request runs on all of those ranks.
 SAME_ON: Final = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
 MODEL_LABELS: Final = ("model_name", "model")
 

@@ -1,4 +1,4 @@
-"""Reads an engine's `/metrics`: which engine it is, and what it tells of each model."""
+"""Reads an engine's `/metrics`: which engine it is, and its readings of each model."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
@@ -17,8 +17,8 @@ from latencytrace.service.reports.engine_names import (
     Source,
 )
 
-Told = tuple[str, str]  # an engine and a model, which is empty where it names none
-Readings = Mapping[Told, Mapping[Reading, float]]
+EngineModel = tuple[str, str]  # an engine and a model, which is empty where it names none
+Readings = Mapping[EngineModel, Mapping[Reading, float]]
 
 _RAY: Final = "ray_"  # what Ray Serve puts before the metrics of the engine in it
 _NAMES: Final = frozenset(
@@ -30,7 +30,7 @@ _NAMES: Final = frozenset(
 
 
 def engine_readings(text: str) -> Readings:
-    """What the text of a `/metrics` tells, by engine and model.
+    """Return the readings in the text of a `/metrics`, by engine and model.
 
     Raises:
         ScrapeError: It is no such text, or of no engine that is known.
@@ -38,7 +38,7 @@ def engine_readings(text: str) -> Readings:
     by_name: dict[str, list[Sample]] = {}
     for sample in _samples(text):
         by_name.setdefault(_plain(sample.name), []).append(sample)
-    found: dict[Told, dict[Reading, float]] = {}
+    found: dict[EngineModel, dict[Reading, float]] = {}
     for engine, readings in ENGINES.items():
         for reading, sources in readings.items():
             for model, value in _values(reading, sources, by_name).items():
@@ -51,7 +51,7 @@ def engine_readings(text: str) -> Readings:
 def _values(
     reading: Reading, sources: Sequence[Source], by_name: Mapping[str, Sequence[Sample]]
 ) -> dict[str, float]:
-    """By model: of the first source that knows it."""
+    """A reading by model: of the first source that knows it."""
     values: dict[str, float] = {}
     form = FORMS.get(reading)
     for source in sources:
@@ -75,7 +75,7 @@ def _samples(text: str) -> Iterator[Sample]:
     wanted = "\n".join(_wanted(text.splitlines()))
     try:
         for family in text_string_to_metric_families(f"{wanted}\n"):
-            yield from (sample for sample in family.samples if _is_told(sample.value))
+            yield from (sample for sample in family.samples if _is_known(sample.value))
     except (ValueError, IndexError, KeyError) as error:
         raise ScrapeError(f"it answers with no metrics of Prometheus: {error}") from None
 
@@ -87,7 +87,7 @@ def _wanted(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _is_told(value: float) -> bool:
+def _is_known(value: float) -> bool:
     return isfinite(value) and value >= 0
 
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from latencytrace.errors import ScrapeError
 from latencytrace.service.reports.engine_names import FORMS, Reading
-from latencytrace.service.reports.engine_readings import Readings, Told, engine_readings
+from latencytrace.service.reports.engine_readings import EngineModel, Readings, engine_readings
 
 PREFIX: Final = "latencytrace_engine"
 PACE_S: Final = 5.0  # between two readings of an engine
@@ -27,13 +27,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Target:
-    """One engine, and what it told last."""
+    """One engine, and its last readings."""
 
     url: str
     name: str  # HOST:PORT, as it is shown
     readings: Readings = field(default_factory=dict)
-    batch_sizes: dict[Told, float] = field(default_factory=dict)
-    heard_ns: int | None = None
+    batch_sizes: dict[EngineModel, float] = field(default_factory=dict)
+    received_ns: int | None = None
     failed: int = 0
     left_out: int = 0
     why_not: str = ""  # of its last failure; empty: it answered
@@ -46,7 +46,7 @@ class EngineScraper(Collector):
         urls: Where their metrics are.
         fetch: Reads an address.
         now_ns: A monotonic clock.
-        hear: Takes what no engine told, and says whether it could be used.
+        receive: Takes the text of what is no engine, and says whether it could be used.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class EngineScraper(Collector):
         urls: Sequence[str],
         fetch: Callable[[str], str],
         now_ns: Callable[[], int],
-        hear: Callable[[str], bool] = lambda _: False,
+        receive: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._targets = [_Target(url=url, name=_name(url, urls)) for url in urls]
         self._fetch = fetch
-        self._hear = hear
+        self._receive = receive
         self._now_ns = now_ns
         self._stopping = threading.Event()
 
@@ -94,7 +94,7 @@ class EngineScraper(Collector):
             value=sum(target.left_out for target in self._targets),
         )
         for target in self._targets:
-            up.add_metric([target.name], not target.why_not and target.heard_ns is not None)
+            up.add_metric([target.name], not target.why_not and target.received_ns is not None)
             failed.add_metric([target.name], target.failed)
         yield from (up, failed, left_out)
         for reading, form in FORMS.items():
@@ -107,10 +107,10 @@ class EngineScraper(Collector):
     def _values(self, reading: Reading) -> Iterator[tuple[list[str], float]]:
         latest_ns = self._now_ns() - SILENT_NS
         for target in self._targets:
-            if target.heard_ns is None or target.heard_ns < latest_ns:
+            if target.received_ns is None or target.received_ns < latest_ns:
                 continue
-            for (engine, model), told in target.readings.items():
-                value = told.get(reading)
+            for (engine, model), read in target.readings.items():
+                value = read.get(reading)
                 if value is None and reading is Reading.BATCH_SIZE:
                     value = target.batch_sizes.get((engine, model))
                 if value is not None:
@@ -124,7 +124,7 @@ class EngineScraper(Collector):
     def _read(self, target: _Target) -> None:
         try:
             text = self._fetch(target.url)
-            readings = {} if self._hear(text) else engine_readings(text)
+            readings = {} if self._receive(text) else engine_readings(text)
         except ScrapeError as error:
             target.failed += 1
             if str(error) != target.why_not:  # once, not every five seconds
@@ -135,21 +135,21 @@ class EngineScraper(Collector):
         readings = dict(sorted(readings.items())[:MAX_MODELS])
         target.batch_sizes = _batch_sizes(target.readings, readings)
         target.readings = readings
-        target.heard_ns = self._now_ns()
+        target.received_ns = self._now_ns()
         target.why_not = ""
 
 
-def _batch_sizes(before: Readings, now: Readings) -> dict[Told, float]:
+def _batch_sizes(before: Readings, now: Readings) -> dict[EngineModel, float]:
     """Means since the reading before; none where nothing ran or the engine was restarted."""
     sizes = {}
-    for told, counts in now.items():
-        last = before.get(told, {})
+    for model, counts in now.items():
+        last = before.get(model, {})
         inferences, executions = (
             counts.get(reading, 0.0) - last.get(reading, 0.0)
             for reading in (Reading.INFERENCES, Reading.EXECUTIONS)
         )
         if Reading.EXECUTIONS in last and executions > 0 and inferences > 0:
-            sizes[told] = inferences / executions
+            sizes[model] = inferences / executions
     return sizes
 
 

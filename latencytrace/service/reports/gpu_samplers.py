@@ -1,4 +1,4 @@
-"""How the reading of GPUs goes, by the agent that reads: `latencytrace_gpu_sampler_*`."""
+"""The state of reading GPUs, by the agent that reads: `latencytrace_gpu_sampler_*`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _GAUGES: Final = {
 
 @dataclass(slots=True)
 class _Sampler:
-    heard_ns: int
+    received_ns: int
     gauges: dict[str, float] = field(default_factory=dict)
     errors: dict[tuple[str, str], float] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ class GpuSamplerReports(Collector):
                 about = texts(of_resource.resource.attributes)
                 key = (about.get("service.name", ""), about.get("service.instance.id", ""))
                 self._samplers.pop(key, None)
-                self._samplers[key] = sampler  # the one heard of last stands last
+                self._samplers[key] = sampler  # the one that reported last stands last
         while len(self._samplers) > MAX_SAMPLERS:
             del self._samplers[next(iter(self._samplers))]
         return taken
@@ -67,12 +67,12 @@ class GpuSamplerReports(Collector):
     def collect(self) -> Iterator[MetricFamily]:
         """Read the reports of samplers that still run."""
         latest_ns = self._now_ns() - SILENT_NS
-        heard = [item for item in list(self._samplers.items()) if item[1].heard_ns >= latest_ns]
+        live = [item for item in list(self._samplers.items()) if item[1].received_ns >= latest_ns]
         for name, (short, text) in _GAUGES.items():
             family = GaugeMetricFamily(
                 f"latencytrace_gpu_sampler_{short}_seconds", text, labels=_SAMPLER
             )
-            for key, sampler in heard:
+            for key, sampler in live:
                 if name in sampler.gauges:
                     family.add_metric(key, sampler.gauges[name])
             yield family
@@ -81,7 +81,7 @@ class GpuSamplerReports(Collector):
             "Calls into the driver that failed.",
             labels=(*_SAMPLER, "call", "error"),
         )
-        for key, sampler in heard:
+        for key, sampler in live:
             for kind, times in sampler.errors.items():
                 errors.add_metric([*key, *kind], times)
         yield errors

@@ -1,4 +1,4 @@
-"""What agents read of GPUs: the last values as metrics, and the windows before for the join."""
+"""Readings of GPUs: the last values as metrics, and the windows before for the join."""
 
 import math
 from collections import deque
@@ -52,7 +52,7 @@ class Value:
     """The last value of one metric of a GPU."""
 
     value: float
-    heard_ns: int  # on the service's monotonic clock
+    received_ns: int  # on the service's monotonic clock
 
 
 @dataclass(slots=True)
@@ -65,32 +65,23 @@ class OpenWindow:
 
     def closed(self, end_ns: int) -> GpuWindow:
         """The window that it is now."""
-        of = self.ratios.get
-        return GpuWindow(
-            start_ns=self.start_ns,
-            end_ns=end_ns,
-            bandwidth_ratio=of("bandwidth_ratio"),
-            tensor_ratio=of("tensor_ratio"),
-            fp32_ratio=of("fp32_ratio"),
-            sm_ratio=of("sm_ratio"),
-            engine_ratio=of("engine_ratio"),
-            throttled=self.throttled,
-        )
+        ratios = {column: self.ratios.get(column) for column in _COLUMNS.values()}
+        return GpuWindow(start_ns=self.start_ns, end_ns=end_ns, throttled=self.throttled, **ratios)
 
 
 @dataclass(slots=True)
 class KnownGpu:
-    """What is known of one GPU."""
+    """One GPU with its last values and its windows."""
 
     device: GpuDevice
-    heard_ns: int
+    received_ns: int
     values: dict[Key, Value] = field(default_factory=dict)
     windows: deque[GpuWindow] = field(default_factory=deque)
     open: dict[int, OpenWindow] = field(default_factory=dict)  # by their end, of one request
 
 
 class GpuReports(Collector):
-    """Holds what GPUs last told; bounded in GPUs, series and windows.
+    """Holds the last readings of GPUs; bounded in GPUs, series and windows.
 
     Args:
         now_ns: A monotonic clock.
@@ -122,8 +113,8 @@ class GpuReports(Collector):
             self._close_windows(gpu)
         return taken
 
-    def hear(self, text: str) -> bool:
-        """Note what another exporter's `/metrics` tells of GPUs; whether that is anything.
+    def receive(self, text: str) -> bool:
+        """Note the GPUs in another exporter's `/metrics`; return whether there are any.
 
         It says nothing of when that was: such a value is shown, and is in no window.
         """
@@ -138,28 +129,28 @@ class GpuReports(Collector):
             if gpu is None:
                 self.dropped += 1
                 continue
-            gpu.heard_ns = self._now_ns()
+            gpu.received_ns = self._now_ns()
             label = BandwidthMethod.DCGM.value
-            told = {(GpuMetric.BANDWIDTH_UTILIZATION, label): reading.bandwidth_ratio}
+            values = {(GpuMetric.BANDWIDTH_UTILIZATION, label): reading.bandwidth_ratio}
             peak = self.peaks(reading.uuid).bytes_per_s
             if peak is not None:
-                told[GpuMetric.BANDWIDTH, label] = reading.bandwidth_ratio * peak
-            gpu.values |= {key: Value(value, gpu.heard_ns) for key, value in told.items()}
+                values[GpuMetric.BANDWIDTH, label] = reading.bandwidth_ratio * peak
+            gpu.values |= {key: Value(value, gpu.received_ns) for key, value in values.items()}
         return bool(readings)
 
     def gpus(self) -> list[KnownGpu]:
-        """Those heard of in the last hour, in order of machine-wide number."""
+        """The GPUs reported in the last hour, in order of machine-wide number."""
         latest_ns = self._now_ns() - KEPT_NS
-        known = [gpu for gpu in list(self._gpus.values()) if gpu.heard_ns >= latest_ns]
+        known = [gpu for gpu in list(self._gpus.values()) if gpu.received_ns >= latest_ns]
         return sorted(known, key=lambda gpu: (gpu.device.index, gpu.device.uuid))
 
     def windows(self, uuid: str) -> Sequence[GpuWindow]:
-        """What a GPU counted in the last hour, in order of time."""
+        """The windows that a GPU counted in the last hour, in order of time."""
         gpu = self._gpus.get(uuid)
         return tuple(gpu.windows) if gpu else ()
 
     def peaks(self, uuid: str) -> Peaks:
-        """What a GPU could do, whenever that was told."""
+        """The peaks of a GPU, whenever they were reported."""
         gpu = self._gpus.get(uuid)
         values = gpu.values if gpu else {}
         memory = values.get((GpuMetric.BANDWIDTH_PEAK, None))
@@ -170,18 +161,18 @@ class GpuReports(Collector):
         )
 
     def fresh(self, gpu: KnownGpu) -> Mapping[Key, float]:
-        """The values of a GPU that were heard of just now."""
+        """The values of a GPU that were reported just now."""
         latest_ns = self._now_ns() - SILENT_NS
         fresh = {
             key: value.value
             for key, value in list(gpu.values.items())
-            if value.heard_ns >= latest_ns
+            if value.received_ns >= latest_ns
         }
         return fresh | _estimated(fresh) if self._estimates else fresh
 
     def silent_ns(self, gpu: KnownGpu) -> int:
-        """How long nothing was heard of a GPU."""
-        return self._now_ns() - gpu.heard_ns
+        """The time since a GPU was reported last."""
+        return self._now_ns() - gpu.received_ns
 
     def collect(self) -> Iterator[MetricFamily]:
         """Read what is fresh."""
@@ -212,7 +203,7 @@ class GpuReports(Collector):
             about = texts(point.attributes)
             uuid = about.get(semconv.HW_ID)
             if uuid is None or about.get(semconv.HW_TYPE) != "gpu":
-                continue  # `hw.power` and the like are told of other hardware too
+                continue  # `hw.power` and the like are reported of other hardware too
             taken += 1
             gpu = self._gpu(uuid, about)
             if gpu is None or not self._note_point(gpu, metric, about, point):
@@ -240,9 +231,9 @@ class GpuReports(Collector):
         return gpu
 
     def _forget_one(self) -> bool:
-        """Make room, if there is a GPU that is heard of no more."""
-        uuid, gpu = min(self._gpus.items(), key=lambda item: item[1].heard_ns)
-        if self._now_ns() - gpu.heard_ns < SILENT_NS:
+        """Make room, if there is a GPU that is reported no more."""
+        uuid, gpu = min(self._gpus.items(), key=lambda item: item[1].received_ns)
+        if self._now_ns() - gpu.received_ns < SILENT_NS:
             return False
         self._window_count -= len(gpu.windows)
         del self._gpus[uuid]
@@ -259,8 +250,8 @@ class GpuReports(Collector):
         key = (metric, label)
         if key not in gpu.values and len(gpu.values) >= MAX_SERIES:
             return False
-        gpu.heard_ns = self._now_ns()
-        gpu.values[key] = Value(value, gpu.heard_ns)
+        gpu.received_ns = self._now_ns()
+        gpu.values[key] = Value(value, gpu.received_ns)
         _add_to_window(gpu, key, value, point)
         return True
 

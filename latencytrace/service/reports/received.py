@@ -1,4 +1,4 @@
-"""What is kept of the metrics that senders post, by who keeps it."""
+"""The metrics that senders post, each with the part that keeps them."""
 
 from collections.abc import Callable, Iterator
 from typing import Self

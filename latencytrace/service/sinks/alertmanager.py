@@ -6,7 +6,7 @@ from typing import Self
 from latencytrace.errors import SettingsError
 from latencytrace.service.answers.documents import AlertDocument
 from latencytrace.service.net.http_post import checked_address, post_json
-from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.sink import Notification, Transition
 
 _LASTS = timedelta(minutes=4)  # without a further post, as Prometheus has it
 
@@ -37,7 +37,7 @@ class AlertmanagerSink:
             )
         return cls(base.rstrip("/"))
 
-    def send(self, notice: Notice, now_ns: int) -> None:
+    def send(self, notice: Notification, now_ns: int) -> None:
         """See `Sink.send`."""
         alert = notice.alert
         # Without a start it would take the end for one, which lies in the future. Where the

@@ -5,7 +5,7 @@ from typing import Self
 
 from latencytrace.errors import SettingsError
 from latencytrace.model.escaped import escaped
-from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.sink import Notification, Transition
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class LogSink:
             raise SettingsError("it has no address: write `log` alone")
         return cls()
 
-    def send(self, notice: Notice, now_ns: int) -> None:
+    def send(self, notice: Notification, now_ns: int) -> None:
         """See `Sink.send`."""
         del now_ns
         alert = notice.alert

@@ -4,7 +4,7 @@ from typing import Self
 
 from latencytrace.service.answers.documents import AlertDocument
 from latencytrace.service.net.http_post import checked_address, post_json
-from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.sink import Notification, Transition
 
 _HOUR_S = 3600.0
 _MOST_CHARACTERS = 2900  # a block takes 3000
@@ -33,7 +33,7 @@ class SlackSink:
         """See `Sink.open`."""
         return cls(checked_address(address, "slack=https://hooks.slack.com/services/…"))
 
-    def send(self, notice: Notice, now_ns: int) -> None:
+    def send(self, notice: Notification, now_ns: int) -> None:
         """See `Sink.send`."""
         del now_ns
         text = _message(notice.transition, notice.alert)[:_MOST_CHARACTERS]

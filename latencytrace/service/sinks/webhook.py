@@ -3,7 +3,7 @@
 from typing import Self
 
 from latencytrace.service.net.http_post import checked_address, post_json
-from latencytrace.service.sink import Notice
+from latencytrace.service.sink import Notification
 
 _HOUR_S = 3600.0
 
@@ -26,7 +26,7 @@ class WebhookSink:
         """See `Sink.open`."""
         return cls(checked_address(address, "webhook=https://HOST/PATH"))
 
-    def send(self, notice: Notice, now_ns: int) -> None:
+    def send(self, notice: Notification, now_ns: int) -> None:
         """See `Sink.send`."""
         del now_ns
         document = {"version": 1, "transition": notice.transition, "alert": notice.alert}

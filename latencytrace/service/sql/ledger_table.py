@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from latencytrace.model import Cohort, Stage
+from latencytrace.model import Stage
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.questions import Parameters, counted, where
 from latencytrace.service.sql.tables import REQUESTS, stage_column
 from latencytrace.service.store import TableFormat

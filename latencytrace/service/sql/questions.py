@@ -8,13 +8,14 @@ import orjson
 
 from latencytrace.model import (
     Breakdown,
-    Cohort,
     Quantiles,
     Stage,
     StageBreakdown,
     StagePart,
+    TokenRange,
     semconv,
 )
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -86,34 +87,23 @@ def where(cohort: Cohort, *, unsure: bool = False) -> tuple[str, Parameters]:
         cohort: Whatever was asked for.
         unsure: So do requests that may, for not all of their attributes are kept.
     """
-    wanted = {
-        "ServiceName": cohort.service,
-        "Route": cohort.route,
-        "Model": cohort.model,
-        "ServiceVersion": cohort.version,
-        "ServiceInstance": cohort.instance,
-        "Status": cohort.status,
-    }
-    parameters: dict[str, object] = {
-        column: value for column, value in wanted.items() if value is not None
-    }
-    conditions = [f"{column} = {{{column}:String}}" for column in parameters]
-    if cohort.service is None:
-        conditions.append("Outermost")
-    for column, tokens in (
-        ("InputTokens", cohort.input_tokens),
-        ("OutputTokens", cohort.output_tokens),
-    ):
-        if tokens is not None and tokens.at_least is not None:
+    parameters: dict[str, object] = {}
+    conditions: list[str] = [] if cohort.service is not None else ["Outermost"]
+    for column, wanted in cohort.compared():
+        if not isinstance(wanted, TokenRange):
+            conditions.append(f"{column} = {{{column}:String}}")
+            parameters[column] = wanted
+            continue
+        if wanted.at_least is not None:
             conditions.append(f"{column} >= {{{column}Least:Int64}}")
-            parameters[f"{column}Least"] = tokens.at_least
-        if tokens is not None and tokens.at_most is not None:
+            parameters[f"{column}Least"] = wanted.at_least
+        if wanted.at_most is not None:
             conditions.append(f"{column} <= {{{column}Most:Int64}}")
-            parameters[f"{column}Most"] = tokens.at_most
-    if cohort.attributes:
+            parameters[f"{column}Most"] = wanted.at_most
+    if cohort.where:
         parameters |= {
             f"attribute_{part}{place}": text
-            for place, pair in enumerate(cohort.attributes)
+            for place, pair in enumerate(cohort.where)
             for part, text in zip(("key", "value"), pair, strict=True)
         }
         sure = has_attributes(cohort)
@@ -132,7 +122,7 @@ def has_attributes(cohort: Cohort) -> str:
     each = (
         f"arrayExists((key, value) -> key = {{attribute_key{place}:String}} "
         f"AND value = {{attribute_value{place}:String}}, `Attributes.Key`, `Attributes.Value`)"
-        for place in range(len(cohort.attributes))
+        for place in range(len(cohort.where))
     )
     return " AND ".join(each) or "true"
 

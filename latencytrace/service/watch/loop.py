@@ -1,4 +1,4 @@
-"""Watches objectives in a thread: counts what is divided, evaluates it at a steady pace, tells."""
+"""Watches objectives in a thread: counts requests, evaluates at a steady pace, notifies."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ from latencytrace.service.objectives.memory import ObjectiveMemory
 PACE_S = 2.0  # between two evaluations
 _log = logging.getLogger(__name__)
 
-# What a broken promise between our own functions raises.
+# Raised by a fault of our own functions.
 _FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
 )  # fmt: skip
@@ -23,10 +23,10 @@ class Watch:
     """An evaluator that runs.
 
     Args:
-        evaluator: What decides.
-        memory: What it remembers by; closed at the end.
-        outbox: What tells sinks.
-        changed: Takes the alerts that began or ended, before anybody is told.
+        evaluator: Decides.
+        memory: Keeps its counts and alerts; closed at the end.
+        outbox: Notifies sinks.
+        changed: Takes the alerts that began or ended, before anybody is notified.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Watch:
 
     @property
     def is_running(self) -> bool:
-        """Whether objectives are being evaluated."""
+        """Return whether objectives are being evaluated."""
         return self._thread.is_alive()
 
     def count(self, settled: Settled) -> None:
-        """Count requests that have settled; a fault of ours must not stop the dividing."""
+        """Count requests that have settled; a fault of ours must not stop the attribution."""
         try:
             self._evaluator.count(settled)
         except _FAULTS:
@@ -61,12 +61,12 @@ class Watch:
         self._thread.start()
 
     def step(self) -> None:
-        """Evaluate, keep that together with what is to be told of it, then tell it."""
+        """Evaluate, keep that together with its notifications, then send those."""
         changed = self._evaluator.tick()
         self._changed(changed)
-        notices = self._outbox.notices(changed)
-        self._evaluator.keep(notices)
-        self._outbox.add(notices)
+        notifications = self._outbox.notifications(changed)
+        self._evaluator.keep(notifications)
+        self._outbox.add(notifications)
         self._outbox.repeat(self._evaluator.alerts())
 
     def close(self) -> None:

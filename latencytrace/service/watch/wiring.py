@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from latencytrace.errors import PluginError, SettingsError
-from latencytrace.model import Alert, Cohort, Objective, Request
+from latencytrace.model import Alert, Objective, Request
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.alerting.links import AlertLinks
-from latencytrace.service.alerting.metrics import NoticeMetrics
+from latencytrace.service.alerting.metrics import NotificationMetrics
 from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.clock import now_ns
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.memory import ObjectiveMemory
@@ -37,8 +38,8 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     """An evaluator and what runs it.
 
     Args:
-        folder: Where it remembers.
-        objectives: What is promised.
+        folder: Where counts and alerts are kept.
+        objectives: Those to watch.
         sinks: Names and addresses of where alerts are sent.
         store: Where requests are kept.
         links: What alerts link to.
@@ -61,7 +62,7 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
         evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))
     outbox = Outbox(opened, links, memory, clock, now_ns, random.random)
     telemetry.registry.register(ObjectiveMetrics(evaluator))
-    telemetry.registry.register(NoticeMetrics(outbox))
+    telemetry.registry.register(NotificationMetrics(outbox))
     return evaluator, Watch(evaluator, memory, outbox, changed)
 
 
@@ -86,14 +87,12 @@ def open_sink(name: str, address: str) -> Sink:
 
 
 def _latest(store: Store, objective: Objective, started_ns: int) -> Sequence[Request]:
-    """What an alert that fired before the start can still say of its requests, in order."""
+    """The latest requests of an alert that fired before the start, in order."""
     cohort = Cohort(
         service=objective.service,
         route=objective.route,
         model=objective.model,
         version=objective.version,
-        instance=None,
         since_ns=started_ns - HOUR_NS,
-        until_ns=None,
     )
     return store.requests(cohort, Order.NEWEST, _RECALLED)[::-1]

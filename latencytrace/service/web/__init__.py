@@ -1,1 +1,1 @@
-"""The web: addresses of the API, and pages."""
+"""The web: the application, its questions and its views (JSON); pages (HTML) go beside them."""

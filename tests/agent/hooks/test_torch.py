@@ -56,6 +56,25 @@ def test_a_subclass_of_a_named_class_is_timed_too(spans: Spans) -> None:
     assert spans.names == ["Encoder"]
 
 
+def test_a_bare_name_means_every_class_of_it_wherever_it_lies() -> None:
+    with hooked(TorchHook, options=naming("Encoder", "no.such_module:Encoder")) as spans:
+        Encoder()(X)
+        WideEncoder()(X)
+        compiled(Encoder())(X)
+        nn.Linear(4, 4)(X)
+
+    assert spans.names == ["Encoder", "Encoder", "Encoder"]
+
+
+def test_a_name_that_means_nothing_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+    wrong = ("", "a module:", ":Encoder", "no class")
+    with hooked(TorchHook, options=naming(f"{MODULE}.Encoder", *wrong)) as spans:
+        Encoder()(X)
+
+    assert spans.names == ["Encoder"]
+    assert [record.args for record in caplog.records] == [(name,) for name in wrong]
+
+
 def test_a_class_with_a_call_of_its_own_keeps_it(spans: Spans) -> None:
     assert CallsItself()(X).tolist() == (X * 2).tolist()
     assert spans.names == ["CallsItself"]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.timing.hook import HookOptions
-from latencytrace.agent.toolkit.device_copies import DeviceCopies
+from latencytrace.agent.toolkit.models.device_copies import DeviceCopies
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, hooked, in_request
 from tests.support.fakes.contracts import FakeClock

@@ -89,24 +89,6 @@ def test_a_span_that_was_not_made_current_is_not_made_so_by_its_block(
     assert len(spans.all) == 1
 
 
-<<<<<<< HEAD
-=======
-def test_after_its_end_nothing_changes_a_span(tracer: Tracer) -> None:
-    span = tracer.start_span("name", attributes={"a": 1})
-    span.end()
-
-    span.set_attribute("a", 2)
-    span.set_attributes({"b": 3})
-    span.add_event("late")
-    span.add_link(tracer.start_span("other").get_span_context())
-    span.set_status(StatusCode.ERROR)
-    span.update_name("late")
-
-    assert isinstance(span, RecordedSpan)
-    assert (span.name, dict(span.attributes), span.details) == ("name", {"a": 1}, None)
-
-
->>>>>>> core
 @pytest.mark.parametrize("error", [GeneratorExit, KeyboardInterrupt, asyncio.CancelledError])
 def test_what_is_no_exception_is_no_error_of_the_span(
     spans: Spans, tracer: Tracer, error: type[BaseException]
@@ -118,26 +100,6 @@ def test_what_is_no_exception_is_no_error_of_the_span(
     assert spans.only.details is None
 
 
-<<<<<<< HEAD
-=======
-def test_a_decorated_function_is_a_span_each_time_it_is_called(
-    spans: Spans, tracer: Tracer
-) -> None:
-    @tracer.start_as_current_span("name", attributes={"a": 1})
-    def program(number: int) -> int:
-        assert get_current_span() is not INVALID_SPAN
-        return number
-
-    assert [program(1), program(2)] == [1, 2]
-
-    first, second = spans.all
-    assert first.trace_id != second.trace_id
-    assert first.ended_ns <= second.started_ns
-    assert [dict(span.attributes) for span in spans.all] == [{"a": 1}, {"a": 1}]
-    assert program.__name__ == "program"
-
-
->>>>>>> core
 def test_a_decorated_coroutine_function_is_a_span_each_time_it_is_awaited(
     spans: Spans, tracer: Tracer
 ) -> None:
@@ -200,23 +162,6 @@ def test_a_list_changed_later_changes_no_attribute(tracer: Tracer) -> None:
     assert span.attributes["values"] == (1, 2)
 
 
-<<<<<<< HEAD
-=======
-def test_an_exception_is_an_event_with_its_type_and_text(spans: Spans, tracer: Tracer) -> None:
-    with pytest.raises(LookupError), tracer.start_as_current_span("name"):
-        raise LookupError("why")
-
-    assert spans.only.details is not None
-    ((name, _, noted),) = spans.only.details.events
-    assert (name, noted["exception.type"], noted["exception.message"]) == (
-        "exception",
-        "LookupError",
-        "why",
-    )
-    assert spans.only.status.description == "LookupError: why"
-
-
->>>>>>> core
 def test_of_a_deep_stack_trace_the_innermost_frames_are_kept(spans: Spans, tracer: Tracer) -> None:
     def even(depth: int) -> None:
         if not depth:

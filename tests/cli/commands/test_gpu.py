@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from latencytrace.cli import app
+from latencytrace.cli.app import app
 from latencytrace.cli.commands import trace
 from latencytrace.cli.commands.gpu import picture
 from latencytrace.errors import ServiceUnreachableError

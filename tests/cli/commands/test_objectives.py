@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from latencytrace.cli import app
+from latencytrace.cli.app import app
 from latencytrace.errors import ObjectivesError, ServiceUnreachableError
 from tests.service.objectives.test_file import CHAT
 from tests.support.servers.command_line import NOWHERE

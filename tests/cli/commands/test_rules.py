@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from latencytrace.analysis.slo.burn_promql import prometheus_rules
-from latencytrace.cli import app
+from latencytrace.cli.app import app
 from latencytrace.cli.rule_files.prometheus import RuleSettings, firing, rules_document
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import AlertKind, Severity

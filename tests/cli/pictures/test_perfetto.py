@@ -25,12 +25,11 @@ def request_of_heap(heap: list[Span]) -> Iterator[RequestDocument]:
     """The documents that the API gives of every request in a heap of spans."""
     for trace in build_traces(heap):
         request = request_of(trace, critical_path(trace), {})
-        document = answers.request_document(request)
-        document["spans"] = [
+        spans = [
             answers.span_document(one, trace.stages[one.span_id], request.start_ns)
             for one in trace.unclipped.values()
         ]
-        yield cast(RequestDocument, document)
+        yield cast(RequestDocument, {**answers.request_document(request), "spans": spans})
 
 
 def events_of(request: RequestDocument, phase: str) -> list[dict[str, object]]:

@@ -4,7 +4,7 @@ import json
 
 from typer.testing import CliRunner
 
-from latencytrace.cli import app
+from latencytrace.cli.app import app
 from latencytrace.cli.pictures.standings import NONE_WATCHED, picture
 from tests.support.builders.notices import made_alert
 from tests.support.servers.recording_api import RecordingApi, recording_api

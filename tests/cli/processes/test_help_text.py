@@ -4,7 +4,8 @@ import importlib.metadata
 
 from typer.testing import CliRunner
 
-from latencytrace.cli import app
+from latencytrace.cli.app import app
+from latencytrace.cli.commands.run import HELP
 from latencytrace.cli.processes.help_text import help_text
 
 
@@ -29,6 +30,12 @@ def test_paragraphs_are_lines_and_indented_lines_stay_apart() -> None:
         "Example: one",
         "         two",
     ]
+
+
+def test_run_reads_its_own_options() -> None:
+    said = CliRunner().invoke(app, ["run", "--help"])
+
+    assert (said.exit_code, said.stdout) == (0, f"{HELP}\n")
 
 
 def test_the_version_is_told() -> None:

@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 import typer
 
-from latencytrace.cli import app
+from latencytrace.cli.app import app
 from latencytrace.cli.commands import breakdown, export, requests, trace
 from latencytrace.cli.source.filters import filters
 from latencytrace.cli.source.folder import FolderSource
-from latencytrace.service.answers.cohort_words import attributes_of
+from latencytrace.service.cohort import CohortQuery, attributes_of
 from tests.support.builders.filtered_folder import folder
 from tests.support.servers.recording_api import RecordingApi, recording_api
 
@@ -36,6 +36,10 @@ COMMANDS = {
     command.name or cast(Callable[[], None], command.callback).__name__: command.callback
     for command in app.registered_commands
 }
+
+
+def test_every_filter_of_a_question_is_tried_here() -> None:
+    assert FILTERS.keys() == CohortQuery.model_fields.keys()
 
 
 @pytest.mark.parametrize("name", [name for name in READING if name in COMMANDS])

@@ -1,15 +1,20 @@
 """Addresses that cannot be used, and what is no service at all."""
 
 import socket
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from latencytrace.cli.processes.local_service import answers, host_and_port
+from latencytrace.cli.source.reading import service_at
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import SettingsError
+from tests.agent.test_wire import certificate
 from tests.support.servers.command_line import latencytrace
+from tests.support.servers.recording import RecordingServer
 
 UNUSABLE = {
     "no scheme": "127.0.0.1:8321",
@@ -64,5 +69,22 @@ def no_http() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_server_of_something_else_is_no_service(no_http: str) -> None:
-    assert not answers(no_http)
+@pytest.mark.parametrize("ask", [answers, service_at])
+def test_a_server_of_something_else_is_no_service(
+    ask: Callable[[str], object], no_http: str
+) -> None:
+    assert not ask(no_http)
+
+
+def test_a_service_over_tls_is_asked_where_its_authority_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, key = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(held, key)
+    with RecordingServer(tls=context) as server:
+        doubted = answers(server.url), service_at(server.url)
+        monkeypatch.setenv("SSL_CERT_FILE", held)
+        trusted = answers(server.url)
+
+    assert (doubted, trusted) == ((False, None), True)

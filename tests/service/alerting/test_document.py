@@ -1,4 +1,4 @@
-"""What an alert says."""
+"""Alerts as documents and in words."""
 
 import pytest
 from pydantic import TypeAdapter
@@ -55,7 +55,7 @@ def test_its_end_says_how_long_it_lasted(fired: tuple[Alert, Alert]) -> None:
     document = alert_document(fired[1], HERE)
 
     assert document["status"] == "resolved"
-    assert document["summary"].startswith("chat-e2e: POST /chat keeps its promise again; ")
+    assert document["summary"].startswith("chat-e2e: POST /chat meets its objective again; ")
     assert document["ended"] is not None
 
 

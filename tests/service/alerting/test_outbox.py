@@ -1,4 +1,4 @@
-"""What becomes of notices: sent at least once, in order, however long a sink refuses."""
+"""Notifications are sent at least once, in order, however long a sink refuses."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ import pytest
 from latencytrace.model import Alert
 from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.objectives.memory import ObjectiveMemory
-from latencytrace.service.sink import Notice
+from latencytrace.service.sink import Notification
 from tests.support.builders.made_objectives import SECOND_NS
 from tests.support.builders.notices import LINKS, made_alert
 from tests.support.builders.traffic import START_NS
@@ -36,10 +36,10 @@ class Rig:
         )
 
     def tell(self, *alerts: Alert, send: bool = True) -> None:
-        """As the watch does."""
-        notices = self.outbox.notices(alerts)
-        self.memory.keep({}, {}, {}, notices)
-        self.outbox.add(notices)
+        """Keep and send, as the watch does."""
+        notifications = self.outbox.notifications(alerts)
+        self.memory.keep({}, {}, {}, notifications)
+        self.outbox.add(notifications)
         if send:
             self.send()
 
@@ -66,7 +66,7 @@ def test_a_beginning_and_an_end_are_sent_once_each(rig: Rig) -> None:
     rig.tell(ENDED)
 
     assert rig.sink.keys() == ["began", "ended"]
-    assert (rig.send(), rig.memory.notices()) == (0, [])
+    assert (rig.send(), rig.memory.notifications()) == (0, [])
 
 
 def test_a_refused_notice_is_tried_again_at_ever_longer_intervals(rig: Rig) -> None:
@@ -117,7 +117,7 @@ def test_what_was_not_sent_is_sent_after_a_restart(rig: Rig) -> None:
 
 def test_the_same_notice_has_the_same_key_after_a_restart(rig: Rig) -> None:
     rig.tell(BEGAN, send=False)
-    [before] = rig.memory.notices()
+    [before] = rig.memory.notifications()
     rig.start()
     rig.send()
 
@@ -130,14 +130,14 @@ def test_a_notice_is_given_up_after_a_day(rig: Rig, caplog: pytest.LogCaptureFix
     rig.after(86_401)
 
     assert "given up after a day" in caplog.text
-    assert (rig.outbox.dropped(), rig.memory.notices()) == ({"it": 1}, [])
+    assert (rig.outbox.dropped(), rig.memory.notifications()) == ({"it": 1}, [])
 
 
 def test_no_more_than_a_thousand_notices_wait(rig: Rig) -> None:
     rig.tell(*(made_alert(f"slo-{number}") for number in range(1005)), send=False)
 
     assert rig.outbox.waiting() == {"it": 1000}
-    assert len(rig.memory.notices()) == 1000
+    assert len(rig.memory.notifications()) == 1000
 
 
 def test_what_still_fires_is_sent_again_where_the_sink_wants_that(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_copies_of_an_end_do_not_end_the_next_alert(tmp_path: Path) -> None:
 
 def test_a_fault_of_a_sink_is_a_refusal(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     class Faulty(RecordingSink):
-        def send(self, notice: Notice, now_ns: int) -> None:
+        def send(self, notice: Notification, now_ns: int) -> None:
             raise KeyError(notice.sink, now_ns)
 
     rig.sink = Faulty()
@@ -197,7 +197,7 @@ def test_notices_to_a_sink_that_is_gone_are_struck_off(
     rig.tell(BEGAN, send=False)
     Outbox({}, LINKS, rig.memory, rig.clock, rig.clock, lambda: 1.0)
 
-    assert rig.memory.notices() == []
+    assert rig.memory.notifications() == []
     assert "sinks that are gone" in caplog.text
 
 
@@ -214,14 +214,14 @@ def test_a_sink_that_hangs_delays_no_other(rig: Rig) -> None:
     let_go = threading.Event()
 
     class Hanging(RecordingSink):
-        def send(self, notice: Notice, now_ns: int) -> None:
+        def send(self, notice: Notification, now_ns: int) -> None:
             let_go.wait(20)
             super().send(notice, now_ns)
 
     sinks = {"hangs": Hanging(), "it": rig.sink}
     outbox = Outbox(sinks, LINKS, rig.memory, rig.clock, rig.clock, lambda: 1.0)
     outbox.start()
-    outbox.add(outbox.notices([BEGAN]))
+    outbox.add(outbox.notifications([BEGAN]))
     wait_until(lambda: rig.sink.keys() == ["began"])
     waiting = outbox.waiting()
     let_go.set()

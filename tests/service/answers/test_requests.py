@@ -1,10 +1,9 @@
-"""What the API's documents say, and that they are as described."""
+"""The API's documents say what the store holds, and are as described."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Self
+from typing import cast
 
 import pytest
 from pydantic import TypeAdapter
@@ -13,21 +12,18 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import (
     Breakdown,
-    Cohort,
     Event,
     Link,
     Quantiles,
     Repair,
     RepairKind,
     Request,
-    RequestStatus,
     Span,
     SpanKind,
     Stage,
     StageBreakdown,
     StagePart,
     StatusCode,
-    TokenRange,
     semconv,
 )
 from latencytrace.service.answers import requests as answers
@@ -37,27 +33,19 @@ from latencytrace.service.answers.documents import (
     RequestsDocument,
     ServicesDocument,
 )
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.net.json_answer import JsonAnswer
-from latencytrace.service.store import (
-    NONE_WITHDRAWN,
-    DamagedPart,
-    Order,
-    Revisions,
-    TableFormat,
-    Written,
-)
+from latencytrace.service.store import Order, Store
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.otlp_messages import SPAN, START_NS, TRACE, one_span
 
-NOW_NS = 1_763_690_000_000_000_000
-MINUTE_NS = 60 * 10**9
 CHILD = "00000000000000a2"
 INNER = "00000000000000a3"
 UNKNOWN = "f" * 32
 
 
 class KnownStore:
-    """A store of what a test tells it; implements `Store`."""
+    """A store of what a test tells it: as much of `Store` as documents are made of."""
 
     def __init__(
         self, *spans: Span, kept: bool = True, breakdown: Breakdown | None = None
@@ -66,98 +54,24 @@ class KnownStore:
         self._kept = kept
         self._requests = requests_of(spans, {})
         self._breakdown = breakdown
-        self.asked: list[object] = []
-
-    @classmethod
-    def open(cls, folder: Path) -> Self:
-        """Nothing is known."""
-        raise AssertionError(folder)
-
-    def insert_otlp(self, block: bytes) -> None:
-        """Not asked for here."""
-        raise AssertionError(block)
-
-    def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
-        """Not asked for here."""
-        raise AssertionError(trace_ids)
-
-    def revisions(self, trace_ids: Collection[str]) -> Revisions:
-        """Not asked for here."""
-        raise AssertionError(trace_ids)
-
-    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """Not asked for here."""
-        raise AssertionError(trace_ids)
-
-    def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
-        """Not asked for here."""
-        raise AssertionError(trace_ids)
-
-    def unassembled(self) -> Sequence[str]:
-        """Not asked for here."""
-        raise AssertionError
-
-    def write(
-        self,
-        requests: Sequence[Request],
-        keep_spans_of: Collection[str],
-        withdrawn: Revisions = NONE_WITHDRAWN,
-        age_ns: int = 0,
-        counted: Collection[tuple[str, str]] = (),
-    ) -> Written:
-        """Not asked for here."""
-        raise AssertionError(requests, keep_spans_of, withdrawn, age_ns, counted)
-
-    def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
-        """Not asked for here."""
-        raise AssertionError(since_ns, until_ns)
-
-    def last_written_ns(self) -> int:
-        """Not asked for here."""
-        raise AssertionError
-
-    def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
-        """Not asked for here."""
-        raise AssertionError(until_ns)
-
-    def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
-        """Not asked for here."""
-        raise AssertionError(trace_ids)
-
-    def damaged_parts(self) -> Sequence[DamagedPart]:
-        """Not asked for here."""
-        raise AssertionError
 
     def services(self) -> Sequence[str]:
         """The services of the spans."""
         return sorted({request.service for request in self._requests})
 
-    def instances(self) -> list[tuple[str, str]]:
-        """None: nobody divides."""
-        return []
-
     def routes(self, service: str | None) -> Sequence[str]:
         """The routes of a service."""
         return sorted({one.route for one in self._requests if one.service == service})
 
-    def breakdown(self, cohort: Cohort) -> Breakdown:
+    def breakdown(self, _: Cohort) -> Breakdown:
         """The one told."""
-        self.asked.append(cohort)
         assert self._breakdown
         return self._breakdown
 
-    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
+    def requests(self, _: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """All of them."""
-        self.asked.append((cohort, order, limit))
-        return self._requests
-
-    def count(self, cohort: Cohort) -> int:
-        """Not asked for here."""
-        raise AssertionError(cohort)
-
-    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
-        """Not asked for here."""
-        raise AssertionError(cohort, table_format)
+        del order
+        return self._requests[:limit]
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
         """The one of these ids."""
@@ -170,32 +84,17 @@ class KnownStore:
             None,
         )
 
-    def keep_noted(self) -> None:
-        """Not asked for here."""
-        raise AssertionError
-
     def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
         """The spans, if they are kept."""
         return tuple(span for span in self._spans if self._kept and span.trace_id == trace_id)
-
-    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """Those of these traces."""
-        return [found for found in self._requests if found.trace_id in trace_ids]
 
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """Those of the spans that lie there."""
         return tuple(span for span in self._spans if (span.trace_id, span.span_id) in places)
 
-    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
-        """Not asked for here."""
-        raise AssertionError(span_id)
 
-    def linking_to(self, span: Span) -> tuple[Span, ...]:
-        """Not asked for here."""
-        raise AssertionError(span)
-
-    def close(self) -> None:
-        """Nothing is open."""
+def known_store(*spans: Span, kept: bool = True, breakdown: Breakdown | None = None) -> Store:
+    return cast(Store, KnownStore(*spans, kept=kept, breakdown=breakdown))
 
 
 ROOT = one_span(end_ns=START_NS + 1000)
@@ -264,33 +163,14 @@ def one(
     trace_id: str = TRACE,
     span_id: str | None = None,
     is_open: Callable[[str], bool] = never_open,
-) -> dict[str, object]:
-    return answers.request(KnownStore(*spans, kept=kept), trace_id, span_id, is_open)
-
-
-def test_without_since_the_last_hour_is_meant() -> None:
-    cohort = answers.cohort_of({"service": "rag"}, NOW_NS)
-
-    assert cohort == Cohort(service="rag", since_ns=NOW_NS - 60 * MINUTE_NS)
-
-
-def test_a_cohort_is_named_by_status_tokens_and_attributes_too() -> None:
-    cohort = answers.cohort_of(
-        {"status": "error", "input_tokens": "9..", "output_tokens": "..5", "where": "tenant=acme"},
-        NOW_NS,
-    )
-
-    assert cohort == Cohort(
-        status=RequestStatus.ERROR,
-        input_tokens=TokenRange(at_least=9),
-        output_tokens=TokenRange(at_most=5),
-        attributes=(("tenant", "acme"),),
-        since_ns=NOW_NS - 60 * MINUTE_NS,
+) -> RequestDocument:
+    return answers.request(
+        known_store(*spans, kept=kept), trace_id, span_id, is_open, lambda _: ["a profile"]
     )
 
 
 def test_durations_of_a_breakdown_are_whole_nanoseconds() -> None:
-    found = answers.breakdown(KnownStore(breakdown=BREAKDOWN), Cohort())
+    found = answers.breakdown(known_store(breakdown=BREAKDOWN), Cohort())
 
     assert found["duration_ns"] == {
         "mean": 10, "p50": 10, "p90": 11, "p95": 11, "p99": 11, "p999": 11
@@ -313,7 +193,7 @@ def test_durations_of_a_breakdown_are_whole_nanoseconds() -> None:
 
 
 def test_a_breakdown_of_nothing_is_unknown_rather_than_zero() -> None:
-    found = answers.breakdown(KnownStore(breakdown=EMPTY), Cohort())
+    found = answers.breakdown(known_store(breakdown=EMPTY), Cohort())
 
     assert (found["requests"], found["attributed_ratio"], found["duration_ns"]) == (0, None, None)
 
@@ -324,7 +204,7 @@ def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
     assert found["start"] == str(START_NS)
     assert found["ledger"] == {"unattributed": 400, "retrieve": 600}
     assert (found["busy"], found["exclusive"]) == ({"retrieve": 600}, {"retrieve": 600})
-    assert found["spans_kept"] is True
+    assert (found["spans_kept"], found["profiles"]) == (True, ["a profile"])
     assert found["spans"] == [
         {
             "span_id": SPAN, "parent_id": None, "name": "POST /chat", "stage": "unattributed",
@@ -361,7 +241,7 @@ def test_a_failed_request_names_the_type_of_its_exception_and_where_it_was_raise
     )
 
     assert (found["error_type"], found["error_span_id"]) == ("qdrant.Timeout", CHILD)
-    assert [span["error_type"] for span in found["spans"]] == ["500", "qdrant.Timeout"]  # type: ignore[attr-defined] # a list
+    assert [span["error_type"] for span in found["spans"]] == ["500", "qdrant.Timeout"]
     assert "a prompt" not in str(found)
 
 
@@ -374,9 +254,7 @@ def test_a_request_that_succeeds_has_no_exception() -> None:
 def test_segments_partition_the_request_though_its_spans_are_not_kept() -> None:
     found = one(ROOT, SEARCH, kept=False)
 
-    segments = found["segments"]
-    assert isinstance(segments, list)
-    assert [(part["start_ns"], part["end_ns"]) for part in segments] == [
+    assert [(part["start_ns"], part["end_ns"]) for part in found["segments"]] == [
         (0, 100), (100, 700), (700, 1000)
     ]  # fmt: skip
     assert (found["spans"], found["spans_kept"]) == ([], False)
@@ -386,14 +264,14 @@ def test_an_inner_request_comes_with_its_own_spans() -> None:
     found = one(ROOT, SEARCH, SERVED, span_id=INNER.upper())
 
     assert (found["service"], found["duration_ns"]) == ("search", 400)
-    assert [span["span_id"] for span in found["spans"]] == [INNER]  # type: ignore[attr-defined] # a list
+    assert [span["span_id"] for span in found["spans"]] == [INNER]
 
 
 def test_what_is_unknown_is_null() -> None:
     found = one(ROOT)
 
     unknown = ("model", "batch_size", "queue_depth", "concurrency", "preemptions", "cold_start")
-    assert [found[key] for key in unknown] == [None] * len(unknown)
+    assert [dict(found)[key] for key in unknown] == [None] * len(unknown)
 
 
 def test_a_streams_gaps_and_stalls_are_told_from_its_spans() -> None:
@@ -427,7 +305,7 @@ def test_what_a_request_met_is_in_its_document() -> None:
     met |= {"preemptions": 0, "cold_start": False}
     found = answers.request_document(made_request(100, None, **met))
 
-    assert {key: found[key] for key in met} == met
+    assert met.items() <= found.items()
 
 
 def test_failed_attempts_are_counted() -> None:
@@ -462,24 +340,21 @@ def test_what_is_no_trace_id_is_a_question_not_understood(trace_id: str) -> None
         one(ROOT, trace_id=trace_id)
 
 
-@pytest.mark.parametrize(("order", "limit"), [("best", 1), ("newest", 0), ("newest", 10**6)])
-def test_lists_have_an_order_and_a_limit(order: str, limit: int) -> None:
-    with pytest.raises(QuestionError):
-        answers.requests(KnownStore(ROOT), Cohort(), order, limit)
-
-
 @pytest.mark.parametrize(
     ("described", "document"),
     [
-        (BreakdownDocument, answers.breakdown(KnownStore(breakdown=BREAKDOWN), Cohort())),
-        (BreakdownDocument, answers.breakdown(KnownStore(breakdown=EMPTY), Cohort())),
+        (BreakdownDocument, answers.breakdown(known_store(breakdown=BREAKDOWN), Cohort())),
+        (BreakdownDocument, answers.breakdown(known_store(breakdown=EMPTY), Cohort())),
         (RequestDocument, one(ROOT, SEARCH, SERVED)),
         (RequestDocument, one(ROOT, SEARCH, kept=False)),
         (
             RequestDocument,
             one(replace(ROOT, attributes={semconv.TOKEN_TIMES: f"1;1,1,1,1,{10**8}"})),
         ),
-        (RequestsDocument, answers.requests(KnownStore(ROOT, SEARCH), Cohort(), "newest", 10)),
+        (
+            RequestsDocument,
+            answers.requests(known_store(ROOT, SEARCH), Cohort(), Order.NEWEST, 10),
+        ),
         (
             RequestsDocument,
             {
@@ -492,7 +367,7 @@ def test_lists_have_an_order_and_a_limit(order: str, limit: int) -> None:
                 ]
             },
         ),
-        (ServicesDocument, answers.services(KnownStore(ROOT))),
+        (ServicesDocument, answers.services(known_store(ROOT))),
     ],
 )
 def test_documents_are_as_the_api_describes_them(described: type, document: object) -> None:

@@ -1,4 +1,4 @@
-"""Who shared a step and who slowed whom, told from the real store."""
+"""Shared steps of the real store: the requests served together, and what each cost the others."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ class Together:
         return f"{self.letter}{number + 1:031x}"
 
     def span_id(self, number: int) -> str:
-        """What the batch was to a request."""
+        """The span of the batch in a request's trace."""
         return f"{self.letter}{number + 1:015x}"
 
     def request(self, number: int, *, links: bool = True) -> list[Span]:
@@ -84,7 +84,7 @@ class Together:
         )
 
     def told(self, number: int) -> Attributes:
-        """What the batch tells of a request."""
+        """The attributes of the batch in a request's span."""
         tokens = self.tokens[number]
         size = {semconv.BATCH_SIZE: len(self.tokens)}
         return size if tokens is None else {**size, semconv.BATCH_TOKENS: tokens}
@@ -129,12 +129,14 @@ class Together:
         self.arrive(self.step(), *requests)
 
     def found(self) -> dict[str, Any]:
-        """What the API says of the step."""
+        """The document of the step."""
         return typed(StepDocument, steps.step(self.store, self.step_id))
 
     def request_found(self, number: int) -> dict[str, Any]:
-        """What the API says of a request."""
-        found = answers.request(self.store, self.trace_id(number), None, lambda _: False)
+        """The document of a request."""
+        found = answers.request(
+            self.store, self.trace_id(number), None, lambda _: False, lambda _: []
+        )
         return typed(RequestDocument, found)
 
 
@@ -253,9 +255,9 @@ def test_of_many_steps_those_that_held_it_up_longest_are_told(opened: Store) -> 
         at_ms += number
     Together(opened, "9", (), Stage.DECODE).arrive(root, *served)
 
-    found = answers.request(opened, trace_id, None, lambda _: False)
+    found = answers.request(opened, trace_id, None, lambda _: False, lambda _: [])
 
-    assert [one["held_up_ns"] for one in found["shared_steps"]] == [  # type: ignore[attr-defined] # a list
+    assert [one["held_up_ns"] for one in found["shared_steps"]] == [
         number * MS for number in range(MOST_STEPS + 2, 2, -1)
     ]
     assert found["shared_steps_left_out"] == 2
@@ -278,7 +280,7 @@ def test_whoever_asks_for_a_steps_trace_is_told_where_it_is(opened: Store) -> No
     batch.all_arrive()
 
     with pytest.raises(NotFoundError, match=f"/api/v1/steps/{batch.step_id}"):
-        answers.request(opened, batch.step_trace, None, lambda _: False)
+        answers.request(opened, batch.step_trace, None, lambda _: False, lambda _: [])
 
 
 def test_a_step_with_more_than_a_thousand_members_is_whole(opened: Store) -> None:

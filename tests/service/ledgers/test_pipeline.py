@@ -10,7 +10,8 @@ import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.errors import OverloadedError, StoreError
-from latencytrace.model import Cohort, Request, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.model import Request, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers import attribution, pipeline

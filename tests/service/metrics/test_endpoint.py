@@ -1,4 +1,4 @@
-"""Where metrics are sent."""
+"""The address that metrics are sent to is checked."""
 
 import pytest
 

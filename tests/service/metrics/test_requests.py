@@ -1,4 +1,4 @@
-"""What is recorded of requests on a meter of the SDK."""
+"""Requests are recorded on a meter of the SDK."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -37,7 +37,7 @@ SECOND_NS = 1_000_000_000
 
 
 class Failures:
-    """How often metrics could not be sent."""
+    """Count the times that metrics could not be sent."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -243,7 +243,7 @@ def test_a_receiver_that_hangs_holds_nothing_up(
 
 
 def durations(endpoint: MetricsEndpoint) -> tuple[float, float]:
-    """How long it takes to record many requests and to end, with a post under way."""
+    """Time the recording of many requests and the end, with a post under way."""
     began_s = time.monotonic()
     with sending_metrics(endpoint, instance="here", failed=Failures()) as record:
         for number in range(100):

@@ -1,4 +1,4 @@
-"""When a request is counted."""
+"""A request is counted once it has settled."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SETTLE_S = 10
 
 
 class Rig:
-    """What settles, with its clock."""
+    """The settling of requests, with its clock."""
 
     def __init__(self, max_pending: int = 100) -> None:
         self.clock = FakeClock()

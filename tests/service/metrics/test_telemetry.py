@@ -1,4 +1,4 @@
-"""What `/metrics` counts."""
+"""`/metrics` counts spans, traces and requests."""
 
 from collections import Counter
 from collections.abc import Iterable

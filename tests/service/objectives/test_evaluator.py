@@ -1,4 +1,4 @@
-"""When alerts begin and end, by a fake clock."""
+"""Alerts begin and end, by a fake clock."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a file of objectives may say, and what is answered to what it may not."""
+"""A file of objectives is read, or refused with each fault and its line."""
 
 from pathlib import Path
 
@@ -88,9 +88,9 @@ def test_a_tier_that_can_never_fire_is_refused_with_the_arithmetic() -> None:
 def test_an_objective_that_could_never_page_is_refused_with_the_arithmetic() -> None:
     said = fault(CHAT.replace("0.99", "0.8"))
 
-    assert said.startswith("o.yaml, line 15: spec.objectives[0] promises 0.8")
+    assert said.startswith("o.yaml, line 15: spec.objectives[0] has the target 0.8: ")
     assert "6 * 0.2 = 1.2 of all requests" in said
-    assert "Promise at least 0.8334" in said
+    assert "Set a target of at least 0.8334" in said
     assert len(said) < 300
 
 
@@ -100,7 +100,7 @@ def test_an_objective_that_could_never_page_is_refused_with_the_arithmetic() -> 
         ("0.99}", "0.9999999999}", "target is 0.9999999999: that allows less than one bad"),
         ("0.99}", "0.9999999999}", "write 0.999999 at most"),
         ("target: 0.99}", "targetPercent: 99.99999999}", "write 99.9999 at most"),
-        ("0.99}", "1e-12}", "promises 1e-12, so that no page could ever fire"),
+        ("0.99}", "1e-12}", "has the target 1e-12: no page could ever fire"),
         ("value: 2.0", "value: 1e-12", "value is 1e-12, less than a nanosecond"),
         ("value: 2.0", "value: 1e6", "value is 1e6, longer than a day"),
     ],
@@ -143,6 +143,9 @@ FAULTS = {
     "a target in percent": ("target: 0.99", "target: 99", 15, "below 1, as 0.99"),
     "a target beyond reach": ("target: 0.99", "target: 0.9999999", 15, "in a million"),
     "two targets": ("target: 0.99", "target: 0.99, targetPercent: 99", 15, "delete one"),
+    "no target": ("target: 0.99", "", 15, "[0] has no 'target': add it"),
+    "a share of slices": ("target: 0.99", "timeSliceTarget: 1", 15, "is for time slices"),
+    "two periods": ("true}]", "true}, {duration: 7d, isRolling: true}]", 7, "one too many"),
     "a ratio": ("thresholdMetric", "ratioMetric", 11, "write a thresholdMetric"),
     "a reference": ("indicator:", "indicatorRef: x\n  indicator:", 8, "write the indicator here"),
     "no objective": ("apiVersion: openslo/v1\nkind: SLO", "groups: []", 1, "is no objective"),
@@ -207,8 +210,8 @@ def test_a_name_is_there_once() -> None:
     assert "line 19: metadata.name is 'chat-e2e' a second time" in fault(f"{CHAT}---\n{CHAT}")
 
 
-def test_a_file_without_objectives_promises_nothing() -> None:
-    assert fault("") == "o.yaml has no document of `kind: SLO`: it promises nothing"
+def test_a_file_without_objectives_is_refused() -> None:
+    assert fault("") == "o.yaml has no document of `kind: SLO`: it has no objective"
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "x" * 1_000_001, "a: &a [*a, *a]\nb: *c"])

@@ -1,4 +1,4 @@
-"""Who is told to take a profile, and what is kept of it."""
+"""Agents are ordered to take profiles, which are kept."""
 
 import gzip
 import json
@@ -51,7 +51,7 @@ class Service:
         agent = ProfilingAgent(
             service=service, instance=instance, state=state, profile_id=profile_id, phase=phase
         )
-        header = self.profiles.heard(agent.header())
+        header = self.profiles.received(agent.header())
         return None if header is None else ProfileOrder.parse(header)
 
     def ask(self, service: str | None = "rag") -> Profile:

@@ -1,4 +1,4 @@
-"""What the service keeps of the reports of agents."""
+"""The service keeps the reports of agents."""
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -15,7 +15,7 @@ RAG = {"service": "rag", "agent": "rag-1"}
 def report(
     instance: str = "rag-1", dropped: int = 3, reason: str = "not found"
 ) -> ExportMetricsServiceRequest:
-    """What an agent sends."""
+    """A report of an agent."""
     request = ExportMetricsServiceRequest()
     of_resource = request.resource_metrics.add()
     for key, value in (("service.name", "rag"), ("service.instance.id", instance)):

@@ -33,7 +33,7 @@ RATE = "latencytrace_gpu_memory_bandwidth_bytes_per_second"
 
 
 def reports(*readings: Reading, estimates: bool = False) -> GpuReports:
-    """Of one GPU of which an agent read just these."""
+    """The reports of one GPU of which an agent read just these."""
     found = GpuReports(FakeClock(1000_000_000_000), estimates=estimates)
     only = sample()
     found.take(request([type(only)(device=GPU, start_ns=None, end_ns=1, readings=readings)]))
@@ -72,7 +72,7 @@ def test_the_text_of_an_engine_says_nothing_of_gpus() -> None:
 def test_a_scraped_bandwidth_stands_beside_its_method_and_is_in_no_window() -> None:
     gpus = reports(PEAK_READ)
 
-    gpus.hear(TEXT)
+    gpus.receive(TEXT)
 
     assert shown(gpus, SHARE, "dcgm") == 0.423
     assert shown(gpus, RATE, "dcgm") == pytest.approx(0.423 * PEAK)
@@ -89,7 +89,7 @@ def test_a_scraped_bandwidth_stands_beside_its_method_and_is_in_no_window() -> N
 def test_a_gpu_that_no_agent_reads_is_shown_without_bytes() -> None:
     gpus = GpuReports(FakeClock())
 
-    gpus.hear(TEXT)
+    gpus.receive(TEXT)
 
     (gpu,) = gpu_answers.gpus(gpus, DeviceWorks())["gpus"]
     assert (gpu["uuid"], gpu["name"]) == ("GPU-a", "NVIDIA A100-SXM4-80GB")
@@ -101,7 +101,7 @@ def test_what_the_gpu_counts_itself_comes_first() -> None:
     gpus = GpuReports(FakeClock(1))
     gpus.take(request([sample(1, 0.61)]))
 
-    gpus.hear(TEXT)
+    gpus.receive(TEXT)
 
     (gpu,) = gpu_answers.gpus(gpus, DeviceWorks())["gpus"]
     assert gpu["bandwidth"] is not None
@@ -111,7 +111,7 @@ def test_what_the_gpu_counts_itself_comes_first() -> None:
 def test_an_exporter_that_is_gone_leaves_no_value_behind() -> None:
     clock = FakeClock(1)
     gpus = GpuReports(clock)
-    gpus.hear(TEXT)
+    gpus.receive(TEXT)
 
     clock.now_ns += SILENT_NS + 1
 
@@ -120,7 +120,7 @@ def test_an_exporter_that_is_gone_leaves_no_value_behind() -> None:
 
 def test_an_exporter_is_scraped_as_engines_are() -> None:
     gpus = reports(PEAK_READ)
-    scraper = EngineScraper(("http://h:9400/metrics",), lambda _: TEXT, FakeClock(1), gpus.hear)
+    scraper = EngineScraper(("http://h:9400/metrics",), lambda _: TEXT, FakeClock(1), gpus.receive)
     registry = CollectorRegistry()
     registry.register(scraper)
 
@@ -143,7 +143,7 @@ def test_an_estimate_is_the_time_that_memory_was_busy_at_its_peak() -> None:
 
 def test_where_it_is_counted_or_memory_says_nothing_there_is_no_estimate() -> None:
     counted = reports(BUSY, estimates=True)
-    counted.hear(TEXT)
+    counted.receive(TEXT)
 
     assert shown(counted, SHARE, "estimated") is None
     assert shown(reports(PEAK_READ, estimates=True), SHARE, "estimated") is None

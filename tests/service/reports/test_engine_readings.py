@@ -15,7 +15,7 @@ TEXTS = Path(__file__).parents[1] / "engine_texts"
 
 
 def told(name: str) -> dict[tuple[str, str], dict[str, float]]:
-    """What is read of the text of an engine."""
+    """The readings in the text of an engine."""
     readings = engine_readings((TEXTS / f"{name}.txt").read_text("utf-8"))
     return {
         of: {str(reading): value for reading, value in all_.items()}

@@ -34,7 +34,7 @@ class Engine:
         self.registry.register(self.scraper)
 
     def answer(self, _: str) -> str:
-        """What it answers."""
+        """Its answer."""
         if self.why_not:
             raise ScrapeError(self.why_not)
         return self.text

@@ -1,4 +1,4 @@
-"""What the service keeps of what agents read of GPUs."""
+"""The service keeps the GPU readings of agents."""
 
 from dataclasses import replace
 
@@ -8,13 +8,7 @@ from prometheus_client import CollectorRegistry
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.model.gpu_sample import GpuMetric, Reading
 from latencytrace.model.gpu_window import GpuWindow
-from latencytrace.service.reports.gpus import (
-    KEPT_NS,
-    MAX_GPUS,
-    MAX_SERIES,
-    SILENT_NS,
-    GpuReports,
-)
+from latencytrace.service.reports.gpus import KEPT_NS, MAX_GPUS, MAX_SERIES, SILENT_NS, GpuReports
 from latencytrace.service.reports.received import MetricReports
 from tests.support.builders.gpu_requests import INTERVAL_NS, SECOND_NS, request, sample
 from tests.support.fakes.contracts import GPU, FakeClock

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from latencytrace.errors import StoreError
-from latencytrace.model import Cohort
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, UUIDS
 from latencytrace.service.store import Order
 from latencytrace.service.stores.chdb.store import ChdbStore

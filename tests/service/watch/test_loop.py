@@ -1,4 +1,4 @@
-"""What watches objectives while the service runs."""
+"""Objectives are watched while the service runs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_what_began_is_kept_before_it_is_told(tmp_path: Path) -> None:
             traffic.one(SLOW)
         watch.step()
 
-    [notice] = traffic.memory.notices()
+    [notice] = traffic.memory.notifications()
     assert (notice.transition, notice.sink) == ("began", "it")
 
 
@@ -87,7 +87,7 @@ def test_who_is_told_first_knows_before_sinks_do(tmp_path: Path) -> None:
     seen: list[tuple[str, int]] = []
 
     def changed(alerts: Iterable[Alert]) -> None:
-        seen.extend((one.fingerprint, len(traffic.memory.notices())) for one in alerts)
+        seen.extend((one.fingerprint, len(traffic.memory.notifications())) for one in alerts)
 
     watch = Watch(traffic.evaluator, traffic.memory, outbox, changed)
     traffic.run(60, tick_s=60)
@@ -97,5 +97,5 @@ def test_who_is_told_first_knows_before_sinks_do(tmp_path: Path) -> None:
             traffic.one(SLOW)
         watch.step()
 
-    [notice] = traffic.memory.notices()
+    [notice] = traffic.memory.notifications()
     assert seen == [(notice.alert["fingerprint"], 0)]

@@ -45,7 +45,7 @@ class KeepingSender:
 def request(
     samples: Sequence[GpuSample], state: SamplerState | None = None
 ) -> ExportMetricsServiceRequest:
-    """What an agent sends of these."""
+    """A report of an agent with these."""
     sender = KeepingSender()
     about = {"service.name": "rag", "service.instance.id": "rag-1"}
     report = GpuReport(about, sender, FakeClock(60 * SECOND_NS))

@@ -16,7 +16,7 @@ from latencytrace.model import (
 )
 from latencytrace.service.alerting.document import alert_document
 from latencytrace.service.alerting.links import AlertLinks
-from latencytrace.service.sink import Notice, Transition
+from latencytrace.service.sink import Notification, Transition
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import SPAN, TRACE
 from tests.support.builders.traffic import START_NS
@@ -74,11 +74,11 @@ def made_alert(
 
 def made_notice(
     transition: Transition = Transition.BEGAN, sink: str = "webhook", alert: Alert | None = None
-) -> Notice:
+) -> Notification:
     """A notice as the outbox would make it."""
     ended_ns = START_NS + 60 * SECOND_NS if transition is Transition.ENDED else None
     about = alert or made_alert(ended_ns=ended_ns)
-    return Notice(
+    return Notification(
         key=f"{about.fingerprint}:{transition}",
         sink=sink,
         transition=transition,

@@ -79,7 +79,7 @@ class Traffic:
         self.evaluator.keep()
 
     def names(self) -> list[str]:
-        """What began and ended, in order."""
+        """The alerts that began and ended, in order."""
         return [
             f"{alert.kind}/{alert.severity} {'ended' if alert.ended_ns else 'began'}"
             for alert in self.heard

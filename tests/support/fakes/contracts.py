@@ -6,7 +6,7 @@ from typing import Self
 from latencytrace.agent.gpu.reader import Detail
 from latencytrace.errors import GpuUnavailableError, SinkError
 from latencytrace.model.gpu_sample import GpuDevice, GpuMetric, GpuSample, Reading
-from latencytrace.service.sink import Notice
+from latencytrace.service.sink import Notification
 
 GPU = GpuDevice(uuid="GPU-a", index=0, name="NVIDIA H200", vendor="nvidia", driver="580.1")
 
@@ -81,7 +81,7 @@ class RecordingSink:
         self.repeat_s = repeat_s
         self.ends = ends
         self.refuses = False
-        self.sent: list[Notice] = []
+        self.sent: list[Notification] = []
 
     @classmethod
     def open(cls, address: str) -> Self:
@@ -89,7 +89,7 @@ class RecordingSink:
         del address
         return cls()
 
-    def send(self, notice: Notice, now_ns: int) -> None:
+    def send(self, notice: Notification, now_ns: int) -> None:
         """See `Sink.send`."""
         del now_ns
         if self.refuses:

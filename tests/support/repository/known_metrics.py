@@ -6,7 +6,7 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from latencytrace.model import Repair, RepairKind, Stage
-from latencytrace.service.alerting.metrics import NoticeMetrics
+from latencytrace.service.alerting.metrics import NotificationMetrics
 from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
@@ -74,7 +74,10 @@ def _of_objectives(folder: Path) -> Iterable[Metric]:
     traffic.run(minutes=1, bad_ratio=0.5)
     clock = traffic.wall
     outbox = Outbox({"it": RecordingSink()}, LINKS, traffic.memory, clock, clock, lambda: 1.0)
-    found = [*ObjectiveMetrics(traffic.evaluator).collect(), *NoticeMetrics(outbox).collect()]
+    found = [
+        *ObjectiveMetrics(traffic.evaluator).collect(),
+        *NotificationMetrics(outbox).collect(),
+    ]
     traffic.memory.close()
     return found
 

@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 
 from latencytrace.model import (
     Breakdown,
-    Cohort,
     FirstTokenOf,
     Quantiles,
     Request,
@@ -24,6 +23,7 @@ from latencytrace.model import (
     StagePart,
     TokenRange,
 )
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.ledger_table import NAMES
 from latencytrace.service.sql.questions import MOST_PARTS
 
@@ -53,7 +53,7 @@ def is_in(request: Request, cohort: Cohort) -> bool:
 
 def has_attributes(request: Request, cohort: Cohort) -> bool:
     """Say whether it has those that the cohort names."""
-    return set(cohort.attributes) <= set(request.attributes)
+    return set(cohort.where) <= set(request.attributes)
 
 
 def counts(request: Request, cohort: Cohort) -> bool:

@@ -17,8 +17,9 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.errors import PoisonedBlockError, StoreError, StoreInUseError
-from latencytrace.model import Breakdown, Cohort, Request, Span, semconv
+from latencytrace.model import Breakdown, Request, Span, semconv
 from latencytrace.service.clock import now_ns
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
     DamagedPart,

@@ -12,8 +12,9 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.errors import PoisonedBlockError, StoreError
-from latencytrace.model import Breakdown, Cohort, Request, Span, Stage
+from latencytrace.model import Breakdown, Request, Span, Stage
 from latencytrace.service.clock import now_ns
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import (
     arrival_rows,
     ledger_table,

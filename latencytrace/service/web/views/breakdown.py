@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from latencytrace.service.answers import requests as answers
-from latencytrace.service.answers.cohort_query import cohort_query
 from latencytrace.service.answers.documents import BreakdownDocument
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
+from latencytrace.service.web.queries import BreakdownQuery
 
 
 def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
@@ -18,8 +18,8 @@ def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
     router = APIRouter(tags=["breakdown"])
 
     @router.get("/breakdown", response_model=BreakdownDocument)
-    def breakdown(cohort: Annotated[dict[str, str | None], Depends(cohort_query)]) -> Response:
+    def breakdown(asked: Annotated[BreakdownQuery, Query()]) -> Response:
         """Time per stage of a cohort, as means, shares and quantiles."""
-        return JsonAnswer(answers.breakdown(store, answers.cohort_of(cohort, now_ns())))
+        return JsonAnswer(answers.breakdown(store, asked.cohort(now_ns())))
 
     return router

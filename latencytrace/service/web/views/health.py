@@ -10,22 +10,22 @@ from latencytrace.service.metrics.telemetry import Telemetry
 
 
 def health_router(telemetry: Telemetry, unready: Callable[[], str | None]) -> APIRouter:
-    """Whether the service lives, whether it takes spans, and what it counts.
+    """Liveness, readiness and the metrics of the service.
 
     Args:
         telemetry: Its metrics.
-        unready: Why it is not ready; None: it is.
+        unready: The reason why it is not ready; None: it is.
     """
     router = APIRouter(tags=["operation"])
 
     @router.get("/healthz", response_class=PlainTextResponse)
     async def healthz() -> str:
-        """Whether the process answers."""
+        """Answer, as long as the process lives."""
         return "ok\n"
 
     @router.get("/readyz", response_class=PlainTextResponse)
     async def readyz() -> Response:
-        """Whether spans are received, stored and divided."""
+        """Say whether spans are received, stored and attributed."""
         reason = unready()
         return PlainTextResponse(f"{reason or 'ok'}\n", 503 if reason else 200)
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from latencytrace.service.answers import requests as answers
-from latencytrace.service.answers.cohort_query import cohort_query
 from latencytrace.service.store import Store, TableFormat
+from latencytrace.service.web.queries import LedgersQuery
 
 MEDIA_TYPES = {
     TableFormat.CSV: "text/csv; charset=utf-8; header=present",
@@ -21,14 +21,9 @@ def ledgers_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
     router = APIRouter(tags=["ledgers"])
 
     @router.get("/ledgers", response_class=Response)
-    def ledgers(
-        cohort: Annotated[dict[str, str | None], Depends(cohort_query)],
-        table_format: Annotated[
-            TableFormat, Query(alias="format", description="csv or parquet")
-        ] = TableFormat.CSV,
-    ) -> Response:
+    def ledgers(asked: Annotated[LedgersQuery, Query()]) -> Response:
         """A row for each request, a column for each stage, in nanoseconds."""
-        body = answers.ledgers(store, answers.cohort_of(cohort, now_ns()), table_format)
-        return Response(body, media_type=MEDIA_TYPES[table_format])
+        body = answers.ledgers(store, asked.cohort(now_ns()), asked.format)
+        return Response(body, media_type=MEDIA_TYPES[asked.format])
 
     return router

@@ -11,7 +11,7 @@ from latencytrace.service.objectives.evaluator import Evaluator
 
 
 def objectives_router(evaluator: Evaluator, links: AlertLinks) -> APIRouter:
-    """What is promised, how it stands, and what fires."""
+    """The objectives, how they stand, and the alerts that fire."""
     router = APIRouter(tags=["objectives"])
 
     @router.get("/objectives", response_model=ObjectivesDocument)

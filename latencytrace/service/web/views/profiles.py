@@ -16,7 +16,7 @@ from latencytrace.service.profiles.orders import Profile, Profiles
 
 
 class Wanted(BaseModel):
-    """What to profile: so many steps or so long, whichever is over first."""
+    """An order: so many steps or so long, whichever is over first."""
 
     service: str | None = None
     steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = DEFAULT_STEPS
@@ -27,8 +27,8 @@ def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRout
     """Profiles of programs that compute with torch.
 
     Args:
-        profiles: Who keeps them.
-        url_of: Where the trace of one is fetched.
+        profiles: Keeps them.
+        url_of: The address of the trace of one.
     """
     router = APIRouter(tags=["profiles"])
 
@@ -37,7 +37,7 @@ def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRout
 
     @router.post("/profiles", response_model=ProfileDocument, status_code=HTTPStatus.ACCEPTED)
     def ask(wanted: Wanted) -> Response:
-        """Have a process take one at its next step; it is told when it posts spans."""
+        """Have a process take one at its next step; it learns of that when it posts spans."""
         asked = profiles.ask(wanted.service, steps=wanted.steps, seconds=wanted.seconds)
         return JsonAnswer(document(asked), HTTPStatus.ACCEPTED)
 

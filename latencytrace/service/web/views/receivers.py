@@ -10,7 +10,7 @@ from latencytrace.service.net.json_answer import JsonAnswer
 
 
 def receivers_router(host: str, port: int) -> APIRouter:
-    """Where this service takes spans.
+    """The address at which this service receives spans.
 
     Args:
         host: The address of the receiver of OTLP over HTTP.
@@ -20,7 +20,7 @@ def receivers_router(host: str, port: int) -> APIRouter:
 
     @router.get("/receivers", response_model=ReceiversDocument)
     async def receivers(request: Request) -> Response:
-        """Where spans are taken, as the caller can reach it."""
+        """The address of the receiver, as the caller can reach it."""
         listens_everywhere = ip_address(host).is_unspecified
         reached = (request.url.hostname or host) if listens_everywhere else host
         name = f"[{reached}]" if ":" in reached else reached

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from latencytrace.service.answers import requests as answers
-from latencytrace.service.answers.cohort_query import cohort_query
 from latencytrace.service.answers.documents import RequestDocument, RequestsDocument
 from latencytrace.service.net.json_answer import JsonAnswer
-from latencytrace.service.store import Order, Store
+from latencytrace.service.store import Store
+from latencytrace.service.web.queries import RequestsQuery
 
 
 def requests_router(
@@ -23,15 +23,10 @@ def requests_router(
     router = APIRouter(tags=["requests"])
 
     @router.get("/requests", response_model=RequestsDocument)
-    def requests(
-        cohort: Annotated[dict[str, str | None], Depends(cohort_query)],
-        order: Annotated[Order, Query(description="slowest or newest first")] = Order.SLOWEST,
-        limit: Annotated[int, Query(ge=1, le=answers.MAX_LIMIT)] = 20,
-    ) -> Response:
+    def requests(asked: Annotated[RequestsQuery, Query()]) -> Response:
         """Requests of a cohort with their ledgers and segments, without spans."""
-        return JsonAnswer(
-            answers.requests(store, answers.cohort_of(cohort, now_ns()), order, limit)
-        )
+        cohort = asked.cohort(now_ns())
+        return JsonAnswer(answers.requests(store, cohort, asked.order, asked.limit))
 
     @router.get("/requests/{trace_id}", response_model=RequestDocument)
     def request(
@@ -39,7 +34,6 @@ def requests_router(
         span_id: Annotated[str | None, Query(description="of an inner request")] = None,
     ) -> Response:
         """The outermost request of a trace, or an inner one, with its spans."""
-        document = answers.request(store, trace_id, span_id, is_open)
-        return JsonAnswer({**document, "profiles": profiles_of(trace_id.lower())})
+        return JsonAnswer(answers.request(store, trace_id, span_id, is_open, profiles_of))
 
     return router

@@ -14,7 +14,8 @@ import chdb
 import pytest
 
 from latencytrace.errors import StoreError, StoreInUseError
-from latencytrace.model import Cohort, semconv
+from latencytrace.model import semconv
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import UUIDS
 from latencytrace.service.stores.chdb.engine import bound_text
 from latencytrace.service.stores.chdb.store import MOST_TO_KEEP, TO_KEEP, ChdbStore

@@ -2,8 +2,8 @@
 
 import pytest
 
-from latencytrace.agent.toolkit import proxy_queue
-from latencytrace.agent.toolkit.proxy_queue import queued_ns
+from latencytrace.agent.toolkit.http import proxy_queue
+from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 
 NOW_NS = 1_763_690_000_500_000_000
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from torch import nn
 
-from latencytrace.agent.toolkit.model_weights import model_size
+from latencytrace.agent.toolkit.models.weights import model_size
 
 WORDS, WIDTH = 10, 4
 TABLE = WORDS * WIDTH * 4  # bytes

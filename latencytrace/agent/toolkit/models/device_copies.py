@@ -1,6 +1,5 @@
 """Copies between host and device, as spans of stage `transfer` with the device's own time."""
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from threading import local
 from typing import Any, Final
@@ -12,12 +11,12 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.models.calls import CountWithin
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
 MOST: Final = 32  # copies of one span that have spans of their own; more are counted
-_REMEMBERED: Final = 256  # spans whose copies are counted
 TO_DEVICE, TO_HOST = "to_device", "to_host"
 
 
@@ -71,7 +70,7 @@ class DeviceCopy:
         timing.end(end_ns)
 
     def _waited_ns(self, call_ns: int) -> int:
-        """How long the call waited for the device to begin; times of the device move with it."""
+        """Return how long the call waited for the device, whose times move with it."""
         noted = self._attributes
         start_ns, end_ns = noted.get(semconv.DEVICE_START), noted.get(semconv.DEVICE_END)
         if not isinstance(start_ns, int) or not isinstance(end_ns, int) or start_ns >= call_ns:
@@ -89,7 +88,7 @@ class DeviceCopies:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._counts: OrderedDict[int, int] = OrderedDict()  # by the id of the span around them
+        self._counts = CountWithin()
 
     def begin(self, device: Any, direction: str, size_bytes: int) -> DeviceCopy | None:  # noqa: ANN401 - torch's
         """Begin to time a copy; None: it is not to be timed.
@@ -123,11 +122,7 @@ class DeviceCopies:
 
     def _has_room(self, span: Span) -> bool:
         """Count a copy of a span; False: it has too many."""
-        of_span, counts = span.get_span_context().span_id, self._counts
-        number = counts.pop(of_span, 0) + 1
-        counts[of_span] = number
-        if len(counts) > _REMEMBERED:
-            counts.popitem(last=False)
+        number = self._counts.next_of(span)
         if number > MOST:
             span.set_attribute(semconv.TRANSFERS_UNTIMED, number - MOST)
             return False

@@ -1,11 +1,14 @@
-"""How a question names a cohort's status, tokens and attributes."""
+"""Questions name a cohort by labels, status, tokens, attributes and time."""
 
 import pytest
 
 from latencytrace.errors import QuestionError
 from latencytrace.model import RequestStatus, TokenRange
 from latencytrace.model.cohort import ATTRIBUTE_CHARACTERS
-from latencytrace.service.answers.cohort_words import (
+from latencytrace.service.cohort import (
+    Cohort,
+    CohortQuery,
+    Filters,
     attributes_of,
     instant_ns,
     period_ns,
@@ -122,3 +125,56 @@ def test_an_empty_time_is_refused_with_what_may_be_meant(
 ) -> None:
     with pytest.raises(QuestionError, match=message):
         period_ns(since, until, NOW_NS)
+
+
+def test_without_since_the_last_hour_is_meant() -> None:
+    cohort = CohortQuery(service="rag").cohort(NOW_NS)
+
+    assert cohort == Cohort(service="rag", since_ns=NOW_NS - 60 * MINUTE_NS)
+
+
+def test_a_cohort_is_named_by_status_tokens_and_attributes_too() -> None:
+    asked = {
+        "status": "error",
+        "input_tokens": "9..",
+        "output_tokens": "..5",
+        "where": "tenant=acme",
+    }
+
+    assert CohortQuery.model_validate(asked).cohort(NOW_NS) == Cohort(
+        status=RequestStatus.ERROR,
+        input_tokens=TokenRange(at_least=9),
+        output_tokens=TokenRange(at_most=5),
+        where=(("tenant", "acme"),),
+        since_ns=NOW_NS - 60 * MINUTE_NS,
+    )
+
+
+def test_conditions_may_be_joined_or_repeated() -> None:
+    asked = CohortQuery.model_validate({"where": ["tenant=acme&tier=gold", "", "zone=a"]})
+
+    assert asked.where == (("tenant", "acme"), ("tier", "gold"), ("zone", "a"))
+
+
+@pytest.mark.parametrize("name", ["status", "input_tokens", "where", "since"])
+def test_an_empty_parameter_asks_for_nothing(name: str) -> None:
+    assert CohortQuery.model_validate({name: ""}).cohort(NOW_NS) == CohortQuery().cohort(NOW_NS)
+
+
+def test_a_filter_that_cannot_be_read_is_a_question_not_understood() -> None:
+    with pytest.raises(QuestionError, match="'fine' is not known: use ok, error, timeout"):
+        CohortQuery.model_validate({"status": "fine"})
+
+
+def test_a_filter_of_a_column_is_compared_once_it_is_asked_for() -> None:
+    asked = Cohort(route="POST /chat", output_tokens=TokenRange(at_most=5), since_ns=1)
+
+    assert list(asked.compared()) == [
+        ("Route", "POST /chat"),
+        ("OutputTokens", TokenRange(at_most=5)),
+    ]
+
+
+def test_every_filter_is_explained() -> None:
+    assert all(field.description for field in CohortQuery.model_fields.values())
+    assert Filters.model_fields.keys() < CohortQuery.model_fields.keys()

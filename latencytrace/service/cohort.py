@@ -1,8 +1,18 @@
-"""Reads how a question names a cohort's time, status, tokens and attributes."""
+"""The requests that a question is about: one field a filter, and all else follows from it.
+
+The parameters of the API (`web/queries.py`), the flags of reading commands
+(`cli/source/filters.py`) and the conditions in SQL (`sql/questions.py`) are read off the fields
+of `Filters`: a new filter is one more field, of a column that the table of requests has.
+"""
 
 import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Annotated
 from urllib.parse import unquote
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic.fields import FieldInfo
 
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
@@ -120,3 +130,94 @@ def attributes_of(text: str) -> tuple[tuple[str, str], ...]:
             )
         found.append((unquote(key), attribute_text(unquote(value))))
     return tuple(found)
+
+
+def _filter(column: str | None, text: str) -> FieldInfo:
+    """Describe a filter: the column that it compares, and what the API and the terminal say."""
+    field: FieldInfo = Field(serialization_alias=column, description=text)
+    return field
+
+
+def _read(how: Callable[[str], object]) -> BeforeValidator:
+    """Read a text, empty: any; a value that was read stays."""
+    return BeforeValidator(
+        lambda given: (how(given) if given else None) if isinstance(given, str) else given
+    )
+
+
+def _read_conditions(given: object) -> object:
+    """Read the texts of a parameter that an address may have more than once."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list):
+        return given
+    joined = "&".join(filter(None, texts))
+    return attributes_of(joined) if joined else ()
+
+
+_SO_MANY = "Only with so many: 1000..4000, 1000.., ..4000 or 512."
+_Tokens = Annotated[TokenRange | None, _read(token_range), WithJsonSchema({"type": "string"})]
+
+
+class Filters(BaseModel):
+    """The labels, tokens and attributes that requests must have; None: any.
+
+    Without a service, only outermost requests are meant.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)  # commands need only the fields
+
+    service: Annotated[str | None, _filter("ServiceName", "Only this service's requests.")] = None
+    route: Annotated[str | None, _filter("Route", 'Only this route, as "POST /chat".')] = None
+    model: Annotated[str | None, _filter("Model", "Only requests to this model.")] = None
+    version: Annotated[
+        str | None, _filter("ServiceVersion", "Only this version of the service.")
+    ] = None
+    instance: Annotated[
+        str | None, _filter("ServiceInstance", "Only this instance of the service.")
+    ] = None
+    status: Annotated[
+        RequestStatus | None,
+        _read(status_of),
+        _filter("Status", "Only ok, error, timeout, cancelled or rejected ones."),
+    ] = None
+    input_tokens: Annotated[_Tokens, _filter("InputTokens", _SO_MANY)] = None
+    output_tokens: Annotated[_Tokens, _filter("OutputTokens", _SO_MANY)] = None
+    where: Annotated[
+        tuple[tuple[str, str], ...],  # all of them, each on any span
+        BeforeValidator(_read_conditions),
+        WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+        _filter(None, "Only with this attribute on a span. May be repeated."),
+    ] = ()
+
+    def compared(self) -> Iterator[tuple[str, str | TokenRange]]:
+        """Yield the columns that are compared, each with what it must hold."""
+        for name, field in type(self).model_fields.items():
+            wanted = getattr(self, name)
+            if field.serialization_alias is not None and wanted is not None:
+                yield field.serialization_alias, wanted
+
+
+class Cohort(Filters):
+    """The requests that pass these filters and started within this time; None: any."""
+
+    since_ns: int | None = None  # since the Unix epoch, inclusive
+    until_ns: int | None = None  # exclusive
+
+
+class CohortQuery(Filters):
+    """A cohort as a question names it: times are texts that count back from now."""
+
+    since: Annotated[
+        str | None, _filter(None, "From when: 15m, 2h, or RFC 3339. Default: the last hour.")
+    ] = None
+    until: Annotated[str | None, _filter(None, "Until when, likewise. Default: now.")] = None
+
+    def cohort(self, now_ns: int) -> Cohort:
+        """Return the cohort that is meant now.
+
+        Raises:
+            QuestionError: A time cannot be read, or nothing lies between the two.
+        """
+        since_ns, until_ns = period_ns(self.since, self.until, now_ns)
+        filters = {name: getattr(self, name) for name in Filters.model_fields}
+        return Cohort(**filters, since_ns=since_ns, until_ns=until_ns)

@@ -1,4 +1,4 @@
-"""What each forward pass of a model has to read and to compute, at the least."""
+"""Weights that each forward pass of a model has to read and to compute with, at the least."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,12 +15,12 @@ _HALF: Final = frozenset({"torch.float16", "torch.bfloat16"})
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """How large a model is, of which every pass uses all weights."""
+    """Size of a model of which every pass uses all weights."""
 
     weight_bytes: int
     body: int  # weights that each token is multiplied by
     head: int  # and those that only what is predicted from is
-    is_half: bool  # they are of half precision, for which the peak of a device is told
+    is_half: bool  # they are of half precision, for which the peak of a device is known
 
     def pass_flops(self, tokens: int, rows: int) -> int | None:
         """The operations of one pass, attention left out: two for each weight and token.

@@ -1,4 +1,4 @@
-"""What one HTTP exchange did when: connected, encrypted, sent, waited, received."""
+"""Phases of one HTTP call: connected, encrypted, sent, waited, received."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from latencytrace.agent.clock import monotonic_ns
 
 Trace = Callable[[str, Any], object]
 
-# httpcore tells the beginning and the end of each step: `http11.send_request_headers.started`.
+# httpcore reports the beginning and the end of each step: `http11.send_request_headers.started`.
 _STEPS: Mapping[str, str] = {
     "connect_tcp": "connect",
     "connect_unix_socket": "connect",
@@ -22,7 +22,7 @@ class NetworkPhases:
     """Listens to httpcore's `trace` extension during one exchange.
 
     Args:
-        other: The program's own listener, which still hears everything.
+        other: The program's own listener, which is still called with everything.
     """
 
     __slots__ = ("_ends", "_other", "_starts")
@@ -41,12 +41,12 @@ class NetworkPhases:
         """Note one step of an asynchronous exchange."""
         self._note(event)
         if self._other is not None:
-            heard = self._other(event, details)
-            if isinstance(heard, Awaitable):
-                await heard
+            answer = self._other(event, details)
+            if isinstance(answer, Awaitable):
+                await answer
 
     def packed(self, started_ns: int, ended_ns: int) -> str:
-        """The value of `latencytrace.network.phases`, empty if nothing was heard.
+        """The value of `latencytrace.network.phases`, empty if nothing was reported.
 
         Args:
             started_ns: The monotonic start of the exchange's span.

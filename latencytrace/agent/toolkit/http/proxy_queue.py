@@ -1,4 +1,4 @@
-"""How long a request waited between a front proxy and its application."""
+"""Wait of a request between a front proxy and its application."""
 
 import re
 
@@ -17,7 +17,7 @@ def queued_ns(header: str) -> int | None:
     Args:
         header: When the proxy took the request, as Unix time with or without `t=`, in
             seconds (nginx's `t=${msec}`), milliseconds (Heroku), microseconds (Apache's
-            `t=%t`) or nanoseconds: told apart by their size.
+            `t=%t`) or nanoseconds: distinguished by their size.
 
     Returns:
         How long ago that was; None: no such time, or one that cannot be.

@@ -1,0 +1,48 @@
+"""Statements executed with Python's own `sqlite3`."""
+
+import importlib
+from functools import cache, wraps
+from typing import Any
+
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.sql import timed_statements, timed_subclass
+
+_METHODS = ("execute", "executemany", "executescript")
+_time = timed_statements("sqlite", "statement")
+_FACTORY = 5  # its place among the arguments of `connect`
+
+
+def time_connections(recorder: Recorder, original: Timed) -> Timed:
+    """Time the statements of each connection and of its cursors."""
+    library = importlib.import_module("sqlite3")
+    kind_of = cache(lambda kind: timed_subclass(_time, recorder, kind, _METHODS))
+
+    @cache
+    def connection_of(kind: Any) -> Any:  # noqa: ANN401
+        made = kind_of(kind)
+
+        def cursor(self: object, factory: Any = library.Cursor) -> Any:  # noqa: ANN401
+            factory = kind_of(factory) if isinstance(factory, type) else factory
+            return super(made, self).cursor(factory)
+
+        made.cursor = cursor
+        return made
+
+    @wraps(original)
+    def connect(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        kind = kwargs.get("factory", library.Connection)
+        if len(args) <= _FACTORY and isinstance(kind, type):
+            kwargs["factory"] = connection_of(kind)
+        return original(*args, **kwargs)
+
+    return connect
+
+
+class SqliteHook(Hook):
+    """Has every connection made with a class that is timed."""
+
+    patches = (
+        Replacement("sqlite3", "connect", time_connections),
+        Replacement("sqlite3.dbapi2", "connect", time_connections),
+    )

@@ -1,0 +1,84 @@
+"""Replacements that leave a call as it is: they look at it, or at where it belongs."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+from opentelemetry.context import Context
+
+from latencytrace.agent.context import call_in
+from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.timing.hook import Arguments, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import named_arguments
+
+Build = Callable[[Recorder, Timed], Timed]
+
+
+def before(doing: str, note: Callable[[Recorder, Arguments], object]) -> Build:
+    """Build what notes each call of a plain function before it begins.
+
+    Args:
+        doing: Names it where a fault of ours is reported.
+        note: Takes the arguments of the call.
+    """
+
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        arguments_of = named_arguments(original)
+
+        @wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
+            try:
+                note(recorder, arguments_of(args, kwargs))
+            except FAULTS as fault:
+                recorder.on_fault(doing, fault)
+            return original(*args, **kwargs)
+
+        return call
+
+    return build
+
+
+def after(doing: str, note: Callable[[Recorder, Arguments, Any], object]) -> Build:
+    """Build what notes each call, sync or async, once it has returned.
+
+    Args:
+        doing: As in `before`.
+        note: Takes the arguments of the call, and what it returned.
+    """
+
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        arguments_of = named_arguments(original)
+
+        def returned(result: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            try:
+                note(recorder, arguments_of(args, kwargs), result)
+            except FAULTS as fault:
+                recorder.on_fault(doing, fault)
+
+        @wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            result = original(*args, **kwargs)
+            returned(result, args, kwargs)
+            return result
+
+        @wraps(original)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            result = await original(*args, **kwargs)
+            returned(result, args, kwargs)
+            return result
+
+        return awaited if iscoroutinefunction(original) else call
+
+    return build
+
+
+def outside_requests(_recorder: Recorder, original: Timed) -> Timed:
+    """Build a thread's work for all requests, so that it is not part of the one that starts it."""
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return call_in(Context(), original, *args, **kwargs)
+
+    return call

@@ -1,0 +1,1 @@
+"""Parts that HTTP clients and servers have in common, whatever the library."""

@@ -1,0 +1,227 @@
+"""One call of another service, however a client library makes it."""
+
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from contextvars import Token
+from functools import wraps
+from inspect import iscoroutinefunction, signature
+from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
+
+from opentelemetry import propagate
+from opentelemetry.context import (
+    _SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # by which contrib's HTTP clients know of each other
+    Context,
+    get_value,
+    set_value,
+)
+from opentelemetry.trace import SpanKind
+
+from latencytrace.agent.context import enter, leave
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.wrapping import named_arguments
+from latencytrace.model import semconv
+from latencytrace.model.stage import Stage
+
+_FIRST_ERROR = 400
+_PORTS = {"https": 443, "wss": 443}
+
+
+class ClientCall:
+    """A request and its answer, until the body is read, closed or dropped.
+
+    A library has a class of its own, which knows how a call begins and what it returned.
+
+    Args:
+        recorder: Where its span goes.
+        name: Of the span: HTTP's method.
+        attributes: What is known before it is sent.
+    """
+
+    headers_argument: ClassVar[str | None] = None  # takes `headers`; None: `begin` sends them
+    covers: ClassVar[bool] = True  # one call, one span: what the library is built on adds none
+
+    def __init__(self, recorder: Recorder, name: str, attributes: HookAttributes) -> None:
+        self.recorder = recorder
+        self.timing: Timing = recorder.start(name, Stage.NETWORK, attributes, kind=SpanKind.CLIENT)
+        self.context: Context | None = self.timing.context()
+        if self.covers:
+            self.context = set_value(
+                _SUPPRESS_HTTP_INSTRUMENTATION_KEY, value=True, context=self.context
+            )
+        self.headers: Any = {}  # W3C's, to be sent
+        propagate.inject(self.headers, self.context)
+        self._token: Token[Context] | None = None
+
+    @classmethod
+    def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
+        """Begin to time a call of the library with these arguments; None: leave it alone."""
+        raise NotImplementedError
+
+    def returned(self, answer: Any) -> None:  # noqa: ANN401, ARG002 - the library's
+        """Note what the call returned, and end with it, or with a body that is to come."""
+        self.end()
+
+    def activate(self) -> None:
+        """Make the call's span current."""
+        with guarded("making a call current", self.recorder.on_fault):
+            if self.context is not None:
+                self._token = enter(self.context)
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        with guarded("leaving a call", self.recorder.on_fault):
+            token, self._token = self._token, None
+            if token is not None:
+                leave(token)
+
+    def finish(self, answer: object) -> None:
+        """Note that the call returned."""
+        with guarded("timing an answer", self.recorder.on_fault):
+            self.returned(answer)
+            return
+        self.end()
+
+    def fail(self, error: BaseException) -> None:
+        """Note what the call or the reading of its body raised, and end it."""
+        with guarded("noting an exception", self.recorder.on_fault):
+            self.timing.fail(error)
+        self.end()
+
+    def end(self) -> None:
+        """End the span; a second time changes nothing."""
+        with guarded("ending a call", self.recorder.on_fault):
+            self.timing.end()
+
+    def note_status(self, status: int) -> None:
+        """Note HTTP's status; the body may be still to come."""
+        self.timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: status})
+        if status >= _FIRST_ERROR:
+            self.timing.note({semconv.ERROR_TYPE: str(status)})
+
+    def end_with(self, body: object) -> None:
+        """End at the latest when the program drops a body."""
+        weakref.finalize(body, self.end).atexit = False
+
+    def end_with_connection(self, body: Any) -> None:  # noqa: ANN401 - an answer of urllib3's
+        """End when a body's connection is free again: it was read, closed or broke off."""
+        reference, release = weakref.ref(body), type(body).release_conn
+
+        def release_conn() -> None:
+            body = reference()
+            if body is not None:
+                release(body)
+            error = sys.exception()
+            if error is not None and type(error).__module__.startswith("urllib3."):
+                self.fail(error)
+            else:
+                self.end()
+
+        body.release_conn = release_conn
+        self.end_with(body)
+
+
+def timed_calls(kind: type[ClientCall]) -> Callable[[Recorder, Timed], Timed]:
+    """Build what times the calls of a library's function, sync or async."""
+
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        timed = _timed_coroutine if iscoroutinefunction(original) else _timed_function
+        return timed(original, _beginning(kind, recorder, original))
+
+    return build
+
+
+_Made = tuple[ClientCall, tuple[Any, ...], dict[str, Any]]  # a call, and what it is made with
+_Begin = Callable[[tuple[Any, ...], dict[str, Any]], _Made | None]
+
+
+def _beginning(kind: type[ClientCall], recorder: Recorder, original: Timed) -> _Begin:
+    """Return what begins to time a call, and gives it our headers."""
+    arguments_of = named_arguments(original)
+    name = kind.headers_argument
+    at = list(signature(original).parameters).index(name) if name else 0
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made | None:
+        with guarded("starting a call", recorder.on_fault):
+            if recorder.suppressed():
+                return None
+            call = kind.begin(recorder, arguments_of(args, kwargs))
+            if call is None:
+                return None
+            if name is None:
+                return call, args, kwargs
+            if len(args) > at:
+                return call, (*args[:at], call.headers, *args[at + 1 :]), kwargs
+            return call, args, {**kwargs, name: call.headers}
+        return None
+
+    return begin
+
+
+def _timed_function(original: Timed, begin: _Begin) -> Timed:
+    @wraps(original)
+    def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
+        made = begin(args, kwargs)
+        if made is None:
+            return original(*args, **kwargs)
+        call, args, kwargs = made
+        call.activate()
+        try:
+            answer = original(*args, **kwargs)
+        except BaseException as error:
+            call.deactivate()
+            call.fail(error)
+            raise
+        call.deactivate()
+        call.finish(answer)
+        return answer
+
+    return timed
+
+
+def _timed_coroutine(original: Timed, begin: _Begin) -> Timed:
+    @wraps(original)
+    async def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        made = begin(args, kwargs)
+        if made is None:
+            return await original(*args, **kwargs)
+        call, args, kwargs = made
+        call.activate()
+        try:
+            answer = await original(*args, **kwargs)
+        except BaseException as error:
+            call.deactivate()
+            call.fail(error)
+            raise
+        call.deactivate()
+        call.finish(answer)
+        return answer
+
+    return timed
+
+
+def is_within_call() -> bool:
+    """Say whether a request is made by a library whose own call is timed already."""
+    return bool(get_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY))
+
+
+def request_attributes(method: str, url: str) -> HookAttributes:
+    """Attributes of a request; never the query: it may hold a secret or a prompt."""
+    parts = urlsplit(url)
+    return {
+        semconv.HTTP_REQUEST_METHOD: method,
+        semconv.SERVER_ADDRESS: parts.hostname or "",
+        semconv.SERVER_PORT: parts.port or _PORTS.get(parts.scheme, 80),
+        semconv.URL_SCHEME: parts.scheme,
+        semconv.URL_PATH: parts.path,
+    }
+
+
+def with_headers(headers: Any, added: Mapping[str, str]) -> list[tuple[Any, Any]]:  # noqa: ANN401 - a mapping or pairs
+    """Headers and more of them; those of the same name are replaced, as nobody wants two."""
+    pairs = list(headers.items()) if hasattr(headers, "items") else list(headers or ())
+    kept = [(name, value) for name, value in pairs if str(name).lower() not in added]
+    return [*kept, *added.items()]

@@ -1,0 +1,1 @@
+"""Parts that calls of models have in common, whatever the library."""

@@ -1,0 +1,113 @@
+"""Statements of SQL databases: which of them search by vectors, and what is noted of each."""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.trace import get_current_span
+
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import Call, named_arguments, timed
+from latencytrace.agent.toolkit.calls import Build
+from latencytrace.model import semconv
+from latencytrace.model.stage import Stage
+
+# Operators of pgvector; functions of sqlite-vec, DuckDB, MySQL and MariaDB.
+_VECTORS: Final = re.compile(
+    r"<(?:->|=>|#>|\+>|~>|%>)|\b(?:vec_distance\w*|array_\w*distance|vector_distance\w*"
+    r"|list_cosine_\w+|distance)\s*\(|\bmatch\b",
+    re.IGNORECASE,
+)
+_COMMENTS: Final = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
+_TABLE: Final = re.compile(r"\b(?:from|into|update|join|table)\s+([\w.\"`\[\]]+)", re.IGNORECASE)
+_WORD: Final = re.compile(r"[A-Za-z]+")
+_STAGES: Final = (Stage.DATABASE, Stage.RETRIEVE)
+_LONGEST: Final = 10_000  # characters that are looked at
+
+
+class Summary(NamedTuple):
+    """A statement without anything of its values."""
+
+    stage: Stage
+    operation: str  # its first word
+    table: str  # the first that it names; empty: none
+
+
+@lru_cache(maxsize=512)
+def summary_of(statement: str) -> Summary:
+    """Read what a statement does and where."""
+    text = _COMMENTS.sub(" ", statement[:_LONGEST])
+    word, table = _WORD.search(text), _TABLE.search(text)
+    return Summary(
+        Stage.RETRIEVE if _VECTORS.search(text) else Stage.DATABASE,
+        word.group().upper() if word else "",
+        table.group(1).strip('"`[]') if table else "",
+    )
+
+
+def timed_statements(system: str | Callable[[Arguments], str], argument: str) -> Build:
+    """Build what times a method that executes a statement for a request, sync or async.
+
+    Args:
+        system: The value of `db.system.name`, or how it is found.
+        argument: The one with the statement.
+    """
+
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        arguments_of = named_arguments(original)
+
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+            with guarded("timing a statement", recorder.on_fault):
+                outside = not get_current_span().is_recording()
+                if outside or recorder.suppressed() or recorder.inside(*_STAGES):
+                    return None
+                arguments = arguments_of(args, kwargs)
+                stage, operation, table = summary_of(_text_of(arguments[argument]))
+                noted: HookAttributes = {
+                    semconv.DB_SYSTEM_NAME: system
+                    if isinstance(system, str)
+                    else system(arguments),
+                    semconv.DB_OPERATION_NAME: operation,
+                }
+                if table:
+                    noted[semconv.DB_COLLECTION_NAME] = table
+                timing = recorder.start(f"{operation} {table}".strip(), stage, noted)
+                return Call(stage, timing, recorder.on_fault)
+            return None
+
+        return timed(original, begin)
+
+    return build
+
+
+def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterable[str]) -> Any:  # noqa: ANN401
+    """Make a subclass whose statements are timed, of a type in C that cannot be patched.
+
+    Args:
+        build: Of `timed_statements`, whose argument is `statement`.
+        recorder: Where their spans go.
+        kind: Of connections or cursors.
+        methods: Those that execute statements.
+    """
+
+    def method(name: str) -> Timed:
+        def original(self: object, statement: object, *args: object, **kwargs: object) -> Any:  # noqa: ANN401
+            return getattr(super(made, self), name)(statement, *args, **kwargs)
+
+        original.__name__, original.__doc__ = name, getattr(kind, name).__doc__
+        return build(recorder, original)
+
+    made: Any = type(kind.__name__, (kind,), {"__module__": kind.__module__})
+    for name in methods:
+        setattr(made, name, method(name))
+    return made
+
+
+def _text_of(statement: Any) -> str:  # noqa: ANN401 - a text, or put together by psycopg
+    if isinstance(statement, bytes):
+        return statement.decode("utf-8", "replace")
+    composed = getattr(statement, "as_string", None)
+    return str(composed(None) if callable(composed) else statement)

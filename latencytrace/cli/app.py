@@ -1,0 +1,81 @@
+"""The commands as Typer knows them: with the extra `cli`, which has Typer."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from latencytrace.cli.commands import (
+    breakdown,
+    demo,
+    doctor,
+    export,
+    gpu,
+    import_traces,
+    load,
+    objectives,
+    profile,
+    requests,
+    rules,
+    run,
+    serve,
+    trace,
+)
+from latencytrace.cli.pictures.lines import say
+from latencytrace.cli.processes.help_text import help_text
+
+app = typer.Typer(
+    name="latencytrace", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+
+
+def _say_version(is_asked: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if is_asked:
+        say(f"latencytrace {version('latencytrace')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Where did the milliseconds go? Latency observability for machine-learning inference."""
+
+
+@app.command(
+    "run",
+    help=run.ABOUT,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def _run(context: typer.Context) -> None:
+    """Pass everything on: `run` reads its own options."""
+    raise typer.Exit(run.run(context.args))
+
+
+def _add(command: Callable[..., None], name: str | None = None, *, runs: bool = False) -> None:
+    """Make a function a command; of one that `runs` a program all that follows is its own."""
+    settings = {"allow_interspersed_args": False} if runs else {}
+    app.command(name, help=help_text(command), context_settings=settings)(command)
+
+
+_add(serve.serve)
+_add(load.load)
+_add(breakdown.breakdown)
+_add(requests.requests)
+_add(trace.trace)
+_add(gpu.gpu)
+_add(profile.profile)
+_add(objectives.objectives)
+_add(rules.rules)
+_add(export.export)
+_add(import_traces.import_traces, "import")
+_add(demo.demo)
+_add(doctor.doctor, runs=True)

@@ -1,0 +1,50 @@
+"""The command line where only `run` works, because its extra is not installed."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from latencytrace.cli.pictures.lines import complain, say
+
+COMMANDS = {  # by the extra that they come with
+    "cli": ("breakdown", "requests", "trace", "gpu", "profile", "objectives", "export", "doctor"),
+    "service": ("serve", "rules", "import"),
+    "load": ("load",),
+    "demo": ("demo",),
+}
+HELP = """\
+Usage: latencytrace run [--service NAME] [--endpoint URL] [--data DIR] -- COMMAND...
+
+Where did the milliseconds go? Latency observability for machine-learning inference.
+
+Only the agent is installed here: `run` traces a Python program, see `latencytrace run --help`.
+Other commands come with extras:"""
+
+
+def answer(arguments: Sequence[str], missing: ImportError) -> int:
+    """Answer `--help` and `--version`, and refuse other commands in one line.
+
+    Args:
+        arguments: Of the command line.
+        missing: Why its commands cannot be loaded.
+
+    Returns:
+        The exit code.
+    """
+    command = arguments[0] if arguments else "--help"
+    if command == "--version":
+        say(f"latencytrace {version('latencytrace')}")
+    elif command == "--help":
+        for line in HELP.splitlines():
+            say(line)
+        for extra, commands in COMMANDS.items():
+            say(f"  {', '.join(commands)}: {_install(extra)}")
+        return 0 if arguments else 2  # as with the extra
+    else:
+        extra = next((extra for extra in COMMANDS if command in COMMANDS[extra]), "cli")
+        complain(f"{command} needs more than is installed: {missing}. Run: {_install(extra)}")
+        return 1
+    return 0
+
+
+def _install(extra: str) -> str:
+    return f"pip install 'latencytrace[{extra}]'"

@@ -1,0 +1,51 @@
+"""The application of the JSON API, as far as a store answers it: in a service, or without one."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+
+from fastapi import Depends, FastAPI
+
+from latencytrace.service.answers.gpu_documents import GpusDocument
+from latencytrace.service.net.problems import answer_with_problems
+from latencytrace.service.store import Store
+from latencytrace.service.web.views.breakdown import breakdown_router
+from latencytrace.service.web.views.gpu import gpu_router
+from latencytrace.service.web.views.ledgers import ledgers_router
+from latencytrace.service.web.views.requests import requests_router
+from latencytrace.service.web.views.services import services_router
+from latencytrace.service.web.views.steps import steps_router
+
+API = "/api/v1"
+
+
+def application(  # noqa: PLR0913 - what a running service knows beside its store
+    store: Store,
+    now_ns: Callable[[], int],
+    *,
+    is_open: Callable[[str], bool] = lambda _: False,
+    profiles_of: Callable[[str], list[str]] = lambda _: [],
+    gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[]),
+    catch_up: Callable[[], None] = lambda: None,
+) -> FastAPI:
+    """The views of a store; the defaults are those of a store without a service around it.
+
+    Before each answer, `catch_up` writes what arrived before the question.
+    """
+    app = FastAPI(
+        title="latencytrace",
+        version=version("latencytrace"),
+        description="Where did the milliseconds go? Durations are integer nanoseconds.",
+        docs_url=None,  # its page would fetch its parts from elsewhere
+        redoc_url=None,
+    )
+    answer_with_problems(app)
+    for router in (
+        services_router(store),
+        breakdown_router(store, now_ns),
+        requests_router(store, now_ns, is_open, profiles_of),
+        ledgers_router(store, now_ns),
+        steps_router(store),
+        gpu_router(gpus),
+    ):
+        app.include_router(router, prefix=API, dependencies=[Depends(catch_up)])
+    return app

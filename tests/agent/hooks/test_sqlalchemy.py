@@ -1,0 +1,137 @@
+"""The hook of SQLAlchemy, with SQLite beneath it, sync and async."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session, registry
+from sqlalchemy.pool import StaticPool
+
+from latencytrace.agent.hooks.sqlalchemy import SqlalchemyHook
+from latencytrace.agent.hooks.sqlite import SqliteHook
+from latencytrace.model import Stage, semconv
+from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+
+METADATA = sqlalchemy.MetaData()
+PASSAGES = sqlalchemy.Table(
+    "passages",
+    METADATA,
+    sqlalchemy.Column("key", sqlalchemy.Integer, primary_key=True),
+    sqlalchemy.Column("text", sqlalchemy.String),
+)
+
+
+class Passage:
+    """A row of that table."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+registry().map_imperatively(Passage, PASSAGES)
+
+
+@pytest.fixture
+def engine() -> Iterator[sqlalchemy.Engine]:
+    engine = sqlalchemy.create_engine("sqlite://", poolclass=StaticPool)
+    METADATA.create_all(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def spans(engine: sqlalchemy.Engine) -> Iterator[Spans]:
+    """Of an engine that was there before."""
+    assert engine.dialect.name == "sqlite"
+    with hooked(SqlalchemyHook) as spans:
+        yield spans
+
+
+def test_statements_of_a_session_are_spans_of_the_database(
+    spans: Spans, engine: sqlalchemy.Engine
+) -> None:
+    def work() -> None:
+        with Session(engine) as session:
+            session.add_all([Passage(text="a secret"), Passage(text="another")])
+            session.commit()
+            session.scalars(sqlalchemy.select(Passage).where(PASSAGES.c.text == "a secret")).all()
+
+    in_request(spans, work)
+
+    *_, select, request = spans.all
+    assert (select.name, select.parent_id) == ("SELECT passages", request.span_id)
+    assert dict(select.attributes) == {
+        semconv.STAGE: Stage.DATABASE,
+        semconv.DB_SYSTEM_NAME: "sqlite",
+        semconv.DB_OPERATION_NAME: "SELECT",
+        semconv.DB_COLLECTION_NAME: "passages",
+    }
+    assert spans.names[0] == "INSERT passages"
+    assert "secret" not in attribute_text(spans)
+
+
+def test_an_async_engine_is_timed_while_it_is_awaited(tmp_path: Path) -> None:
+    async def work() -> None:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/passages.db")
+        async with engine.connect() as connection:
+            rows = await connection.execute(sqlalchemy.text("SELECT key FROM (SELECT 1 AS key)"))
+            assert rows.all() == [(1,)]
+        await engine.dispose()
+
+    with hooked(SqlalchemyHook) as spans:
+        in_request(spans, lambda: asyncio.run(work()))
+
+    select, request = spans.of(Stage.DATABASE)[-1], spans.all[-1]
+    assert (select.name, select.parent_id) == ("SELECT", request.span_id)
+    assert select.attributes[semconv.DB_SYSTEM_NAME] == "sqlite"
+
+
+def test_many_rows_at_once_are_one_span(spans: Spans, engine: sqlalchemy.Engine) -> None:
+    def work() -> None:
+        with engine.begin() as connection:
+            insert = sqlalchemy.insert(PASSAGES)
+            connection.execute(insert, [{"text": "one"}, {"text": "two"}])
+
+    in_request(spans, work)
+
+    assert spans.names == ["INSERT passages", "request"]
+
+
+def test_a_search_by_vectors_is_retrieving(spans: Spans, engine: sqlalchemy.Engine) -> None:
+    statement = sqlalchemy.text("SELECT key FROM passages ORDER BY text <=> :query LIMIT 3")
+
+    def work() -> None:
+        with engine.connect() as connection, pytest.raises(sqlalchemy.exc.OperationalError):
+            connection.execute(statement, {"query": "[1, 2]"})  # SQLite has no such operator
+
+    in_request(spans, work)
+
+    (search,) = spans.of(Stage.RETRIEVE)
+    assert search.name == "SELECT passages"
+    assert search.attributes[semconv.ERROR_TYPE] == "OperationalError"
+
+
+def test_a_statement_outside_of_any_request_is_none_of_its_own(
+    spans: Spans, engine: sqlalchemy.Engine
+) -> None:
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text("SELECT 1"))
+
+    assert spans.all == []
+
+
+def test_the_driver_beneath_adds_no_spans() -> None:
+    with hooked(SqliteHook, SqlalchemyHook) as spans:
+        engine = sqlalchemy.create_engine("sqlite://", poolclass=StaticPool)
+
+        def work() -> None:
+            with engine.connect() as connection:
+                connection.execute(sqlalchemy.text("SELECT 1"))
+
+        in_request(spans, work)
+        engine.dispose()
+
+    assert spans.names.count("SELECT") == 1
