@@ -1,6 +1,6 @@
 """Whole traces as a batch for the analysis, out of the columns of posts: arrays only.
 
-0.3 µs of CPU a span (`tests/benchmarks/bench_ingest.py`).
+0.5 µs of CPU a span (`tests/benchmarks/bench_ingest.py`).
 """
 
 from collections.abc import Callable, Sequence
