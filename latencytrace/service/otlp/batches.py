@@ -1,6 +1,6 @@
 """Whole traces as a batch for the analysis, out of the columns of posts: arrays only.
 
-0.3 µs of CPU a span (`tests/benchmarks/bench_ingest.py`).
+0.5 µs of CPU a span (`tests/benchmarks/bench_ingest.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns.keys import COUNTS
 from latencytrace.model import AttributeValue, Span
 from latencytrace.model.span_batch import SpanBatch
-from latencytrace.service.otlp.block_builder import VARYING
 from latencytrace.service.otlp.shapes import SHAPES
 from latencytrace.service.otlp.span_block import (
     NOT_SHAPED,
@@ -73,9 +72,16 @@ def _reader(parts: Sequence[Part], part: Numbers, row: Numbers) -> Callable[[int
 
 def _number_shapes(parts: Sequence[Part], spans: Records, part: Numbers, row: Numbers) -> None:
     """Number the shapes of spans that were decoded the plain way."""
-    for at in np.flatnonzero(spans["shape"] == NOT_SHAPED).tolist():
+    missing = np.flatnonzero(spans["shape"] == NOT_SHAPED).tolist()
+    learned = SHAPES.learned
+    for number in {int(part[at]) for at in missing}:
+        block = parts[number][0]
+        block.words["code"] = [
+            SHAPES.code(block.word_bytes(word), learned) for word in range(len(block.words))
+        ]
+    for at in missing:
         block = parts[part[at]][0]
-        number = SHAPES.number(block.spans([int(row[at])])[0])
+        number = SHAPES.number(block.spans([int(row[at])])[0], learned)
         block.table["shape"][row[at]] = spans["shape"][at] = number
 
 
@@ -118,7 +124,7 @@ def _varying(
     for of_key in np.split(hits, edges) if len(hits) else ():
         rows = of_key["row"]
         last = of_key[np.append(rows[1:] != rows[:-1], True)]  # of a key that comes twice
-        key = VARYING[int(last["code"][0]) - 1]
+        key = SHAPES.varying[int(last["code"][0]) - 1]
         if key in COUNTS:
             chosen = last[last["form"] == Form.INT]
             if len(chosen):

@@ -13,9 +13,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.analysis.columns.keys import COUNTS, PACKED
 from latencytrace.model import semconv
 from latencytrace.service.otlp.messages import SPAN_ID_BYTES, has_ids
+from latencytrace.service.otlp.shapes import SHAPES
 from latencytrace.service.otlp.span_block import (
     EVENT,
     HAS_TEXT,
@@ -35,10 +35,6 @@ from latencytrace.service.otlp.values import Form, bits_of, flat_text
 
 NAMELESS: Final = "unknown_service"
 CLOCK_NAMES: Final = (semconv.K8S_NODE_NAME, semconv.HOST_ID, semconv.HOST_NAME)
-
-VARYING: Final = (*sorted(COUNTS), *sorted(PACKED))
-CODES: Final[Mapping[bytes, int]] = {key.encode(): at for at, key in enumerate(VARYING, start=1)}
-"""By key: the code of its word; 0 of all others."""
 
 
 _FORMS: Final[Mapping[str | None, Form]] = {
@@ -167,7 +163,7 @@ class _Builder:
         number = self._numbers.get(text)
         if number is None:
             number = self._numbers[text] = len(self._words)
-            self._words.append((len(self._texts), len(text), CODES.get(text, 0)))
+            self._words.append((len(self._texts), len(text), SHAPES.code(text, frozenset())))
             self._texts += text
         return number
 

@@ -26,7 +26,6 @@ from latencytrace.model import semconv
 from latencytrace.service.otlp import plain_text
 from latencytrace.service.otlp.block_builder import (
     CLOCK_NAMES,
-    CODES,
     resource_words,
     span_block_of,
 )
@@ -184,15 +183,15 @@ _RESOURCE_KEYS = frozenset(
 )
 
 
-def _facts(raw: bytes) -> _KeyFacts:
+def _facts(raw: bytes, learned: frozenset[str]) -> _KeyFacts:
     key = raw.decode()
     texts = texts_under(key)
     return _KeyFacts(
         rule=next(number for number, one in enumerate(_RULES) if one is texts),
         is_read=is_read(key),
         is_count=key in COUNTS,
-        is_packed=key in PACKED,
-        code=CODES.get(raw, 0),
+        is_packed=key in PACKED or key in learned,
+        code=SHAPES.code(raw, learned),
         of_resource=key if key in _RESOURCE_KEYS else "",
     )
 
@@ -230,6 +229,7 @@ class _Columns:
         self.scopes = tables.records(wire.SCOPES, SCOPE)
         self.rejected = tables.count(wire.REJECTED)
         self.facts: dict[int, _KeyFacts] = {}  # by word
+        self.learned = SHAPES.learned  # one set for the whole block
 
     def canonical(self) -> bool:
         """Write lists and maps as the decoder would; False: it cannot decode one."""
@@ -249,7 +249,8 @@ class _Columns:
         """Find out what is known of each key."""
         for word in _distinct(self.pairs["key"], len(self.words)):
             raw = self.word_bytes(word)
-            facts = _known_facts(raw) if len(raw) <= _LONGEST_KNOWN else _facts(raw)
+            facts_of = _known_facts if len(raw) <= _LONGEST_KNOWN else _facts
+            facts = facts_of(raw, self.learned)
             self.facts[word] = facts
             self.words[word]["code"] = facts.code
 
@@ -334,7 +335,7 @@ class _Columns:
             np.zeros(1, np.int64),
         )
         if unknown:
-            _number_shapes(block, found)
+            _number_shapes(block, found, self.learned)
 
     # Texts and words
 
@@ -364,7 +365,7 @@ class _Columns:
         if number is None:
             number = self.numbers[text] = len(self.words) + len(self.new_words)
             at = len(self.texts) + len(self.more)
-            self.new_words.append((at, len(text), CODES.get(text, 0)))
+            self.new_words.append((at, len(text), SHAPES.code(text, self.learned)))
             wire = self.kernels.wire
             self.new_hashes.append(
                 wire.text_hash(np.frombuffer(text, np.uint8), 0, len(text), _SEED)
@@ -472,7 +473,7 @@ def _distinct(numbers: NDArray[np.int32], most: int) -> list[int]:
     return found
 
 
-def _number_shapes(block: SpanBlock, hashes: NDArray[np.int64]) -> None:
+def _number_shapes(block: SpanBlock, hashes: NDArray[np.int64], learned: frozenset[str]) -> None:
     """Number the shapes that no span had before."""
     shapes = block.table["shape"]
     if SHAPES.is_full:
@@ -482,7 +483,7 @@ def _number_shapes(block: SpanBlock, hashes: NDArray[np.int64]) -> None:
     for row in np.flatnonzero(shapes < NO_SHAPE).tolist():
         found = int(hashes[row])
         if found not in numbers:
-            numbers[found] = SHAPES.number(block.spans([row])[0])
+            numbers[found] = SHAPES.number(block.spans([row])[0], learned)
             SHAPES.add(found, numbers[found])
         shapes[row] = numbers[found]
 

@@ -1,18 +1,25 @@
 """The numbers of shapes (see `model.span_batch`) by hash, for compiled code to look up."""
 
 import threading
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.keys import COUNTS, PACKED, is_read
+from latencytrace.analysis.columns.keys import COUNTS, MOST_VALUES, PACKED, is_read, may_vary
+from latencytrace.analysis.columns.shapes import MOST_KEYS, MOST_SHAPES
 from latencytrace.model import AttributeValue, Span
 from latencytrace.service.otlp.span_block import NO_SHAPE
 
-MOST_SHAPES: Final = 1 << 14
 _SLOTS: Final = 1 << 18  # for hashes: a shape has one for each order of its attributes
 _MOST_HASHES: Final = _SLOTS // 4
+
+VARYING: Final = (*sorted(COUNTS), *sorted(PACKED))
+_CODES: Final[Mapping[bytes, int]] = {
+    key.encode(): code for code, key in enumerate(VARYING, start=1)
+}
 
 
 class Shapes:
@@ -20,6 +27,9 @@ class Shapes:
 
     def __init__(self, most: int = MOST_SHAPES) -> None:
         self.spans: list[Span] = []
+        self.learned: frozenset[str] = frozenset()  # keys that had many values; another set each
+        self.varying = list(VARYING)  # by code, less one
+        self._values: dict[str, set[object]] = defaultdict(set)
         self.known = np.zeros(_SLOTS, np.int64)  # hashes; 0: free
         self.numbers: NDArray[np.int32] = np.zeros(_SLOTS, np.int32)
         self._most = most
@@ -32,15 +42,41 @@ class Shapes:
         """Whether no new shape gets a number."""
         return len(self.spans) >= self._most or self._hashes >= _MOST_HASHES
 
-    def number(self, span: Span) -> int:
-        """The number of a span's shape; -1: none is left."""
-        shape = shape_of(span)
+    def number(self, span: Span, learned: frozenset[str]) -> int:
+        """The number of a span's shape; -1: none is left.
+
+        Args:
+            span: Any.
+            learned: The keys that vary in its block, as they were known when that was decoded.
+        """
+        shape = shape_of(span, learned)
         with self._lock:
             number = self._places.get(shape, NO_SHAPE)
             if number == NO_SHAPE and len(self.spans) < self._most:
                 number = self._places[shape] = len(self.spans)
                 self.spans.append(span)
+                self._learn(span)
             return number
+
+    def code(self, key: bytes, learned: frozenset[str]) -> int:
+        """The code of a key that varies; 0 of all others."""
+        code = _CODES.get(key, 0)
+        if code or not learned:
+            return code
+        text = key.decode()
+        return self.varying.index(text) + 1 if text in learned else 0
+
+    def _learn(self, span: Span) -> None:
+        """Note the values of a new shape, so that keys with many vary from the next block on."""
+        for key, value in span.attributes.items():
+            if key in PACKED or key in self.learned or not may_vary(key):
+                continue
+            if key in self._values or len(self._values) < MOST_KEYS:
+                self._values[key].add(_attribute(key, value, frozenset()))
+            if len(self._values[key]) > MOST_VALUES:
+                self.varying.append(key)  # before it is known to vary
+                self.learned |= {key}
+                del self._values[key]
 
     def add(self, found: int, number: int) -> None:
         """Remember under which hash compiled code finds a number."""
@@ -57,24 +93,31 @@ class Shapes:
                 self.known[place] = found
 
 
-def shape_of(span: Span) -> object:
+def shape_of(span: Span, learned: frozenset[str] = frozenset()) -> object:
     """The part of a span that belongs to its shape, to be compared."""
     return (
         span.name, span.kind, span.service, span.instance, span.host, span.version, span.scope,
         span.status,
-        tuple(_attribute(*pair) for pair in span.attributes.items() if is_read(pair[0])),
         tuple(
-            (event.name, tuple(_attribute(*pair) for pair in event.attributes.items()))
+            _attribute(key, value, learned)
+            for key, value in span.attributes.items()
+            if is_read(key)
+        ),
+        tuple(
+            (
+                event.name,
+                tuple(_attribute(key, value, learned) for key, value in event.attributes.items()),
+            )
             for event in span.events
         ),
         tuple(tuple(map(repr, link.attributes.items())) for link in span.links),
     )  # fmt: skip
 
 
-def _attribute(key: str, value: AttributeValue) -> object:
+def _attribute(key: str, value: AttributeValue, learned: frozenset[str]) -> object:
     if key in COUNTS and type(value) is int:
         return (key, int)
-    if key in PACKED and type(value) in _PACKED_TYPES:
+    if (key in PACKED or key in learned) and type(value) in _PACKED_TYPES:
         return (key, type(value))
     # As text: True is no 1, and NaN is itself.
     return (key, value) if type(value) is str else (key, type(value), repr(value))

@@ -1,6 +1,6 @@
 """Columns of spans as a block in the engine's Native format, ready to be inserted.
 
-It costs 0.7 µs of CPU a span, and the insert 1.2, in blocks of 20 000
+It costs 0.9 µs of CPU a span, and the insert 1.5, in blocks of 20 000
 (`tests/benchmarks/bench_ingest.py`).
 
 An attribute's value becomes text, as the Collector writes it, and a letter for its type:
