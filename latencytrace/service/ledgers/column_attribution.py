@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis import columns as columns_package
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.objects import Requests
-from latencytrace.analysis.columns.requests import PLAIN, Kernels, RequestColumns, attributed
-from latencytrace.analysis.columns.shapes import Shapes
+from latencytrace.analysis.columns.requests import Kernels, RequestColumns, attributed, compiled
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.analysis.trace.startup import as_load, may_be_startup
 from latencytrace.model import Request, Span, Stage, semconv
@@ -128,7 +127,6 @@ class ColumnAttribution:
         compile_scanner(self._cache).join()  # first, for it sets where things are kept
         try:
             kernels = self._compiled()
-            attributed(SpanBatch.of({}, Shapes()), Facts(), kernels)
         except (ImportError, OSError, RuntimeError) as error:  # there is no folder to write to
             _log.info("traces are attributed as objects, for nothing can be compiled: %s", error)
             return
@@ -140,7 +138,7 @@ class ColumnAttribution:
 
         beside = self._cache is None or is_writable(Path(columns_package.__file__).parent)
         with nullcontext() if beside else kept_in(cast(Path, self._cache)):
-            return Kernels(*(numba.njit(kernel, nogil=True, cache=True) for kernel in PLAIN))
+            return compiled(numba.njit(nogil=True, cache=True))
 
     def _rows(self, batch: SpanBatch, in_trace: NDArray[np.bool_], fact: int) -> Sequence[int]:
         """The rows of shapes of which a fact holds, or that have none."""
