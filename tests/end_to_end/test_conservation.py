@@ -24,7 +24,7 @@ def test_every_acknowledged_request_is_counted_once_on_a_busy_machine(tmp_path: 
 
 @pytest.mark.timeout(300)
 def test_kills_lose_nothing_and_a_damaged_block_loses_only_itself(tmp_path: Path) -> None:
-    stress = Stress(requests=400, rate=40, slow_ms=1200, kills=6)
+    stress = Stress(requests=400, rate=40, slow_ms=600, kills=6)
 
     account = account_of(stress, tmp_path / "data")
 

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from latencytrace.service.otlp.span_block import unpacked
+from latencytrace.service.otlp.traces import CheckedRequest
 from tests.stress.sender import Sender
 from tests.stress.stressed_service import StressedService
 from tests.stress.workload import Post, Workload
 
-JOURNAL: Final = "journal"  # the folder of its files, which hold posts as they came
+JOURNAL: Final = "journal"  # the folder of its files
+MAGIC: Final = b"\xf1spans\r\n"  # each record begins so; its length and checksums follow
+HEAD_BYTES: Final = 20
 DAMAGED_BLOCKS: Final = "latencytrace_service_journal_damaged_blocks_total"
 MORE_KILLS: Final = 20  # at most, until a kill leaves something in the journal
 NOTICED_WITHIN_S: Final = 30.0
@@ -109,15 +113,25 @@ def _change_a_bit(
     """Change a bit of one block of a journal, rather not of the last; its file and its post."""
     for path in sorted((folder / JOURNAL).iterdir()):
         content = bytearray(path.read_bytes())
-        found = sorted(
-            (at, post) for post in workload.posts if (at := content.find(post.body)) >= 0
-        )
+        found = list(_blocks(content, workload))
         if found:
-            at, post = found[chance.randrange(max(len(found) - 1, 1))]
-            content[at + chance.randrange(len(post.body))] ^= 1 << chance.randrange(8)
+            at, size, post = found[chance.randrange(max(len(found) - 1, 1))]
+            content[at + chance.randrange(size)] ^= 1 << chance.randrange(8)
             path.write_bytes(content)
             return path.name, post
     return None
+
+
+def _blocks(content: bytearray, workload: Workload) -> Iterator[tuple[int, int, Post]]:
+    """Where the blocks of a journal's file lie, how long each is, and the post that it holds."""
+    posts = {(post.trace_ids, post.span_count): post for post in workload.posts}
+    at = content.find(MAGIC)
+    while at >= 0:
+        size = int.from_bytes(content[at + len(MAGIC) :][:4], "little")
+        at += HEAD_BYTES
+        held = CheckedRequest.of(unpacked(bytes(content[at : at + size])))
+        yield at, size, posts[frozenset(held.rows), held.span_count]
+        at = content.find(MAGIC, at + size)
 
 
 def fill_the_disk(service: StressedService, sender: Sender, least_posts: int) -> FullDisk:

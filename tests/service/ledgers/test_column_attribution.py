@@ -9,6 +9,8 @@ from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semco
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
 from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.otlp.compiled import loading
+from latencytrace.service.otlp.shapes import SHAPES
 from latencytrace.service.otlp.traces import check
 from tests.support.builders.otlp_messages import one_span, otlp
 from tests.support.simulation.simulator import simulate
@@ -119,3 +121,27 @@ def test_content_that_was_removed_is_counted_once() -> None:
         "latencytrace_service_content_removed_total"
     )
     assert counted == 3
+
+
+@pytest.mark.parametrize("decoded", ["plainly", "compiled"])
+def test_an_attribute_with_a_value_of_its_own_in_each_span_makes_few_shapes(
+    decoded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, objects = attribution(compiled=True), attribution(compiled=False)
+    if decoded == "plainly":
+        monkeypatch.setattr(loading, "_ready", [])
+    key = f"score.{decoded}"
+    batches = [
+        [one_span(f"{at + one:032x}", attributes={key: one / 7}) for one in range(1, 41)]
+        for at in range(0, 400, 40)
+    ]
+    before = len(SHAPES.spans)
+
+    for spans in batches:
+        memory = held(spans)
+        by_columns = columns.attributed({}, {}, memory)
+        assert by_columns.spans == {}
+        assert in_order(by_columns) == in_order(objects.attributed({}, {}, memory))
+
+    assert key in SHAPES.learned
+    assert len(SHAPES.spans) - before < 100
