@@ -131,10 +131,8 @@ def serve(
         )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry, capture_content=settings.capture_content)
-        companions = []
-        if grpc_socket is not None:
-            companions.append(GrpcReceiver(intake, reports, grpc_socket, token))
-        servers = Servers(*companions, stopping=stopping, closed=telemetry.connection_closed)
+        grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
+        servers = Servers(*grpc, stopping=stopping, closed=telemetry.connection_closed)
         answering = api(
             store,
             pipeline,

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
 
 from latencytrace.analysis.build_trace import build_traces
@@ -13,7 +13,6 @@ from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.analysis.trace.startup import as_load, may_be_startup
 from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.ledgers.column_attribution import ByColumns, ColumnAttribution
-from latencytrace.service.ledgers.compiled_paths import CriticalPaths
 from latencytrace.service.ledgers.held_spans import NONE_HELD, Parts, spans_in
 from latencytrace.service.ledgers.process_starts import Process, ProcessStarts, served_by
 from latencytrace.service.metrics.span_account import Without
@@ -67,7 +66,6 @@ class Attribution:
     ) -> None:
         self._telemetry = telemetry
         self._is_old = is_old
-        self._critical_paths = CriticalPaths()
         self._columns = ColumnAttribution(cache)
         self._known = known
         self._starts: ProcessStarts | None = None
@@ -78,7 +76,7 @@ class Attribution:
         revisions: Revisions,
         held: Mapping[str, Parts] = NONE_HELD,
     ) -> Attributed:
-        """Divide the requests of each trace.
+        """Attribute the requests of each trace.
 
         Args:
             arrived: The spans of each.
@@ -117,7 +115,7 @@ class Attribution:
         found.starts += starts.served(served_by(chain.from_iterable(arrived.values())))
         for trace_id, spans in arrived.items():
             traces += self._traces(trace_id, spans, before.get(trace_id, {}), found)
-        self._divide(traces, revisions, found)
+        self._attribute(traces, revisions, found)
         _note_steps(arrived, found)
         return found
 
@@ -149,15 +147,10 @@ class Attribution:
             found.withdrawn[trace_id, span_id] = known[span_id]
         return traces
 
-    def _divide(self, traces: Sequence[Trace], revisions: Revisions, found: Attributed) -> None:
-        try:
-            paths = self._critical_paths(traces)
-        except FAULTS:
-            _log.exception("a batch is divided trace by trace, please report this")
-            paths = []
-        for trace, path in zip_longest(traces, paths):
+    def _attribute(self, traces: Sequence[Trace], revisions: Revisions, found: Attributed) -> None:
+        for trace in traces:
             try:
-                request = request_of(trace, path or critical_path(trace), revisions)
+                request = request_of(trace, critical_path(trace), revisions)
                 found.requests.append(as_load(request) if self._is_start(trace) else request)
             except FAULTS:
                 self._set_aside(trace.root.trace_id, found)

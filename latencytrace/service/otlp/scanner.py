@@ -112,7 +112,7 @@ def compile_scanner(cache: Path | None = None) -> Thread:
 def scanned_by(kernels: Kernels, plain: bytes, *, capture_content: bool) -> SpanBlock | None:
     """The same by compiled code; None: it is for the plain way."""
     tables = _Tables(kernels, len(plain))
-    if not tables.fill(plain):
+    if not tables.fill(plain) or tables.may_have_too_many_parts(len(plain)):
         return None
     columns = _Columns(kernels, plain, tables)
     if tables.count(kernels.wire.NESTED) and not columns.canonical():
@@ -154,6 +154,18 @@ class _Tables:
     def count(self, counter: int) -> int:
         """How many there are of something."""
         return int(self._out[counter])
+
+    def may_have_too_many_parts(self, size: int) -> bool:
+        """Whether `messages` may refuse the request; the parts of rejected spans are not known."""
+        wire = self._wire
+        if size <= 2 * MOST_PARTS:  # no part is shorter
+            return False
+        return bool(self.count(wire.REJECTED)) or MOST_PARTS < sum(
+            self.count(kind)
+            for kind in (
+                wire.RESOURCES, wire.SCOPES, wire.SPANS, wire.PAIRS, wire.EVENTS, wire.LINKS
+            )
+        )  # fmt: skip
 
     def records(self, kind: int, dtype: np.dtype[np.void]) -> Records:
         """The records of a kind."""

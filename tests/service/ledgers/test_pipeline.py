@@ -17,7 +17,6 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers import attribution, pipeline
-from latencytrace.service.ledgers import compiled_paths as kernels
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -327,7 +326,6 @@ def test_a_trace_that_cannot_be_divided_stops_no_other(
         return original(what, *more, **named)
 
     monkeypatch.setattr(attribution, step, faulty)
-    monkeypatch.setattr(kernels, "critical_path", vars(attribution)["critical_path"])
     rig.send(root(bad), root(trace_id))
     rig.after_s(1)
 
