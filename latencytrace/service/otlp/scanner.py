@@ -160,12 +160,12 @@ class _Tables:
         wire = self._wire
         if size <= 2 * MOST_PARTS:  # no part is shorter
             return False
-        return bool(self.count(wire.REJECTED)) or MOST_PARTS < sum(
+        return bool(self.count(wire.REJECTED)) or sum(
             self.count(kind)
             for kind in (
                 wire.RESOURCES, wire.SCOPES, wire.SPANS, wire.PAIRS, wire.EVENTS, wire.LINKS
             )
-        )  # fmt: skip
+        ) > MOST_PARTS  # fmt: skip
 
     def records(self, kind: int, dtype: np.dtype[np.void]) -> Records:
         """The records of a kind."""
