@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 BATCH_TRACES = 500
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
+BEHIND_S = 3.0  # of attributing without a pause, after which no more is let in
+BEHIND_BYTES = 32 * 1024 * 1024  # of spans in memory; with fewer it is soon done
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 
 
@@ -93,6 +95,7 @@ class Pipeline:
         )
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._kept_ns: int | None = None  # when spans were last copied
+        self._busy_ns: int | None = None  # since when traces are attributed without a pause
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-ledger", daemon=True)
         telemetry.watch(
@@ -138,7 +141,7 @@ class Pipeline:
             OverloadedError: Too much waits to be stored, or to be attributed.
             StoreError: The service is shutting down.
         """
-        if self._traces.is_overfull:
+        if self._traces.is_overfull or self._is_behind():
             raise OverloadedError(
                 f"{self._traces.count} traces wait to be attributed: send again in a second"
             )
@@ -210,8 +213,10 @@ class Pipeline:
     def _run(self) -> None:
         yield_to_others()
         while not self._stopping.wait(PACE_S):
+            self._busy_ns = self._now_ns()
             while self.step() == BATCH_TRACES and not self._stopping.is_set():
                 pass
+            self._busy_ns = None
             self.keep_noted()
             self.check()
             self._committer.probe()
@@ -219,6 +224,15 @@ class Pipeline:
         for start in range(0, len(left), BATCH_TRACES):
             self._attributor.attribute(left[start : start + BATCH_TRACES])
         self.settle()
+
+    def _is_behind(self) -> bool:
+        """Whether spans come faster than they are attributed, so that they would wait for long."""
+        busy_ns = self._busy_ns
+        return (
+            busy_ns is not None
+            and self._now_ns() - busy_ns > BEHIND_S * 1e9
+            and self._traces.held_bytes > BEHIND_BYTES
+        )
 
     def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:
         if not submitted.cancelled() and submitted.exception() is None:

@@ -1,5 +1,6 @@
 """From committed spans to ledgers, with a real store."""
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.otlp_messages import columns, one_span
 from tests.support.builders.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import PATIENCE_S, until
 
 MS = 1_000_000
 ROOT = "00000000000000a1"
@@ -377,6 +379,42 @@ def test_nothing_more_is_taken_while_too_much_is_not_divided(
 
     with pytest.raises(OverloadedError, match="again in a second"):
         rig.pipeline.submit(otlp.check(encoded(root(uuid4().hex)), otlp.PROTOBUF, None))
+
+
+def test_who_sends_faster_than_traces_are_attributed_is_put_off(
+    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PACE_S", 0.01)
+    monkeypatch.setattr(pipeline, "BEHIND_BYTES", 0)
+    clock, entered, may_go_on = FakeClock(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        entered.set()
+        may_go_on.wait(PATIENCE_S)
+
+    store.meanwhile = wait
+    busy = Pipeline(store, Telemetry(), clock)
+    busy.start()
+    sent = otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)
+    busy.submit(sent).result(timeout=PATIENCE_S)
+    clock.move_s(2)
+    assert entered.wait(PATIENCE_S)
+    busy.submit(sent).result(timeout=PATIENCE_S)  # it has only begun
+    clock.move_s(4)
+    with pytest.raises(OverloadedError, match="again in a second"):
+        busy.submit(sent)
+    may_go_on.set()
+
+    def is_let_in() -> bool:
+        try:
+            busy.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None))
+        except OverloadedError:
+            return False
+        return True
+
+    until(is_let_in)
+    store.meanwhile = lambda: None
+    busy.close()
 
 
 def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str) -> None:
