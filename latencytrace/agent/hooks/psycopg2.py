@@ -9,7 +9,7 @@ from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.sql import timed_statements, timed_subclass
 
 _METHODS = ("execute", "executemany")
-_time = timed_statements("postgresql", "statement")
+_time = timed_statements("postgresql")
 
 
 def time_connections(recorder: Recorder, original: Timed) -> Timed:

@@ -4,12 +4,13 @@ import importlib
 from functools import cache, wraps
 from typing import Any
 
+from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.sql import timed_statements, timed_subclass
 
 _METHODS = ("execute", "executemany", "executescript")
-_time = timed_statements("sqlite", "statement")
+_time = timed_statements("sqlite")
 _FACTORY = 5  # its place among the arguments of `connect`
 
 
@@ -22,9 +23,14 @@ def time_connections(recorder: Recorder, original: Timed) -> Timed:
     def connection_of(kind: Any) -> Any:  # noqa: ANN401
         made = kind_of(kind)
 
-        def cursor(self: object, factory: Any = library.Cursor) -> Any:  # noqa: ANN401
-            factory = kind_of(factory) if isinstance(factory, type) else factory
-            return super(made, self).cursor(factory)
+        def cursor(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if args and isinstance(args[0], type):
+                args = (kind_of(args[0]), *args[1:])
+            elif isinstance(kwargs.get("factory"), type):
+                kwargs["factory"] = kind_of(kwargs["factory"])
+            elif not args and not kwargs and kind.cursor is library.Connection.cursor:
+                args = (kind_of(library.Cursor),)
+            return super(made, self).cursor(*args, **kwargs)
 
         made.cursor = cursor
         return made
@@ -32,8 +38,9 @@ def time_connections(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     def connect(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         kind = kwargs.get("factory", library.Connection)
-        if len(args) <= _FACTORY and isinstance(kind, type):
-            kwargs["factory"] = connection_of(kind)
+        with guarded("timing a connection", recorder.on_fault):
+            if len(args) <= _FACTORY and isinstance(kind, type):
+                kwargs = {**kwargs, "factory": connection_of(kind)}
         return original(*args, **kwargs)
 
     return connect

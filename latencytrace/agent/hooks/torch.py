@@ -57,7 +57,7 @@ def time_bare(names: frozenset[str]) -> Callable[[Recorder, Timed], Timed]:
         begins: dict[type, Begin | None] = {}  # of each class that was called
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-            kind = type(getattr(args[0], "_orig_mod", args[0]))
+            kind = type(vars(args[0]).get("_modules", {}).get("_orig_mod", args[0]))
             if kind not in begins:
                 name = next((each.__name__ for each in kind.__mro__ if each.__name__ in names), "")
                 begins[kind] = _beginning(name, original, recorder) if name else None

@@ -12,6 +12,7 @@ from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, named_arguments, timed
 from latencytrace.agent.toolkit.calls import Build
+from latencytrace.agent.toolkit.models.calls import CountWithin
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -24,6 +25,9 @@ _VECTORS: Final = re.compile(
 _COMMENTS: Final = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _TABLE: Final = re.compile(r"\b(?:from|into|update|join|table)\s+([\w.\"`\[\]]+)", re.IGNORECASE)
 _WORD: Final = re.compile(r"[A-Za-z]+")
+_LITERALS: Final = re.compile(r"'(?:[^']|'')*'?|\$(\w*)\$.*?\$\1\$", re.DOTALL)
+_MOST_WITHIN: Final = 256  # statements of one span: a loop of the program's own may make one a row
+_FIRST: Final = "statement"  # the first argument, if its name does not matter
 _STAGES: Final = (Stage.DATABASE, Stage.RETRIEVE)
 _LONGEST: Final = 10_000  # characters that are looked at
 
@@ -36,10 +40,15 @@ class Summary(NamedTuple):
     table: str  # the first that it names; empty: none
 
 
-@lru_cache(maxsize=512)
 def summary_of(statement: str) -> Summary:
     """Read what a statement does and where."""
-    text = _COMMENTS.sub(" ", statement[:_LONGEST])
+    return _summary_of(_LITERALS.sub("?", statement[:_LONGEST]))
+
+
+@lru_cache(maxsize=512)
+def _summary_of(statement: str) -> Summary:
+    """Read a statement without its values: it is remembered."""
+    text = _COMMENTS.sub(" ", statement)
     word, table = _WORD.search(text), _TABLE.search(text)
     return Summary(
         Stage.RETRIEVE if _VECTORS.search(text) else Stage.DATABASE,
@@ -48,24 +57,31 @@ def summary_of(statement: str) -> Summary:
     )
 
 
-def timed_statements(system: str | Callable[[Arguments], str], argument: str) -> Build:
+def timed_statements(
+    system: str | Callable[[Arguments], str], argument: str | None = None
+) -> Build:
     """Build what times a method that executes a statement for a request, sync or async.
 
     Args:
         system: The value of `db.system.name`, or how it is found.
-        argument: The one with the statement.
+        argument: The one with the statement; None: the first, whatever its name.
     """
 
     def build(recorder: Recorder, original: Timed) -> Timed:
-        arguments_of = named_arguments(original)
+        arguments_of = _first_argument if argument is None else named_arguments(original)
+        counts = CountWithin()
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
             with guarded("timing a statement", recorder.on_fault):
-                outside = not get_current_span().is_recording()
+                around = get_current_span()
+                outside = not around.is_recording()
                 if outside or recorder.suppressed() or recorder.inside(*_STAGES):
                     return None
+                if counts.next_of(around) > _MOST_WITHIN:
+                    return None
                 arguments = arguments_of(args, kwargs)
-                stage, operation, table = summary_of(_text_of(arguments[argument]))
+                statement = _text_of(arguments[argument or _FIRST], args[0])
+                stage, operation, table = summary_of(statement)
                 noted: HookAttributes = {
                     semconv.DB_SYSTEM_NAME: system
                     if isinstance(system, str)
@@ -87,15 +103,15 @@ def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterabl
     """Make a subclass whose statements are timed, of a type in C that cannot be patched.
 
     Args:
-        build: Of `timed_statements`, whose argument is `statement`.
+        build: Of `timed_statements`, whose argument is the first.
         recorder: Where their spans go.
         kind: Of connections or cursors.
         methods: Those that execute statements.
     """
 
     def method(name: str) -> Timed:
-        def original(self: object, statement: object, *args: object, **kwargs: object) -> Any:  # noqa: ANN401
-            return getattr(super(made, self), name)(statement, *args, **kwargs)
+        def original(self: object, *args: object, **kwargs: object) -> Any:  # noqa: ANN401
+            return getattr(super(made, self), name)(*args, **kwargs)
 
         original.__name__, original.__doc__ = name, getattr(kind, name).__doc__
         return build(recorder, original)
@@ -106,8 +122,12 @@ def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterabl
     return made
 
 
-def _text_of(statement: Any) -> str:  # noqa: ANN401 - a text, or put together by psycopg
+def _first_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    return {_FIRST: args[1] if len(args) > 1 else next(iter(kwargs.values()))}
+
+
+def _text_of(statement: Any, cursor: object) -> str:  # noqa: ANN401 - a text, or put together by psycopg
     if isinstance(statement, bytes):
         return statement.decode("utf-8", "replace")
     composed = getattr(statement, "as_string", None)
-    return str(composed(None) if callable(composed) else statement)
+    return str(composed(cursor) if callable(composed) else statement)

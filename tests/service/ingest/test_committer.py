@@ -13,7 +13,7 @@ from latencytrace.service.ingest import committer
 from latencytrace.service.ingest.committer import CommitQueue, Committer, Outcome, Waiting
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.otlp import traces as otlp
-from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.otlp.span_block import SpanBlock, unpacked
 from latencytrace.service.otlp.traces import CheckedRequest
 from tests.support.builders.otlp_messages import one_span
 from tests.support.builders.otlp_messages import otlp as encoded
@@ -318,8 +318,9 @@ def test_what_a_failing_store_never_took_is_left_to_the_next_process(tmp_path: P
     after.committer.flush()
     after.committer.close()
 
-    assert [one.rows.keys() for one in resumed] == [request.rows.keys()]
-    assert after.store.blocks == [request.columns.packed()]
+    spans = request.columns.spans()
+    assert [one.columns.spans() for one in resumed] == [spans]
+    assert [unpacked(block).spans() for block in after.store.blocks] == [spans]
     assert left(tmp_path) == []
 
 

@@ -10,10 +10,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from latencytrace.analysis.columns.keys import COUNTS, PACKED
 from latencytrace.model import AttributeValue, Span, semconv
+from latencytrace.service.otlp import shapes
 from latencytrace.service.otlp.batches import batch_of
 from latencytrace.service.otlp.block_builder import span_block_of
 from latencytrace.service.otlp.scanner import compile_scanner, scanned
-from latencytrace.service.otlp.shapes import shape_of
+from latencytrace.service.otlp.shapes import SHAPES, shape_of
 from latencytrace.service.otlp.span_block import SpanBlock
 from tests.service.otlp.generated_requests import requests
 from tests.support.builders.otlp_messages import one_span, otlp
@@ -24,6 +25,13 @@ WAYS: dict[str, Callable[[bytes], SpanBlock]] = {
     "plain": lambda sent: span_block_of(ExportTraceServiceRequest.FromString(sent)),
     "compiled": lambda sent: scanned(sent, capture_content=True),
 }
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let only those keys vary that always do, whatever other tests sent."""
+    monkeypatch.setattr(SHAPES, "learned", frozenset())
+    monkeypatch.setattr(shapes, "MOST_VALUES", 1 << 30)
 
 
 @pytest.fixture(scope="module", params=list(WAYS.values()), ids=list(WAYS))
