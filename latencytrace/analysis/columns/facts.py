@@ -169,16 +169,18 @@ class Facts:
         if not len(unknown):
             return
         distinct, first = np.unique(numbers[unknown], return_index=True)
-        for number, row in zip(distinct.tolist(), unknown[first].tolist(), strict=True):
-            span = batch.shapes[number]
-            handed = _handed(batch, row, span)
-            begin = len(self._told_so_far)
-            self._told_so_far += self._told(span, handed, self._pairs)
-            both = self._both(span, handed, begin)
-            both[0][PAIRS_END] = both[1][PAIRS_END] = len(self._told_so_far)
-            self._table[2 * number : 2 * number + 2] = both
-            self._known[number] = True
-        self._told_numbers = np.array(self._told_so_far, np.int64)
+        try:
+            for number, row in zip(distinct.tolist(), unknown[first].tolist(), strict=True):
+                span = batch.shapes[number]
+                handed = _handed(batch, row, span)
+                begin = len(self._told_so_far)
+                self._told_so_far += self._told(span, handed, self._pairs)
+                both = self._both(span, handed, begin)
+                both[0][PAIRS_END] = both[1][PAIRS_END] = len(self._told_so_far)
+                self._table[2 * number : 2 * number + 2] = both
+                self._known[number] = True
+        finally:  # whatever stops it: what is known refers to these
+            self._told_numbers = np.array(self._told_so_far, np.int64)
 
     def _told(self, span: Span, handed: Container[str], pairs: Pairs) -> Iterator[int]:
         """The attributes of a shape, in order; of those that vary the place of their key."""

@@ -246,8 +246,7 @@ class Assembler:
             known = self._rootless.setdefault(trace_id, _Closed(self._now_ns(), 0))
             known.spans += spans
             if not self.is_old(trace_id):
-                known.old_ns = self._now_ns() + ROOTLESS_QUIET_NS
-                heappush(self._growing_old, (known.old_ns, trace_id))
+                self._grows_old(trace_id, known)
             while len(self._rootless) > self._max_closed:
                 forgotten_id, forgotten = self._rootless.popitem(last=False)
                 self._on_forgotten(forgotten_id)
@@ -289,11 +288,7 @@ class Assembler:
 
     def close_all(self) -> list[str]:
         """Take every trace that has its root: the service ends."""
-        rooted = [
-            trace_id
-            for trace_id, trace in self._open.items()
-            if trace.rooted and not trace.waiting
-        ]
+        rooted = [one for one, trace in self._open.items() if trace.rooted and not trace.waiting]
         return [self._taken(trace_id) for trace_id in rooted]
 
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
@@ -361,6 +356,12 @@ class Assembler:
         trace.late = min(trace.late, trace.spans)
         if not (trace.spans or trace.left):
             del self._open[trace_id]
+            if (known := self._rootless.get(trace_id)) and known.old_ns is None:
+                self._grows_old(trace_id, known)  # it was quiet before, and is again
+
+    def _grows_old(self, trace_id: str, known: _Closed) -> None:
+        known.old_ns = self._now_ns() + ROOTLESS_QUIET_NS
+        heappush(self._growing_old, (known.old_ns, trace_id))
 
     def _close(self, trace_id: str) -> int:
         """Remember a trace that was divided; how many spans of it were."""

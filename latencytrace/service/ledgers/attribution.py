@@ -41,6 +41,15 @@ class Attributed:
     spans: dict[str, Sequence[Span]] = field(default_factory=dict)  # of those made as objects
     device_spans: list[Span] = field(default_factory=list)  # of the others
 
+    def join(self, others: "Attributed") -> None:
+        """Add what became of other traces."""
+        self.requests += others.requests
+        self.withdrawn |= others.withdrawn
+        self.steps |= others.steps
+        self.reasons |= others.reasons
+        self.starts += others.starts
+        self.spans |= others.spans
+
     @property
     def with_request(self) -> set[str]:
         """The traces that have a ledger."""
@@ -88,8 +97,15 @@ class Attribution:
         by_columns = self._by_columns(held, self._starts)
         spans = {**arrived, **{one: spans_in(held[one]) for one in by_columns.others}}
         found = self._of_objects(spans, revisions, self._starts)
-        found.requests += self._columns.requests(by_columns, self._starts)
         found.starts += by_columns.starts
+        try:
+            found.requests += self._columns.requests(by_columns, self._starts)
+        except FAULTS:
+            _log.exception("a batch is attributed as objects, please report this")
+            rest = {one: spans_in(held[one]) for one in held.keys() - spans.keys()}
+            by_objects = self._of_objects(rest, revisions, self._starts)
+            found.join(by_objects)
+            return found
         found.device_spans = by_columns.device_spans
         self._telemetry.content_removed.inc(by_columns.content_removed)
         return found

@@ -108,6 +108,7 @@ class Attributor:
         # What was sent again is written again too, or the next start would take it up again.
         kept |= grown(resent, found.spans, self._store)
         self._keep([held[one] for one in kept if one in held])
+        self._traces.doubt(with_request)
         self._write(requests, resent, kept - held.keys(), found.withdrawn, read_ns)
         self._traces.attributed(with_request)
         self._traces.left(found.starts)

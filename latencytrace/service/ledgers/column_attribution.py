@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Final, cast
 
 import numpy as np
@@ -127,7 +128,13 @@ class ColumnAttribution:
         compile_scanner(self._cache).join()  # first, for it sets where things are kept
         try:
             kernels = self._compiled()
-        except (ImportError, OSError, RuntimeError) as error:  # there is no folder to write to
+        except (
+            EOFError,
+            ImportError,
+            OSError,
+            RuntimeError,
+            UnpicklingError,
+        ) as error:
             _log.info("traces are attributed as objects, for nothing can be compiled: %s", error)
             return
         self._kernels = kernels

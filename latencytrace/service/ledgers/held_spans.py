@@ -14,6 +14,9 @@ from latencytrace.service.otlp.span_block import SpanBlock
 
 MAX_BYTES: Final = 512 * 1024 * 1024
 
+_POST_BYTES: Final = 2048
+_TRACE_BYTES: Final = 200
+
 Rows = NDArray[np.int64]
 Parts = Sequence[tuple[SpanBlock, Rows]]
 NONE_HELD: Final[Mapping[str, Parts]] = MappingProxyType({})
@@ -26,6 +29,11 @@ class _Post:
     block: SpanBlock
     trace_ids: Collection[str]
     left: int  # of its traces, how many still need it
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, with what is noted of each trace."""
+        return self.block.nbytes + _POST_BYTES + _TRACE_BYTES * len(self.trace_ids)
 
 
 class HeldSpans:
@@ -42,26 +50,29 @@ class HeldSpans:
         self._posts: OrderedDict[int, _Post] = OrderedDict()  # by the identity of their block
         self._traces: dict[str, list[tuple[_Post, Rows]]] = {}
 
-    def add(self, block: SpanBlock, rows_by_trace: Mapping[str, Rows]) -> None:
-        """Hold the spans of a post."""
+    def add(self, block: SpanBlock, rows_by_trace: Mapping[str, Rows]) -> Sequence[str]:
+        """Hold the spans of a post; the traces of which some were let go for it."""
+        let_go: list[str] = []
         if not rows_by_trace:
-            return
+            return let_go
         post = _Post(block, rows_by_trace.keys(), len(rows_by_trace))
         self._posts[id(block)] = post
-        self.bytes += block.nbytes
+        self.bytes += post.nbytes
         for trace_id, rows in rows_by_trace.items():
             self._traces.setdefault(trace_id, []).append((post, rows))
         while self.bytes > self._max_bytes:
             _, oldest = next(iter(self._posts.items()))
             self.let_go += oldest.block.count
+            let_go += oldest.trace_ids
             self.remove(oldest.block)
+        return let_go
 
     def remove(self, block: SpanBlock) -> None:
         """Let go of a post, if it is held."""
         if id(block) not in self._posts:
             return
         post = self._posts.pop(id(block))
-        self.bytes -= block.nbytes
+        self.bytes -= post.nbytes
         for trace_id in post.trace_ids:
             parts = [part for part in self._traces.get(trace_id, ()) if part[0] is not post]
             if parts:
@@ -76,7 +87,7 @@ class HeldSpans:
                 post.left -= 1
                 if not post.left and id(post.block) in self._posts:
                     del self._posts[id(post.block)]
-                    self.bytes -= post.block.nbytes
+                    self.bytes -= post.nbytes
 
     def count(self, trace_id: str) -> int:
         """How many spans of a trace are held, as often as they came."""

@@ -39,7 +39,9 @@ class OpenTraces:
         """Note that the spans of these requests came, and wait to be stored."""
         with self._lock:
             for checked in requests:
-                self._held.add(checked.columns, checked.rows)
+                let_go = self._held.add(checked.columns, checked.rows)
+                if let_go:
+                    self._seen.add(ids_of(let_go))
                 self._assembler.arrived(checked.span_counts, checked.rooted)
 
     def ended(self, requests: Iterable[CheckedRequest], outcome: Outcome) -> None:
@@ -100,11 +102,17 @@ class OpenTraces:
         with self._lock:
             return {one for one, by in short.items() if self._assembler.missed(one, by)}
 
+    def doubt(self, trace_ids: Collection[str]) -> None:
+        """Note that ledgers of these traces are written now: a failure may leave some of them."""
+        if trace_ids:
+            with self._lock:
+                self._seen.add(ids_of(trace_ids))
+
     def attributed(self, trace_ids: Collection[str]) -> None:
-        """Give back traces that have their ledgers."""
+        """Give back traces that have their ledgers, after `doubt`."""
         with self._lock:
             self._assembler.attributed(trace_ids)
-            self._release(trace_ids)
+            self._held.release(trace_ids)
 
     def without(self, trace_ids: Iterable[str], reasons: Mapping[str, Without]) -> None:
         """Give back traces that have no ledger; those without a reason still hold no request."""

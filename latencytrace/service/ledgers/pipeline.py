@@ -96,6 +96,7 @@ class Pipeline:
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._kept_ns: int | None = None  # when spans were last copied
         self._busy_ns: int | None = None  # since when traces are attributed without a pause
+        self._has_taken_up = False  # what an earlier process left is attributed
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-ledger", daemon=True)
         telemetry.watch(
@@ -217,6 +218,7 @@ class Pipeline:
             while self.step() == BATCH_TRACES and not self._stopping.is_set():
                 pass
             self._busy_ns = None
+            self._has_taken_up = True
             self.keep_noted()
             self.check()
             self._committer.probe()
@@ -229,7 +231,8 @@ class Pipeline:
         """Whether spans come faster than they are attributed, so that they would wait for long."""
         busy_ns = self._busy_ns
         return (
-            busy_ns is not None
+            self._has_taken_up
+            and busy_ns is not None
             and self._now_ns() - busy_ns > BEHIND_S * 1e9
             and self._traces.held_bytes > BEHIND_BYTES
         )

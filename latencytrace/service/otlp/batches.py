@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns.keys import COUNTS
 from latencytrace.model import AttributeValue, Span
 from latencytrace.model.span_batch import SpanBatch
-from latencytrace.service.otlp.shapes import SHAPES
+from latencytrace.service.otlp.shapes import MOST_NEW_SHAPES, SHAPES
 from latencytrace.service.otlp.span_block import (
+    NO_SHAPE,
     NOT_SHAPED,
     VALUES,
     Numbers,
@@ -79,7 +80,11 @@ def _number_shapes(parts: Sequence[Part], spans: Records, part: Numbers, row: Nu
         block.words["code"] = [
             SHAPES.code(block.word_bytes(word), learned) for word in range(len(block.words))
         ]
+    before = len(SHAPES.spans)
     for at in missing:
+        if len(SHAPES.spans) - before >= MOST_NEW_SHAPES:
+            spans["shape"][at] = NO_SHAPE
+            continue
         block = parts[part[at]][0]
         number = SHAPES.number(block.spans([int(row[at])])[0], learned)
         block.table["shape"][row[at]] = spans["shape"][at] = number

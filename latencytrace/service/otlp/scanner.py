@@ -7,7 +7,6 @@ The result is that of `redaction` on the decoded message.
 """
 
 import secrets
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -48,7 +47,7 @@ from latencytrace.service.otlp.redaction import (
     is_plain,
     texts_under,
 )
-from latencytrace.service.otlp.shapes import SHAPES
+from latencytrace.service.otlp.shapes import MOST_NEW_SHAPES, SHAPES
 from latencytrace.service.otlp.span_block import (
     EVENT,
     LINK,
@@ -62,10 +61,6 @@ from latencytrace.service.otlp.span_block import (
     SpanBlock,
 )
 from latencytrace.service.otlp.values import Form, flat_text
-
-WORTH_COMPILING_SPANS: Final = 20_000  # decoded: half a second, at a service that is used
-_PLAINLY: Final = "plainly"
-_DECODED: Final = Counter[str]()  # spans, by the way
 
 _SEED: Final = secrets.randbits(62)  # so that nobody can choose texts with one hash
 _MARK: Final = plain_text.MARK.encode()
@@ -94,18 +89,11 @@ def scanned(plain: bytes, *, capture_content: bool) -> SpanBlock:
             return block
     message = message_of(plain)
     purify(message, capture_content=capture_content)
-    block = span_block_of(message)
-    _DECODED[_PLAINLY] += block.count
-    if _DECODED[_PLAINLY] >= WORTH_COMPILING_SPANS:
-        compile_scanner()
-    return block
+    return span_block_of(message)
 
 
 def compile_scanner(cache: Path | None = None) -> Thread:
-    """Begin to compile, if nobody has, and return at once (see `loading.start`).
-
-    It begins by itself once so many spans were decoded the plain way that it pays.
-    """
+    """Begin to compile, if nobody has, and return at once (see `loading.start`)."""
     return loading.start(cache, _warm)
 
 
@@ -495,6 +483,9 @@ def _number_shapes(block: SpanBlock, hashes: NDArray[np.int64], learned: frozens
     for row in np.flatnonzero(shapes < NO_SHAPE).tolist():
         found = int(hashes[row])
         if found not in numbers:
+            if len(numbers) == MOST_NEW_SHAPES:  # of a key that is learned from the next block on
+                shapes[shapes < NO_SHAPE] = NO_SHAPE
+                return
             numbers[found] = SHAPES.number(block.spans([row])[0], learned)
             SHAPES.add(found, numbers[found])
         shapes[row] = numbers[found]

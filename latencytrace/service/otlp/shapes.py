@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns.keys import COUNTS, MOST_VALUES, PACKED, is_read, may_vary
 from latencytrace.analysis.columns.shapes import MOST_KEYS, MOST_SHAPES
-from latencytrace.model import AttributeValue, Span
+from latencytrace.model import Attributes, AttributeValue, Span
 from latencytrace.service.otlp.span_block import NO_SHAPE
 
+MOST_NEW_SHAPES: Final = 256  # of one block: what has more has a key whose values all differ
 _SLOTS: Final = 1 << 18  # for hashes: a shape has one for each order of its attributes
 _MOST_HASHES: Final = _SLOTS // 4
 
@@ -98,20 +99,16 @@ def shape_of(span: Span, learned: frozenset[str] = frozenset()) -> object:
     return (
         span.name, span.kind, span.service, span.instance, span.host, span.version, span.scope,
         span.status,
-        tuple(
-            _attribute(key, value, learned)
-            for key, value in span.attributes.items()
-            if is_read(key)
-        ),
-        tuple(
-            (
-                event.name,
-                tuple(_attribute(key, value, learned) for key, value in event.attributes.items()),
-            )
-            for event in span.events
-        ),
-        tuple(tuple(map(repr, link.attributes.items())) for link in span.links),
+        _read(span.attributes, learned),
+        tuple((event.name, _read(event.attributes, learned)) for event in span.events),
+        tuple(_read(link.attributes, learned) for link in span.links),
     )  # fmt: skip
+
+
+def _read(attributes: Attributes, learned: frozenset[str]) -> tuple[object, ...]:
+    return tuple(
+        _attribute(key, value, learned) for key, value in attributes.items() if is_read(key)
+    )
 
 
 def _attribute(key: str, value: AttributeValue, learned: frozenset[str]) -> object:

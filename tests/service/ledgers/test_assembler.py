@@ -167,6 +167,20 @@ def test_a_span_that_comes_keeps_a_trace_without_request_young(rig: Rig) -> None
     assert (young, still, old) == ([], [], ["a"])
 
 
+def test_a_trace_without_request_grows_old_after_a_post_that_was_refused(rig: Rig) -> None:
+    rig.come(["a"], frozenset())
+    rig.clock.move_s(31)
+    assert rig.assembler.due(ALL) == ["a"]
+    rig.assembler.without(["a"], None)
+    rig.assembler.arrived({"a": 1}, frozenset())
+    rig.assembler.withdrawn({"a": 1})
+
+    rig.clock.move_s(31)
+
+    assert rig.assembler.due(ALL) == ["a"]
+    assert rig.assembler.is_old("a")
+
+
 def test_a_trace_that_has_grown_old_stays_so(rig: Rig) -> None:
     rig.arrive_rooted("a")
     divided_without_request(rig, after_s=1)

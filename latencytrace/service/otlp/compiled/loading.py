@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 _log = logging.getLogger(__name__)
@@ -57,11 +58,7 @@ def _compile(cache: Path | None, warm: Warm) -> None:
     try:
         kernels = _loaded(cache)
         warm(kernels)
-    except (
-        ImportError,
-        OSError,
-        RuntimeError,
-    ) as error:  # no folder to write to
+    except (EOFError, ImportError, OSError, RuntimeError, UnpicklingError) as error:
         _log.info("OTLP is decoded the plain way, for nothing can be compiled: %s", error)
         return
     _ready.append(kernels)

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from latencytrace.errors import StoreError
+from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Breakdown, Request, Span, Stage
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
@@ -68,9 +68,12 @@ class ChdbStore:
 
     def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """See `Store.insert`."""
-        block = blocks[0] if len(blocks) == 1 else joined(blocks)
-        if block.count:
-            self._inserter.insert(native.ARRIVED, native.native(block), block.count)
+        try:
+            block = blocks[0] if len(blocks) == 1 else joined(blocks)
+            written = native.native(block) if block.count else b""
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # a fault of ours
+            raise PoisonedBlockError(f"a block cannot be written as rows: {error!r}") from error
+        self._inserter.insert(native.ARRIVED, written, block.count)
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
