@@ -92,7 +92,7 @@ def have_failed_calls(spans: Iterable[Span]) -> bool:
 
 
 def is_failed_call(span: Span) -> bool:
-    """Whether a span below another is a call that failed."""
+    """Tell if a span below another is a call that failed."""
     return span.kind is SpanKind.CLIENT and span.parent_id is not None and _failed(span)
 
 

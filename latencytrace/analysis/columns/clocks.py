@@ -30,7 +30,7 @@ def shifts(
 
 
 def _bare(batch: SpanBatch, facts: FactsOfBatch, row: int) -> Span:
-    """What of a span tells of its clock."""
+    """The parts of a span that tell of its clock."""
     like = facts.template(batch, row)
     parent_id = int(batch.parent_id[row])
     return Span(

@@ -1,4 +1,4 @@
-"""What engines and events tell in words of their own: each such span is asked by itself."""
+"""Facts that engines and events tell in words of their own: each such span is asked by itself."""
 
 from collections.abc import Sequence
 

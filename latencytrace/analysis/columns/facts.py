@@ -1,4 +1,4 @@
-"""What follows from the shape of a span alone, found out once by the rules for objects."""
+"""Facts that follow from the shape of a span alone, found out once by the rules for objects."""
 
 from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
@@ -259,7 +259,7 @@ def _handed(batch: SpanBatch, row: int, span: Span) -> frozenset[str]:
 
 
 def _is_odd(span: Span, handed: Container[str]) -> bool:
-    """Whether a trace that holds a span of this shape is left to the object path."""
+    """Tell if a trace that holds a span of this shape is left to the object path."""
     attributes = span.attributes
     choices = attributes.get(semconv.STREAMED_CHOICES)
     return (
@@ -282,7 +282,7 @@ def _is_odd(span: Span, handed: Container[str]) -> bool:
 
 
 def _is_moved(span: Span) -> bool:
-    """Whether its engine's rules give a span, or what is near it, another place, time or line."""
+    """Tell if its engine's rules give a span, or what is near it, another place, time or line."""
     engine = engine_of(span)
     if engine is None:
         return False
@@ -306,7 +306,7 @@ def _with_duration(attributes: Attributes) -> Attributes:
 
 
 def _counts_from_start(span: Span) -> bool:
-    """Whether anything counts from a span's start that does not move with that here."""
+    """Tell if anything counts from a span's start that does not move with that here."""
     engine = engine_of(span)
     return (
         after_events(span) is not None

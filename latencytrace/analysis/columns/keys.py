@@ -83,11 +83,11 @@ RULED: Final = frozenset(
         semconv.RUST_MODULE,
     }
 )  # fmt: skip
-"""What a rule asks for by value: it always belongs to the shape."""
+"""Keys that a rule asks for by value: it always belongs to the shape."""
 
 
 def may_vary(key: str) -> bool:
-    """Whether an attribute may be handed in a column, as those of `PACKED` are.
+    """Tell if an attribute may be handed in a column, as those of `PACKED` are.
 
     It then should, once it has had `MOST_VALUES` values: a score or an id in every span would
     else make a shape of each.
@@ -96,7 +96,7 @@ def may_vary(key: str) -> bool:
 
 
 def is_read(key: str) -> bool:
-    """Whether an attribute of this name makes a difference to a request, below its own span.
+    """Tell if an attribute of this name makes a difference to a request, below its own span.
 
     Most do: they are what requests are asked for by (`analysis.tail.cohort_attributes`). Where
     a request's own span has no route, and where calls failed, the address is read as well, from
@@ -106,7 +106,7 @@ def is_read(key: str) -> bool:
 
 
 def varies(key: str, value: AttributeValue, learned: Container[str] = ()) -> bool:
-    """Whether a value is handed in a column of its own; else it belongs to the span's shape.
+    """Tell if a value is handed in a column of its own; else it belongs to the span's shape.
 
     Args:
         key: The attribute's.

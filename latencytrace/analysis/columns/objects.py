@@ -51,7 +51,7 @@ _MOST_REMEMBERED: Final = 65_536
 
 
 class _Root(NamedTuple):
-    """What the shape of a request's own span says of the request."""
+    """The part of a request that the shape of its own span decides."""
 
     span: Span
     route: str
@@ -60,7 +60,7 @@ class _Root(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """What the shape of a span says of a generation."""
+    """The part of a generation that the shape of its span decides."""
 
     model: str | None
     finish_reason: str | None

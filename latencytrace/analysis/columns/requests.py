@@ -185,7 +185,7 @@ def _link(  # noqa: PLR0913, PLR0917 - columns
     times: tuple[_Column, _Column, _Column],
     kernels: Kernels,
 ) -> tuple[Sequence[Any], Sequence[_Column], Mapping[int, Repair]]:
-    """What `trees.link_spans` gives, and times, once clocks that are off are brought together."""
+    """The result of `trees.link_spans`, and times, with clocks that are off brought together."""
     spans = _uniform(batch.first), _signed(batch.span_id), _signed(batch.parent_id)
     shapes = known.kind, known.table, _EXPLAINS, odd_row
     aligned = np.zeros(len(batch.trace_ids), np.bool_)
@@ -222,7 +222,7 @@ def _signed(ids: NDArray[np.uint64]) -> _Column:
 
 
 def _said(batch: SpanBatch, odd_row: _Flags, kernels: Kernels) -> _Column:
-    """What spans say (see `told`); notes those whose numbers are beyond what is added up here."""
+    """The numbers that spans carry (see `told`); notes those beyond what is added up here."""
     said = np.full((len(odd_row), told.SAID), told.UNKNOWN, np.int64)
     said[:, told.SAID_LEFT] = 0
     for column, key in _COUNTED:

@@ -1,4 +1,4 @@
-"""What the spans of requests tell of tokens, queues and the like: array functions, to be compiled.
+"""Tokens, queues and the like, as the spans of requests carry them: functions to be compiled.
 
 What `analysis.tokens.latency` and `analysis.ledger.circumstances` do object by object; those are
 the oracles, and say why each step is taken.
@@ -72,7 +72,7 @@ def read_tellers(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, a
     facts: _Column,
     said: _Column,
 ) -> _Column:
-    """What requests' spans tell of tokens and of what they met.
+    """Read the tokens of requests, and what they met, off their spans.
 
     Args:
         first: Where each request's tree begins, as the next six from `trees.lay_out_trees`.
