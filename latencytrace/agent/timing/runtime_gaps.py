@@ -144,9 +144,11 @@ class OpenRequests:
         for gaps in tuple(self.open):
             if gaps.loop_thread == thread and gaps is not holder:
                 since_ns, by_ns = self._waiting.get(gaps, (start_ns, start_ns))
-                joined = start_ns < by_ns
-                self._waiting[gaps] = (since_ns if joined else start_ns, end_ns + within_ns)
-                self.resumed_by_ns = end_ns + within_ns  # else nobody has to be looked for
+                if start_ns >= by_ns:
+                    since_ns = start_ns
+                by_ns = max(by_ns, end_ns + within_ns)  # a short hold ends no long one's
+                self._waiting[gaps] = (since_ns, by_ns)
+                self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else nobody is looked for
 
     def resumed(self, context: VariableContext, at_ns: int) -> None:
         """A callback is run: if it is of a request that a held loop kept waiting, it waited."""
