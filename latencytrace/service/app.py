@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from socket import gethostname, socket
@@ -114,7 +114,7 @@ def serve(
 
         def on_settled(settled: Settled) -> None:
             watch.count(settled)
-            record(settled.requests)
+            record(settled.each())
 
         pipeline = Pipeline(
             store,
@@ -123,7 +123,7 @@ def serve(
             settings.keep_spans_ratio,
             on_settled,
             works.add,
-            ObjectiveIndex(objectives).are_violated,
+            ObjectiveIndex(objectives),
             Journal(settings.folder / "journal"),
             settings.settle_s,
             evaluator.counted_until_ns,
@@ -241,7 +241,7 @@ def _metrics_endpoint(
 
 def _recording(
     endpoint: MetricsEndpoint | None, telemetry: Telemetry, api_address: Address
-) -> AbstractContextManager[Callable[[Sequence[Request]], None]]:
+) -> AbstractContextManager[Callable[[Iterable[Request]], None]]:
     """What records requests, whose metrics are sent while the block runs."""
     if endpoint is None:
         return nullcontext(lambda _: None)

@@ -16,13 +16,18 @@ from random import Random
 import numba
 
 from latencytrace.analysis.columns.facts import Facts
-from latencytrace.analysis.columns.objects import Requests
+from latencytrace.analysis.columns.objects import requests_of as objects_of
 from latencytrace.analysis.columns.requests import attributed, compiled
 from latencytrace.analysis.columns.shapes import Shapes
+from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
 from latencytrace.model.interval import pack_named
 from latencytrace.model.span_batch import SpanBatch
+from latencytrace.service.metrics.tables import count_table
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.sql.request_blocks import block_of_table
+from latencytrace.service.sql.request_rows import block_of
 
 TRACES = 500
 ROUNDS = 15
@@ -170,31 +175,37 @@ def main() -> None:
     count = sum(map(len, made))
     batch = SpanBatch.of(traces, Shapes())
     kernels = compiled(numba.njit(nogil=True, cache=True))
-    facts, requests = Facts(), Requests()
-
-    def columns() -> object:
-        return attributed(batch, facts, kernels)
-
-    def columns_to_objects() -> object:
-        return requests.of(attributed(batch, facts, kernels)[0], {})
-
-    def objects() -> object:
-        return [requests_of(spans, {}) for spans in made]
-
-    found, odd = attributed(batch, facts, kernels)
-    expected = [request for spans in made for request in requests_of(spans, {})]
-    if len(odd) or requests.of(found, {}) != expected:
+    facts, tables = Facts(), Tables()
+    of_tables, of_objects = Telemetry(), Telemetry()
+    divided, odd = attributed(batch, facts, kernels)
+    table = tables.of(divided)
+    requests = [request for spans in made for request in requests_of(spans, {})]
+    if len(odd) or objects_of(table) != requests:
         raise SystemExit("the two ways differ")
+    if block_of_table(table, BEGIN_NS) != block_of(requests, [], BEGIN_NS, {}):
+        raise SystemExit("the rows of the two ways differ")
+    steps: dict[str, Callable[[], object]] = {
+        "spans to columns of ledgers": lambda: attributed(batch, facts, kernels),
+        "these to a table": lambda: tables.of(divided),
+        "this to rows": lambda: block_of_table(table, BEGIN_NS),
+        "this to metrics": lambda: count_table(of_tables, table),
+        "this to objects": lambda: objects_of(table),
+        "objects to rows": lambda: block_of(requests, [], BEGIN_NS, {}),
+        "objects to metrics": lambda: of_objects.count(requests),
+        "spans to objects": lambda: [requests_of(spans, {}) for spans in made],
+    }
     taken: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
-        for step in (columns, columns_to_objects, objects):
+        for name, step in steps.items():
             before = time.thread_time_ns()
             step()
-            us = (time.thread_time_ns() - before) / US / count
-            taken.setdefault(step.__name__, []).append(us)
-    sys.stdout.write(f"{TRACES} traces, {count} spans, {len(batch.shapes)} shapes\n")
+            taken.setdefault(name, []).append((time.thread_time_ns() - before) / US)
+    sys.stdout.write(
+        f"{TRACES} traces, {count} spans, {len(batch.shapes)} shapes; µs of CPU, medians\n"
+    )
     for name, values in taken.items():
-        sys.stdout.write(f"  {name:20} {statistics.median(values):8.3f} µs of CPU a span\n")
+        us = statistics.median(values)
+        sys.stdout.write(f"  {name:28} {us / count:8.3f} a span {us / TRACES:8.2f} a request\n")
 
 
 if __name__ == "__main__":

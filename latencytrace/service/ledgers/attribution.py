@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.requests import request_of
 from latencytrace.analysis.trace.is_request import is_shared
@@ -34,6 +35,7 @@ class Attributed:
     """What became of traces."""
 
     requests: list[Request] = field(default_factory=list)
+    table: RequestTable | None = None  # further ones
     withdrawn: dict[tuple[str, str], int] = field(default_factory=dict)  # none any more
     steps: dict[str, list[Span]] = field(default_factory=dict)  # shared ones, by trace
     reasons: dict[str, Without] = field(default_factory=dict)  # of traces without a request
@@ -53,7 +55,8 @@ class Attributed:
     @property
     def with_request(self) -> set[str]:
         """The traces that have a ledger."""
-        return {request.trace_id for request in self.requests}
+        in_table = () if self.table is None else self.table.trace_ids
+        return {*in_table, *(request.trace_id for request in self.requests)}
 
 
 class Attribution:
@@ -99,14 +102,17 @@ class Attribution:
         found = self._of_objects(spans, revisions, self._starts)
         found.starts += by_columns.starts
         try:
-            found.requests += self._columns.requests(by_columns, self._starts)
+            found.table = self._columns.table(by_columns, self._starts)
         except FAULTS:
             _log.exception("a batch is attributed as objects, please report this")
             rest = {one: spans_in(held[one]) for one in held.keys() - spans.keys()}
             by_objects = self._of_objects(rest, revisions, self._starts)
             found.join(by_objects)
+            self._telemetry.attributed_traces.labels("objects").inc(len(found.spans))
             return found
         found.device_spans = by_columns.device_spans
+        self._telemetry.attributed_traces.labels("objects").inc(len(spans))
+        self._telemetry.attributed_traces.labels("columns").inc(len(held.keys() - spans.keys()))
         self._telemetry.content_removed.inc(by_columns.content_removed)
         return found
 

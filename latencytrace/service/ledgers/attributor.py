@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 
+from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
-from latencytrace.service.ledgers.attribution import FAULTS, Attribution
+from latencytrace.service.ledgers.attribution import FAULTS, Attributed, Attribution
 from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
@@ -15,9 +16,11 @@ from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settling
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.store import Revisions, Store
 
 _log = logging.getLogger(__name__)
+_OBJECTS_MATTER = 8  # times as costly are they, at least
 
 
 class Attributor:
@@ -30,7 +33,7 @@ class Attributor:
         telemetry: Counts it.
         now_ns: A clock that is never set back.
         span_keeping: Which requests keep their spans.
-        violates: Whether a request violates an objective, so that its spans are kept.
+        objectives: The spans of requests that violate one are kept.
         on_spans: Takes spans; of those without a device's attributes not all.
         cache: The folder for what is compiled.
     """
@@ -43,7 +46,7 @@ class Attributor:
         telemetry: Telemetry,
         now_ns: Callable[[], int],
         span_keeping: SpanKeeping,
-        violates: Callable[[Request], bool],
+        objectives: ObjectiveIndex,
         on_spans: Callable[[Iterable[Span]], None],
         cache: Path | None,
     ) -> None:
@@ -53,9 +56,10 @@ class Attributor:
         self._telemetry = telemetry
         self._now_ns = now_ns
         self._span_keeping = span_keeping
-        self._violates = violates
+        self._objectives = objectives
         self._on_spans = on_spans
         self._attribution = Attribution(telemetry, traces.is_old, store.instances, cache)
+        self.is_fast = False  # of the latest traces, most went by columns
         self.recovering: set[str] = set()  # traces that had no ledger
         self.counted_before: set[str] = set()  # traces whose ledgers were lost
 
@@ -95,21 +99,18 @@ class Attributor:
         held = self._traces.held(taken)
         arrived, revisions, reopened = self._read([one for one in taken if one not in held])
         found = self._attribution.attributed(arrived, revisions, held)
+        self.is_fast = _OBJECTS_MATTER * len(found.spans) < len(taken)
         self._on_spans(chain(found.device_spans, *found.spans.values()))
         with_request = found.with_request
         requests, resent = apart_from_resent(found.requests, self._store)
-        kept = {
-            request.trace_id
-            for request in requests
-            if self._span_keeping.keeps(request) or self._violates(request)
-        }
+        kept = self._kept(requests, found.table)
         for trace_id, steps in found.steps.items():
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
         # What was sent again is written again too, or the next start would take it up again.
         kept |= grown(resent, found.spans, self._store)
         self._keep([held[one] for one in kept if one in held])
         self._traces.doubt(with_request)
-        self._write(requests, resent, kept - held.keys(), found.withdrawn, read_ns)
+        self._write(requests, resent, found, kept - held.keys(), read_ns)
         self._traces.attributed(with_request)
         self._traces.left(found.starts)
         done = set(taken) - reopened
@@ -141,6 +142,20 @@ class Attributor:
             _log.error("of %d traces the store does not show all spans yet", len(reopened))
         return reopened
 
+    def _kept(self, requests: Sequence[Request], table: RequestTable | None) -> set[str]:
+        """The traces that keep their spans, for one of their requests."""
+        kept = {
+            request.trace_id
+            for request in requests
+            if self._span_keeping.keeps(request) or self._objectives.are_violated(request)
+        }
+        if table is None:
+            return kept
+        keeps = self._span_keeping.keeps_of(table)
+        if not keeps.all():
+            keeps |= self._objectives.violated_in(table)
+        return kept.union(compress(table.trace_ids, keeps.tolist()))
+
     def _keep(self, traces: Iterable[Parts]) -> None:
         """Keep the spans of traces that memory holds."""
         if blocks := by_block(traces):
@@ -150,8 +165,8 @@ class Attributor:
         self,
         requests: Sequence[Request],
         resent: Sequence[Request],
+        found: Attributed,
         kept: Collection[str],
-        withdrawn: Revisions,
         read_ns: int,
     ) -> None:
         """Keep ledgers, and hold them until they have settled."""
@@ -161,10 +176,11 @@ class Attributor:
         counted = self._settling.counted(known)
         age_ns = self._now_ns() - read_ns
         written = [*requests, *resent]
-        done = self._store.write(written, kept, withdrawn, age_ns, counted)
+        withdrawn, table = found.withdrawn, found.table
+        done = self._store.write(written, kept, withdrawn, age_ns, counted, table)
         self._settling.withdraw(withdrawn)
         uncounted = [one for one in written if (one.trace_id, one.span_id) not in counted]
-        self._settling.add(uncounted, done.at_ns)
+        self._settling.add(uncounted, done.at_ns, table)
         self._telemetry.withdrawn.inc(done.withdrawn)
         revised = [one for one in requests if (one.trace_id, one.span_id) in counted]
         self._telemetry.revised.inc(len(revised))

@@ -14,18 +14,19 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis import columns as columns_package
 from latencytrace.analysis.columns.facts import Facts
-from latencytrace.analysis.columns.objects import Requests
+from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.requests import Kernels, RequestColumns, attributed, compiled
+from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
-from latencytrace.analysis.trace.startup import as_load, may_be_startup
-from latencytrace.model import Request, Span, Stage, semconv
+from latencytrace.analysis.trace.startup import may_be_startup
+from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.span_columns import STAGES
 from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.otlp.batches import batch_of
-from latencytrace.service.otlp.compiled.loading import is_writable, kept_in
+from latencytrace.service.otlp.compiled.loading import is_writable, kept_in, told_as_runtime_errors
 from latencytrace.service.otlp.scanner import compile_scanner
 
 _log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class ColumnAttribution:
     def __init__(self, cache: Path | None = None) -> None:
         self._cache = cache
         self._facts = Facts()
-        self._requests = Requests()
+        self._tables = Tables()
         self._shape_facts = _ShapeFacts()
         self._seen = 0
         self._kernels: Kernels | None = None
@@ -86,7 +87,13 @@ class ColumnAttribution:
         if not held:
             return ByColumns(others=[])
         batch = batch_of(by_block(held.values()))
-        columns, odd = attributed(batch, self._facts, self._kernels)
+        try:
+            with told_as_runtime_errors():
+                columns, odd = attributed(batch, self._facts, self._kernels)
+        except RuntimeError:
+            _log.exception("traces are attributed as objects from now on, please report this")
+            self._kernels = None
+            return ByColumns(others=list(held))
         is_odd = np.zeros(len(batch.trace_ids), np.bool_)
         is_odd[odd] = True
         has_request = np.zeros(len(batch.trace_ids), np.bool_)
@@ -107,12 +114,12 @@ class ColumnAttribution:
         )
         return found
 
-    def requests(self, found: ByColumns, starts: ProcessStarts) -> list[Request]:
+    def table(self, found: ByColumns, starts: ProcessStarts) -> RequestTable | None:
         """The requests, once all who served in the batch are known to `starts`."""
-        if found.columns is None:
-            return []
-        requests = self._requests.of(found.columns, {}, found.chosen)
-        return self._with_load(found.columns, found.chosen, requests, starts)
+        if found.columns is None or not len(found.chosen):
+            return None
+        table = self._tables.of(found.columns, found.chosen)
+        return table.as_load(self._of_load(found.columns, found.chosen, starts))
 
     def compile(self) -> threading.Thread:
         """Begin to compile, if nobody has, and return at once."""
@@ -127,7 +134,8 @@ class ColumnAttribution:
         yield_to_others()
         compile_scanner(self._cache).join()  # first, for it sets where things are kept
         try:
-            kernels = self._compiled()
+            with told_as_runtime_errors():
+                kernels = self._compiled()
         except (
             EOFError,
             ImportError,
@@ -166,17 +174,14 @@ class ColumnAttribution:
         is_first |= batch.shape[rows] < 0
         return starts.served(served_by([batch.span(row) for row in rows[is_first].tolist()]))
 
-    def _with_load(
-        self,
-        columns: RequestColumns,
-        chosen: NDArray[np.int64],
-        requests: list[Request],
-        starts: ProcessStarts,
-    ) -> list[Request]:
-        """What a process did before it served, as its load."""
+    def _of_load(
+        self, columns: RequestColumns, chosen: NDArray[np.int64], starts: ProcessStarts
+    ) -> list[int]:
+        """The places of what a process did before it served."""
         batch = columns.batch
         rows = columns.requests[chosen, 0]
         asked = self._shape_facts.table[batch.shape[rows], _ShapeFacts.NOT_ENTRY]
+        found = []
         for place in np.flatnonzero(asked).tolist():
             number = chosen[place]
             root = batch.span(int(rows[place]))
@@ -185,8 +190,8 @@ class ColumnAttribution:
             told = root.attributes.get(semconv.STARTUP) is True
             stage = int(columns.trees.stage[columns.trees.first[number]])
             if told or stage == _LOAD or starts.is_start(root):
-                requests[place] = as_load(requests[place])
-        return requests
+                found.append(place)
+        return found
 
 
 class _ShapeFacts:

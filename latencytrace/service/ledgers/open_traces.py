@@ -167,6 +167,11 @@ class OpenTraces:
         """Memory that the spans of open traces take."""
         return self._held.bytes
 
+    @property
+    def let_go(self) -> int:
+        """Spans that memory had no room for."""
+        return self._held.let_go
+
     def account(self) -> Account:
         """The account of all spans, as it stands."""
         with self._lock:

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from latencytrace.errors import OverloadedError, StoreError
-from latencytrace.model import Request, Span
+from latencytrace.model import Span
 from latencytrace.service.clock import now_ns as time_of_day_ns
 from latencytrace.service.ingest.committer import Committer, Outcome
 from latencytrace.service.ingest.journal import Journal
@@ -34,13 +34,16 @@ from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settled, Settling
+from latencytrace.service.metrics.tables import count_table
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
+from latencytrace.service.objectives.matching import NO_OBJECTIVES, ObjectiveIndex
 from latencytrace.service.otlp.traces import CheckedRequest
 from latencytrace.service.store import Store
 
 _log = logging.getLogger(__name__)
 
 BATCH_TRACES = 500
+BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same however little there is
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
 BEHIND_S = 3.0  # of attributing without a pause, after which no more is let in
 BEHIND_BYTES = 32 * 1024 * 1024  # of spans in memory; with fewer it is soon done
@@ -56,7 +59,7 @@ class Pipeline:
         now_ns: A clock that is never set back.
         keep_spans_ratio: The share of ordinary requests whose spans are kept.
         on_settled: Takes requests that nothing has come for in a while; objectives count them.
-        violates: Whether a request violates an objective, so that its spans are kept.
+        objectives: The spans of requests that violate one are kept.
         on_spans: Takes the spans that had a GPU do something, and perhaps others.
         journal: Holds what is not stored yet; None: everything is stored within 100 ms.
         settle_s: How long nothing must come for a request before it is counted.
@@ -74,7 +77,7 @@ class Pipeline:
         keep_spans_ratio: float = 1.0,
         on_settled: Callable[[Settled], None] = lambda _: None,
         on_spans: Callable[[Iterable[Span]], None] = lambda _: None,
-        violates: Callable[[Request], bool] = lambda _: False,
+        objectives: ObjectiveIndex = NO_OBJECTIVES,
         journal: Journal | None = None,
         settle_s: float = 0.0,
         counted_until_ns: int | None = None,
@@ -91,7 +94,7 @@ class Pipeline:
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
         keeping = SpanKeeping(keep_spans_ratio)
         self._attributor = Attributor(
-            store, traces, settling, telemetry, now_ns, keeping, violates, on_spans, cache
+            store, traces, settling, telemetry, now_ns, keeping, objectives, on_spans, cache
         )
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._kept_ns: int | None = None  # when spans were last copied
@@ -103,6 +106,8 @@ class Pipeline:
             open_traces=lambda: traces.count,
             evicted=lambda: traces.evicted,
             late=lambda: traces.late,
+            held_bytes=lambda: traces.held_bytes,
+            let_go=lambda: traces.let_go,
             waiting_bytes=lambda: self._committer.waiting_bytes,
             custody=self._custody,
         )
@@ -172,7 +177,7 @@ class Pipeline:
 
     def step(self) -> int:
         """Attribute one batch of the traces that are due; how many. Count what has settled."""
-        due = self._traces.due(BATCH_TRACES)
+        due = self._traces.due(BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES)
         attributed = len(due) if due and self._attributor.attribute(due) else 0
         self.settle()
         return attributed
@@ -182,6 +187,8 @@ class Pipeline:
         settled = self._settling.settled()
         if settled.until_ns is not None:
             self._telemetry.count(settled.requests)
+            for table in settled.tables:
+                count_table(self._telemetry, table)
             self._on_settled(settled)
 
     def check(self) -> None:
@@ -215,7 +222,7 @@ class Pipeline:
         yield_to_others()
         while not self._stopping.wait(PACE_S):
             self._busy_ns = self._now_ns()
-            while self.step() == BATCH_TRACES and not self._stopping.is_set():
+            while self.step() >= BATCH_TRACES and not self._stopping.is_set():
                 pass
             self._busy_ns = None
             self._has_taken_up = True

@@ -3,6 +3,10 @@
 from bisect import bisect_left, insort
 from collections import deque
 
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import Request, RequestStatus, Span, StatusCode
 
 SLOW_QUANTILE = 0.95
@@ -30,6 +34,21 @@ class SpanKeeping:
         failed = request.status is not RequestStatus.OK
         key = (request.service, request.route)
         return self._keeps(key, request.trace_id, request.duration_ns, failed=failed)
+
+    def keeps_of(self, table: RequestTable) -> NDArray[np.bool_]:
+        """Whether the spans of each request of a table are kept, as `keeps` tells one by one."""
+        keeps = np.ones(len(table), np.bool_)
+        if self._below >= _IDS:  # all of them, whatever was seen lately
+            return keeps
+        roots = [
+            ((root.service, root.route), root.status is not RequestStatus.OK)
+            for root in table.roots
+        ]
+        told = zip(table.root.tolist(), table.trace_ids, table.duration_ns.tolist(), strict=True)
+        for place, (root, trace_id, duration_ns) in enumerate(told):
+            key, failed = roots[root]
+            keeps[place] = self._keeps(key, trace_id, duration_ns, failed=failed)
+        return keeps
 
     def keeps_step(self, step: Span) -> bool:
         """Whether a shared step is kept, with all spans of its trace; takes note likewise."""

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 Ids = NDArray[np.uint64]  # of traces, both halves as one number
 
 FIRST_LAYER_IDS: Final = 1 << 16
+LARGEST_LAYER_IDS: Final = 1 << 22
+MOST_LAYERS: Final = 20  # with the smaller ones 60 million ids, and 120 MB
 _BITS_AN_ID: Final = 16  # with four of them set, one in 420 of the unknown ones seems known
 _MIXERS: Final = np.array(
     [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64
@@ -34,19 +36,27 @@ def mixed(halves: NDArray[np.uint64]) -> Ids:
 class SeenTraces:
     """A Bloom filter that grows by layers, each for twice the ids of the one before.
 
-    It takes two bytes an id: 20 million traces take 64 MB at most. No lock.
+    It takes two bytes an id. Beyond the most layers the ids of the oldest are forgotten: a span
+    that still comes for one of those traces is taken for that of a new trace. No lock.
+
+    Args:
+        largest: The ids of a layer that the next one is not larger than.
+        most_layers: How many there are.
     """
 
-    def __init__(self) -> None:
-        self._layers = [_Layer(FIRST_LAYER_IDS)]
+    def __init__(self, largest: int = LARGEST_LAYER_IDS, most_layers: int = MOST_LAYERS) -> None:
+        self._largest = largest
+        self._most_layers = most_layers
+        self._layers = [_Layer(min(FIRST_LAYER_IDS, largest))]
 
     def add(self, ids: Ids) -> None:
         """Remember traces."""
         while len(ids):
             layer = self._layers[-1]
             if not layer.room:
-                layer = _Layer(2 * layer.size)
+                layer = _Layer(min(2 * layer.size, self._largest))
                 self._layers.append(layer)
+                del self._layers[: -self._most_layers]
             fitting, ids = ids[: layer.room], ids[layer.room :]
             layer.add(fitting)
 

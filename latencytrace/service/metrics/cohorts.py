@@ -23,7 +23,11 @@ class RequestCohorts:
 
     def of(self, request: Request) -> tuple[str, str, str]:
         """Service, route and model; each bounded, and empty where unknown."""
-        cohort = (_label(request.service), _label(request.route), _label(request.model))
+        return self.named(request.service, request.route, request.model)
+
+    def named(self, service: str, route: str, model: str | None) -> tuple[str, str, str]:
+        """The cohort of this service, route and model."""
+        cohort = (_label(service), _label(route), _label(model))
         if cohort in self._known:
             return cohort
         if len(self._known) >= self._most:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 @contextmanager
 def sending_metrics(
     endpoint: MetricsEndpoint, *, instance: str, failed: Callable[[], object]
-) -> Iterator[Callable[[Sequence[Request]], None]]:
+) -> Iterator[Callable[[Iterable[Request]], None]]:
     """Give what records requests, and send their metrics until the end.
 
     Everything waits in sums of bounded number, so that a receiver that is slow or dead costs

@@ -67,7 +67,7 @@ class Telemetry:
         disable_created_metrics()  # type: ignore[no-untyped-call] # untyped there
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._cohorts = RequestCohorts(max_cohorts)
+        self.cohorts = RequestCohorts(max_cohorts)
         self._objectives = objectives
         self._of_requests()
         self._of_the_service()
@@ -133,6 +133,9 @@ class Telemetry:
             f"{_PREFIX}_revised",
             "Requests whose ledger changed after they had settled and were counted.",
         )
+        self.attributed_traces = self._counter(
+            f"{_PREFIX}_attributed_traces", "Traces attributed, over columns or objects.", ("by",)
+        )
         self.recovered = self._counter(
             f"{_PREFIX}_recovered",
             "Traces found in the store without a ledger and attributed then; 0 unless at fault.",
@@ -158,31 +161,30 @@ class Telemetry:
             f"{_PREFIX}_metrics_unsent", "Times that metrics could not be sent over OTLP."
         )
 
-    def watch(
+    def watch(  # noqa: PLR0913 - what is kept elsewhere
         self,
         *,
         open_traces: Callable[[], int],
         waiting_bytes: Callable[[], int],
         evicted: Callable[[], int],
         late: Callable[[], int],
+        held_bytes: Callable[[], int],
+        let_go: Callable[[], int],
         custody: Callable[[], Custody],
     ) -> None:
         """Read these whenever the metrics are read; for counts kept elsewhere."""
         self.registry.register(_CustodyMetrics(custody))
         self._gauge(f"{_PREFIX}_open_traces", "Traces whose spans still come.", open_traces)
         self._gauge(f"{_PREFIX}_waiting_bytes", "Bytes that wait to be kept.", waiting_bytes)
-        self.registry.register(
-            _WatchedCounter(
-                f"{_PREFIX}_evicted_traces",
-                "Traces attributed early because too many were open.",
-                evicted,
-            )
+        self._gauge(
+            f"{_PREFIX}_held_bytes", "Bytes of memory that hold spans of open traces.", held_bytes
         )
-        self.registry.register(
-            _WatchedCounter(
-                f"{_PREFIX}_late_traces", "Times that spans came too late for their trace.", late
-            )
-        )
+        for name, text, count in (
+            ("evicted_traces", "Traces attributed early because too many were open.", evicted),
+            ("late_traces", "Times that spans came too late for their trace.", late),
+            ("let_go_spans", "Spans of open traces that memory had no room for.", let_go),
+        ):
+            self.registry.register(_WatchedCounter(f"{_PREFIX}_{name}", text, count))
 
     def connection_closed(self, reason: str) -> None:
         """Count a connection that was closed before its time."""
@@ -193,7 +195,7 @@ class Telemetry:
         by_cohort: dict[tuple[str, str, str], list[Request]] = {}
         for request in requests:
             if request.counts:
-                cohort = self._cohorts.of(request)
+                cohort = self.cohorts.of(request)
                 if cohort is OVERFLOWED:
                     self.overflowed.inc()
                 by_cohort.setdefault(cohort, []).append(request)

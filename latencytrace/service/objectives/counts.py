@@ -5,6 +5,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.columns.objects import requests_of
+from latencytrace.analysis.columns.request_table import RequestTable
+from latencytrace.analysis.columns.verdicts import GOOD, NOT_JUDGED, verdicts
 from latencytrace.analysis.slo.burn_rate import usual_requests
 from latencytrace.analysis.slo.guilty_stage import guilty_stage, measured_ledger
 from latencytrace.analysis.slo.verdict import is_good, measured_ns
@@ -88,6 +94,20 @@ class ObjectiveCounts:
         self._note(request, at_ns, good=good)
         return self.add(at_ns, _GOOD if good else _BAD)
 
+    def count_all(
+        self, table: RequestTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
+    ) -> int:
+        """Count requests of its cohort, as `count` does; how many are too long ago."""
+        found = verdicts(self.objective, table)[places]
+        judged = found != NOT_JUDGED
+        places, at_ns, is_good_one = places[judged], at_ns[judged], found[judged] == GOOD
+        self._note_all(table, places, at_ns, is_good_one)
+        bad = int(np.count_nonzero(~is_good_one))
+        self._bad_count += bad
+        self._total_count += len(places)
+        self._fine.add_all(at_ns, ~is_good_one)
+        return self._coarse.add_all(at_ns, ~is_good_one)
+
     def recall(self, request: Request, at_ns: int) -> None:
         """Note what there is to say of a request, without counting it."""
         good = is_good(self.objective, request)
@@ -161,6 +181,26 @@ class ObjectiveCounts:
         elif abs(at_ns - self._good_ns) >= GOOD_EVERY_NS:
             self._good.append(self._seen(request, at_ns))
             self._good_ns = at_ns
+
+    def _note_all(
+        self,
+        table: RequestTable,
+        places: NDArray[np.int64],
+        at_ns: NDArray[np.int64],
+        is_good_one: NDArray[np.bool_],
+    ) -> None:
+        """Note what there is to say of requests, which only the latest are made objects for."""
+        good: list[int] = []
+        for number in np.flatnonzero(is_good_one).tolist():
+            ended_ns = int(at_ns[number])
+            if abs(ended_ns - self._good_ns) >= GOOD_EVERY_NS:
+                good.append(number)
+                self._good_ns = ended_ns
+        bad = np.flatnonzero(~is_good_one)[-LATEST_BAD:]
+        for noted, numbers in ((self._bad, bad), (self._good, np.array(good[-LATEST_GOOD:], int))):
+            requests = requests_of(table.taken(places[numbers]))
+            for request, ended_ns in zip(requests, at_ns[numbers].tolist(), strict=True):
+                noted.append(self._seen(request, ended_ns))
 
     def _ring(self, window_ns: int) -> TallyRing:
         return self._fine if window_ns <= FINE_SPAN_NS else self._coarse

@@ -4,6 +4,10 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from latencytrace.analysis.columns.request_table import RequestTable
+from latencytrace.analysis.columns.verdicts import in_cohort
 from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.errors import StoreError
 from latencytrace.model import Alert, Objective, Request, Standing, Tally
@@ -79,6 +83,8 @@ class Evaluator:
             for request in settled.requests:
                 if request.counts:
                     self._count(request, now_ns)
+            for table in settled.tables:
+                self._count_table(table, now_ns)
             self._counted_until_ns = settled.until_ns
 
     @property
@@ -173,6 +179,17 @@ class Evaluator:
         for place, _ in self._index.of(request):
             self.future_stamps += end_ns > now_ns + STEP_NS
             self.outdated += not self._counts[place].count(request, min(end_ns, now_ns))
+
+    def _count_table(self, table: RequestTable, now_ns: int) -> None:
+        """Count requests, as `_count` does one by one."""
+        ends_ns = table.start_ns + table.duration_ns + self._clock.set_back_ns
+        is_counted = table.counts
+        for counts in self._counts:
+            places = np.flatnonzero(is_counted & in_cohort(counts.objective, table))
+            if len(places):
+                at_ns = ends_ns[places]
+                self.future_stamps += int(np.count_nonzero(at_ns > now_ns + STEP_NS))
+                self.outdated += counts.count_all(table, places, np.minimum(at_ns, now_ns))
 
     def _evaluate(self, now_ns: int) -> None:
         standings: list[Standing] = []

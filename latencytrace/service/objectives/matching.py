@@ -1,7 +1,13 @@
 """Finds the objectives that count a request, at once however many there are."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.columns.request_table import RequestTable
+from latencytrace.analysis.columns.verdicts import BAD, in_cohort, verdicts
 from latencytrace.analysis.slo.verdict import is_good
 from latencytrace.model import Objective, Request
 
@@ -14,6 +20,7 @@ class ObjectiveIndex:
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
+        self._objectives = objectives
         self._by_route: dict[tuple[str, str | None], list[tuple[int, Objective]]] = {}
         for place, objective in enumerate(objectives):
             key = (objective.service, objective.route)
@@ -29,3 +36,15 @@ class ObjectiveIndex:
     def are_violated(self, request: Request) -> bool:
         """Return whether a request violates one of them."""
         return any(is_good(objective, request) is False for _, objective in self.of(request))
+
+    def violated_in(self, table: RequestTable) -> NDArray[np.bool_]:
+        """(r,): whether each request of a table violates one of them."""
+        violated = np.zeros(len(table), np.bool_)
+        for objective in self._objectives:
+            cohort = in_cohort(objective, table)
+            if cohort.any():
+                violated |= cohort & (verdicts(objective, table) == BAD)
+        return violated
+
+
+NO_OBJECTIVES: Final = ObjectiveIndex(())

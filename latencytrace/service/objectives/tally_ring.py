@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latencytrace.model import Tally
 
@@ -35,6 +36,23 @@ class TallyRing:
         self._total[place] += tally.total
         self._changed.add(number)
         return True
+
+    def add_all(self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_]) -> int:
+        """Count requests, as `add` does one after the other; how many came too late."""
+        if not len(at_ns):
+            return 0
+        numbers = at_ns // self.slot_ns
+        before = numbers[0] if self._latest is None else self._latest
+        latest = np.maximum.accumulate(np.concatenate(([before], numbers)))[1:]
+        in_time = numbers > latest - self._size
+        if self._latest is None or latest[-1] > self._latest:
+            self._advance(int(latest[-1]))
+        left = in_time & (numbers > latest[-1] - self._size)  # of the others the slot is reused
+        places = numbers[left] % self._size
+        np.add.at(self._bad, places, is_bad[left])
+        np.add.at(self._total, places, 1)
+        self._changed.update(np.unique(numbers[in_time]).tolist())
+        return int(np.count_nonzero(~in_time))
 
     def tally(self, until_ns: int, window_ns: int) -> Tally:
         """The counts of a window; the slots at both its ends are part of it as a whole."""

@@ -9,8 +9,9 @@ from itertools import accumulate, chain
 from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-_VERSION: Final = (1).to_bytes(8, "little")  # of a dictionary: with keys of its own
+VERSION: Final = (1).to_bytes(8, "little")  # of a dictionary: with keys of its own
 _OWN_KEYS: Final = 0x600  # and they are all that is needed
 _INDICES: Final = ((0, np.uint8), (1, np.uint16), (2, np.uint32))
 _HIGHEST_BIT: Final = 0x80
@@ -61,12 +62,12 @@ def unknown_numbers(dtype: type[np.number]) -> Callable[[Numbers], bytes]:
 
 def words(values: Sequence[str]) -> bytes:
     """Texts that come again and again."""
-    return _VERSION + _dictionary(values, {})
+    return VERSION + _dictionary(values, {})
 
 
 def unknown_words(values: Sequence[str | None]) -> bytes:
     """Texts that come again and again, or None."""
-    return _VERSION + _dictionary(values, {None: 0})
+    return VERSION + _dictionary(values, {None: 0})
 
 
 def lists(column: Callable[[list[T]], bytes]) -> Callable[[Sequence[Sequence[T]]], bytes]:
@@ -82,22 +83,27 @@ def lists(column: Callable[[list[T]], bytes]) -> Callable[[Sequence[Sequence[T]]
 def lists_of_words(values: Sequence[Sequence[str]]) -> bytes:
     """Lists of `words`."""
     ends = np.fromiter(accumulate(map(len, values)), np.uint64, len(values))
-    return _VERSION + ends.tobytes() + _dictionary(list(chain.from_iterable(values)), {})
+    return VERSION + ends.tobytes() + _dictionary(list(chain.from_iterable(values)), {})
 
 
 def _dictionary(values: Sequence[str | None], places: dict[str | None, int]) -> bytes:
     """The distinct values, and of each value which of them it is."""
-    if not values:
-        return b""
     found = [places.setdefault(value, len(places)) for value in values]
-    code, dtype = next(one for one in _INDICES if len(places) <= np.iinfo(one[1]).max + 1)
+    return dictionary(list(places), np.array(found, np.int64))
+
+
+def dictionary(distinct: Sequence[str | None], places: NDArray[np.int64]) -> bytes:
+    """Distinct values, and of each row which of them it has; without rows nothing."""
+    if not len(places):
+        return b""
+    code, dtype = next(one for one in _INDICES if len(distinct) <= np.iinfo(one[1]).max + 1)
     return b"".join(
         (
             (_OWN_KEYS | code).to_bytes(8, "little"),
+            len(distinct).to_bytes(8, "little"),
+            texts(value or "" for value in distinct),
             len(places).to_bytes(8, "little"),
-            texts(value or "" for value in places),
-            len(values).to_bytes(8, "little"),
-            np.array(found, dtype).tobytes(),
+            places.astype(dtype).tobytes(),
         )
     )
 

@@ -139,7 +139,7 @@ def block_of(
                 TARGET.columns[name],
                 column.write(of_void.get(name, [column.default] * none) + values[name]),
             )
-            for name, column in _NATIVE.items()
+            for name, column in NATIVE.items()
         ],
     )
 
@@ -236,7 +236,7 @@ _WRITERS: Mapping[str, _Column] = {
     "DateTime64(3)": _Column(native_values.numbers(np.uint64)),
     "DateTime64(9, 'UTC')": _Column(native_values.numbers(np.uint64)),
 }
-_NATIVE = {name: _WRITERS[type_] for name, type_ in TARGET.columns.items()}
+NATIVE = {name: _WRITERS[type_] for name, type_ in TARGET.columns.items()}
 
 
 def requests_from(lines: bytes) -> Iterator[Request]:

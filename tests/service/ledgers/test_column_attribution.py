@@ -4,8 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from numba.core.errors import TypingError
 
+from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
+from latencytrace.service.ledgers import column_attribution
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -38,8 +41,13 @@ def held(spans: Sequence[Span]) -> Mapping[str, Parts]:
     return {one.trace_id: memory.parts(one.trace_id) for one in spans}
 
 
+def requests(found: Attributed) -> list[Request]:
+    in_table = [] if found.table is None else requests_of(found.table)
+    return [*found.requests, *in_table]
+
+
 def in_order(found: Attributed) -> list[Request]:
-    return sorted(found.requests, key=lambda request: (request.trace_id, not request.outermost))
+    return sorted(requests(found), key=lambda request: (request.trace_id, not request.outermost))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -59,7 +67,9 @@ def test_most_traces_are_made_no_objects() -> None:
 
     found = attribution(compiled=True).attributed({}, {}, held(spans))
 
-    assert len(found.requests) == 100
+    assert found.table is not None
+    assert len(found.table) == 100
+    assert found.requests == []
     assert found.spans == {}
 
 
@@ -70,10 +80,10 @@ def test_what_a_process_did_before_it_served_is_its_load_by_columns_too() -> Non
 
     found = attribution(compiled=True).attributed({}, {}, held([serving, loading, later]))
 
-    assert {one.trace_id[0]: one.startup for one in found.requests} == {
+    assert {one.trace_id[0]: one.startup for one in requests(found)} == {
         "1": False, "2": True, "3": False,
     }  # fmt: skip
-    assert [one.ledger for one in found.requests if one.startup] == [{Stage.LOAD: 4 * S}]
+    assert [one.ledger for one in requests(found) if one.startup] == [{Stage.LOAD: 4 * S}]
     assert found.spans == {}
 
 
@@ -107,7 +117,7 @@ def test_a_step_that_serves_many_is_left_to_objects() -> None:
     found = attribution(compiled=True).attributed({}, {}, held([step, one_span("2" * 32)]))
 
     assert found.steps == {step.trace_id: [step]}
-    assert [request.trace_id for request in found.requests] == ["2" * 32]
+    assert [request.trace_id for request in requests(found)] == ["2" * 32]
 
 
 def test_content_that_was_removed_is_counted_once() -> None:
@@ -145,3 +155,50 @@ def test_an_attribute_with_a_value_of_its_own_in_each_span_makes_few_shapes(
 
     assert key in SHAPES.learned
     assert len(SHAPES.spans) - before < 100
+
+
+def test_a_function_that_the_compiler_refuses_leaves_the_work_to_objects(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise TypingError("no such types")
+
+    columns = attribution(compiled=True)
+    kernels = columns._columns._kernels  # noqa: SLF001 - one of them fails
+    assert kernels is not None
+    columns._columns._kernels = kernels._replace(link=refuse)  # noqa: SLF001 - likewise
+
+    found = [columns.attributed({}, {}, held([one_span(f"{one:032x}")])) for one in (1, 2)]
+
+    assert [len(one.requests) for one in found] == [1, 1]
+    assert "as objects from now on" in caplog.text
+    assert not columns._columns.is_compiled  # noqa: SLF001 - it is not tried again
+
+
+def test_what_cannot_be_compiled_is_told_and_left_to_objects(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: object) -> None:
+        raise TypingError("no such types")
+
+    monkeypatch.setattr(column_attribution, "compiled", refuse)
+    caplog.set_level("INFO")
+    columns = Attribution(Telemetry(), lambda _: False)
+
+    columns._columns.compile().join()  # noqa: SLF001 - as it does under load
+
+    assert not columns._columns.is_compiled  # noqa: SLF001 - likewise
+    assert "nothing can be compiled" in caplog.text
+    assert len(columns.attributed({}, {}, held([one_span("1" * 32)])).requests) == 1
+
+
+def test_it_is_counted_which_way_traces_go() -> None:
+    odd = replace(one_span("2" * 32), end_ns=0)
+    columns = attribution(compiled=True)
+
+    columns.attributed({}, {}, held([one_span("1" * 32), one_span("3" * 32), odd]))
+
+    name = "latencytrace_service_attributed_traces_total"
+    registry = columns._telemetry.registry  # noqa: SLF001 - what is shown
+    assert registry.get_sample_value(name, {"by": "columns"}) == 2
+    assert registry.get_sample_value(name, {"by": "objects"}) == 1

@@ -2,9 +2,14 @@
 
 from dataclasses import replace
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import Request, RequestStatus, Span, StatusCode
 from latencytrace.service.ledgers.retention import SpanKeeping
 from tests.support.builders.made_requests import made_request
+from tests.support.builders.made_tables import made_table
 from tests.support.builders.otlp_messages import one_span
 
 FIRST_ID = "0" * 32
@@ -83,3 +88,13 @@ def test_shared_steps_are_kept_by_the_same_rules() -> None:
     assert keeping.keeps_step(step(11 * MS))
     assert keeping.keeps_step(replace(step(), status=StatusCode.ERROR))
     assert not keeping.keeps_step(step())
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 1 << 32), min_size=1, max_size=3), st.sampled_from([0.0, 0.4, 1.0]))
+def test_a_table_keeps_the_spans_that_its_requests_keep(seeds: list[int], ratio: float) -> None:
+    of_tables, one_by_one = SpanKeeping(ratio), SpanKeeping(ratio)
+
+    for table in map(made_table, seeds):
+        expected = [one_by_one.keeps(request) for request in requests_of(table)]
+        assert of_tables.keeps_of(table).tolist() == expected

@@ -39,3 +39,14 @@ def test_both_forms_of_an_id_are_one_number() -> None:
     halves = np.array([[int(trace_id[:16], 16), int(trace_id[16:], 16)]], np.uint64)
 
     assert mixed(halves).tolist() == ids_of([trace_id]).tolist()
+
+
+def test_the_oldest_are_forgotten_beyond_a_bound() -> None:
+    ids = mixed(np.stack([np.arange(4000, dtype=np.uint64)] * 2, axis=1))
+    seen = SeenTraces(largest=500, most_layers=3)
+
+    for batch in np.array_split(ids, 9):
+        seen.add(batch)
+
+    assert seen.may_hold(ids[-1000:]).all()
+    assert seen.may_hold(ids[:2500]).mean() < 0.05

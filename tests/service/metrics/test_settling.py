@@ -1,10 +1,16 @@
 """A request is counted once it has settled."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+from latencytrace.analysis.columns.objects import requests_of
+from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import Request
-from latencytrace.service.metrics.settling import Settling
+from latencytrace.service.metrics.settling import Settled, Settling
 from tests.support.builders.made_requests import made_request
+from tests.support.builders.made_tables import made_table
 from tests.support.fakes.contracts import FakeClock
 
 SETTLE_S = 10
@@ -98,3 +104,62 @@ def test_too_many_settle_early_and_none_is_left_out() -> None:
 
     assert rig.settled_after_s(0) == ["a", "b"]
     assert rig.settled_after_s(SETTLE_S) == ["c", "d"]
+
+
+def table_of(*trace_ids: str) -> RequestTable:
+    """A table of a request for each of these traces."""
+    return replace(made_table(1).taken(np.arange(len(trace_ids))), trace_ids=trace_ids)
+
+
+def keys_of(table: RequestTable) -> list[tuple[str, str]]:
+    return [(one.trace_id, one.span_id) for one in requests_of(table)]
+
+
+def test_a_table_settles_as_a_whole(rig: Rig) -> None:
+    rig.settling.add([of("a")], 1, table_of("b", "c"))
+
+    assert rig.settled_after_s(SETTLE_S - 1) == []
+    rig.clock.move_s(1)
+    assert [one.trace_id for one in rig.settling.settled().each()] == ["a", "b", "c"]
+
+
+def test_a_request_of_a_table_is_put_off_by_its_revision(rig: Rig) -> None:
+    table = table_of("a", "b", "c")
+    revised = replace(requests_of(table)[1], revision=2)
+    rig.settling.add([], 1, table)
+    rig.clock.move_s(SETTLE_S - 1)
+
+    assert rig.settling.counted([revised]) == set()
+    rig.settling.add([revised], 2)
+    rig.clock.move_s(1)
+    assert [one.trace_id for one in rig.settling.settled().each()] == ["a", "c"]
+    rig.clock.move_s(SETTLE_S)
+    assert [one.revision for one in rig.settling.settled().each()] == [2]
+    assert rig.settling.counted([revised]) == {keys_of(table)[1]}
+
+
+def test_a_request_of_a_table_that_is_none_any_more_is_not_counted(rig: Rig) -> None:
+    table = table_of("a", "b")
+    rig.settling.add([], 1, table)
+    rig.settling.withdraw(keys_of(table)[:1])
+    rig.settling.withdraw(keys_of(table)[:1])
+
+    assert rig.settling.counted(requests_of(table)) == set()
+    rig.clock.move_s(SETTLE_S)
+    assert [one.trace_id for one in rig.settling.settled().each()] == ["b"]
+
+
+def test_what_is_withdrawn_to_the_last_lets_all_be_counted(rig: Rig) -> None:
+    table = table_of("a")
+    rig.settling.add([], 5, table)
+    rig.settling.withdraw(keys_of(table))
+
+    assert rig.settling.settled() == Settled(requests=[], tables=[], until_ns=5)
+
+
+def test_too_many_in_tables_settle_early() -> None:
+    rig = Rig(max_pending=3)
+    rig.settling.add([], 1, table_of("a", "b"))
+    rig.settling.add([], 2, table_of("c", "d"))
+
+    assert [one.trace_id for one in rig.settling.settled().each()] == ["a", "b"]

@@ -150,12 +150,16 @@ def test_counts_kept_elsewhere_are_read_with_the_metrics() -> None:
         waiting_bytes=lambda: 0,
         evicted=lambda: 0,
         late=lambda: counts["late"],
+        held_bytes=lambda: 3,
+        let_go=lambda: 4,
         custody=lambda: Custody(account=account, damaged_parts=[part], failing=True),
     )
     counts["open"] = 5
 
     assert value(telemetry, "latencytrace_service_open_traces") == 5
     assert value(telemetry, "latencytrace_service_late_traces_total") == 2
+    assert value(telemetry, "latencytrace_service_held_bytes") == 3
+    assert value(telemetry, "latencytrace_service_let_go_spans_total") == 4
     assert value(telemetry, "latencytrace_service_spans_open") == 2
     assert value(telemetry, "latencytrace_service_spans_attributed_total") == 3
     late = {"reason": "late"}

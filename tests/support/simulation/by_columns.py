@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from latencytrace.analysis.columns.facts import Facts
-from latencytrace.analysis.columns.objects import Requests
+from latencytrace.analysis.columns.objects import requests_of as objects_of
+from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.requests import PLAIN, Kernels, attributed
 from latencytrace.analysis.columns.shapes import Shapes
+from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, Span
 from latencytrace.model.span_batch import SpanBatch
@@ -19,7 +21,7 @@ class ByColumns:
     def __init__(self, kernels: Kernels = PLAIN, most_shapes: int | None = None) -> None:
         self.shapes = Shapes() if most_shapes is None else Shapes(most_shapes)
         self._facts = Facts()
-        self._requests = Requests()
+        self._tables = Tables()
         self._kernels = kernels
 
     def __call__(
@@ -30,13 +32,17 @@ class ByColumns:
         Returns:
             The requests of those that went by columns; and the others.
         """
-        batch = SpanBatch.of(traces, self.shapes)
-        columns, odd = attributed(batch, self._facts, self._kernels)
-        others = [batch.trace_ids[number] for number in odd.tolist()]
+        table, others = self.table(traces)
         found: dict[str, list[Request]] = {one: [] for one in traces if one not in set(others)}
-        for request in self._requests.of(columns, revisions or {}):
+        for request in objects_of(table, revisions):
             found[request.trace_id].append(request)
         return found, others
+
+    def table(self, traces: Traces) -> tuple[RequestTable, list[str]]:
+        """Divide traces into a table; the others are as above."""
+        batch = SpanBatch.of(traces, self.shapes)
+        columns, odd = attributed(batch, self._facts, self._kernels)
+        return self._tables.of(columns), [batch.trace_ids[number] for number in odd.tolist()]
 
 
 def differences(

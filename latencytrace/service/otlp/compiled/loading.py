@@ -56,8 +56,9 @@ def start(cache: Path | None, warm: Warm) -> threading.Thread:
 
 def _compile(cache: Path | None, warm: Warm) -> None:
     try:
-        kernels = _loaded(cache)
-        warm(kernels)
+        with told_as_runtime_errors():
+            kernels = _loaded(cache)
+            warm(kernels)
     except (EOFError, ImportError, OSError, RuntimeError, UnpicklingError) as error:
         _log.info("OTLP is decoded the plain way, for nothing can be compiled: %s", error)
         return
@@ -69,6 +70,17 @@ def _loaded(cache: Path | None) -> Kernels:
     with kept_in(_folder(cache)):
         from latencytrace.service.otlp.compiled import columns, wire  # noqa: PLC0415 - as above
     return Kernels(wire, columns)
+
+
+@contextmanager
+def told_as_runtime_errors() -> Iterator[None]:
+    """Raise what the compiler refuses as `RuntimeError`."""
+    from numba.core.errors import NumbaError  # noqa: PLC0415 - half a second
+
+    try:
+        yield
+    except NumbaError as error:
+        raise RuntimeError(f"the compiler refuses it: {error}") from error
 
 
 @contextmanager

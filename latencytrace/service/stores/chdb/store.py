@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Breakdown, Request, Span, Stage
 from latencytrace.service.clock import now_ns
@@ -20,6 +21,7 @@ from latencytrace.service.sql import (
     ledger_table,
     native,
     questions,
+    request_blocks,
     request_rows,
     span_rows,
 )
@@ -126,13 +128,14 @@ class ChdbStore:
         lines = self._assembler.query(question, _LINES, {"until": until_ns})
         return list(request_rows.written_from(lines))
 
-    def write(
+    def write(  # noqa: PLR0913, PLR0917 - what is written together
         self,
         requests: Sequence[Request],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
+        table: RequestTable | None = None,
     ) -> Written:
         """See `Store.write`."""
         # Written in milliseconds, and never twice in one.
@@ -147,11 +150,17 @@ class ChdbStore:
         revised = {(one.trace_id, one.span_id): one for one in requests if one.revision > 1}
         standing = self._standing({*revised, *withdrawn, *counted})
         void = _void(standing, revised, withdrawn)
-        if requests or void:
+        rows = len(requests) + len(void)
+        block = b""
+        if rows:
             # One whose row is lost counts as from the beginning of time.
             counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
             block = request_rows.block_of(requests, void, read_ns, counted_as_ns)
-            self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
+        if table is not None:
+            block += request_blocks.block_of_table(table, read_ns)
+            rows += len(table)
+        if rows:
+            self._assembler.insert(request_rows.TARGET, block, rows)
         self._written_ns = read_ns
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
 

@@ -1,0 +1,98 @@
+"""Tables of requests, counted as `Telemetry.count` counts requests one by one."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.columns import told
+from latencytrace.analysis.columns.request_table import RequestTable
+from latencytrace.model.span_columns import STAGES
+from latencytrace.service.clock import now_ns
+from latencytrace.service.metrics.cohorts import OVERFLOWED
+from latencytrace.service.metrics.histograms import ManyHistogram
+from latencytrace.service.metrics.telemetry import Telemetry
+
+_Places = NDArray[np.int64]
+_NS_PER_S: Final = 1e9
+
+
+def count_table(telemetry: Telemetry, table: RequestTable) -> None:
+    """Count requests that have settled, health routes never."""
+    places = np.flatnonzero(table.counts)
+    models = len(table.model.values)
+    pairs = table.root[places] * models + table.model.codes[places]
+    _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+    numbers: dict[tuple[str, str, str], int] = {}  # of cohorts
+    number_of = np.zeros(len(first), np.int64)
+    for at in np.argsort(first).tolist():
+        root, model = divmod(int(pairs[first[at]]), models)
+        name = table.roots[root]
+        cohort = telemetry.cohorts.named(name.service, name.route, table.model.values[model])
+        number_of[at] = numbers.setdefault(cohort, len(numbers))
+    of_cohort = number_of[which]
+    at_s = now_ns() / _NS_PER_S
+    for cohort, number in numbers.items():
+        _Cohort(telemetry, table, places[of_cohort == number], cohort, at_s).count()
+
+
+class _Cohort:
+    """The requests of a table in one cohort."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        table: RequestTable,
+        places: _Places,
+        cohort: tuple[str, str, str],
+        at_s: float,
+    ) -> None:
+        self._telemetry = telemetry
+        self._table = table
+        self._places = places
+        self._cohort = cohort
+        self._at_s = at_s
+
+    def count(self) -> None:
+        """Count them."""
+        telemetry, table, places = self._telemetry, self._table, self._places
+        if self._cohort is OVERFLOWED:
+            telemetry.overflowed.inc(len(places))
+        wanted = set(places.tolist()) if table.repairs else set()
+        for place, repairs in table.repairs.items():
+            if place in wanted:
+                for kind in {repair.kind for repair in repairs}:
+                    telemetry.repaired.labels(kind.value).inc()
+        self._observe(telemetry.request_duration, self._cohort, table.duration_ns)
+        by_root = np.bincount(table.root[places])
+        for root in np.flatnonzero(by_root).tolist():
+            status = table.roots[root].status.value
+            telemetry.requests.labels(*self._cohort, status).inc(int(by_root[root]))
+        for number in np.flatnonzero(table.ledger[places].any(axis=0)).tolist():
+            labels = (*self._cohort, STAGES[number].value)
+            self._observe(telemetry.stage_duration, labels, table.ledger[:, number], unknown=0)
+        self._observe_known(telemetry.time_to_first_token, told.FIRST_TOKEN)
+        self._observe_known(telemetry.time_per_output_token, told.PER_TOKEN)
+        self._add_tokens(told.INPUT, "input")
+        self._add_tokens(told.OUTPUT, "output")
+
+    def _observe_known(self, histogram: ManyHistogram, column: int) -> None:
+        self._observe(histogram, self._cohort, self._table.known[:, column], told.UNKNOWN)
+
+    def _observe(
+        self,
+        histogram: ManyHistogram,
+        labels: tuple[str, ...],
+        times_ns: NDArray[np.int64],
+        unknown: int = told.UNKNOWN,
+    ) -> None:
+        places = self._places[times_ns[self._places] != unknown]
+        if len(places):
+            trace_ids = self._table.trace_ids
+            seconds = times_ns[places] / _NS_PER_S
+            histogram.observe_all(labels, seconds, lambda at: trace_ids[places[at]], self._at_s)
+
+    def _add_tokens(self, column: int, direction: str) -> None:
+        tokens = self._table.known[self._places, column]
+        if total := int(tokens[tokens != told.UNKNOWN].sum()):
+            self._telemetry.tokens.labels(*self._cohort, direction).inc(total)

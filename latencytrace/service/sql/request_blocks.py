@@ -1,0 +1,179 @@
+"""Tables of requests as blocks for the table `requests`: arrays only.
+
+It costs 2 µs of CPU a request (`tests/benchmarks/bench_columns.py`); `request_rows.block_of`, an
+object at a time, is the oracle.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.columns import told
+from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF
+from latencytrace.analysis.columns.request_table import RequestTable, Root, Words, by_appearance
+from latencytrace.model import Stage
+from latencytrace.model.span_columns import STAGES
+from latencytrace.service.sql import native_values
+from latencytrace.service.sql.request_rows import NATIVE, TARGET
+from latencytrace.service.sql.tables import stage_column
+
+_U32 = (1 << 32) - 1
+_MS = 1_000_000
+
+_RUNTIME: Final = STAGES.index(Stage.RUNTIME)
+_KNOWN: Mapping[str, int] = {
+    "TimeToFirstTokenNs": told.FIRST_TOKEN,
+    "ModelTimeToFirstTokenNs": told.MODELS_FIRST_TOKEN,
+    "TimePerOutputTokenNs": told.PER_TOKEN,
+    "InputTokens": told.INPUT,
+    "CachedInputTokens": told.CACHED,
+    "OutputTokens": told.OUTPUT,
+    "BatchSize": told.BATCH_SIZE,
+    "QueueDepth": told.QUEUE_DEPTH,
+    "Concurrency": told.CONCURRENCY,
+    "Preemptions": told.REQUEST_PREEMPTIONS,
+}
+_NONE: Mapping[str | None, int] = {}
+
+
+def block_of_table(table: RequestTable, read_ns: int) -> bytes:
+    """The block that `request_rows.block_of` makes of the same requests.
+
+    Args:
+        table: Any.
+        read_ns: Wall time when their spans were read.
+    """
+    none = np.zeros(len(table), np.uint64)
+    written = {
+        "Moved": none.astype(np.uint8).tobytes(),
+        "CountedAs": none.tobytes(),
+        "Written": (none + np.uint64(read_ns // _MS)).tobytes(),
+        **_columns_of_roots(table),
+        **_columns_of_lists(table),
+        "TraceId": _hex_rows(bytes.fromhex("".join(table.trace_ids)), 16),
+        "SpanId": _hex_rows(table.span_id.astype(">u8").tobytes(), 8),
+        "Revision": np.ones(len(table), np.uint32).tobytes(),
+        "Outermost": table.outermost.tobytes(),
+        "Startup": table.startup.tobytes(),
+        "Model": _words(table.model, {None: 0}),
+        "FinishReason": _words(table.finish_reason, {None: 0}),
+        "Start": table.start_ns.astype(np.uint64).tobytes(),
+        "DurationNs": table.duration_ns.astype(np.uint64).tobytes(),
+        "TimeToFirstTokenOf": _words(_first_tokens(table), {None: 0}),
+        **{name: _unknown(table.known[:, column], np.int64) for name, column in _KNOWN.items()},
+        "ColdStart": _unknown(table.known[:, told.COLD_START], np.uint8),
+        "AttributesLeftOut": np.minimum(table.attributes_left_out, _U32)
+        .astype(np.uint32)
+        .tobytes(),
+    }
+    for number, stage in enumerate(STAGES):
+        written[stage_column(stage)] = table.ledger[:, number].astype(np.uint64).tobytes()
+    return native_values.block(
+        len(table), [(name, TARGET.columns[name], written[name]) for name in NATIVE]
+    )
+
+
+def _columns_of_roots(table: RequestTable) -> dict[str, bytes]:
+    """What the spans of requests themselves decide."""
+
+    def words(tell: Callable[[Root], str | None], before: Mapping[str | None, int]) -> bytes:
+        return _words(Words(table.root, [tell(root) for root in table.roots]), before)
+
+    health = np.array([root.health for root in table.roots], np.bool_)
+    return {
+        "Health": health[table.root].tobytes(),
+        "ServiceName": words(lambda root: root.service, {}),
+        "ServiceInstance": words(lambda root: root.instance, {None: 0}),
+        "ServiceVersion": words(lambda root: root.version, {None: 0}),
+        "Route": words(lambda root: root.route, {}),
+        "Status": words(lambda root: root.status, {}),
+    }
+
+
+def _columns_of_lists(table: RequestTable) -> dict[str, bytes]:
+    """Segments, attributes, what held the process up, and repairs."""
+    segments = table.segment_first[1:].astype(np.uint64).tobytes()
+    attributes = table.attribute_first[1:].astype(np.uint64).tobytes()
+    distinct, places = by_appearance(table.attributes, len(table.pairs))
+    pairs = table.pairs.at(distinct.tolist())
+    texts = [native_values.text(text) for _, text in pairs]
+    parts = _parts_of_runtime(table)
+    repairs = [table.repairs.get(place, ()) for place in range(len(table))]
+    return {
+        "Segments.EndNs": segments + table.segment_end_ns.astype(np.uint64).tobytes(),
+        "Segments.Stage": _lists(segments, Words(table.segment_stage, STAGES)),
+        "Segments.SpanId": segments + _hex_rows(table.segment_span_id.astype(">u8").tobytes(), 8),
+        "Segments.Name": _lists(segments, table.segment_name),
+        "Attributes.Key": _lists(attributes, Words(places, [key for key, _ in pairs])),
+        "Attributes.Value": attributes + b"".join([texts[place] for place in places.tolist()]),
+        "Runtime.Name": NATIVE["Runtime.Name"].write([list(one) for one in parts]),
+        "Runtime.Ns": NATIVE["Runtime.Ns"].write([list(one.values()) for one in parts]),
+        "Repairs.Kind": NATIVE["Repairs.Kind"].write(
+            [[one.kind for one in told_of] for told_of in repairs]
+        ),
+        "Repairs.SpanId": NATIVE["Repairs.SpanId"].write(
+            [[one.span_id for one in told_of] for told_of in repairs]
+        ),
+        "Repairs.Detail": NATIVE["Repairs.Detail"].write(
+            [[one.detail for one in told_of] for told_of in repairs]
+        ),
+    }
+
+
+def _parts_of_runtime(table: RequestTable) -> Sequence[Mapping[str | None, int]]:
+    """How long each part of its runtime held each request up."""
+    parts: list[Mapping[str | None, int]] = [_NONE] * len(table)
+    found = np.flatnonzero(table.segment_stage == _RUNTIME)
+    owners = np.searchsorted(table.segment_first, found, side="right") - 1
+    lengths = np.diff(table.segment_end_ns, prepend=0)[found]
+    # Where a request begins, so does its first segment.
+    lengths = np.where(found == table.segment_first[owners], table.segment_end_ns[found], lengths)
+    names = table.segment_name
+    for owner, code, length_ns in zip(
+        owners.tolist(), names.codes[found].tolist(), lengths.tolist(), strict=True
+    ):
+        if not parts[owner]:
+            parts[owner] = Counter[str | None]()
+        cast(Counter[str | None], parts[owner])[names.values[code]] += length_ns
+    return parts
+
+
+def _first_tokens(table: RequestTable) -> Words:
+    of = table.known[:, told.FIRST_TOKEN_OF]
+    codes = np.where(of == told.UNKNOWN, 0, of)
+    return Words(codes, [FIRST_TOKEN_OF.get(code) for code in range(len(FIRST_TOKEN_OF) + 1)])
+
+
+def _words(words: Words, before: Mapping[str | None, int]) -> bytes:
+    """Words as `native_values.words` writes them."""
+    return native_values.VERSION + _dictionary(words, before)
+
+
+def _lists(ends: bytes, words: Words) -> bytes:
+    """Lists of words."""
+    return native_values.VERSION + ends + _dictionary(words, {})
+
+
+def _dictionary(words: Words, before: Mapping[str | None, int]) -> bytes:
+    distinct, places = by_appearance(words.codes, len(words.values))
+    found = dict(before)
+    of_distinct = [found.setdefault(words.values[code], len(found)) for code in distinct.tolist()]
+    return native_values.dictionary(list(found), np.array(of_distinct, np.int64)[places])
+
+
+def _unknown(values: NDArray[np.int64], dtype: type[np.number]) -> bytes:
+    """Numbers, or none."""
+    is_unknown = values == told.UNKNOWN
+    return is_unknown.tobytes() + np.where(is_unknown, 0, values).astype(dtype).tobytes()
+
+
+def _hex_rows(ids: bytes, size: int) -> bytes:
+    """Ids of so many bytes as texts."""
+    digits = np.frombuffer(ids.hex().encode(), np.uint8).reshape(-1, 2 * size)
+    rows = np.empty((len(digits), 1 + 2 * size), np.uint8)
+    rows[:, 0] = 2 * size
+    rows[:, 1:] = digits
+    return rows.tobytes()

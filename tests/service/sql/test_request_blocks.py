@@ -1,0 +1,101 @@
+"""A table of requests is written as its requests are, byte for byte."""
+
+from collections import defaultdict
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latencytrace.analysis.columns.objects import requests_of
+from latencytrace.analysis.columns.request_table import RequestTable
+from latencytrace.analysis.trace.startup import as_load
+from latencytrace.model import Span
+from latencytrace.service.sql.request_blocks import block_of_table
+from latencytrace.service.sql.request_rows import block_of
+from tests.support.builders.made_tables import made_table
+from tests.support.builders.recorded import FIXTURES, recorded
+from tests.support.simulation.by_columns import ByColumns
+from tests.support.simulation.made_traces import made_trace
+from tests.support.simulation.simulator import simulate
+from tests.support.simulation.ways import WAYS
+
+READ_NS = 1_763_690_000_123_456_789
+FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
+seeds = st.integers(0, 1 << 32)
+
+
+def is_written_alike(table: RequestTable) -> bool:
+    requests = requests_of(table)
+    return block_of_table(table, READ_NS) == block_of(requests, [], READ_NS, {})
+
+
+@settings(deadline=None)
+@given(seeds)
+def test_made_traces_are_written_alike(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - the same every time
+    by_columns = ByColumns()
+    for _ in range(2):  # shapes of the first batch are known in the second
+        table, _ = by_columns.table(
+            {f"{one:032x}": made_trace(random, one) for one in range(1, 9)}
+        )
+        assert is_written_alike(table)
+
+
+def test_spans_of_no_shape_are_written_alike() -> None:
+    random = Random(5)  # noqa: S311 - the same every time
+    by_columns = ByColumns(most_shapes=3)
+    tables = [
+        by_columns.table({f"{one:032x}": made_trace(random, one) for one in range(1, 99)})[0]
+        for _ in range(4)
+    ]
+
+    assert sum(map(len, tables)) > 10
+    assert all(map(is_written_alike, tables))
+
+
+@pytest.mark.parametrize("name", FIXTURE_NAMES)
+def test_what_other_software_sends_is_written_alike(name: str) -> None:
+    traces = defaultdict(list)
+    for span in recorded(name):
+        traces[span.trace_id].append(span)
+
+    assert is_written_alike(ByColumns().table(traces)[0])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_simulated_system_is_written_alike(way: str) -> None:
+    traces: dict[str, list[Span]] = {
+        one.trace_id: list(one.spans) for one in simulate(3, 40, {}, WAYS[way])
+    }
+
+    assert is_written_alike(ByColumns().table(traces)[0])
+
+
+@settings(deadline=None)
+@given(seeds, st.data())
+def test_the_load_of_a_process_is_written_alike(seed: int, data: st.DataObject) -> None:
+    table = made_table(seed)
+    loads = [place for place in range(len(table)) if data.draw(st.booleans())]
+    before = requests_of(table)
+
+    found = table.as_load(loads)
+
+    expected = [as_load(one) if at in loads else one for at, one in enumerate(before)]
+    assert requests_of(found) == expected
+    assert is_written_alike(found)
+    assert found.counts.tolist() == [one.counts for one in expected]
+
+
+@settings(deadline=None)
+@given(seeds, st.data())
+def test_some_requests_of_a_table_are_those_requests(seed: int, data: st.DataObject) -> None:
+    table = made_table(seed)
+    places = [place for place in range(len(table)) if data.draw(st.booleans())]
+    requests = requests_of(table)
+
+    found = table.taken(np.array(places, np.int64))
+
+    assert requests_of(found) == [requests[place] for place in places]
+    assert is_written_alike(found)
