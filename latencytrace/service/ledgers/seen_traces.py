@@ -40,7 +40,7 @@ class SeenTraces:
     that still comes for one of those traces is taken for that of a new trace. No lock.
 
     Args:
-        largest: The ids of a layer that the next one is not larger than.
+        largest: The ids of a layer that the next one is not larger than; a power of two.
         most_layers: How many there are.
     """
 

@@ -166,7 +166,7 @@ def _dictionary(words: Words, before: Mapping[str | None, int]) -> bytes:
 
 def _unknown(values: NDArray[np.int64], dtype: type[np.number]) -> bytes:
     """Numbers, or none."""
-    is_unknown = values == told.UNKNOWN
+    is_unknown: NDArray[np.bool_] = values == told.UNKNOWN
     return is_unknown.tobytes() + np.where(is_unknown, 0, values).astype(dtype).tobytes()
 
 

@@ -43,7 +43,7 @@ def test_both_forms_of_an_id_are_one_number() -> None:
 
 def test_the_oldest_are_forgotten_beyond_a_bound() -> None:
     ids = mixed(np.stack([np.arange(4000, dtype=np.uint64)] * 2, axis=1))
-    seen = SeenTraces(largest=500, most_layers=3)
+    seen = SeenTraces(largest=512, most_layers=3)
 
     for batch in np.array_split(ids, 9):
         seen.add(batch)

@@ -41,12 +41,15 @@ def _of_requests() -> Iterable[Metric]:
         waiting_bytes=lambda: 0,
         evicted=lambda: 0,
         late=lambda: 0,
+        held_bytes=lambda: 0,
+        let_go=lambda: 0,
         custody=lambda: Custody(
             damaged_files={"": 1},
             damaged_parts=[DamagedPart(table="", name="", rows=1, reason="")],
         ),
     )
     telemetry.posts_refused.labels("400")
+    telemetry.attributed_traces.labels("columns")
     telemetry.count(
         [
             made_request(
