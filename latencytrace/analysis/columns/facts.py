@@ -107,7 +107,8 @@ class Pairs:
         here = self._numbers[key]
         found = []
         for one in values:
-            text = attribute_text(one)
+            # As the function says, which most of the time would go into calling.
+            text = str(one) if type(one) is float else attribute_text(one)
             number = before.get(text)
             if number is None:
                 number = here.get(text)

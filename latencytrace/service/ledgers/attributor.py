@@ -9,7 +9,7 @@ from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
 from latencytrace.service.ledgers.attribution import FAULTS, Attributed, Attribution
-from latencytrace.service.ledgers.held_spans import Parts, by_block
+from latencytrace.service.ledgers.held_spans import Parts, by_block, in_few_blocks
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
 from latencytrace.service.ledgers.retention import SpanKeeping
@@ -159,7 +159,7 @@ class Attributor:
     def _keep(self, traces: Iterable[Parts]) -> None:
         """Keep the spans of traces that memory holds."""
         if blocks := by_block(traces):
-            self._store.keep(blocks)
+            self._store.keep(list(in_few_blocks(blocks)))
 
     def _write(
         self,

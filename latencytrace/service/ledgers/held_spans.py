@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.model import Span
-from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.otlp.span_block import SpanBlock, joined
 
 MAX_BYTES: Final = 512 * 1024 * 1024
 
 _POST_BYTES: Final = 2048
 _TRACE_BYTES: Final = 200
+_JOINED_SPANS: Final = 20_000
 
 Rows = NDArray[np.int64]
 Parts = Sequence[tuple[SpanBlock, Rows]]
@@ -105,6 +106,31 @@ def by_block(traces: Iterable[Parts]) -> list[tuple[SpanBlock, Rows]]:
         for block, rows in parts:
             found.setdefault(id(block), (block, []))[1].append(rows)
     return [(block, np.concatenate(rows)) for block, rows in found.values()]
+
+
+def in_few_blocks(parts: Parts) -> Iterator[tuple[SpanBlock, Rows]]:
+    """The same rows in blocks joined together, where most of these are wanted.
+
+    To write many small blocks costs ten times as much as one of their size.
+    """
+    few: list[tuple[SpanBlock, Rows]] = []
+    spans = 0
+    for block, rows in parts:
+        if 2 * len(rows) < block.count:
+            yield block, rows
+            continue
+        few.append((block, rows + spans))
+        spans += block.count
+        if spans >= _JOINED_SPANS:
+            yield _joined(few)
+            few, spans = [], 0
+    if few:
+        yield _joined(few)
+
+
+def _joined(parts: Parts) -> tuple[SpanBlock, Rows]:
+    """Blocks as one; their rows are counted through already."""
+    return joined([block for block, _ in parts]), np.concatenate([rows for _, rows in parts])
 
 
 def spans_in(parts: Parts) -> tuple[Span, ...]:

@@ -158,6 +158,9 @@ def _hits(block: SpanBlock, table: Records, part: int, place: Numbers) -> Record
 
 
 def _values(parts: Sequence[Part], hits: Records) -> Sequence[AttributeValue]:
+    if np.all(hits["form"] == Form.DOUBLE):
+        doubles: list[float] = hits["value"].copy().view(np.float64).tolist()
+        return doubles
     return [
         VALUES[form](value, parts[part][0].texts[value : value + size])
         for _, value, size, _, form, part in hits.tolist()

@@ -5,8 +5,8 @@ object at a time, is the oracle.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ _KNOWN: Mapping[str, int] = {
     "Concurrency": told.CONCURRENCY,
     "Preemptions": told.REQUEST_PREEMPTIONS,
 }
-_NONE: Mapping[str | None, int] = {}
+T = TypeVar("T")
 
 
 def block_of_table(table: RequestTable, read_ns: int) -> bytes:
@@ -100,8 +100,6 @@ def _columns_of_lists(table: RequestTable) -> dict[str, bytes]:
     distinct, places = by_appearance(table.attributes, len(table.pairs))
     pairs = table.pairs.at(distinct.tolist())
     texts = [native_values.text(text) for _, text in pairs]
-    parts = _parts_of_runtime(table)
-    repairs = [table.repairs.get(place, ()) for place in range(len(table))]
     return {
         "Segments.EndNs": segments + table.segment_end_ns.astype(np.uint64).tobytes(),
         "Segments.Stage": _lists(segments, Words(table.segment_stage, STAGES)),
@@ -109,36 +107,54 @@ def _columns_of_lists(table: RequestTable) -> dict[str, bytes]:
         "Segments.Name": _lists(segments, table.segment_name),
         "Attributes.Key": _lists(attributes, Words(places, [key for key, _ in pairs])),
         "Attributes.Value": attributes + b"".join([texts[place] for place in places.tolist()]),
-        "Runtime.Name": NATIVE["Runtime.Name"].write([list(one) for one in parts]),
-        "Runtime.Ns": NATIVE["Runtime.Ns"].write([list(one.values()) for one in parts]),
-        "Repairs.Kind": NATIVE["Repairs.Kind"].write(
-            [[one.kind for one in told_of] for told_of in repairs]
-        ),
-        "Repairs.SpanId": NATIVE["Repairs.SpanId"].write(
-            [[one.span_id for one in told_of] for told_of in repairs]
-        ),
-        "Repairs.Detail": NATIVE["Repairs.Detail"].write(
-            [[one.detail for one in told_of] for told_of in repairs]
-        ),
+        **_runtime(table),
+        **_repairs(table),
     }
 
 
-def _parts_of_runtime(table: RequestTable) -> Sequence[Mapping[str | None, int]]:
+def _runtime(table: RequestTable) -> dict[str, bytes]:
     """How long each part of its runtime held each request up."""
-    parts: list[Mapping[str | None, int]] = [_NONE] * len(table)
+    parts: dict[int, Counter[str | None]] = {}
     found = np.flatnonzero(table.segment_stage == _RUNTIME)
     owners = np.searchsorted(table.segment_first, found, side="right") - 1
     lengths = np.diff(table.segment_end_ns, prepend=0)[found]
     # Where a request begins, so does its first segment.
     lengths = np.where(found == table.segment_first[owners], table.segment_end_ns[found], lengths)
-    names = table.segment_name
+    names, codes = table.segment_name.values, table.segment_name.codes[found]
     for owner, code, length_ns in zip(
-        owners.tolist(), names.codes[found].tolist(), lengths.tolist(), strict=True
+        owners.tolist(), codes.tolist(), lengths.tolist(), strict=True
     ):
-        if not parts[owner]:
-            parts[owner] = Counter[str | None]()
-        cast(Counter[str | None], parts[owner])[names.values[code]] += length_ns
-    return parts
+        parts.setdefault(owner, Counter())[names[code]] += length_ns
+    ends, told_names = _few(table, parts)
+    times_ns = [length_ns for one in parts.values() for length_ns in one.values()]
+    return {
+        "Runtime.Name": _lists(ends, Words(np.arange(len(told_names)), told_names)),
+        "Runtime.Ns": ends + np.array(times_ns, np.uint64).tobytes(),
+    }
+
+
+def _repairs(table: RequestTable) -> dict[str, bytes]:
+    ends, repairs = _few(table, dict(sorted(table.repairs.items())))
+    kinds = [one.kind for one in repairs]
+    return {
+        "Repairs.Kind": _lists(ends, Words(np.arange(len(kinds)), kinds)),
+        "Repairs.SpanId": ends + native_values.texts(one.span_id for one in repairs),
+        "Repairs.Detail": ends + native_values.texts(one.detail for one in repairs),
+    }
+
+
+def _few(table: RequestTable, lists: Mapping[int, Collection[T]]) -> tuple[bytes, list[T]]:
+    """Where the lists of all requests end, if some have one, and what is in them.
+
+    Args:
+        table: Of the requests.
+        lists: By place, in order.
+    """
+    counts = np.zeros(len(table), np.uint64)
+    for place, listed in lists.items():
+        counts[place] = len(listed)
+    ends = np.cumsum(counts, dtype=np.uint64).tobytes()
+    return ends, [one for listed in lists.values() for one in listed]
 
 
 def _first_tokens(table: RequestTable) -> Words:
