@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count, repeat
 from typing import Final
 
 import numpy as np
@@ -105,10 +106,15 @@ class Pairs:
         """The numbers of attributes of one key, by what a request is asked for by."""
         before = {} if self._before is None else self._before.of_key(key)
         here = self._numbers[key]
+        # As the function says, which most of the time would go into calling.
+        texts = [str(one) if type(one) is float else attribute_text(one) for one in values]
+        if not before and not here:
+            distinct = dict.fromkeys(texts)
+            here.update(zip(distinct, count(len(self))))
+            self.pairs += zip(repeat(key), distinct)
+            return [here[text] for text in texts]
         found = []
-        for one in values:
-            # As the function says, which most of the time would go into calling.
-            text = str(one) if type(one) is float else attribute_text(one)
+        for text in texts:
             number = before.get(text)
             if number is None:
                 number = here.get(text)

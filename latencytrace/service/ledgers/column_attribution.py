@@ -63,6 +63,7 @@ class ColumnAttribution:
         self._facts = Facts()
         self._tables = Tables()
         self._shape_facts = _ShapeFacts()
+        self._shapes: Sequence[Span] = ()
         self._seen = 0
         self._kernels: Kernels | None = None
         self._compiling: threading.Thread | None = None
@@ -87,6 +88,9 @@ class ColumnAttribution:
         if not held:
             return ByColumns(others=[])
         batch = batch_of(by_block(held.values()))
+        if batch.shapes is not self._shapes:  # they are numbered anew
+            self._shapes = batch.shapes
+            self._facts, self._tables, self._shape_facts = Facts(), Tables(), _ShapeFacts()
         try:
             with told_as_runtime_errors():
                 columns, odd = attributed(batch, self._facts, self._kernels)

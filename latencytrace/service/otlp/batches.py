@@ -43,6 +43,7 @@ _IN_COLUMNS: Final = (Form.STRING, Form.INT, Form.DOUBLE, Form.MAP, Form.BYTES)
 
 def batch_of(parts: Sequence[Part]) -> SpanBatch:
     """The spans of some rows of some blocks, ordered by trace, then as they come."""
+    _forget_shapes(parts)
     tables = [taken(block.table, rows) for block, rows in parts]
     spans = np.concatenate(tables)
     order = np.lexsort((spans["trace_low"], spans["trace_high"]))
@@ -50,6 +51,8 @@ def batch_of(parts: Sequence[Part]) -> SpanBatch:
     part = np.repeat(np.arange(len(parts)), [len(table) for table in tables])[order]
     row = np.concatenate([rows for _, rows in parts])[order]
     _number_shapes(parts, spans, part, row)
+    shapes = SHAPES.spans
+    SHAPES.renew(int(np.count_nonzero(spans["shape"] == NO_SHAPE)))  # for the next batch
     counts, packed = _varying(parts, tables, order)
     trace_ids, first = _traces(spans)
     return SpanBatch(
@@ -60,7 +63,7 @@ def batch_of(parts: Sequence[Part]) -> SpanBatch:
         start_ns=_times(spans["start_ns"]),
         end_ns=_times(spans["end_ns"]),
         shape=np.ascontiguousarray(spans["shape"]),
-        shapes=SHAPES.spans,
+        shapes=shapes,
         counts=counts,
         packed=packed,
         span=_reader(parts, part, row),
@@ -69,6 +72,14 @@ def batch_of(parts: Sequence[Part]) -> SpanBatch:
 
 def _reader(parts: Sequence[Part], part: Numbers, row: Numbers) -> Callable[[int], Span]:
     return lambda at: parts[part[at]][0].spans([int(row[at])])[0]
+
+
+def _forget_shapes(parts: Sequence[Part]) -> None:
+    """Forget the numbers of shapes of an earlier generation."""
+    for block, _ in parts:
+        if block.generation != [SHAPES.generation]:
+            block.table["shape"] = NOT_SHAPED
+            block.generation[0] = SHAPES.generation
 
 
 def _number_shapes(parts: Sequence[Part], spans: Records, part: Numbers, row: Numbers) -> None:
@@ -86,7 +97,7 @@ def _number_shapes(parts: Sequence[Part], spans: Records, part: Numbers, row: Nu
             spans["shape"][at] = NO_SHAPE
             continue
         block = parts[part[at]][0]
-        number = SHAPES.number(block.spans([int(row[at])])[0], learned)
+        number = SHAPES.number(block.spans([int(row[at])])[0], learned, SHAPES.generation)
         block.table["shape"][row[at]] = spans["shape"][at] = number
 
 

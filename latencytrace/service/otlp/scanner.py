@@ -230,6 +230,7 @@ class _Columns:
         self.rejected = tables.count(wire.REJECTED)
         self.facts: dict[int, _KeyFacts] = {}  # by word
         self.learned = SHAPES.learned  # one set for the whole block
+        self.shapes = SHAPES.tables  # likewise
 
     def canonical(self) -> bool:
         """Write lists and maps as the decoder would; False: it cannot decode one."""
@@ -274,6 +275,7 @@ class _Columns:
             resources=self.resources,
             scopes=self.scopes,
             rejected=self.rejected,
+            generation=[self.shapes.generation],
         )
 
     def _gathered(self, texts: bytes) -> bytes:
@@ -328,14 +330,14 @@ class _Columns:
             columns.Lists(block.pairs, block.events, block.links, resources, block.scopes),
             columns.Keys(read, counts, packed, hashes),
             columns.Mark(self.mark_at, len(_MARK), 0),
-            SHAPES.known,
-            SHAPES.numbers,
+            self.shapes.known,
+            self.shapes.numbers,
             found,
             np.zeros(len(hashes), np.int64),
             np.zeros(1, np.int64),
         )
         if unknown:
-            _number_shapes(block, found, self.learned)
+            _number_shapes(block, found, self.learned, self.shapes.generation)
 
     # Texts and words
 
@@ -473,7 +475,9 @@ def _distinct(numbers: NDArray[np.int32], most: int) -> list[int]:
     return found
 
 
-def _number_shapes(block: SpanBlock, hashes: NDArray[np.int64], learned: frozenset[str]) -> None:
+def _number_shapes(
+    block: SpanBlock, hashes: NDArray[np.int64], learned: frozenset[str], generation: int
+) -> None:
     """Number the shapes that no span had before."""
     shapes = block.table["shape"]
     if SHAPES.is_full:
@@ -486,8 +490,8 @@ def _number_shapes(block: SpanBlock, hashes: NDArray[np.int64], learned: frozens
             if len(numbers) == MOST_NEW_SHAPES:  # of a key that is learned from the next block on
                 shapes[shapes < NO_SHAPE] = NO_SHAPE
                 return
-            numbers[found] = SHAPES.number(block.spans([row])[0], learned)
-            SHAPES.add(found, numbers[found])
+            numbers[found] = SHAPES.number(block.spans([row])[0], learned, generation)
+            SHAPES.add(found, numbers[found], generation)
         shapes[row] = numbers[found]
 
 

@@ -3,7 +3,7 @@
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from latencytrace.model import Attributes, AttributeValue, Span
 from latencytrace.service.otlp.span_block import NO_SHAPE
 
 MOST_NEW_SHAPES: Final = 256  # of one block: what has more has a key whose values all differ
+RENEWED_AFTER_SPANS: Final = 1_000_000  # to find out about all shapes anew takes some seconds
 _SLOTS: Final = 1 << 18  # for hashes: a shape has one for each order of its attributes
 _MOST_HASHES: Final = _SLOTS // 4
 
@@ -23,35 +24,76 @@ _CODES: Final[Mapping[bytes, int]] = {
 }
 
 
+class Tables(NamedTuple):
+    """The numbers of one generation, for compiled code."""
+
+    generation: int
+    known: NDArray[np.int64]  # hashes; 0: free
+    numbers: NDArray[np.int32]
+
+    @classmethod
+    def empty(cls, generation: int) -> Self:
+        """Tables that nothing is in."""
+        return cls(generation, np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, np.int32))
+
+
 class Shapes:
-    """Numbers shapes in the order in which they come, up to a bound."""
+    """Numbers shapes in the order in which they come, up to a bound.
+
+    Once so many spans found none left, all are forgotten, and another generation begins: numbers
+    of one mean nothing in the next.
+    """
 
     def __init__(self, most: int = MOST_SHAPES) -> None:
         self.spans: list[Span] = []
         self.learned: frozenset[str] = frozenset()  # keys that had many values; another set each
         self.varying = list(VARYING)  # by code, less one
         self._values: dict[str, set[object]] = defaultdict(set)
-        self.known = np.zeros(_SLOTS, np.int64)  # hashes; 0: free
-        self.numbers: NDArray[np.int32] = np.zeros(_SLOTS, np.int32)
+        self.tables = Tables.empty(0)
         self._most = most
         self._hashes = 0
         self._places: dict[object, int] = {}
+        self._left_out = 0  # spans
         self._lock = threading.Lock()
+
+    @property
+    def generation(self) -> int:
+        """The generation of the numbers that are handed out."""
+        return self.tables.generation
+
+    def renew(self, left_out: int) -> None:
+        """Begin another generation if it is time; called by who works with the numbers.
+
+        Args:
+            left_out: Spans that found none left, since this was called last.
+        """
+        with self._lock:
+            self._left_out += left_out
+            if self._left_out < RENEWED_AFTER_SPANS or not self.is_full:
+                return
+            self.tables = Tables.empty(self.generation + 1)
+            self.spans = []
+            self._values.clear()
+            self._places = {}
+            self._hashes = self._left_out = 0
 
     @property
     def is_full(self) -> bool:
         """Whether no new shape gets a number."""
         return len(self.spans) >= self._most or self._hashes >= _MOST_HASHES
 
-    def number(self, span: Span, learned: frozenset[str]) -> int:
+    def number(self, span: Span, learned: frozenset[str], generation: int) -> int:
         """The number of a span's shape; -1: none is left.
 
         Args:
             span: Any.
             learned: The keys that vary in its block, as they were known when that was decoded.
+            generation: Of the other numbers in its block.
         """
         shape = shape_of(span, learned)
         with self._lock:
+            if generation != self.generation:
+                return NO_SHAPE
             number = self._places.get(shape, NO_SHAPE)
             if number == NO_SHAPE and len(self.spans) < self._most:
                 number = self._places[shape] = len(self.spans)
@@ -79,19 +121,22 @@ class Shapes:
                 self.learned |= {key}
                 del self._values[key]
 
-    def add(self, found: int, number: int) -> None:
+    def add(self, found: int, number: int, generation: int) -> None:
         """Remember under which hash compiled code finds a number."""
         if number == NO_SHAPE:
             return
         with self._lock:
+            if generation != self.generation:
+                return
+            known = self.tables.known
             mask = _SLOTS - 1
             place = (found >> 20) & mask
-            while self.known[place] not in (0, found):
+            while known[place] not in (0, found):
                 place = (place + 1) & mask
-            if self._hashes < _MOST_HASHES and not self.known[place]:
+            if self._hashes < _MOST_HASHES and not known[place]:
                 self._hashes += 1
-                self.numbers[place] = number  # before its hash can be found
-                self.known[place] = found
+                self.tables.numbers[place] = number  # before its hash can be found
+                known[place] = found
 
 
 def shape_of(span: Span, learned: frozenset[str] = frozenset()) -> object:

@@ -12,6 +12,7 @@ from latencytrace.service.ledgers import column_attribution
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
 from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.otlp import shapes
 from latencytrace.service.otlp.compiled import loading
 from latencytrace.service.otlp.shapes import SHAPES
 from latencytrace.service.otlp.traces import check
@@ -202,3 +203,37 @@ def test_it_is_counted_which_way_traces_go() -> None:
     registry = columns._telemetry.registry  # noqa: SLF001 - what is shown
     assert registry.get_sample_value(name, {"by": "columns"}) == 2
     assert registry.get_sample_value(name, {"by": "objects"}) == 1
+
+
+@pytest.mark.parametrize("decoded", ["plainly", "compiled"])
+def test_shapes_are_forgotten_once_many_spans_find_none_left(
+    decoded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, objects = attribution(compiled=True), attribution(compiled=False)
+    if decoded == "plainly":
+        monkeypatch.setattr(loading, "_ready", [])
+    monkeypatch.setattr(shapes, "RENEWED_AFTER_SPANS", 20)
+    monkeypatch.setattr(SHAPES, "_most", len(SHAPES.spans) + 4)
+    before = SHAPES.generation
+    ways: list[bool] = []
+
+    def traces(at: int) -> Mapping[str, Parts]:
+        spans = []
+        for one in range(at, at + 4):
+            root = one_span(f"{one + 1:032x}", name=f"{decoded} {one}", start_ns=S, end_ns=9 * S)
+            below = replace(
+                root, span_id="1" * 16, parent_id=root.span_id, name=f"below {decoded} {one}",
+                kind=SpanKind.INTERNAL, start_ns=2 * S,
+            )  # fmt: skip
+            spans += [root, below]
+        return held(spans)
+
+    sent = [traces(at) for at in range(0, 32, 4)]  # some are decoded before, attributed after
+    for memory in sent:
+        by_columns = columns.attributed({}, {}, memory)
+        assert in_order(by_columns) == in_order(objects.attributed({}, {}, memory))
+        ways.append(not by_columns.spans)
+
+    assert SHAPES.generation > before
+    assert False in ways
+    assert True in ways[ways.index(False) :]

@@ -2,8 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
 from latencytrace.model import Span
-from latencytrace.service.ledgers.held_spans import HeldSpans, by_block, spans_in
+from latencytrace.service.ledgers import held_spans
+from latencytrace.service.ledgers.held_spans import (
+    HeldSpans,
+    by_block,
+    in_few_blocks,
+    spans_in,
+)
 from latencytrace.service.otlp.traces import CheckedRequest, check
 from tests.support.builders.otlp_messages import one_span, otlp
 
@@ -81,3 +90,24 @@ def test_a_post_that_is_not_kept_is_let_go() -> None:
 
     assert (held.count(FIRST), held.count(SECOND)) == (1, 0)
     assert held.bytes == bytes_of(kept)
+
+
+def test_what_is_kept_is_joined_unless_most_of_its_block_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_spans, "_JOINED_SPANS", 6)
+    blocks = [check(otlp(*spans_of(number)), None, None).columns for number in range(5)]
+    rows = [np.arange(4), np.array([1]), np.array([3, 0]), np.arange(4), np.arange(4)]
+
+    found = list(in_few_blocks(list(zip(blocks, rows, strict=True))))
+
+    assert [block.count for block, _ in found] == [4, 8, 8]
+    kept = [span for block, chosen in found for span in block.spans(chosen)]
+    expected = [
+        span for block, chosen in zip(blocks, rows, strict=True) for span in block.spans(chosen)
+    ]
+    assert sorted(kept, key=str) == sorted(expected, key=str)
+
+
+def spans_of(number: int) -> list[Span]:
+    return [one_span(f"{number + 1:032x}", f"{at + 1:016x}", name=f"{at}") for at in range(4)]
