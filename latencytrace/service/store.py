@@ -10,7 +10,6 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.errors import PluginError
 from latencytrace.model import Breakdown, Request, Span
 from latencytrace.plugins import STORES, load_plugin
@@ -128,14 +127,13 @@ class Store(Protocol):
         """Requests written after a moment and not counted before, with when, in this order."""
         ...
 
-    def write(  # noqa: PLR0913, PLR0917 - what is written together
+    def write(
         self,
         requests: Sequence[Request],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
-        table: RequestTable | None = None,
     ) -> Written:
         """Keep requests, and note traces whose arrived spans are to be copied to `spans`.
 
@@ -152,7 +150,6 @@ class Store(Protocol):
                 since.
             counted: Those of the requests (trace id, span id) that metrics and objectives
                 have counted under an earlier revision.
-            table: More requests, of none of which anything was written before.
 
         Returns:
             The moment it is written under, later than that of any call before.

@@ -5,7 +5,7 @@ import io
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from pyarrow import parquet
 
+from latencytrace.analysis.columns.objects import WithTable, requests_of
 from latencytrace.model import (
     Attributes,
     AttributeValue,
@@ -49,6 +50,8 @@ from tests.support.builders.otlp_messages import (
     one_span,
     otlp,
 )
+from tests.support.simulation.by_columns import ByColumns
+from tests.support.simulation.simulator import Aside, simulate
 
 MINUTE_NS = 60 * 10**9
 
@@ -359,6 +362,22 @@ def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
     assert store.request(request.trace_id, None) == request
     assert store.request(request.trace_id, request.span_id) == request
     assert list(store.requests(Cohort(service=request.service), Order.NEWEST, 9)) == [request]
+
+
+def test_requests_of_a_table_come_back_beside_others(store: Store) -> None:
+    traces = {one.trace_id: one.spans for one in simulate(5, 30, {}, Aside())}
+    table, _ = ByColumns().table(traces)
+    others = [one_request("before"), one_request("revised", revision=2)]
+    written = WithTable(others, table)
+    store.write(written, [])
+
+    found = store.written({one.trace_id for one in written})
+
+    def in_order(requests: Sequence[Request]) -> list[Request]:
+        return sorted(requests, key=lambda one: (one.trace_id, one.span_id))
+
+    assert in_order(found) == in_order([*others, *requests_of(table)])
+    assert len(found) == len(written) > 60
 
 
 @pytest.mark.parametrize("start_ns", [0, 5_000_000_001, 2**63 - 1, 2**63 + 2**30, 2**64 - 1])

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, compress
 from pathlib import Path
 
+from latencytrace.analysis.columns.objects import WithTable
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
@@ -177,7 +178,8 @@ class Attributor:
         age_ns = self._now_ns() - read_ns
         written = [*requests, *resent]
         withdrawn, table = found.withdrawn, found.table
-        done = self._store.write(written, kept, withdrawn, age_ns, counted, table)
+        all_written = written if table is None else WithTable(written, table)
+        done = self._store.write(all_written, kept, withdrawn, age_ns, counted)
         self._settling.withdraw(withdrawn)
         uncounted = [one for one in written if (one.trace_id, one.span_id) not in counted]
         self._settling.add(uncounted, done.at_ns, table)

@@ -265,7 +265,7 @@ class _Columns:
         return self._assembled(self._gathered(texts))
 
     def _assembled(self, texts: bytes) -> SpanBlock:
-        return SpanBlock(
+        block = SpanBlock(
             texts=texts,
             words=self.words,
             pairs=self.pairs,
@@ -275,8 +275,9 @@ class _Columns:
             resources=self.resources,
             scopes=self.scopes,
             rejected=self.rejected,
-            generation=[self.shapes.generation],
         )
+        block.generation[0] = self.shapes.generation
+        return block
 
     def _gathered(self, texts: bytes) -> bytes:
         """The texts without those that nothing refers to any more: content may be among them."""

@@ -72,7 +72,7 @@ class SpanBlock:
     scopes: Records
     rejected: int = 0  # spans without ids, which were left out
     # Of the numbers of shapes (see `shapes`), one and only; it changes with these.
-    generation: list[int] = field(default_factory=lambda: [0])
+    generation: list[int] = field(default_factory=lambda: [0], init=False)
     _known: dict[int, str] = field(default_factory=dict, init=False)  # words as texts
 
     @property

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Request, Span, SpanKind, Stage, Trace, semconv
@@ -50,19 +49,18 @@ class FlakyStore(ChdbStore):
             raise StoreError("the disk is full")
         super().keep_noted()
 
-    def write(  # noqa: PLR0913, PLR0917 - what is written together
+    def write(
         self,
         requests: Sequence[Request],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
-        table: RequestTable | None = None,
     ) -> Written:
         """Keep them, or fail."""
         if self.full:
             raise StoreError("the disk is full")
-        return super().write(requests, keep_spans_of, withdrawn, age_ns, counted, table)
+        return super().write(requests, keep_spans_of, withdrawn, age_ns, counted)
 
     def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
         """Keep spans, once others were let in."""

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.request_table import RequestTable
+from latencytrace.analysis.columns.objects import parted
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Breakdown, Request, Span, Stage
 from latencytrace.service.clock import now_ns
@@ -128,16 +128,16 @@ class ChdbStore:
         lines = self._assembler.query(question, _LINES, {"until": until_ns})
         return list(request_rows.written_from(lines))
 
-    def write(  # noqa: PLR0913, PLR0917 - what is written together
+    def write(
         self,
         requests: Sequence[Request],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
-        table: RequestTable | None = None,
     ) -> Written:
         """See `Store.write`."""
+        requests, table = parted(requests)
         # Written in milliseconds, and never twice in one.
         read_ns = max(now_ns() - age_ns, self._written_ns + _MS) // _MS * _MS
         # The spans first: where a crash comes between, the trace is unassembled, and
