@@ -5,7 +5,7 @@ object at a time, is the oracle.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns import told
 from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words, by_appearance
-from latencytrace.model import Stage
+from latencytrace.model import Request, Stage
 from latencytrace.model.span_columns import STAGES
-from latencytrace.service.sql import native_values
-from latencytrace.service.sql.request_rows import NATIVE, TARGET
+from latencytrace.service.sql import native_values, request_rows
+from latencytrace.service.sql.request_rows import NATIVE, TARGET, Void
 from latencytrace.service.sql.tables import stage_column
 
 _U32 = (1 << 32) - 1
@@ -37,6 +37,28 @@ _KNOWN: Mapping[str, int] = {
     "Preemptions": told.REQUEST_PREEMPTIONS,
 }
 T = TypeVar("T")
+
+
+def block_of(
+    requests: Sequence[Request],
+    table: RequestTable | None,
+    void: Sequence[Void],
+    read_ns: int,
+    counted_as_ns: Mapping[tuple[str, str], int],
+) -> bytes:
+    """Requests and those of a table as blocks, one behind the other.
+
+    Args:
+        requests: As the next ones, see `request_rows.block_of`.
+        table: More of them.
+        void: The rows of requests that moved or are none any more.
+        read_ns: Wall time when their spans were read.
+        counted_as_ns: When revisions were written that were counted.
+    """
+    of_objects = b""
+    if requests or void:
+        of_objects = request_rows.block_of(requests, void, read_ns, counted_as_ns)
+    return of_objects + (b"" if table is None else block_of_table(table, read_ns))
 
 
 def block_of_table(table: RequestTable, read_ns: int) -> bytes:
