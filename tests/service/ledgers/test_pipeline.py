@@ -296,6 +296,46 @@ def test_a_request_of_another_service_stays_one_inside_the_outermost(
     assert (found.outermost, found.revision) == (False, 2)
 
 
+@pytest.mark.timeout(400)  # the compiler, the first time
+def test_requests_by_columns_are_written_revised_and_counted_once(rig: Rig) -> None:
+    rig.pipeline._attributor._attribution._columns.compile().join()  # noqa: SLF001 - as under load
+    ids = [uuid4().hex for _ in range(3)]
+    roots = [replace(root(one), service=ids[0]) for one in ids]
+    rig.send(*roots, child(roots[0], CHILD, Stage.RETRIEVE, 10, 40))
+    rig.after_s(1)
+    first = [rig.store.request(one, None) for one in ids]
+    rig.send(child(roots[1], LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.after_s(5)
+
+    by_columns = rig.telemetry.registry.get_sample_value(
+        "latencytrace_service_attributed_traces_total", {"by": "columns"}
+    )
+    assert by_columns == 3
+    assert [one.revision for one in first if one] == [1, 1, 1]
+    assert ledger(rig.store, ids[0])[Stage.RETRIEVE] == 30 * MS
+    assert ledger(rig.store, ids[1])[Stage.DECODE] == 40 * MS
+    assert rig.store.breakdown(Cohort(service=ids[0])).requests == 3
+    assert rig.counted("latencytrace_requests_total") == 3
+    assert rig.counted("latencytrace_service_revised_total") == 1
+    assert rig.counted("latencytrace_service_spans_unaccounted") == 0
+
+
+@pytest.mark.timeout(400)  # likewise
+def test_a_store_that_fails_is_given_requests_by_columns_again(rig: Rig, trace_id: str) -> None:
+    rig.pipeline._attributor._attribution._columns.compile().join()  # noqa: SLF001 - as under load
+    rig.store.full = True
+    rig.send(root(trace_id))
+    rig.after_s(1)
+    rig.store.full = False
+    before = rig.store.request(trace_id, None)
+    rig.after_s(30)
+
+    assert before is None
+    assert sum(ledger(rig.store, trace_id).values()) == 100 * MS
+    assert rig.counted("latencytrace_requests_total") == 1
+    assert rig.counted("latencytrace_service_spans_unaccounted") == 0
+
+
 def test_a_store_that_fails_is_asked_again(
     rig: Rig, trace_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
