@@ -1,6 +1,6 @@
 """Tables of requests as blocks for the table `requests`: arrays only.
 
-It costs 2 µs of CPU a request (`tests/benchmarks/bench_columns.py`); `request_rows.block_of`, an
+It costs 6 µs of CPU a request (`tests/benchmarks/bench_columns.py`); `request_rows.block_of`, an
 object at a time, is the oracle.
 """
 
