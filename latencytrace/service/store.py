@@ -216,12 +216,9 @@ class Store(Protocol):
         *,
         attributes: bool = False,
     ) -> RequestColumns:
-        """Those of them that took as long as one of these bands says, each once.
+        """Those of them that lie in one of these bands, which do not overlap.
 
-        Args:
-            cohort: As for `requests`.
-            bands: They do not overlap.
-            attributes: Whether the attributes kept with them are read too.
+        Their attributes are read where they are asked for.
         """
         ...
 

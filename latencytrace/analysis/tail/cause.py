@@ -31,6 +31,7 @@ _CONSEQUENCES: Final = frozenset(  # of being slow
     {"status", "finish_reason", "error.type", "http.response.status_code", "http.status_code"}
 )
 _BINS = 32
+_TAIL_BINS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +147,16 @@ def predicted_ratio(groups: Groups, key: str) -> float:
     dependency kept waiting, those with long answers are in the tail.
     """
     numbers = getattr(groups.columns, key)
+    known, value = numbers.known, numbers.value
     duration_ns = groups.columns.duration_ns.astype(np.float64)
-    edges = np.unique(np.quantile(numbers.value[numbers.known], np.arange(1, _BINS) / _BINS))
-    place = np.where(
-        numbers.known, np.searchsorted(edges, numbers.value, side="right"), len(edges) + 1
-    )
+    # The tail's own numbers too: it may lie in what is one bin of all.
+    edges = [
+        np.quantile(value[which], np.arange(1, bins) / bins)
+        for which, bins in ((known, _BINS), (known & groups.tail, _TAIL_BINS))
+        if which.any()
+    ]
+    bounds = np.unique(np.concatenate(edges))
+    place = np.where(known, np.searchsorted(bounds, value, side="right"), len(bounds) + 1)
     weights = np.bincount(place, groups.weight)
     sums = np.bincount(place, groups.weight * duration_ns)
     predicted: NDArray[np.float64] = (sums / np.maximum(weights, 1e-9))[place]

@@ -219,5 +219,5 @@ def _design_effect(counts: Counts, of_block: Floats, tail: Floats, usual: Floats
     correlation = np.clip(np.nan_to_num(correlation), 0.0, 1.0)
     uneven = ((of_block[:, 0] / tail_n - of_block[:, 1] / usual_n) ** 2).sum()
     independent = 1 / tail_n + 1 / usual_n
-    effect = (1 - correlation) + correlation * uneven / independent
+    effect: Floats = (1 - correlation) + correlation * uneven / independent
     return np.maximum(effect, 1.0)

@@ -32,13 +32,13 @@ def picture(document: TailDocument, console: Console) -> list[RenderableType]:
 
 
 def _numbers(document: TailDocument) -> str:
-    begins = f"p{100 * document['quantile']:g}, {duration(document['threshold_ns'])}"
+    begins = f"p{100 * document['quantile']:g} ({duration(document['threshold_ns'])})"
     facts = [
         count(document["requests"], "request"),
-        f"{document['tail_requests']:,} in the tail (from {begins})",
+        f"tail: {document['tail_requests']:,} from {begins} on",
     ]
     if document["excess_ns"] is not None:
-        usual = f"the {document['reference_requests']:,} around the median (p40 to p60)"
+        usual = f"the {document['reference_requests']:,} around the median"
         facts.append(f"{_signed(document['excess_ns'])} longer than {usual}")
     return " · ".join(facts)
 

@@ -26,18 +26,17 @@ def found(requests: Sequence[Request], quantile: float = 0.9) -> Tail:
     return tail_of(columns, Split.of(columns.duration_ns, quantile), quantile)
 
 
-def served(number: int, stages: dict[Stage, int], **more: object) -> Request:
+def served(number: int, stages: dict[Stage, int]) -> Request:
     """The request of this number, one a second."""
     start_ns = START_NS + number * 10**9
-    trace_id = f"{number + 1:032x}"
-    return made_request(stages=stages, start_ns=start_ns, trace_id=trace_id, **more)
+    return made_request(stages=stages, start_ns=start_ns, trace_id=f"{number + 1:032x}")
 
 
-def usual(count: int, **more: object) -> list[Request]:
+def usual(count: int) -> list[Request]:
     """Requests of 70 to 130 ms, in no order."""
     lengths_ns = np.random.default_rng(1).permutation(np.linspace(70, 130, count) * MS)
     return [
-        served(number, {Stage.DECODE: int(length_ns), Stage.EMBED: 5 * MS}, **more)
+        served(number, {Stage.DECODE: int(length_ns), Stage.EMBED: 5 * MS})
         for number, length_ns in enumerate(lengths_ns)
     ]
 

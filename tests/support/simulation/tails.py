@@ -89,11 +89,24 @@ def drift(chance: np.random.Generator, count: int, spread: float) -> Floats:
     )
 
 
+def _spread(chance: np.random.Generator, count: int, spread: float) -> Floats:
+    """Factors around 1, of one of the shapes that service times have."""
+    match chance.integers(3):
+        case 0:
+            return np.asarray(np.exp(chance.normal(0, spread, count)))
+        case 1:
+            shape = 1 / spread**2
+            return chance.gamma(shape, 1 / shape, count)
+        case _:
+            return 1 - spread + chance.exponential(spread, count)
+
+
 def _made(chance: np.random.Generator, count: int, *, by_tokens: bool) -> Made:
     tokens = np.round(600 * np.exp(chance.normal(0, 0.35, count)))
     load = drift(chance, count, 0.2)
+    wider = chance.uniform(0.7, 1.5)
     stages = {
-        stage: median * np.exp(chance.normal(0, spread, count)) * drift(chance, count, 0.08)
+        stage: median * _spread(chance, count, spread * wider) * drift(chance, count, 0.08)
         for stage, (median, spread) in USUAL_MS.items()
     }
     if by_tokens:
@@ -123,7 +136,7 @@ def _waiting(made: Made) -> None:
     ahead = 1 + made.chance.poisson(made.chance.uniform(5, 20), made.count)
     made.queue_depth[which] += ahead[which]
     made.concurrency[which] += ahead[which]
-    made.add(Stage.QUEUE, which, ahead * made.chance.uniform(120, 300))
+    made.add(Stage.QUEUE, which, ahead.astype(np.float64) * made.chance.uniform(120, 300))
 
 
 def _dependency(made: Made) -> None:
