@@ -34,9 +34,12 @@ def stage_excess(groups: Groups) -> tuple[StageExcess, ...]:
     drawn = np.random.default_rng(0).multinomial(
         groups.blocks, np.full(groups.blocks, 1 / groups.blocks), RESAMPLES
     )
-    both = (drawn @ tail_count > 0) & (drawn @ usual_count > 0)
-    drawn = drawn[both].astype(np.float64)
-    again = drawn @ tail / (drawn @ tail_count)[:, None]
+    drawn = drawn[(drawn @ tail_count > 0) & (drawn @ usual_count > 0)].astype(np.float64)
+    # As many are in the tail of each draw as in ours: the threshold moves, past the fastest of it.
+    all_count = np.bincount(groups.block, groups.weight, minlength=groups.blocks)
+    wanted = drawn @ all_count * (tail_count.sum() / all_count.sum())
+    moved = np.outer(wanted - drawn @ tail_count, _at_threshold(groups, present))
+    again = (drawn @ tail + moved) / wanted[:, None]
     again -= drawn @ usual / (drawn @ usual_count)[:, None]
     low, high = np.quantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return tuple(
@@ -50,6 +53,14 @@ def stage_excess(groups: Groups) -> tuple[StageExcess, ...]:
         for place in np.argsort(usual_ns - tail_ns, kind="stable")
         if tail_ns[place] or usual_ns[place]
     )
+
+
+def _at_threshold(groups: Groups, stages: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The mean time in each stage of the fastest requests of the tail."""
+    rows = np.flatnonzero(groups.tail)
+    fastest = rows[np.argsort(groups.columns.duration_ns[rows])[: max(len(rows) // 5, 5)]]
+    means: NDArray[np.float64] = groups.columns.stages_ns[fastest][:, stages].mean(axis=0)
+    return means
 
 
 def _block_sums(groups: Groups, which: Mask, stages: NDArray[np.int64]) -> tuple[Sums, Sums]:

@@ -12,10 +12,10 @@ from latencytrace.analysis.tail.groups import Split, needed_requests
 from latencytrace.analysis.tail.tail import no_tail, tail_of
 from latencytrace.analysis.tail.traits import holm
 from latencytrace.model import Request, Stage
-from latencytrace.model.request_columns import RequestColumns
-from latencytrace.model.tail import CauseKind, Tail
+from latencytrace.model.request_columns import STAGES, RequestColumns
+from latencytrace.model.tail import CauseKind, StageExcess, Tail
 from tests.support.builders.made_requests import START_NS, made_request
-from tests.support.simulation.tails import INCIDENTS, tail
+from tests.support.simulation.tails import INCIDENTS, cohort, tail
 
 MS = 1_000_000
 SEEDS = range(9_000, 9_006)  # not those that it was built with
@@ -186,6 +186,30 @@ def test_no_request_is_unknown() -> None:
 def test_p_values_are_corrected_step_by_step() -> None:
     assert holm(np.array([0.01, 0.04, 0.03, 0.5])).tolist() == [0.04, 0.09, 0.09, 0.5]
     assert holm(np.array([0.6, 0.7])).tolist() == [1.0, 1.0]
+
+
+def test_intervals_hold_the_mean_of_many_runs_about_as_often_as_they_say() -> None:
+    base = cohort(1, None, 4000)
+    runs = [slow_searches(base, seed) for seed in range(60)]
+
+    truth_ns = np.mean([run.excess_ns for run in runs])
+
+    held = sum(run.low_ns <= truth_ns <= run.high_ns for run in runs)
+    assert 51 <= held <= 60  # of 57 expected
+
+
+def slow_searches(base: RequestColumns, seed: int) -> StageExcess:
+    """The excess in a search that took long for a few of these requests."""
+    chance = np.random.default_rng(seed)
+    stages_ns = np.zeros_like(base.stages_ns)
+    slow = chance.random(len(base)) < 0.05
+    search_ns = 60 * MS + slow * 1500 * MS * np.exp(chance.normal(0, 0.3, len(base)))
+    stages_ns[:, STAGES.index(Stage.RETRIEVE)] = search_ns
+    stages_ns[:, STAGES.index(Stage.DECODE)] = 500 * MS * chance.gamma(20, 1 / 20, len(base))
+    columns = replace(base, stages_ns=stages_ns, duration_ns=stages_ns.sum(axis=1))
+    first, *_ = tail_of(columns, Split.of(columns.duration_ns, 0.98), 0.98).stages
+    assert first.stage is Stage.RETRIEVE
+    return first
 
 
 @pytest.mark.parametrize("kind", INCIDENTS)
