@@ -93,6 +93,8 @@ class AgentSettings:
     gpus_in_bus_order: bool = False
     profile: bool = True  # take profiles where the service asks for one
     nvtx: bool = False  # show passes on devices to NVIDIA's profilers
+    resource_attributes: str = ""  # of the process, as the variable has them
+    resource_detectors: bool = False  # ask the SDK's, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +197,8 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         gpus_in_bus_order=environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
         profile=optional_flag(environ, "LATENCYTRACE_PROFILE") is not False,
         nvtx=flag(environ, "LATENCYTRACE_NVTX"),
+        resource_attributes=environ.get("OTEL_RESOURCE_ATTRIBUTES", ""),
+        resource_detectors=bool(names(environ, "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS")),
     )
 
 
