@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from uuid import uuid4
 
 from opentelemetry import trace
@@ -47,6 +46,7 @@ from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.errors import SettingsError
 from latencytrace.model import semconv
 from latencytrace.model.secrets import shown, text_shown
+from latencytrace.plugins import installed_version
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 
 SCOPE = "latencytrace"
@@ -81,7 +81,7 @@ class Agent:
         self._hooks: list[AppliedHook] = []
         self._fastapi: AppliedHook | None = None
         self._cost = CostMeter(monotonic_ns)
-        self.recorder = Recorder(_provider.get_tracer(SCOPE, version(SCOPE)), on_fault)
+        self.recorder = Recorder(_provider.get_tracer(SCOPE, installed_version(SCOPE)), on_fault)
         options = TransportOptions(settings.gzip, *settings.tls_files)
         self._senders = Senders(settings.headers, options, settings.grpc)
         self.profiling = Profiling(

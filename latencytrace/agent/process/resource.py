@@ -2,7 +2,6 @@
 
 import os
 import socket
-from importlib.metadata import version
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -11,6 +10,7 @@ from opentelemetry.sdk.version import __version__ as sdk_version
 from latencytrace.agent.guard import logger
 from latencytrace.agent.process.name import this_program
 from latencytrace.model import semconv
+from latencytrace.plugins import installed_version
 
 DISTRIBUTION = "latencytrace"
 
@@ -35,7 +35,7 @@ def resource_of(
     detected.setdefault(semconv.HOST_NAME, socket.gethostname())
     detected["process.pid"] = os.getpid()
     detected["telemetry.distro.name"] = DISTRIBUTION
-    detected["telemetry.distro.version"] = version(DISTRIBUTION)
+    detected["telemetry.distro.version"] = installed_version(DISTRIBUTION)
     return detected
 
 

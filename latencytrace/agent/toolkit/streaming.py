@@ -116,16 +116,28 @@ class AnswerStream:
         self, bodies: Sequence[bytes], known: Sequence[int], sent_ns: list[int]
     ) -> None:
         """Note that chunks have been sent, each as in `chunk_sent`."""
-        if self._events.begins and self._are_alike(bodies):
+        count = len(bodies)
+        read = 0 if self._events.begins else self._read_until_known(bodies, known, sent_ns)
+        if read < count and self._are_alike(bodies[read:]):
             self.carried = known[-1]
-            self._times += sent_ns
+            self._times += sent_ns[read:]
             if len(self._times) >= HELD:
                 self._sent.fold()
-        else:
-            for chunk in zip(bodies, known, sent_ns, strict=True):
-                self.chunk_sent(*chunk)
+            read = count
+        for number in range(read, count):
+            self.chunk_sent(bodies[number], known[number], sent_ns[number])
         # What models make meanwhile is noted by them until a token of theirs has left.
         self.eager = self._open and (not self.streams or (self.known > 0 and not self.carried))
+
+    def _read_until_known(
+        self, bodies: Sequence[bytes], known: Sequence[int], sent_ns: Sequence[int]
+    ) -> int:
+        """Read chunks until it is known where events have their output; return how many."""
+        for number, chunk in enumerate(zip(bodies, known, sent_ns, strict=True)):
+            if self._events.begins:
+                return number
+            self.chunk_sent(*chunk)
+        return len(bodies)
 
     def _are_alike(self, bodies: Sequence[bytes]) -> bool:
         """Tell whether each is one event, with output where this stream's events have it."""
