@@ -106,6 +106,13 @@ class RequestTiming(ServedRequest):
 
     def sent(self, send: Send) -> Send:
         """Time the sends, and end the span with the last one."""
+        try:
+            return self._timed(send)
+        except FAULTS as fault:
+            self.recorder.on_fault("timing sends", fault)
+        return send
+
+    def _timed(self, send: Send) -> Send:
         if self._stages is not None:
             send = self._with_server_timing(send, self._stages)
         answer, held, on_fault = self.answer, self.answer.held, self.recorder.on_fault
