@@ -23,20 +23,14 @@ _NEVER = 1 << 62
 _PLAIN_TEXT = AnswerEvents()  # it learns nothing, so one serves all
 
 
-class AnswerStream:
-    """The answer of one request while it is streamed.
+class ReadAnswer:
+    """The answer of one request while it is streamed, as far as it was read.
 
     A server's chunk need not hold a token: it may be a role, or a comment that keeps the
     connection open. In a form that we know (server-sent events or lines of JSON with the
     output's keys) the chunk tells. In any other the model says when it has made a token, and
     the next chunk that is handed to the server and not empty is the one that carries it; what a
     model makes while a chunk is on its way goes with the next.
-
-    Speed is the point here: of a chunk that leaves, four values are held, and many are read
-    together, the last ones off the serving thread (`catch_up`; `bench_request.py`).
-
-    Args:
-        sends: Takes the starts and ends of sends that were held.
     """
 
     __slots__ = (
@@ -52,18 +46,10 @@ class AnswerStream:
         "_sent",
         "_times",
         "carried",
-        "eager",
-        "held",
         "known",
-        "sends",
     )
 
-    def __init__(self, sends: list[int] | None = None) -> None:
-        self.sends = [] if sends is None else sends
-        # Chunks that were not read yet: when each was handed over and had left, `known` when it
-        # was handed over, its bytes; one after another.
-        self.held: list[Any] = []
-        self.eager = True  # what leaves is to be read at once
+    def __init__(self) -> None:
         self.known = 0  # tokens that models have made: who sees some made adds them
         self.carried = 0  # how many of those have left; 0: none
         self._sent = TokenRecorder()
@@ -88,67 +74,12 @@ class AnswerStream:
         events = events_of(headers)
         self._open = events is not None
         self._events = events or self._events
-        self.eager = self._open
 
     def left(self) -> None:
         """Note that the caller has left: what is sent from now on reaches nobody."""
-        self.catch_up()
         self._open = False
         self.carried, self._plain_over = self._all_carried, _NEVER
         self._events.begins = 0
-
-    def catch_up(self) -> None:
-        """Read the chunks that are held."""
-        held = self.held[:]
-        if not held:
-            return
-        del self.held[: len(held)]
-        started, sent = held[::_VALUES], held[1::_VALUES]
-        times = started * 2
-        times[::2] = started
-        times[1::2] = sent
-        self.sends += times
-        if len(self.sends) >= HELD_SENDS:
-            fold(self.sends)
-        self._chunks_sent(held[3::_VALUES], held[2::_VALUES], sent)
-
-    def _chunks_sent(
-        self, bodies: Sequence[bytes], known: Sequence[int], sent_ns: list[int]
-    ) -> None:
-        """Note that chunks have been sent, each as in `chunk_sent`."""
-        count = len(bodies)
-        read = 0 if self._events.begins else self._read_until_known(bodies, known, sent_ns)
-        if read < count and self._are_alike(bodies[read:]):
-            self.carried = known[-1]
-            self._times += sent_ns[read:]
-            if len(self._times) >= HELD:
-                self._sent.fold()
-            read = count
-        for number in range(read, count):
-            self.chunk_sent(bodies[number], known[number], sent_ns[number])
-        # What models make meanwhile is noted by them until a token of theirs has left.
-        self.eager = self._open and (not self.streams or (self.known > 0 and not self.carried))
-
-    def _read_until_known(
-        self, bodies: Sequence[bytes], known: Sequence[int], sent_ns: Sequence[int]
-    ) -> int:
-        """Read chunks until it is known where events have their output; return how many."""
-        for number, chunk in enumerate(zip(bodies, known, sent_ns, strict=True)):
-            if self._events.begins:
-                return number
-            self.chunk_sent(*chunk)
-        return len(bodies)
-
-    def _are_alike(self, bodies: Sequence[bytes]) -> bool:
-        """Tell whether each is one event, with output where this stream's events have it."""
-        events = self._events
-        begins, lengths = events.begins, set(map(len, bodies))
-        return (
-            min(lengths) > begins
-            and max(lengths) < begins << 1
-            and set(map(itemgetter(slice(events.key_at, begins)), bodies)) == {events.key}
-            and _QUOTE not in set(map(itemgetter(slice(begins, begins + 1)), bodies))
-        )
 
     def chunk_sent(self, body: bytes, known: int, sent_ns: int) -> None:
         """Note that a chunk has been sent.
@@ -217,7 +148,6 @@ class AnswerStream:
         Args:
             span_start_ns: The monotonic start of the request's span.
         """
-        self.catch_up()
         first_ns = self._sent.first_ns
         if first_ns is None:
             if self._first_body_ns is None:
@@ -232,12 +162,6 @@ class AnswerStream:
             attributes[semconv.TOKEN_TIMES] = packed
             self._count_into(attributes)
         return attributes
-
-    @property
-    def weight(self) -> int:
-        """Return about how many bytes it keeps."""
-        held = len(self.held) // _VALUES
-        return (len(self._times) + 2 * held) * TIME_BYTES + sum(map(len, self.held[3::_VALUES]))
 
     def _count_into(self, attributes: dict[str, AttributeValue]) -> None:
         """Tell what left after the first packet; of several choices, after the first of each."""
@@ -258,6 +182,101 @@ class AnswerStream:
             attributes[semconv.STREAMED_EVENTS] = following
         else:
             attributes[semconv.STREAMED_TOKENS] = round(told * following / events)
+
+
+class AnswerStream(ReadAnswer):
+    """The answer of one request while it is streamed.
+
+    Speed is the point here: of a chunk that leaves, four values are held, and many are read
+    together, the last ones off the serving thread (`catch_up`; `bench_request.py`).
+
+    Args:
+        sends: Takes the starts and ends of sends that were held.
+    """
+
+    __slots__ = ("eager", "held", "sends")
+
+    def __init__(self, sends: list[int] | None = None) -> None:
+        super().__init__()
+        self.sends = [] if sends is None else sends
+        # Chunks that were not read yet: when each was handed over and had left, `known` when it
+        # was handed over, its bytes; one after another.
+        self.held: list[Any] = []
+        self.eager = True  # what leaves is to be read at once
+
+    def begun(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Note the headers that an answer begins with."""
+        super().begun(headers)
+        self.eager = self._open
+
+    def left(self) -> None:
+        """Note that the caller has left: what is sent from now on reaches nobody."""
+        self.catch_up()
+        super().left()
+
+    def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
+        """Return what is known of it once all of it is read; see `ReadAnswer`."""
+        self.catch_up()
+        return super().described(span_start_ns)
+
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes it keeps."""
+        held = len(self.held) // _VALUES
+        return (len(self._times) + 2 * held) * TIME_BYTES + sum(map(len, self.held[3::_VALUES]))
+
+    def catch_up(self) -> None:
+        """Read the chunks that are held."""
+        held = self.held[:]
+        if not held:
+            return
+        del self.held[: len(held)]
+        started, sent = held[::_VALUES], held[1::_VALUES]
+        times = started * 2
+        times[::2] = started
+        times[1::2] = sent
+        self.sends += times
+        if len(self.sends) >= HELD_SENDS:
+            fold(self.sends)
+        self._chunks_sent(held[3::_VALUES], held[2::_VALUES], sent)
+
+    def _chunks_sent(
+        self, bodies: Sequence[bytes], known: Sequence[int], sent_ns: list[int]
+    ) -> None:
+        """Note that chunks have been sent, each as in `chunk_sent`."""
+        count = len(bodies)
+        read = 0 if self._events.begins else self._read_until_known(bodies, known, sent_ns)
+        if read < count and self._are_alike(bodies[read:]):
+            self.carried = known[-1]
+            self._times += sent_ns[read:]
+            if len(self._times) >= HELD:
+                self._sent.fold()
+            read = count
+        for number in range(read, count):
+            self.chunk_sent(bodies[number], known[number], sent_ns[number])
+        # What models make meanwhile is noted by them until a token of theirs has left.
+        self.eager = self._open and (not self.streams or (self.known > 0 and not self.carried))
+
+    def _read_until_known(
+        self, bodies: Sequence[bytes], known: Sequence[int], sent_ns: Sequence[int]
+    ) -> int:
+        """Read chunks until it is known where events have their output; return how many."""
+        for number, chunk in enumerate(zip(bodies, known, sent_ns, strict=True)):
+            if self._events.begins:
+                return number
+            self.chunk_sent(*chunk)
+        return len(bodies)
+
+    def _are_alike(self, bodies: Sequence[bytes]) -> bool:
+        """Tell whether each is one event, with output where this stream's events have it."""
+        events = self._events
+        begins, lengths = events.begins, set(map(len, bodies))
+        return (
+            min(lengths) > begins
+            and max(lengths) < begins << 1
+            and set(map(itemgetter(slice(events.key_at, begins)), bodies)) == {events.key}
+            and _QUOTE not in set(map(itemgetter(slice(begins, begins + 1)), bodies))
+        )
 
 
 class MadeTokens:
