@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import told
-from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF
+from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF, parted
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words, by_appearance
 from latencytrace.model import Request, Stage
 from latencytrace.model.span_columns import STAGES
@@ -41,23 +41,22 @@ T = TypeVar("T")
 
 def block_of(
     requests: Sequence[Request],
-    table: RequestTable | None,
     void: Sequence[Void],
     read_ns: int,
     counted_as_ns: Mapping[tuple[str, str], int],
 ) -> bytes:
-    """Requests and those of a table as blocks, one behind the other.
+    """Requests as blocks, those of a table behind the others.
 
     Args:
-        requests: As the next ones, see `request_rows.block_of`.
-        table: More of them.
+        requests: With a table or without; as the next ones, see `request_rows.block_of`.
         void: The rows of requests that moved or are none any more.
         read_ns: Wall time when their spans were read.
         counted_as_ns: When revisions were written that were counted.
     """
+    objects, table = parted(requests)
     of_objects = b""
-    if requests or void:
-        of_objects = request_rows.block_of(requests, void, read_ns, counted_as_ns)
+    if objects or void:
+        of_objects = request_rows.block_of(objects, void, read_ns, counted_as_ns)
     return of_objects + (b"" if table is None else block_of_table(table, read_ns))
 
 

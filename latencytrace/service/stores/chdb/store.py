@@ -139,23 +139,22 @@ class ChdbStore:
         counted: Collection[tuple[str, str]] = (),
     ) -> Written:
         """See `Store.write`."""
-        objects, table = parted(requests)
         # Written in milliseconds, and never twice in one.
         read_ns = max(now_ns() - age_ns, self._written_ns + _MS) // _MS * _MS
-        # The spans first: where a crash comes between, the trace is unassembled, and
-        # all of it is written again.
+        # The spans first: after a crash between the two, all of the trace is written again.
         if keep_spans_of:
             with self._keeping:
                 self._to_keep.add(keep_spans_of)
             if len(self._to_keep.ids) >= MOST_TO_KEEP:
                 self.keep_noted()
+        objects, _ = parted(requests)
         revised = {(one.trace_id, one.span_id): one for one in objects if one.revision > 1}
         standing = self._standing({*revised, *withdrawn, *counted})
         void = _void(standing, revised, withdrawn)
         if requests or void:
             # One whose row is lost counts as from the beginning of time.
             counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
-            block = request_blocks.block_of(objects, table, void, read_ns, counted_as_ns)
+            block = request_blocks.block_of(requests, void, read_ns, counted_as_ns)
             self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
         self._written_ns = read_ns
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
