@@ -8,6 +8,7 @@ import typer
 
 from latencytrace.cli.commands import (
     breakdown,
+    compare,
     demo,
     doctor,
     export,
@@ -21,6 +22,7 @@ from latencytrace.cli.commands import (
     run,
     serve,
     trace,
+    whatif,
 )
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.processes.help_text import help_text
@@ -71,6 +73,8 @@ _add(load.load)
 _add(breakdown.breakdown)
 _add(requests.requests)
 _add(trace.trace)
+_add(compare.compare)
+_add(whatif.whatif)
 _add(gpu.gpu)
 _add(profile.profile)
 _add(objectives.objectives)

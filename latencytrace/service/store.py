@@ -237,6 +237,10 @@ class Store(Protocol):
         """The requests of these traces for who asks, the highest revision of each."""
         ...
 
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """The spans of these traces for who asks, each once; a trace without any is absent."""
+        ...
+
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """The spans at these places (trace id, span id), kept or arrived, each once."""
         ...

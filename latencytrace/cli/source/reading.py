@@ -50,6 +50,14 @@ class Source(Protocol):
         """The same where the answer is no JSON."""
         ...
 
+    def send(self, method: str, path: str, document: object) -> object:
+        """Send the API a document, and return its answer.
+
+        Raises:
+            LatencytraceError: It refuses; the message says why.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSource:
@@ -70,11 +78,7 @@ class ServiceSource:
         return self._answer("GET", f"{path}{query}")
 
     def send(self, method: str, path: str, document: object) -> object:
-        """Send the API a document, and return its answer.
-
-        Raises:
-            LatencytraceError: It refuses; the message says why.
-        """
+        """See `Source.send`."""
         answer: object = json.loads(self._answer(method, path, json.dumps(document).encode()))
         return answer
 

@@ -256,6 +256,15 @@ class ChdbStore:
         lines = self._readers.query(question, _LINES, {"trace_ids": trace_ids})
         return list(request_rows.requests_from(lines))
 
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """See `Store.spans_of`."""
+        found: dict[str, tuple[Span, ...]] = {}
+        for table in (SPANS, ARRIVALS):
+            bound = {"trace_ids": set(trace_ids) - found.keys()}
+            lines = self._readers.query(span_rows.spans_of(table), _SPAN_LINES, bound)
+            found |= _by_trace(span_rows.spans_from(lines))
+        return found
+
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """See `Store.spans_at`."""
         wanted = set(places)
