@@ -215,5 +215,5 @@ def _at(shifts: Sequence[Shift], level: float) -> Shift:
 
 def _rounded_up(number: float) -> int:
     """Two digits are all that can be said."""
-    size = 10 ** max(math.floor(math.log10(max(number, 1))) - _DIGITS + 1, 0)
+    size: int = 10 ** max(math.floor(math.log10(max(number, 1))) - _DIGITS + 1, 0)
     return math.ceil(number / size) * size

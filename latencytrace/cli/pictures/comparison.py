@@ -93,12 +93,12 @@ def baselines(document: BaselinesDocument) -> RenderableType:
 
 def sentence(document: CompareDocument) -> str:
     """The verdict in one sentence."""
-    match document["verdict"]:
-        case Verdict.REGRESSION | Verdict.IMPROVEMENT as verdict:
-            return _proven(document, Verdict(verdict))
-        case Verdict.NO_CHANGE:
-            least = share(document["at_least_ratio"])
-            return f"No change: no shift of {least} or more is proven, and the median is sure."
+    verdict = document["verdict"]
+    if verdict in PROVEN:
+        return _proven(document, verdict)
+    if verdict == Verdict.NO_CHANGE:
+        least = share(document["at_least_ratio"])
+        return f"No change: no shift of {least} or more is proven, and the median is sure."
     if document["unmatched"] is not None:
         what = document["unmatched"].replace("_", " ")
         return f"Not enough data: A and B have too few requests of the same {what}."
@@ -125,7 +125,7 @@ def notes(document: CompareDocument) -> Iterator[str]:
 
 def _proven(document: CompareDocument, verdict: Verdict) -> str:
     """Which shift is the verdict's: end to end, else of a stage; and which stage it is of."""
-    slower = verdict is Verdict.REGRESSION
+    slower = verdict == Verdict.REGRESSION
     word = "Regression" if slower else "Improvement"
     named = [row["stage"] for row in document["stages"] if row["verdict"] == verdict]
     where = f", in {' and '.join(named[:2])}" if named else ""

@@ -36,7 +36,7 @@ class FolderSource:
         return self._answer("GET", path, parameters=parameters)
 
     def send(self, method: str, path: str, document: object) -> object:
-        """See `reading.Source.send`."""
+        """See `reading.Api.send`."""
         answer: object = json.loads(self._answer(method, path, document=document))
         return answer
 

@@ -50,6 +50,10 @@ class Source(Protocol):
         """The same where the answer is no JSON."""
         ...
 
+
+class Api(Source, Protocol):
+    """A source that takes documents too."""
+
     def send(self, method: str, path: str, document: object) -> object:
         """Send the API a document, and return its answer.
 
@@ -78,7 +82,7 @@ class ServiceSource:
         return self._answer("GET", f"{path}{query}")
 
     def send(self, method: str, path: str, document: object) -> object:
-        """See `Source.send`."""
+        """See `Api.send`."""
         answer: object = json.loads(self._answer(method, path, json.dumps(document).encode()))
         return answer
 
@@ -115,7 +119,7 @@ def service(url: str | None) -> ServiceSource:
 
 
 @contextmanager
-def source(url: str | None, data: Path | None) -> Iterator[Source]:
+def source(url: str | None, data: Path | None) -> Iterator[Api]:
     """Find who can answer: the folder named, else the service, else the usual folder.
 
     Raises:
@@ -147,7 +151,7 @@ def service_at(address: str) -> ServiceSource | None:
 
 
 @contextmanager
-def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
+def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Api]:
     missing = f"there are no data in {folder}"
     if folder.exists() and not folder.is_dir():
         missing = f"{folder} is no folder"

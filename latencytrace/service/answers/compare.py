@@ -9,11 +9,11 @@ import numpy as np
 from latencytrace.analysis.compare.comparison import (
     TESTED,
     Comparison,
-    Shift,
     StageComparison,
     compare,
 )
 from latencytrace.analysis.compare.matching import FAILED
+from latencytrace.analysis.compare.shifts import Shift
 from latencytrace.errors import QuestionError
 from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.service.answers import requests as answers

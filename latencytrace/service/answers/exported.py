@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -71,13 +71,14 @@ def _columns(table: pa.Table) -> RequestColumns:
     order = np.argsort(start.to_numpy(), kind="stable")
     table = table.take(pa.array(order))
     ids = bytes.fromhex("".join(table["trace_id"].to_pylist()))
+    named: dict[str, Any] = {name: _numbers(table, name) for name in NUMBERS}
+    named |= {name: _words(table, name) for name in WORDS}
     return RequestColumns(
         trace_id=np.frombuffer(ids, "V16"),
         start_ns=start.to_numpy()[order],
         duration_ns=_whole(table, "duration_ns"),
         stages_ns=np.column_stack([_whole(table, f"{stage}_ns") for stage in STAGES]),
-        **{name: _numbers(table, name) for name in NUMBERS},
-        **{name: _words(table, name) for name in WORDS},
+        **named,
     )
 
 

@@ -1,6 +1,7 @@
 """Cohorts of a system whose every request is drawn from a known law, as columns."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,22 +80,54 @@ def cohort(random: np.random.Generator, system: System, requests: int) -> Reques
         "output_tokens": answer,
         "concurrency": others + 1,
     }
-    words = dict.fromkeys(WORDS, _word("one", requests)) | {
-        "status": Words(names=("ok", "error"), number=failed.astype(np.int32))
-    }
+    named: dict[str, Any] = dict.fromkeys(WORDS, _word("one", requests))
+    named["status"] = Words(names=("ok", "error"), number=failed.astype(np.int32))
+    named |= {name: _numbers(known.get(name), requests) for name in NUMBERS}
     return RequestColumns(
         trace_id=np.frombuffer(random.bytes(16 * requests), "V16"),
         start_ns=BEGIN_NS + start_ns.astype(np.int64),
         duration_ns=stages_ns.sum(axis=1),
         stages_ns=stages_ns,
-        **{name: _numbers(known.get(name), requests) for name in NUMBERS},
-        **words,
+        **named,
+    )
+
+
+def together(random: np.random.Generator, *parts: RequestColumns) -> RequestColumns:
+    """Requests of several cohorts as one, in a random order, at the times of the first drawn."""
+    requests = sum(map(len, parts))
+    order = random.permutation(requests)
+
+    def joined(name: str) -> NDArray[np.int64]:
+        return np.concatenate([getattr(part, name) for part in parts])[order]
+
+    named: dict[str, Any] = {}
+    for name in NUMBERS:
+        columns = [getattr(part, name) for part in parts]
+        named[name] = KnownNumbers(
+            value=np.concatenate([column.value for column in columns])[order],
+            known=np.concatenate([column.known for column in columns])[order],
+        )
+    for name in WORDS:
+        words = [
+            columns.names[number]
+            for columns in (getattr(part, name) for part in parts)
+            for number in columns.number
+        ]
+        named[name] = Words.of(words[place] for place in order)
+    return replace(
+        parts[0],
+        trace_id=np.concatenate([part.trace_id for part in parts])[order],
+        start_ns=np.sort(np.concatenate([part.start_ns for part in parts])),
+        duration_ns=joined("duration_ns"),
+        stages_ns=joined("stages_ns"),
+        **named,
     )
 
 
 def with_words(columns: RequestColumns, name: str, words: list[str]) -> RequestColumns:
     """The same requests with other words in one column."""
-    return replace(columns, **{name: Words.of(words)})
+    changed: dict[str, Any] = {name: Words.of(words)}
+    return replace(columns, **changed)
 
 
 def _alike(random: np.random.Generator, requests: int, likeness: float) -> Floats:
