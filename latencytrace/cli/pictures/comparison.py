@@ -47,7 +47,7 @@ def picture(document: CompareDocument, sides: tuple[str, str]) -> list[Renderabl
     whole = document["duration_ns"]
     if whole is not None:
         parts += [Text(_at_equal(document), "dim"), _shifts(document), ""]
-        parts += [_deciles(document["deciles"]), ""]
+        parts += [_deciles(document["deciles"], document["at_least_ratio"]), ""]
     parts += [Text(note, "dim") for note in notes(document)]
     return parts
 
@@ -222,10 +222,10 @@ def _chance(p_value: float | None) -> str:
     return f"<{LEAST_P}" if p_value < LEAST_P else f"{p_value:.3f}"
 
 
-def _deciles(deciles: Sequence[DecileDocument]) -> Table:
-    """The shift of each decile as a bar, those that are faster to the left."""
+def _deciles(deciles: Sequence[DecileDocument], at_least_ratio: float) -> Table:
+    """The shift of each decile as a bar; shifts that are too small to count are short ones."""
     ratios = [one["shift"] / one["a"] if one["a"] else 0.0 for one in deciles]
-    longest = max(map(abs, ratios), default=0.0) or 1.0
+    longest = max([*map(abs, ratios), at_least_ratio]) or 1.0
     drawn = table("decile", "faster", "slower", "shift", "95 % interval", left=("slower",))
     for one, ratio in zip(deciles, ratios, strict=True):
         drawn_bar = bar(abs(ratio) / longest, BAR_CELLS)
