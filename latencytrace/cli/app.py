@@ -21,6 +21,7 @@ from latencytrace.cli.commands import (
     rules,
     run,
     serve,
+    tail,
     trace,
     whatif,
 )
@@ -73,6 +74,7 @@ _add(load.load)
 _add(breakdown.breakdown)
 _add(requests.requests)
 _add(trace.trace)
+_add(tail.tail)
 _add(compare.compare)
 _add(whatif.whatif)
 _add(gpu.gpu)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,10 @@ class RequestColumns:
             attributes: Whether their attributes are laid out too.
         """
         rows = sorted(requests, key=lambda one: one.start_ns)
+        named: dict[str, Any] = {
+            name: KnownNumbers.of([getattr(one, name) for one in rows]) for name in NUMBERS
+        }
+        named |= {name: Words.of(getattr(one, name) for one in rows) for name in WORDS}
         return cls(
             trace_id=np.frombuffer(b"".join(bytes.fromhex(one.trace_id) for one in rows), "V16"),
             start_ns=np.array([one.start_ns for one in rows], np.uint64).astype(np.int64),
@@ -143,8 +147,7 @@ class RequestColumns:
             stages_ns=np.array(
                 [[one.ledger.get(stage, 0) for stage in STAGES] for one in rows], np.int64
             ).reshape(-1, len(STAGES)),
-            **{name: KnownNumbers.of([getattr(one, name) for one in rows]) for name in NUMBERS},
-            **{name: Words.of(getattr(one, name) for one in rows) for name in WORDS},
+            **named,
             attributes=_attributes(rows) if attributes else None,
         )
 

@@ -78,8 +78,7 @@ class Store(Protocol):
     def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """Keep every span of blocks.
 
-        When it returns, the spans survive the death of this process: as many rows were written
-        as there are spans.
+        When it returns, as many rows are safe from the death of this process as there are spans.
 
         Raises:
             PoisonedBlockError: The engine cannot read a block; nothing of them was kept.
@@ -108,10 +107,7 @@ class Store(Protocol):
         ...
 
     def unassembled(self) -> Sequence[str]:
-        """Traces with spans that arrived after the last request of theirs was written.
-
-        They are assembled again after a crash.
-        """
+        """Traces with spans that arrived after their last request, to be assembled again."""
         ...
 
     def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
@@ -216,12 +212,9 @@ class Store(Protocol):
         *,
         attributes: bool = False,
     ) -> RequestColumns:
-        """Those of them that took as long as one of these bands says, each once.
+        """Those of them that lie in one of these bands, which do not overlap.
 
-        Args:
-            cohort: As for `requests`.
-            bands: They do not overlap.
-            attributes: Whether the attributes kept with them are read too.
+        Their attributes are read where they are asked for.
         """
         ...
 

@@ -642,7 +642,7 @@ def columns_of(*requests: Request, attributes: bool = False) -> dict[str, object
     }
 
 
-def described(name: str, **more: object) -> Request:
+def described(name: str) -> Request:
     """A request of the service `described` with a value in every column."""
     request = one_request(name, service="described", ledger=dict.fromkeys(Stage, 2**40 + 7))
     return replace(
@@ -663,7 +663,6 @@ def described(name: str, **more: object) -> Request:
         preemptions=0,
         cold_start=True,
         attributes=(("tenant", "acme"), ("tenant", "ünïcode"), ("", "")),
-        **more,
     )
 
 

@@ -65,6 +65,9 @@ PAIRS: Final[Mapping[str, Pair]] = {
     "slowest 3 % x 1.5, 4 000": Pair(b=replace(USUAL, worst_ratio=0.03), requests=4_000),
     "any 3 % x 1.5, 40 000": Pair(b=replace(USUAL, slow_ratio=0.03), requests=40_000),
     "any 3 % x 1.5, 80 000": Pair(b=replace(USUAL, slow_ratio=0.03), requests=80_000),
+    "any 3 % x 1.5, 80 000, 1 %": Pair(
+        b=replace(USUAL, slow_ratio=0.03), requests=80_000, at_least_ratio=0.01
+    ),
     "search 30 % slower, 2 000": Pair(b=replace(USUAL, retrieve_ms=52), requests=2_000),
 }
 

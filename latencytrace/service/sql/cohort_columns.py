@@ -1,7 +1,7 @@
 """Requests of a cohort as columns: the question, and how its answer in Arrow is read."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -95,13 +95,14 @@ def columns_from(answer: bytes, *, attributes: bool) -> RequestColumns:
     start_ns = columns["start_ns"].to_numpy()
     order = np.argsort(start_ns, kind="stable")
     trace_ids = columns["trace_id"]
+    named: dict[str, Any] = {name: _numbers(columns[name], order) for name in NUMBERS}
+    named |= {name: _words(columns[name], order) for name in WORDS}
     return RequestColumns(
         trace_id=np.frombuffer(trace_ids.buffers()[1], "V16")[trace_ids.offset :][order],
         start_ns=start_ns[order],
         duration_ns=columns["duration_ns"].to_numpy()[order],
         stages_ns=np.column_stack([columns[f"{stage}_ns"].to_numpy() for stage in Stage])[order],
-        **{name: _numbers(columns[name], order) for name in NUMBERS},
-        **{name: _words(columns[name], order) for name in WORDS},
+        **named,
         attributes=_attributes(columns[_KEYS], columns[_VALUES], order) if attributes else None,
     )
 
