@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 import typer
 
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
-from latencytrace.cli.pictures import comparison
+from latencytrace.cli.pictures.cohorts import comparison
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import say_document, screen, show
 from latencytrace.cli.pictures.units import count
