@@ -14,7 +14,7 @@ from latencytrace.model.alert import (
     Standing,
 )
 from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown, StagePart
-from latencytrace.model.cohort import TokenRange
+from latencytrace.model.cohort import DurationRange, TokenRange
 from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
 from latencytrace.model.ledger import Ledger, Segment, StageTimes
 from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
@@ -42,6 +42,7 @@ __all__ = [
     "BurnRates",
     "BurnRule",
     "Distinction",
+    "DurationRange",
     "Event",
     "Evidence",
     "FirstTokenOf",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PluginError
 from latencytrace.model import Breakdown, Request, Span
+from latencytrace.model.overview import HeatCell, Overview
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock
@@ -184,6 +185,25 @@ class Store(Protocol):
         """Time per stage over a cohort; health routes are counted apart.
 
         Where the cohort names a route, that route counts, health or not.
+        """
+        ...
+
+    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+        """The routes of a cohort whose requests took most time in all, of every service.
+
+        Args:
+            cohort: It names a `since`. Inner requests count as well.
+            column_ns: How long a column of the timelines is.
+            limit: The most routes.
+        """
+        ...
+
+    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
+        """Durations over time: the cells that have requests, of those that `requests` lists.
+
+        Args:
+            cohort: It names a `since`.
+            column_ns: How long a column is.
         """
         ...
 

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from latencytrace.cli.importing.files import import_files
-from latencytrace.cli.pictures.units import duration, shares
+from latencytrace.model.units import duration, shares
 from latencytrace.cli.source.folder import open_folder
 from latencytrace.model import (
     Attributes,

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Breakdown, Request, Span, Stage
+from latencytrace.model.overview import HeatCell, Overview
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock, joined
 from latencytrace.service.sql import (
     ledger_table,
     native,
+    overview,
     questions,
     request_rows,
     span_rows,
@@ -194,6 +196,18 @@ class ChdbStore:
         question, parameters = questions.runtime_question(cohort)
         lines = self._readers.query(question, _LINES, parameters)
         return questions.with_runtime_parts(found, lines)
+
+    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+        """See `Store.overview`."""
+        question, parameters = overview.overview_question(cohort)
+        bound = {**parameters, "column_ns": column_ns, "limit": limit}
+        return overview.overview_from(self._readers.query(question, _LINES, bound))
+
+    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
+        """See `Store.heat_map`."""
+        question, parameters = overview.heat_map_question(cohort)
+        bound = {**parameters, "column_ns": column_ns}
+        return overview.heat_map_from(self._readers.query(question, _LINES, bound))
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""
