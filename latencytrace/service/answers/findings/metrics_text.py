@@ -18,17 +18,6 @@ class Sample:
     value: float
 
 
-def samples(self) -> Iterable[Sample]: ...
-
-
-class Registry(Protocol):
-    """Metrics of prometheus_client, which reading commands do without."""
-
-    def collect(self) -> Iterable[_Family]:
-        """Read them all."""
-        ...
-
-
 def samples(text: str) -> Iterator[Sample]:
     """Every sample, in order."""
     for line in text.splitlines():

@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import ceil, floor, log2
+from math import log2
 
-from markupsafe import escape
-
-from latencytrace.model.units import duration
 from latencytrace.service.web.drawing.bars import number
 
 WIDTH, HEIGHT = 900, 240
 LEFT, TOP, BOTTOM = 64, 8, 22  # what axes take
 TIMES = 6
-DURATIONS = 8  # lines, at most
+FEW_DOUBLINGS = 9  # up to there is room for three lines a decade
 _DAY_NS = 86_400 * 10**9
 
 
@@ -43,14 +40,16 @@ class Axes:
         return "".join([*self._durations(), *self._times()])
 
     def _durations(self) -> list[str]:
-        step = max(1, ceil((self.high - self.low) / DURATIONS))
+        heads = (1, 2, 5) if self.high - self.low < FEW_DOUBLINGS else (1,)
         lines = []
-        for place in range(ceil(self.low), floor(self.high) + 1, step):
-            y = number(self.y_of(place))
+        for length_ns in (head * 10**power for power in range(13) for head in heads):
+            if not self.low <= log2(length_ns) <= self.high:
+                continue
+            y = number(self.y(length_ns))
             lines.append(
                 f'<path class="grid" d="M{LEFT} {y}H{WIDTH}"/>'
                 f'<text class="axis" x="{LEFT - 6}" y="{y}" dy="4" text-anchor="end">'
-                f"{escape(duration(2.0**place))}</text>"
+                f"{_plain(length_ns)}</text>"
             )
         return lines
 
@@ -65,3 +64,11 @@ class Axes:
                 f'<text class="axis" x="{number(self.x(at_ns))}" y="{HEIGHT - 6}">{shown}</text>'
             )
         return texts
+
+
+def _plain(length_ns: int) -> str:
+    """A round duration, without digits that say nothing: `200 ms`."""
+    for unit, size_ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if length_ns >= size_ns:
+            return f"{length_ns // size_ns} {unit}"
+    return f"{length_ns} ns"

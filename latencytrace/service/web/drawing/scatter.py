@@ -41,8 +41,8 @@ def scatter(
     if slow_ns is not None and axes.low < log2(max(slow_ns, 1)) < axes.high:
         y = number(axes.y(slow_ns))
         line = (
-            f'<path class="limit" d="M64 {y}H{WIDTH}"/><text class="axis" x="{WIDTH - 4}" '
-            f'y="{y}" dy="-4" text-anchor="end">p99 {escape(duration(slow_ns))}</text>'
+            f'<path class="limit" d="M64 {y}H{WIDTH}"/><text class="axis" x="68" '
+            f'y="{y}" dy="-4">p99 {escape(duration(slow_ns))}</text>'
         )
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="chart scatter" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '

@@ -74,7 +74,7 @@ class Renderer:
             exact=units.exact,
             share=units.share,
             count=units.count,
-            length=length_text,
+            period=length_text,
             moment=moment,
             whole=str,
             in_order=in_order,
