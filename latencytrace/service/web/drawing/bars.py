@@ -1,14 +1,17 @@
 """Bars of stages and lines of durations."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from markupsafe import Markup, escape
 
 from latencytrace.model import Stage
+from latencytrace.model.escaped import escaped
 from latencytrace.model.units import duration, share
 
 WIDTH, HEIGHT = 1000, 20  # of a bar, which is stretched to its place
+MOST_SEGMENTS = 400  # that a bar shows one by one
 SPARK_WIDTH, SPARK_HEIGHT = 120, 24
 _ORDER: Final = {str(stage): place for place, stage in enumerate(Stage)}
 
@@ -41,20 +44,24 @@ def stacked_bar(stages: Mapping[Stage, int], longest_ns: int | None = None) -> M
     return _bar(parts, "; ".join(_largest(stages)) or "no time")
 
 
-def segment_bar(segments: Iterable[tuple[Stage, int, int, str]], whole_ns: int) -> Markup:
-    """The critical path over time: stage, start, end and name of each segment."""
+def segment_bar(segments: Sequence[tuple[Stage, int, int, str]], whole_ns: int) -> Markup:
+    """The critical path over time: stage, start, end and name of each segment.
+
+    Of very many segments each stretch of the bar shows the stage that takes most of it.
+    """
     scale = WIDTH / (whole_ns or 1)
+    many = len(segments) > MOST_SEGMENTS
     parts = [
         _part(
             stage,
             start_ns * scale,
             (end_ns - start_ns) * scale,
-            f"{stage} {duration(end_ns - start_ns)}: {name}",
+            f"{stage} {duration(end_ns - start_ns)}{name and ': '}{name}",
         )
-        for stage, start_ns, end_ns, name in segments
+        for stage, start_ns, end_ns, name in (_stretches(segments, whole_ns) if many else segments)
         if end_ns > start_ns
     ]
-    return _bar(parts, "The critical path over time")
+    return _bar(parts, "The critical path over time", "bar many" if many else "bar")
 
 
 def sparkline(columns: Sequence[tuple[int, float]], count: int) -> Markup:
@@ -73,6 +80,32 @@ def sparkline(columns: Sequence[tuple[int, float]], count: int) -> Markup:
     )
 
 
+def _stretches(
+    segments: Sequence[tuple[Stage, int, int, str]], whole_ns: int
+) -> list[tuple[Stage, int, int, str]]:
+    """Equal stretches of time with the stage that takes most of each; equal neighbours are one."""
+    times: list[Counter[Stage]] = [Counter() for _ in range(MOST_SEGMENTS)]
+    width_ns = -(-whole_ns // MOST_SEGMENTS)
+    for stage, start_ns, end_ns, _ in segments:
+        at_ns = start_ns
+        while at_ns < end_ns:
+            place = at_ns // width_ns
+            until_ns = min(end_ns, (place + 1) * width_ns)
+            times[place][stage] += until_ns - at_ns
+            at_ns = until_ns
+    found: list[tuple[Stage, int, int, str]] = []
+    for place, counts in enumerate(times):
+        if not counts:
+            continue
+        stage = counts.most_common(1)[0][0]
+        end_ns = min((place + 1) * width_ns, whole_ns)
+        if found and found[-1][0] == stage:
+            found[-1] = (stage, found[-1][1], end_ns, "")
+        else:
+            found.append((stage, place * width_ns, end_ns, ""))
+    return found
+
+
 def _largest(stages: Mapping[Stage, int]) -> list[str]:
     whole = sum(stages.values()) or 1
     ranked = sorted(stages.items(), key=lambda item: -item[1])[:3]
@@ -82,12 +115,12 @@ def _largest(stages: Mapping[Stage, int]) -> list[str]:
 def _part(stage: str, at: float, width: float, text: str) -> str:
     return (
         f'<rect class="s-{stage}" x="{number(at)}" width="{number(max(width, 0.5))}" '
-        f'height="{HEIGHT}"><title>{escape(text)}</title></rect>'
+        f'height="{HEIGHT}"><title>{escape(escaped(text))}</title></rect>'
     )
 
 
-def _bar(parts: Sequence[str], label: str) -> Markup:
+def _bar(parts: Sequence[str], label: str, kind: str = "bar") -> Markup:
     return Markup(  # noqa: S704 - numbers and escaped text
-        f'<svg class="bar" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
+        f'<svg class="{kind}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
+        f'role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
     )

@@ -9,7 +9,11 @@ from markupsafe import Markup
 from latencytrace.model import Stage
 from latencytrace.model.escaped import escaped
 from latencytrace.model.units import duration
-from latencytrace.service.answers.documents import RequestDocument, SegmentDocument
+from latencytrace.service.answers.documents import (
+    ListedRequestDocument,
+    RequestDocument,
+    SegmentDocument,
+)
 from latencytrace.service.answers.waterfall_rows import Row, Stretch
 from latencytrace.service.web.drawing.bars import WIDTH, number
 
@@ -85,7 +89,7 @@ def row_bar(row: Row, whole_ns: int) -> Markup:
     )
 
 
-def gaps(request: RequestDocument, most: int) -> list[Gap]:
+def gaps(request: ListedRequestDocument, most: int) -> list[Gap]:
     """The longest stretches of the critical path that no span explains."""
     segments = request["segments"]
     found = list(_gaps(segments))

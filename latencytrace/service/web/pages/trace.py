@@ -10,10 +10,8 @@ from latencytrace.errors import NotFoundError
 from latencytrace.service.answers.documents import (
     ListedRequestDocument,
     RequestDocument,
-    SegmentDocument,
-    SpanDocument,
 )
-from latencytrace.service.answers.requests import span_document
+from latencytrace.service.answers.requests import request_document, span_document
 from latencytrace.service.answers.waterfall_rows import chosen, rows
 from latencytrace.service.web.drawing.bars import segment_bar
 from latencytrace.service.web.drawing.waterfall import (
@@ -28,7 +26,6 @@ from latencytrace.service.web.pages.rendering import Address
 
 WITHOUT_SCRIPT = 300  # rows that the page itself holds; a script draws the others
 MOST_GAPS = 5
-MOST_SEGMENTS = 2000  # of the critical path that are drawn in one bar
 
 
 def trace_pages(parts: Parts) -> APIRouter:
@@ -39,11 +36,16 @@ def trace_pages(parts: Parts) -> APIRouter:
     def trace_page(
         request: Request, trace_id: str, span_id: str | None = None, span: str | None = None
     ) -> Response:
-        found = parts.request(trace_id, span_id or None)
-        opened = next((one for one in found["spans"] if one["span_id"] == span), None)
-        return parts.renderer.page(
-            "trace.html", {"path": request.url.path, **_context(found, opened)}
-        )
+        listed = parts.store.request(trace_id.lower(), span_id.lower() if span_id else None)
+        if listed is None:  # the reason is in the answer
+            parts.request(trace_id, span_id or None)
+            raise NotFoundError(f"no request has the trace id {trace_id} any more")
+        head = request_document(listed)
+        context = {
+            "path": request.url.path,
+            "full": lambda: _full(parts.request(head["trace_id"], head["span_id"]), span),
+        }
+        return parts.renderer.streamed("trace.html", {**context, **_head(head)})
 
     @router.get("/requests/{trace_id}/spans/{span_id}")
     def span_part(request: Request, trace_id: str, span_id: str, start: int) -> Response:
@@ -65,40 +67,35 @@ def trace_address(request: ListedRequestDocument, span_id: str | None = None) ->
     return Address(f"/requests/{request['trace_id']}?span_id={request['span_id']}{opened}")
 
 
-def _context(found: RequestDocument, opened: SpanDocument | None) -> Mapping[str, object]:
-    every = list(rows(found))
-    whole_ns = found["duration_ns"]
-    segments = found["segments"]
-    names = {one["span_id"]: one["name"] for one in found["spans"]}
-    services = {one["service"] for one in found["spans"]}
+def _head(found: ListedRequestDocument) -> Mapping[str, object]:
+    """What is known without the spans, which can be many."""
+    segments = [
+        (one["stage"], one["start_ns"], one["end_ns"], one["name"]) for one in found["segments"]
+    ]
     return {
         "title": f"{found['route']} {found['trace_id'][:12]}",
         "found": found,
-        "opened": opened,
-        "rows": chosen(every, WITHOUT_SCRIPT),
-        "row_count": len(every),
-        "columns": columns(every, whole_ns),
-        "row_bar": row_bar,
-        "name_of": name_of,
-        "divided": segment_bar(
-            (
-                (one["stage"], one["start_ns"], one["end_ns"], one["name"])
-                for one in _longest(segments)
-            ),
-            whole_ns,
-        ),
+        "divided": segment_bar(segments, found["duration_ns"]),
         "gaps": gaps(found, MOST_GAPS),
-        "stalls": stall_marks(found),
-        "raised_in": names.get(found["error_span_id"] or ""),
-        "services": sorted(services),
         "export": Address(f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}"),
         "trace_address": trace_address,
-        "names": names,
+        "row_bar": row_bar,
+        "name_of": name_of,
     }
 
 
-def _longest(segments: list[SegmentDocument]) -> list[SegmentDocument]:
-    if len(segments) <= MOST_SEGMENTS:
-        return segments
-    ranked = sorted(segments, key=lambda one: one["start_ns"] - one["end_ns"])
-    return sorted(ranked[:MOST_SEGMENTS], key=lambda one: one["start_ns"])
+def _full(found: RequestDocument, span_id: str | None) -> Mapping[str, object]:
+    """What is known with the spans."""
+    every = list(rows(found))
+    names = {one["span_id"]: one["name"] for one in found["spans"]}
+    return {
+        "found": found,
+        "opened": next((one for one in found["spans"] if one["span_id"] == span_id), None),
+        "rows": chosen(every, WITHOUT_SCRIPT),
+        "row_count": len(every),
+        "columns": columns(every, found["duration_ns"]),
+        "stalls": stall_marks(found),
+        "raised_in": names.get(found["error_span_id"] or ""),
+        "services": sorted({one["service"] for one in found["spans"]}),
+        "names": names,
+    }
