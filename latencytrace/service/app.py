@@ -28,6 +28,7 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Edge, is_loopback
 from latencytrace.service.net.listeners import Listener, Servers, listening
+from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.file import read_objectives
 from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.profiles.folder import NAME as PROFILES
@@ -106,11 +107,7 @@ def serve(
             now_ns,
             on_alert=settings.profile_on_alert,
         )
-        links = AlertLinks(
-            service=settings.public_url or f"http://{_address(api_socket)}",
-            dashboard=settings.dashboard_url,
-            is_profile=profiles.is_known,
-        )
+        links = _links(settings, _address(api_socket), profiles)
         evaluator, watch = watching(
             settings.folder,
             objectives,
@@ -155,19 +152,9 @@ def serve(
         )
         answering.include_router(objectives_router(evaluator, links), prefix=API)
         answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
-        assets = Assets()
-        renderer = Renderer(assets)
-        parts = Parts(
-            store=store,
-            now_ns=now_ns,
-            renderer=renderer,
-            request=partial(
-                answers.request, store, is_open=pipeline.is_open, profiles_of=profiles.of_trace
-            ),
-            objectives=partial(objectives_document, evaluator),
-            alerts=partial(alerts_document, evaluator, links),
+        renderer = _with_pages(
+            answering, store, pipeline, profiles, evaluator, links, telemetry, unready
         )
-        add_pages(answering, parts, assets, telemetry.registry, unready)
         with _running(watch), _running(pipeline), _running(engines):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
@@ -211,6 +198,41 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix=API)
     app.include_router(health_router(telemetry, unready))
     return app
+
+
+def _links(settings: ServiceSettings, listened: Address, profiles: Profiles) -> AlertLinks:
+    return AlertLinks(
+        service=settings.public_url or f"http://{listened}",
+        dashboard=settings.dashboard_url,
+        is_profile=profiles.is_known,
+    )
+
+
+def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
+    app: FastAPI,
+    store: Store,
+    pipeline: Pipeline,
+    profiles: Profiles,
+    evaluator: Evaluator,
+    links: AlertLinks,
+    telemetry: Telemetry,
+    unready: Callable[[], str | None],
+) -> Renderer:
+    """Add the pages to the API, and return what draws them."""
+    assets = Assets()
+    renderer = Renderer(assets)
+    parts = Parts(
+        store=store,
+        now_ns=now_ns,
+        renderer=renderer,
+        request=partial(
+            answers.request, store, is_open=pipeline.is_open, profiles_of=profiles.of_trace
+        ),
+        objectives=partial(objectives_document, evaluator),
+        alerts=partial(alerts_document, evaluator, links),
+    )
+    add_pages(app, parts, assets, telemetry.registry, unready)
+    return renderer
 
 
 def _login(renderer: Renderer, token: str | None, public_url: str | None) -> LoginPage | None:

@@ -189,22 +189,14 @@ class Store(Protocol):
         ...
 
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
-        """The routes of a cohort whose requests took most time in all, of every service.
+        """The routes whose requests took most time in all, inner requests as well.
 
-        Args:
-            cohort: It names a `since`. Inner requests count as well.
-            column_ns: How long a column of the timelines is.
-            limit: The most routes.
+        The cohort names a `since`, where the first column of the timelines begins.
         """
         ...
 
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
-        """Durations over time: the cells that have requests, of those that `requests` lists.
-
-        Args:
-            cohort: It names a `since`.
-            column_ns: How long a column is.
-        """
+        """Durations over time, of those that `requests` lists; the cohort names a `since`."""
         ...
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:

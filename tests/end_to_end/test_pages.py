@@ -101,7 +101,7 @@ def test_one_gets_from_the_overview_to_the_guilty_span(
         page.locator("tr", has_text="POST /chat rag").get_by_role("link").first.click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Breakdown POST /chat")
         page.get_by_role("link", name="see the requests").click()
-        page.locator("tr", has_text="4.58 s").get_by_role("link").first.click()
+        page.locator("tr", has_text="4.59 s").get_by_role("link").first.click()
         row(page, "search passages").click()
 
         expect(row(page, "search passages")).to_contain_text("4.20 s")
@@ -182,7 +182,7 @@ def test_a_cell_of_the_heat_map_leads_to_its_requests(
 
         expect(page.get_by_role("heading", level=1)).to_have_text("Requests")
         expect(page.locator(".bar-line")).to_contain_text("1 of 1 request")
-        expect(page.get_by_role("main")).to_contain_text("4.58 s")
+        expect(page.get_by_role("main")).to_contain_text("4.59 s")
         assert watched.errors == []
 
 
@@ -300,7 +300,8 @@ def test_programs_without_a_token_are_refused_as_before(guarded: RunningService)
     refused = stranger(guarded, "/api/v1/services", {})
     forged = stranger(
         guarded,
-        "/api/v1/services", {"cookie": f"latencytrace_{urlsplit(guarded.url).port}=9999999999.0"}
+        "/api/v1/services",
+        {"cookie": f"latencytrace_{urlsplit(guarded.url).port}=9999999999.0"},
     )
 
     assert (refused.status_code, forged.status_code) == (401, 401)

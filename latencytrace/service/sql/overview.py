@@ -1,5 +1,6 @@
 """The questions of pages at a glance: routes side by side, durations over time."""
 
+from collections.abc import Callable
 from typing import Final, cast
 
 import orjson
@@ -16,8 +17,24 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.questions import Parameters, counted, where
 from latencytrace.service.sql.tables import REQUESTS, stage_column
 
+Query = Callable[[str, str, Parameters], bytes]  # a question, a format, what it binds
+
+_LINES: Final = "JSONEachRow"
 _COLUMN: Final = "intDiv(toUnixTimestamp64Nano(Start) - {since:Int64}, {column_ns:Int64})"
 _LEVELS: Final = "0.5, 0.95, 0.99"
+
+
+def overview(query: Query, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+    """Ask for the routes of a cohort, side by side."""
+    question, parameters = overview_question(cohort)
+    bound = {**parameters, "column_ns": column_ns, "limit": limit}
+    return overview_from(query(question, _LINES, bound))
+
+
+def heat_map(query: Query, cohort: Cohort, column_ns: int) -> tuple[HeatCell, ...]:
+    """Ask for the durations of a cohort over time."""
+    question, parameters = heat_map_question(cohort)
+    return heat_map_from(query(question, _LINES, {**parameters, "column_ns": column_ns}))
 
 
 def overview_question(cohort: Cohort) -> tuple[str, Parameters]:

@@ -67,23 +67,22 @@ def chat(  # noqa: PLR0913 - what varies
         semconv.GEN_AI_USAGE_INPUT_TOKENS: 310,
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 42,
     }
-    root = made(0, None, route, 0, decode_end + 12 * MS, None, "gateway", SpanKind.SERVER, http)
-    yield replace(root, status=StatusCode.ERROR) if failed else root
-    yield made(1, 0, "POST rag", at[1], decode_end + 8 * MS, "network", "gateway", SpanKind.CLIENT)
-    yield made(
-        2, 1, route, at[1] + 2 * MS, decode_end + 6 * MS, None, "rag", SpanKind.SERVER, http
-    )
+    ends = decode_end if not failed else at[3]
+    above = [
+        made(0, None, route, 0, ends + 12 * MS, None, "gateway", SpanKind.SERVER, http),
+        made(1, 0, "POST rag", at[1], ends + 8 * MS, "network", "gateway", SpanKind.CLIENT),
+        made(2, 1, route, at[1] + 2 * MS, ends + 6 * MS, None, "rag", SpanKind.SERVER, http),
+    ]
     yield made(3, 2, "embed", at[1] + 3 * MS, at[2], "embed")
     search = made(
         4, 2, "search passages", at[2], at[3], "retrieve", attributes={"db.system.name": "qdrant"}
     )
     if failed:
-        search = replace(
-            search,
-            status=StatusCode.ERROR,
-            attributes={**search.attributes, "error.type": "TimeoutError"},
-        )
-    yield search
+        error: Attributes = {**search.attributes, "error.type": "TimeoutError"}
+        yield replace(search, status=StatusCode.ERROR, attributes=error)
+        yield from (replace(span, status=StatusCode.ERROR) for span in above)
+        return
+    yield from (*above, search)
     yield made(5, 2, "generate", at[4], decode_end + 2 * MS, attributes=tokens)
     yield made(6, 5, "prefill", at[4] + MS, prefill_end, "prefill")
     yield made(7, 5, "decode", prefill_end, decode_end, "decode")

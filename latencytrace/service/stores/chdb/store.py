@@ -99,9 +99,7 @@ class ChdbStore:
 
     def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
         """See `Store.written`."""
-        question = questions.written_question(request_rows.COLUMNS)
-        lines = self._assembler.query(question, _LINES, {"trace_ids": trace_ids})
-        return list(request_rows.requests_from(lines))
+        return _of_traces(self._assembler.query, trace_ids)
 
     def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.kept_counts`."""
@@ -199,15 +197,11 @@ class ChdbStore:
 
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
         """See `Store.overview`."""
-        question, parameters = overview.overview_question(cohort)
-        bound = {**parameters, "column_ns": column_ns, "limit": limit}
-        return overview.overview_from(self._readers.query(question, _LINES, bound))
+        return overview.overview(self._readers.query, cohort, column_ns, limit)
 
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
         """See `Store.heat_map`."""
-        question, parameters = overview.heat_map_question(cohort)
-        bound = {**parameters, "column_ns": column_ns}
-        return overview.heat_map_from(self._readers.query(question, _LINES, bound))
+        return overview.heat_map(self._readers.query, cohort, column_ns)
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""
@@ -248,9 +242,7 @@ class ChdbStore:
 
     def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
         """See `Store.requests_of`."""
-        question = questions.written_question(request_rows.COLUMNS)
-        lines = self._readers.query(question, _LINES, {"trace_ids": trace_ids})
-        return list(request_rows.requests_from(lines))
+        return _of_traces(self._readers.query, trace_ids)
 
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """See `Store.spans_at`."""
@@ -318,6 +310,12 @@ class ChdbStore:
                 list[tuple[str, str, int, int]], _rows(lines)
             )
         }
+
+
+def _of_traces(query: overview.Query, trace_ids: Collection[str]) -> list[Request]:
+    """The requests of traces, the highest revision of each."""
+    question = questions.written_question(request_rows.COLUMNS)
+    return list(request_rows.requests_from(query(question, _LINES, {"trace_ids": trace_ids})))
 
 
 def _void(
