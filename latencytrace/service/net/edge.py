@@ -132,7 +132,9 @@ class Edge:
 
     def _is_open(self, path: str) -> bool:
         """Tell whether anybody may ask for an address."""
-        return path in _OPEN_PATHS or (self._login is not None and path.startswith(_OPEN_FOLDER))
+        if path in _OPEN_PATHS:
+            return True
+        return self._login is not None and (path == LOGIN_PATH or path.startswith(_OPEN_FOLDER))
 
     def _admits(self, scope: Scope, headers: Headers) -> bool:
         return shows_token(headers, self._token) or (
@@ -143,13 +145,12 @@ class Edge:
         self, scope: Scope, headers: Headers, refusal: tuple[HTTPStatus, str] | None
     ) -> bool:
         """Tell whether somebody logs in, or looks at a page without having done so."""
-        if refusal is not None and refusal[0] is not HTTPStatus.UNAUTHORIZED:
-            is_form = refusal[0] is HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-            return is_form and scope["path"] == LOGIN_PATH
-        if scope["path"] == LOGIN_PATH:
-            return scope["method"] in _READING or self._is_from_here(headers)
+        status = refusal[0] if refusal is not None else None
+        if scope["path"] == LOGIN_PATH:  # its form is no JSON
+            return status in {None, HTTPStatus.UNSUPPORTED_MEDIA_TYPE}
         is_page = b"text/html" in headers.get(b"accept", b"")
-        return refusal is not None and is_page and scope["method"] in _READING
+        is_looking = is_page and scope["method"] in _READING
+        return is_looking and status is HTTPStatus.UNAUTHORIZED
 
     def _write_refusal(self, headers: Headers) -> tuple[HTTPStatus, str] | None:
         """Why a request that may change something is not let in."""
