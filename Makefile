@@ -193,13 +193,14 @@ $(VENV)/.prometheus-unpacked: $(VENV)/.python
 
 # A browser for the tests of pages, with what it needs and this machine lacks: unpacked likewise.
 $(VENV)/.chromium-unpacked: $(VENV)/.prometheus-unpacked
-	@if command -v apt-get >/dev/null; then \
+	@if command -v chromium-headless-shell >/dev/null; then :; \
+	elif command -v apt-get >/dev/null; then \
 		echo '== unpacking Chromium without a window, about 110 MB (once)'; \
-		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(VENV)/chromium && \
+		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(VENV)/chromium && ( \
 		$(APT) update && $(APT) -o Debug::NoLocking=1 install --yes --download-only \
 			--no-install-recommends chromium-headless-shell fonts-dejavu-core && \
 		for package in $(DEBIAN)/cache/archives/*.deb; do \
-			dpkg-deb -x $$package $(VENV)/chromium || exit 1; done || \
+			dpkg-deb -x $$package $(VENV)/chromium || exit 1; done ) || \
 		echo '== it cannot be had here: the tests that need it are skipped'; \
 		rm -rf $(DEBIAN); \
 	else \
