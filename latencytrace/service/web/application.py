@@ -15,6 +15,7 @@ from latencytrace.service.web.views.overview import overview_router
 from latencytrace.service.web.views.requests import requests_router
 from latencytrace.service.web.views.services import services_router
 from latencytrace.service.web.views.steps import steps_router
+from latencytrace.service.web.views.tail import tail_router
 
 API = "/api/v1"
 
@@ -40,6 +41,7 @@ def application(
         services_router(store),
         overview_router(store, now_ns),
         breakdown_router(store, now_ns),
+        tail_router(store, now_ns),
         requests_router(store, now_ns, is_open, profiles_of),
         ledgers_router(store, now_ns),
         steps_router(store),
