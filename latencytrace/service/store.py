@@ -135,6 +135,10 @@ class AnsweringStore(Protocol):
         """The requests of these traces for who asks, the highest revision of each."""
         ...
 
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """The spans of these traces for who asks, each once; a trace without any is absent."""
+        ...
+
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """The spans at these places (trace id, span id), kept or arrived, each once."""
         ...
@@ -173,8 +177,7 @@ class Store(AnsweringStore, Protocol):
     def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """Keep every span of blocks.
 
-        When it returns, the spans survive the death of this process: as many rows were written
-        as there are spans.
+        When it returns, as many rows are safe from the death of this process as there are spans.
 
         Raises:
             PoisonedBlockError: The engine cannot read a block; nothing of them was kept.
@@ -203,10 +206,7 @@ class Store(AnsweringStore, Protocol):
         ...
 
     def unassembled(self) -> Sequence[str]:
-        """Traces with spans that arrived after the last request of theirs was written.
-
-        They are assembled again after a crash.
-        """
+        """Traces with spans that arrived after their last request, to be assembled again."""
         ...
 
     def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:

@@ -325,6 +325,10 @@ class SqliteStore:
         """See `Store.kept_spans`."""
         return self.arrived([trace_id]).get(trace_id, ())
 
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """See `Store.spans_of`."""
+        return self.arrived(trace_ids)
+
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """See `Store.spans_at`."""
         wanted = set(places)

@@ -38,7 +38,7 @@ from latencytrace.service.store import (
     TableFormat,
     Written,
 )
-from latencytrace.service.stores.chdb.engine import Engine, Readers
+from latencytrace.service.stores.chdb.engine import Connection, Engine, Readers
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
 
 _log = logging.getLogger(__name__)
@@ -82,9 +82,7 @@ class ChdbStore:
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
-        question = span_rows.spans_of(ARRIVALS)
-        lines = self._assembler.query(question, _SPAN_LINES, {"trace_ids": trace_ids})
-        return _by_trace(span_rows.spans_from(lines))
+        return _spans_of(self._assembler, ARRIVALS, trace_ids)
 
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.arrived_counts`."""
@@ -251,16 +249,18 @@ class ChdbStore:
         # Of a trace that waits to be copied, a part may have been copied before.
         waits = trace_id in self._to_keep.ids
         for table in (ARRIVALS, SPANS) if waits else (SPANS, ARRIVALS):
-            lines = self._readers.query(
-                span_rows.spans_of(table), _SPAN_LINES, {"trace_ids": [trace_id]}
-            )
-            if lines:
-                return tuple(span_rows.spans_from(lines))
+            if found := _spans_of(self._readers, table, [trace_id]):
+                return found[trace_id]
         return ()
 
     def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
         """See `Store.requests_of`."""
         return _of_traces(self._readers.query, trace_ids)
+
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """See `Store.spans_of`."""
+        kept = _spans_of(self._readers, SPANS, trace_ids)
+        return kept | _spans_of(self._readers, ARRIVALS, set(trace_ids) - kept.keys())
 
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """See `Store.spans_at`."""
@@ -365,6 +365,13 @@ def _rows(lines: bytes) -> list[list[object]]:
 
 def _firsts(lines: bytes) -> list[str]:
     return [cast(str, row[0]) for row in _rows(lines)]
+
+
+def _spans_of(
+    asked: Connection | Readers, table: str, trace_ids: Collection[str]
+) -> dict[str, tuple[Span, ...]]:
+    lines = asked.query(span_rows.spans_of(table), _SPAN_LINES, {"trace_ids": trace_ids})
+    return _by_trace(span_rows.spans_from(lines))
 
 
 def _by_trace(spans: Iterable[Span]) -> dict[str, tuple[Span, ...]]:
