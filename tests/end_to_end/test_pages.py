@@ -27,6 +27,7 @@ from tests.support.builders.seen_traffic import (
 )
 from tests.support.servers.browser import Watched, chromium
 from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 TOKEN = "the pages' token"  # noqa: S105 - a test's
@@ -74,7 +75,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         running.request(SLOW_TRACE)
         running.request(FAILED_TRACE)
         running.request(HOSTILE_TRACE)
+        until(lambda: is_counted(running), running.said)
         yield running
+
+
+def is_counted(service: RunningService) -> bool:
+    """Tell whether the objective has counted requests, which it does at its next tick."""
+    objectives = cast("list[dict[str, Any]]", service.ask("/objectives")["objectives"])
+    return bool(objectives[0]["requests"])
 
 
 @contextmanager
