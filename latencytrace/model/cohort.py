@@ -8,6 +8,14 @@ ATTRIBUTE_CHARACTERS = 128  # of an attribute's text, that are kept and compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DurationRange:
+    """So long; None: without bound."""
+
+    at_least_ns: int | None = None
+    at_most_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRange:
     """So many tokens; None: without bound."""
 

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from latencytrace.errors import SettingsError, StoreError
 from latencytrace.model import Objective, Request
 from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.gpu_answers import gpus
 from latencytrace.service.answers.gpu_documents import GpusDocument
 from latencytrace.service.clock import now_ns
@@ -28,6 +29,7 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Edge, is_loopback
 from latencytrace.service.net.listeners import Listener, Servers, listening
+from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.file import read_objectives
 from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.profiles.folder import NAME as PROFILES
@@ -41,8 +43,17 @@ from latencytrace.service.store import Store, open_store
 from latencytrace.service.watch.loop import Watch
 from latencytrace.service.watch.wiring import watching
 from latencytrace.service.web.application import API, application
+from latencytrace.service.web.login import LoginPage
+from latencytrace.service.web.pages.assets import Assets
+from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.rendering import Renderer
+from latencytrace.service.web.pages.routes import add_pages
 from latencytrace.service.web.views.health import health_router
-from latencytrace.service.web.views.objectives import objectives_router
+from latencytrace.service.web.views.objectives import (
+    alerts_document,
+    objectives_document,
+    objectives_router,
+)
 from latencytrace.service.web.views.profiles import profiles_router
 from latencytrace.service.web.views.receivers import receivers_router
 from latencytrace.settings import Address, ServiceSettings
@@ -97,11 +108,7 @@ def serve(
             now_ns,
             on_alert=settings.profile_on_alert,
         )
-        links = AlertLinks(
-            service=settings.public_url or f"http://{_address(api_socket)}",
-            dashboard=settings.dashboard_url,
-            is_profile=profiles.is_known,
-        )
+        links = _links(settings, _address(api_socket), profiles)
         evaluator, watch = watching(
             settings.folder,
             objectives,
@@ -134,12 +141,12 @@ def serve(
         intake = Intake(pipeline.submit, telemetry, capture_content=settings.capture_content)
         grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
         servers = Servers(*grpc, stopping=stopping, closed=telemetry.connection_closed)
+        unready = partial(_unready, store, pipeline, watch, servers)
         answering = api(
             store,
             pipeline,
-            watch,
             telemetry,
-            servers,
+            unready,
             _address(otlp_socket),
             profiles,
             partial(gpus, reports.gpus, works),
@@ -147,6 +154,9 @@ def serve(
         )
         answering.include_router(objectives_router(evaluator, links), prefix=API)
         answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
+        renderer = _with_pages(
+            answering, store, pipeline, profiles, evaluator, links, telemetry, unready
+        )
         with _running(watch), _running(pipeline), _running(engines):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
@@ -157,6 +167,7 @@ def serve(
                         token,
                         public_url=settings.public_url,
                         wants_json=True,
+                        login=_login(renderer, token, settings.public_url),
                     ),
                     socket=api_socket,
                 ),
@@ -172,9 +183,8 @@ def serve(
 def api(  # noqa: PLR0913, PLR0917 - what it shows
     store: Store,
     pipeline: Pipeline,
-    watch: Watch,
     telemetry: Telemetry,
-    servers: Servers,
+    unready: Callable[[], str | None],
     otlp_http: Address,
     profiles: Profiles,
     read_gpus: Callable[[], GpusDocument],
@@ -189,26 +199,66 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
         profiles_of=profiles.of_trace,
         gpus=read_gpus,
     )
-
-    def unready() -> str | None:
-        if not servers.are_started:
-            return "the receivers of spans have not started yet"
-        short = descriptors.shortage()
-        if short is not None:
-            return short
-        if pipeline.fault is not None:
-            return pipeline.fault
-        if not watch.is_running:
-            return "objectives are not being watched: see the log, and start the service again"
-        try:
-            store.request(_NO_TRACE, None)
-        except StoreError as error:
-            return f"the store does not answer: {error}"
-        return None
-
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix=API)
     app.include_router(health_router(telemetry, unready))
     return app
+
+
+def _links(settings: ServiceSettings, listened: Address, profiles: Profiles) -> AlertLinks:
+    return AlertLinks(
+        service=settings.public_url or f"http://{listened}",
+        dashboard=settings.dashboard_url,
+        is_profile=profiles.is_known,
+    )
+
+
+def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
+    app: FastAPI,
+    store: Store,
+    pipeline: Pipeline,
+    profiles: Profiles,
+    evaluator: Evaluator,
+    links: AlertLinks,
+    telemetry: Telemetry,
+    unready: Callable[[], str | None],
+) -> Renderer:
+    """Add the pages to the API, and return what draws them."""
+    assets = Assets()
+    renderer = Renderer(assets)
+    parts = Parts(
+        store=store,
+        now_ns=now_ns,
+        renderer=renderer,
+        request=partial(
+            answers.request, store, is_open=pipeline.is_open, profiles_of=profiles.of_trace
+        ),
+        objectives=partial(objectives_document, evaluator),
+        alerts=partial(alerts_document, evaluator, links),
+    )
+    add_pages(app, parts, assets, telemetry.registry, unready)
+    return renderer
+
+
+def _login(renderer: Renderer, token: str | None, public_url: str | None) -> LoginPage | None:
+    return None if token is None else LoginPage(renderer, token, now_ns, public_url=public_url)
+
+
+def _unready(store: Store, pipeline: Pipeline, watch: Watch, servers: Servers) -> str | None:
+    """The reason why spans are not received, stored and attributed; None: they are."""
+    if not servers.are_started:
+        return "the receivers of spans have not started yet"
+    short = descriptors.shortage()
+    if short is not None:
+        return short
+    if pipeline.fault is not None:
+        return pipeline.fault
+    if not watch.is_running:
+        return "objectives are not being watched: see the log, and start the service again"
+    try:
+        store.request(_NO_TRACE, None)
+    except StoreError as error:
+        return f"the store does not answer: {error}"
+    return None
 
 
 @contextmanager

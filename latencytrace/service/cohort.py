@@ -8,6 +8,7 @@ of `Filters`: a new filter is one more field, of a column that the table of requ
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Annotated
 from urllib.parse import unquote
 
@@ -16,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
-from latencytrace.model import RequestStatus, TokenRange
+from latencytrace.model import DurationRange, RequestStatus, TokenRange
 from latencytrace.model.cohort import attribute_text
 
 MOST_CONDITIONS = 16
@@ -28,6 +29,8 @@ _SPACED_OFFSET = re.compile(r" (?=\d\d:?\d\d$)")  # a `+` that a query string ma
 _LAST_NS = 2**63 - 1  # what columns hold
 _RANGE = re.compile(r"(\d{0,18})\.\.(\d{0,18})")
 _EXACTLY = re.compile(r"\d{1,18}")
+_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(ns|us|ms|s|m|h)")
+_DURATION_UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": HOUR_NS}
 
 
 def period_ns(since: str | None, until: str | None, now_ns: int) -> tuple[int, int | None]:
@@ -108,6 +111,26 @@ def token_range(text: str) -> TokenRange:
     return TokenRange(at_least=at_least, at_most=at_most)
 
 
+def duration_range(text: str) -> DurationRange:
+    """`250ms..2s`, `2s..`, `..80ms`: both ends included.
+
+    Raises:
+        QuestionError: The text is none of these, or nothing lies between its ends.
+    """
+    ends = [end.strip() for end in text.split("..")]
+    found = [_DURATION.fullmatch(end) for end in ends]
+    is_read = all(match or not end for match, end in zip(found, ends, strict=True))
+    if len(ends) != 2 or not any(ends) or not is_read:  # noqa: PLR2004 - the ends
+        raise QuestionError(f"{text!r} is no range of durations: write 250ms..2s, 2s.. or ..80ms")
+    at_least_ns, at_most_ns = (
+        min(round(Decimal(match[1]) * _DURATION_UNITS_NS[match[2]]), _LAST_NS) if match else None
+        for match in found
+    )
+    if at_least_ns is not None and at_most_ns is not None and at_least_ns > at_most_ns:
+        raise QuestionError(f"{text!r} holds no duration: write the shorter one first")
+    return DurationRange(at_least_ns=at_least_ns, at_most_ns=at_most_ns)
+
+
 def attributes_of(text: str) -> tuple[tuple[str, str], ...]:
     """Keys and values of `tenant=acme&tier=gold`; `%26` stands for an `&`, `%25` for a `%`.
 
@@ -155,6 +178,9 @@ def _read_conditions(given: object) -> object:
 
 
 _SO_MANY = "Only with so many: 1000..4000, 1000.., ..4000 or 512."
+_Duration = Annotated[
+    DurationRange | None, _read(duration_range), WithJsonSchema({"type": "string"})
+]
 _Tokens = Annotated[TokenRange | None, _read(token_range), WithJsonSchema({"type": "string"})]
 
 
@@ -180,6 +206,9 @@ class Filters(BaseModel):
         _read(status_of),
         _filter("Status", "Only ok, error, timeout, cancelled or rejected ones."),
     ] = None
+    duration: Annotated[
+        _Duration, _filter("DurationNs", "Only those that took so long: 250ms..2s, 2s.., ..80ms.")
+    ] = None
     input_tokens: Annotated[_Tokens, _filter("InputTokens", _SO_MANY)] = None
     output_tokens: Annotated[_Tokens, _filter("OutputTokens", _SO_MANY)] = None
     where: Annotated[
@@ -189,7 +218,7 @@ class Filters(BaseModel):
         _filter(None, "Only with this attribute on a span. May be repeated."),
     ] = ()
 
-    def compared(self) -> Iterator[tuple[str, str | TokenRange]]:
+    def compared(self) -> Iterator[tuple[str, str | DurationRange | TokenRange]]:
         """Yield the columns that are compared, each with what it must hold."""
         for name, field in type(self).model_fields.items():
             wanted = getattr(self, name)

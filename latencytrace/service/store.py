@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PluginError
 from latencytrace.model import Breakdown, Request, Span
+from latencytrace.model.overview import HeatCell, Overview
 from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.cohort import Cohort
@@ -56,7 +57,105 @@ class Written:
     withdrawn: int  # requests that stood before
 
 
-class Store(Protocol):
+class AnsweringStore(Protocol):
+    """Answers those who ask about requests and spans."""
+
+    def services(self) -> Sequence[str]:
+        """The services that have requests, in order of name."""
+        ...
+
+    def instances(self) -> Sequence[tuple[str, str]]:
+        """Services and instances that have served requests, those of the last week."""
+        ...
+
+    def routes(self, service: str | None) -> Sequence[str]:
+        """The routes that have requests, in order of name."""
+        ...
+
+    def breakdown(self, cohort: Cohort) -> Breakdown:
+        """Time per stage over a cohort; health routes are counted apart.
+
+        Where the cohort names a route, that route counts, health or not.
+        """
+        ...
+
+    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+        """The routes whose requests took most time in all, inner requests as well.
+
+        The cohort names a `since`, where the first column of the timelines begins.
+        """
+        ...
+
+    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
+        """Durations over time, of those that `requests` lists; the cohort names a `since`."""
+        ...
+
+    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
+        """Requests of a cohort, each with its segments; health routes only if named."""
+        ...
+
+    def count(self, cohort: Cohort) -> int:
+        """How many requests of a cohort there are, of those that `requests` lists."""
+        ...
+
+    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
+        """A row for each of them in order of start, a column for each stage.
+
+        The columns of stages are nanoseconds, 0 where it is absent; they add up to the
+        duration. Unknown is empty in CSV.
+        """
+        ...
+
+    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
+        """How long each of them took, in no order."""
+        ...
+
+    def cohort_columns(
+        self,
+        cohort: Cohort,
+        bands: Sequence[DurationBand] = ALL_DURATIONS,
+        *,
+        attributes: bool = False,
+    ) -> RequestColumns:
+        """Those of them that lie in one of these bands, which do not overlap.
+
+        Their attributes are read where they are asked for.
+        """
+        ...
+
+    def request(self, trace_id: str, span_id: str | None) -> Request | None:
+        """One request, its highest revision; no span id: the outermost of its trace."""
+        ...
+
+    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
+        """The spans of a trace, from `spans` or else from the arrivals; empty: not kept."""
+        ...
+
+    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """The requests of these traces for who asks, the highest revision of each."""
+        ...
+
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """The spans of these traces for who asks, each once; a trace without any is absent."""
+        ...
+
+    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
+        """The spans at these places (trace id, span id), kept or arrived, each once."""
+        ...
+
+    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
+        """The spans with this id, of any trace, kept or arrived, each once."""
+        ...
+
+    def linking_to(self, span: Span) -> tuple[Span, ...]:
+        """The spans with a link to this one, kept or arrived, each once.
+
+        Those that began before it ended, and at most ten minutes before it began.
+        """
+        ...
+
+
+class Store(AnsweringStore, Protocol):
     """Keeps `span_arrivals`, `requests` and `spans` (DESIGN parts 2 and 7).
 
     Every method blocks, may be called from any thread, and raises `StoreError`
@@ -164,89 +263,6 @@ class Store(Protocol):
 
     def keep_noted(self) -> None:
         """Copy the spans of all traces that are noted, while the arrivals are still there."""
-        ...
-
-    def services(self) -> Sequence[str]:
-        """The services that have requests, in order of name."""
-        ...
-
-    def instances(self) -> Sequence[tuple[str, str]]:
-        """Services and instances that have served requests, those of the last week."""
-        ...
-
-    def routes(self, service: str | None) -> Sequence[str]:
-        """The routes that have requests, in order of name."""
-        ...
-
-    def breakdown(self, cohort: Cohort) -> Breakdown:
-        """Time per stage over a cohort; health routes are counted apart.
-
-        Where the cohort names a route, that route counts, health or not.
-        """
-        ...
-
-    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
-        """Requests of a cohort, each with its segments; health routes only if named."""
-        ...
-
-    def count(self, cohort: Cohort) -> int:
-        """How many requests of a cohort there are, of those that `requests` lists."""
-        ...
-
-    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
-        """A row for each of them in order of start, a column for each stage.
-
-        The columns of stages are nanoseconds, 0 where it is absent; they add up to the
-        duration. Unknown is empty in CSV.
-        """
-        ...
-
-    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
-        """How long each of them took, in no order."""
-        ...
-
-    def cohort_columns(
-        self,
-        cohort: Cohort,
-        bands: Sequence[DurationBand] = ALL_DURATIONS,
-        *,
-        attributes: bool = False,
-    ) -> RequestColumns:
-        """Those of them that lie in one of these bands, which do not overlap.
-
-        Their attributes are read where they are asked for.
-        """
-        ...
-
-    def request(self, trace_id: str, span_id: str | None) -> Request | None:
-        """One request, its highest revision; no span id: the outermost of its trace."""
-        ...
-
-    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
-        """The spans of a trace, from `spans` or else from the arrivals; empty: not kept."""
-        ...
-
-    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """The requests of these traces for who asks, the highest revision of each."""
-        ...
-
-    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
-        """The spans of these traces for who asks, each once; a trace without any is absent."""
-        ...
-
-    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
-        """The spans at these places (trace id, span id), kept or arrived, each once."""
-        ...
-
-    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
-        """The spans with this id, of any trace, kept or arrived, each once."""
-        ...
-
-    def linking_to(self, span: Span) -> tuple[Span, ...]:
-        """The spans with a link to this one, kept or arrived, each once.
-
-        Those that began before it ended, and at most ten minutes before it began.
-        """
         ...
 
     def damaged_parts(self) -> Sequence[DamagedPart]:

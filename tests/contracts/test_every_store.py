@@ -21,6 +21,7 @@ from latencytrace.model import (
     Attributes,
     AttributeValue,
     Breakdown,
+    DurationRange,
     Event,
     FirstTokenOf,
     Link,
@@ -37,6 +38,7 @@ from latencytrace.model import (
     TokenRange,
     semconv,
 )
+from latencytrace.model.overview import row_bounds_ns
 from latencytrace.model.request_columns import (
     NUMBERS,
     UNKNOWN,
@@ -1117,3 +1119,54 @@ def test_requests_of_traces_are_read_for_who_asks(store: Store) -> None:
     found = store.requests_of([first.trace_id, second.trace_id, trace_of("nobody")])
 
     assert sorted(found, key=lambda each: each.trace_id) == [first, replace(second, revision=2)]
+
+
+def test_routes_stand_side_by_side_those_first_that_took_most(store: Store) -> None:
+    minute_ns = 60 * 10**9
+    for name, route, start_ns, decode_ns in (
+        ("side a", "POST /slow", START_NS, 700),
+        ("side b", "POST /slow", START_NS + minute_ns, 900),
+        ("side c", "GET /fast", START_NS, 10),
+    ):
+        one = one_request(
+            name,
+            service="side",
+            route=route,
+            start_ns=start_ns,
+            ledger={Stage.DECODE: decode_ns, Stage.QUEUE: 100},
+        )
+        store.write([replace(one, outermost=route == "POST /slow")], [])
+    cohort = Cohort(service="side", since_ns=START_NS)
+
+    found = store.overview(cohort, minute_ns, 1)
+
+    assert found.route_count == 2
+    (slow,) = found.routes
+    assert (slow.service, slow.route, slow.requests, slow.failed) == ("side", "POST /slow", 2, 0)
+    assert (slow.p50_ns, slow.first_token_p50_ns) == (900, None)
+    assert slow.mean_ns == {Stage.DECODE: 800, Stage.QUEUE: 100}
+    assert [(one.column, one.requests, one.mean_ns) for one in slow.timeline] == [
+        (0, 1, 800),
+        (1, 1, 1000),
+    ]
+
+
+def test_a_heat_map_counts_each_request_in_the_cell_of_its_duration(store: Store) -> None:
+    for number, length_ns in enumerate((1000, 1001, 64_000)):
+        one = one_request(
+            f"heat {number}",
+            service="heat",
+            start_ns=START_NS + 60 * 10**9 * (number // 2),
+            ledger={Stage.DECODE: length_ns},
+        )
+        store.write([one], [])
+    cohort = Cohort(service="heat", since_ns=START_NS)
+
+    cells = store.heat_map(cohort, 60 * 10**9)
+
+    assert [(cell.column, cell.requests) for cell in cells] == [(0, 2), (1, 1)]
+    for cell, length_ns in zip(cells, (1000, 64_000), strict=True):
+        low_ns, high_ns = row_bounds_ns(cell.row)
+        assert low_ns <= length_ns < high_ns
+        within = DurationRange(at_least_ns=low_ns, at_most_ns=high_ns - 1)
+        assert store.count(cohort.model_copy(update={"duration": within})) == cell.requests

@@ -13,7 +13,6 @@ import pytest
 from pyarrow import parquet
 
 from latencytrace.cli.importing.files import import_files
-from latencytrace.cli.pictures.units import duration, shares
 from latencytrace.cli.source.folder import open_folder
 from latencytrace.model import (
     Attributes,
@@ -25,6 +24,7 @@ from latencytrace.model import (
     pack_intervals,
     semconv,
 )
+from latencytrace.model.units import duration, shares
 from latencytrace.service.answers.documents import BreakdownDocument, ListedRequestDocument
 from tests.support.builders.otlp_messages import START_NS, one_span, otlp
 from tests.support.builders.trace_files import jaeger_json, otlp_json, otlp_json_lines

@@ -3,7 +3,7 @@
 import pytest
 
 from latencytrace.errors import QuestionError
-from latencytrace.model import RequestStatus, TokenRange
+from latencytrace.model import DurationRange, RequestStatus, TokenRange
 from latencytrace.model.cohort import ATTRIBUTE_CHARACTERS
 from latencytrace.service.cohort import (
     Cohort,
@@ -178,3 +178,27 @@ def test_a_filter_of_a_column_is_compared_once_it_is_asked_for() -> None:
 def test_every_filter_is_explained() -> None:
     assert all(field.description for field in CohortQuery.model_fields.values())
     assert Filters.model_fields.keys() < CohortQuery.model_fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "at_least_ns", "at_most_ns"),
+    [
+        ("250ms..2s", 250_000_000, 2_000_000_000),
+        ("1.5s..", 1_500_000_000, None),
+        ("..80us", None, 80_000),
+        ("17ns..17ns", 17, 17),
+        (" 1m .. 1h ", 60_000_000_000, 3_600_000_000_000),
+    ],
+)
+def test_durations_are_named_with_their_units(
+    text: str, at_least_ns: int | None, at_most_ns: int | None
+) -> None:
+    asked = CohortQuery.model_validate({"duration": text})
+
+    assert asked.duration == DurationRange(at_least_ns=at_least_ns, at_most_ns=at_most_ns)
+
+
+@pytest.mark.parametrize("text", ["2", "..", "2s", "1s..2", "2s..1s", "1s..2s..3s", "x", "-1s.."])
+def test_what_is_no_range_of_durations_is_refused(text: str) -> None:
+    with pytest.raises(QuestionError, match="duration"):
+        CohortQuery.model_validate({"duration": text})

@@ -10,11 +10,11 @@ from latencytrace.cli.pictures import gpu_stages
 from latencytrace.cli.pictures.bars import stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.cli.pictures.terminal import say_document, screen, show
-from latencytrace.cli.pictures.units import count, duration, share, shares
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import Stage
+from latencytrace.model.units import count, duration, share, shares
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 
 BAR_SHORTEST, BAR_LONGEST = 4, 48

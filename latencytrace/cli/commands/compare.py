@@ -11,12 +11,12 @@ from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
 from latencytrace.cli.pictures.cohorts import comparison
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import say_document, screen, show
-from latencytrace.cli.pictures.units import count
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import QuestionError, SettingsError
+from latencytrace.model.units import count
 from latencytrace.service.answers.compare_documents import (
     BaselineDocument,
     BaselinesDocument,

@@ -26,7 +26,6 @@ from latencytrace.cli.load_test.record import LoadRecord
 from latencytrace.cli.load_test.target import JSON, Target
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import screen, show
-from latencytrace.cli.pictures.units import count, duration
 from latencytrace.cli.processes.demo_programs import (
     INSTANCE,
     SERVICE,
@@ -36,6 +35,7 @@ from latencytrace.cli.processes.demo_programs import (
 from latencytrace.cli.processes.own_name import own_command
 from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError
+from latencytrace.model.units import count, duration
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.settings import DEFAULT_URL
 

@@ -16,14 +16,14 @@ from rich.text import Text
 from latencytrace.cli.doctor_checks.command import ABOUT as COMMAND
 from latencytrace.cli.doctor_checks.command import program
 from latencytrace.cli.doctor_checks.environment import environment_findings
-from latencytrace.cli.doctor_checks.finding import Finding, Verdict
 from latencytrace.cli.doctor_checks.service import service_findings
 from latencytrace.cli.pictures.terminal import say_document, screen
-from latencytrace.cli.pictures.units import count
 from latencytrace.cli.processes import options
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import SettingsError
 from latencytrace.model.secrets import text_shown
+from latencytrace.model.units import count
+from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.settings import (
     AgentSettings,
     agent_settings,

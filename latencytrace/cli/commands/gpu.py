@@ -12,10 +12,10 @@ from rich.text import Text
 from latencytrace.cli.pictures.bars import bar, table
 from latencytrace.cli.pictures.gpu_stages import stages_table
 from latencytrace.cli.pictures.terminal import fit, say_document, screen, show
-from latencytrace.cli.pictures.units import UNKNOWN, duration, share
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.errors import ServiceUnreachableError
+from latencytrace.model.units import UNKNOWN, duration, share
 from latencytrace.service.answers.gpu_documents import GpuDocument, GpusDocument
 
 EVERY_S = 1.0

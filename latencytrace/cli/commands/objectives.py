@@ -12,13 +12,13 @@ from latencytrace.cli.doctor_checks import no_request
 from latencytrace.cli.pictures import standings
 from latencytrace.cli.pictures.bars import table
 from latencytrace.cli.pictures.terminal import say_document, screen, show
-from latencytrace.cli.pictures.units import count, duration, share
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
 from latencytrace.model.objective import length_text
+from latencytrace.model.units import count, duration, share
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.settings import objectives_file
 

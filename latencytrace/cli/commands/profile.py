@@ -13,11 +13,11 @@ from latencytrace.cli.pictures.bars import table
 from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.pictures.profile_operators import operators
 from latencytrace.cli.pictures.terminal import say_document, screen, show
-from latencytrace.cli.pictures.units import count, duration, share
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.errors import ProfileError
 from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
+from latencytrace.model.units import count, duration, share
 from latencytrace.service.answers.profile_documents import ProfileDocument
 
 LOOK_EVERY_S = 0.2

@@ -13,11 +13,11 @@ from latencytrace.cli.pictures.bars import FAILED, legend, stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.runtime_parts import runtime_parts
 from latencytrace.cli.pictures.terminal import say_document, screen, show
-from latencytrace.cli.pictures.units import UNKNOWN, count, duration, share
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import RequestStatus, Stage
+from latencytrace.model.units import UNKNOWN, count, duration, share
 from latencytrace.service.answers.documents import ListedRequestDocument
 
 BAR_SHORTEST, BAR_LONGEST = 8, 24

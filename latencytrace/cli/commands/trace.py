@@ -1,6 +1,7 @@
 """`latencytrace trace`: one request as a waterfall, and its ledger."""
 
 import string
+import webbrowser
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
@@ -13,16 +14,17 @@ from latencytrace.cli.doctor_checks.no_request import period, why_none
 from latencytrace.cli.pictures import gpu_stages
 from latencytrace.cli.pictures.bars import FAILED, in_order
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.runtime_parts import of_the_runtime, runtime_parts
 from latencytrace.cli.pictures.shared_steps import shared_steps
 from latencytrace.cli.pictures.terminal import say_document, screen, show
 from latencytrace.cli.pictures.token_gaps import between_tokens, first_token
-from latencytrace.cli.pictures.units import count, duration, exact, shares
 from latencytrace.cli.pictures.waterfall import waterfall
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError
+from latencytrace.model.units import count, duration, exact, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
 
@@ -35,7 +37,7 @@ SHORT_ID = 12
 
 
 @with_filters
-def trace(
+def trace(  # noqa: PLR0913 - one argument a flag
     trace_id: Annotated[
         str,
         typer.Argument(metavar="ID", help="A trace id, the beginning of one, or `slowest`."),
@@ -43,6 +45,9 @@ def trace(
     *,
     wanted: Filters,
     as_json: options.AsJson = False,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open its page in a browser instead.")
+    ] = False,
     url: options.Url = None,
     data: options.Data = None,
 ) -> None:
@@ -57,11 +62,29 @@ def trace(
     """
     with reading.source(url, data) as source:
         document = reading.request(source, full_id(source, trace_id, wanted))
+        if open_page:
+            _open(source, document)
+            return
         if as_json:
             say_document(document)
             return
         console = screen()
         show(console, *picture(document, console, _stages_on_gpus(source, document)))
+
+
+def _open(source: reading.Source, request: RequestDocument) -> None:
+    """Open the page of a request, and say where it is.
+
+    Raises:
+        LatencytraceError: No service runs that could show it.
+    """
+    if not isinstance(source, reading.ServiceSource):
+        raise LatencytraceError(
+            "no service runs that could show a page: start `latencytrace serve`, then ask again"
+        )
+    address = f"{source.url}/requests/{request['trace_id']}"
+    say(address)
+    webbrowser.open(address)
 
 
 def _stages_on_gpus(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from latencytrace.cli.doctor_checks.finding import Finding, Verdict
 from latencytrace.cli.doctor_checks.other_tracers import other_tracer
+from latencytrace.service.answers.findings.finding import Finding, Verdict
 
 ABOUT = "command"
 UWSGI = ("uwsgi", "pyuwsgi")

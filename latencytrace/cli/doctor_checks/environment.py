@@ -4,9 +4,9 @@ import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
-from latencytrace.cli.doctor_checks.finding import Finding, Verdict
 from latencytrace.cli.doctor_checks.other_tracers import other_tracer
 from latencytrace.errors import SettingsError
+from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.settings import GRPC, AgentSettings
 
 ABOUT = "environment"

@@ -7,10 +7,10 @@ from typing import Final
 from latencytrace.agent.gpu.discovery import installed_gpu_readers
 from latencytrace.agent.gpu.reader import GpuReader
 from latencytrace.agent.guard import FaultCounter
-from latencytrace.cli.doctor_checks.finding import Finding, Verdict
-from latencytrace.cli.pictures.units import count
 from latencytrace.errors import GpuUnavailableError
 from latencytrace.model.gpu_sample import GpuDevice
+from latencytrace.model.units import count
+from latencytrace.service.answers.findings.finding import Finding, Verdict
 
 GPUS = "GPUs"
 PATIENCE_S: Final = 10.0  # a driver of a failing GPU may not answer for a minute

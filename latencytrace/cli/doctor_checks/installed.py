@@ -9,9 +9,9 @@ from pathlib import Path
 
 from latencytrace.agent.timing.hook import Hook
 from latencytrace.agent.timing.patching import HookState, unmet
-from latencytrace.cli.doctor_checks.finding import Finding, Verdict
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.plugins import HOOKS, plugins
+from latencytrace.service.answers.findings.finding import Finding, Verdict
 
 INSTALLED = "installed"
 HOOKED = "hooks"

@@ -1,12 +1,9 @@
 """The service that runs: whether it answers and takes spans, and what it dropped or refused."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http import HTTPStatus
 
-from latencytrace.cli.doctor_checks.agents import agent_findings
-from latencytrace.cli.doctor_checks.custody import custody_findings
-from latencytrace.cli.doctor_checks.finding import Finding, Verdict
 from latencytrace.cli.processes.local_service import (
     free_port,
     host_and_port,
@@ -14,73 +11,19 @@ from latencytrace.cli.processes.local_service import (
     listens,
     service_is_installed,
 )
-from latencytrace.cli.source.metrics_text import Sample, samples
 from latencytrace.cli.source.reading import service_at
 from latencytrace.errors import SettingsError
+from latencytrace.service.answers.findings.agents import agent_findings
+from latencytrace.service.answers.findings.counted import ABOUT, counted_findings
+from latencytrace.service.answers.findings.custody import custody_findings
+from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.service.answers.findings.metrics_text import samples
 from latencytrace.service.net.http_client import ask
 from latencytrace.settings import AgentSettings
 
-ABOUT = "service"
 TIMEOUT_S = 5.0
 SEND_TOKEN = 'export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20TOKEN"'  # noqa: S105 - none
 SHOW_TOKEN = "export LATENCYTRACE_TOKEN=… as the service has it"  # noqa: S105 - no token
-LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and what helps
-    "latencytrace_service_spans_rejected_total": (
-        "spans rejected, for their ids are none",
-        "see which sender makes ids of zeros; partial success told it so",
-    ),
-    "latencytrace_service_evicted_traces_total": (
-        "traces divided early, because too many were open",
-        "run one more service, or sample in the senders",
-    ),
-    "latencytrace_service_late_traces_total": (
-        "times that spans came too late for their trace",
-        "look for a sender that keeps spans for more than 10 minutes",
-    ),
-    "latencytrace_service_outdated_traces_total": (
-        "traces with a late span that stayed as they were, for their other spans are gone",
-        "look for a sender that keeps spans for hours",
-    ),
-    "latencytrace_service_overflowed_requests_total": (
-        "requests counted in the cohort `overflow`",
-        "give the routes templates: too many services, routes and models are told apart",
-    ),
-    "latencytrace_service_faulty_traces_total": (
-        "traces set aside by a fault of ours",
-        "please report it, with the service's log",
-    ),
-    "latencytrace_service_spans_unaccounted": (
-        "spans that are in no ledger, no open trace and no other count, by a fault of ours",
-        "please report it, with the service's log",
-    ),
-    "latencytrace_service_recovered_total": (
-        "traces that the service found without a ledger and divided then, by a fault of ours",
-        "nothing is missing now; please report it, with the service's log",
-    ),
-    "latencytrace_service_store_errors_total": (
-        "times that the store could not take what was divided",
-        "see the service's log, and whether its disk is full",
-    ),
-}
-REFUSALS: Mapping[str, tuple[str, str]] = {  # by HTTP status
-    "400": (
-        "posts that were not OTLP",
-        "the answer told the sender why; look at what posts to this address",
-    ),
-    "404": (
-        "posts of another kind than traces and metrics",
-        "in the senders: export OTEL_LOGS_EXPORTER=none",
-    ),
-    "413": ("posts that were too large", "in the senders: smaller batches"),
-    "429": (
-        "posts put off, because too much waited",
-        "run one more service, or sample in the senders",
-    ),
-    "503": (
-        "posts that met a store that failed",
-        "see the service's log, and whether its disk is full",
-    ),
-}
 
 
 def service_findings(
@@ -144,27 +87,9 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
     status, body = _get(f"{url}/metrics", token)
     if status == HTTPStatus.OK:
         metrics = list(samples(body))
-        yield from _counted(metrics)
+        yield from counted_findings(metrics)
         yield from custody_findings(metrics)
         yield from agent_findings(metrics)
-
-
-def _counted(metrics: list[Sample]) -> Iterator[Finding]:
-    """Judge the service's own counters of what it took, dropped and refused."""
-    for sample in metrics:
-        number = round(sample.value)
-        if sample.name == "latencytrace_service_spans_received_total":
-            if number:
-                yield _fine(f"spans that arrived since it started: {number:,}")
-            else:
-                yield _note("no span has arrived since it started")
-        elif sample.name in LOSSES and number:
-            what, fix = LOSSES[sample.name]
-            yield _wrong(f"{what}: {number:,}", fix)
-        elif sample.name == "latencytrace_service_posts_refused_total" and number:
-            code = sample.labels.get("code", "")
-            what, fix = REFUSALS.get(code, ("posts refused", "see the service's log"))
-            yield _wrong(f"{what}, {code}: {number:,}", fix)
 
 
 def _receiver(agent: AgentSettings, services: str | None) -> Finding:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from latencytrace.cli.pictures.units import duration
 from latencytrace.model import Stage
+from latencytrace.model.units import duration
 from latencytrace.service.answers.documents import SegmentDocument
 
 MOST_NAMED = 5

@@ -6,8 +6,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import stage_style
-from latencytrace.cli.pictures.units import count, duration
 from latencytrace.model import ShareBasis
+from latencytrace.model.units import count, duration
 from latencytrace.service.answers.documents import (
     RequestDocument,
     RequestStepDocument,

@@ -6,8 +6,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
-from latencytrace.cli.pictures.units import UNKNOWN, count, duration, share
 from latencytrace.model.objective import length_text
+from latencytrace.model.units import UNKNOWN, count, duration, share
 from latencytrace.service.answers.documents import (
     AlertDocument,
     BurnRateDocument,

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
-from latencytrace.cli.pictures.units import count, duration, share
+from latencytrace.model.units import count, duration, share
 from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
 
 BAR_SHORTEST, BAR_LONGEST = 4, 32

@@ -29,14 +29,13 @@ class AlertLinks:
         return f"{self.service}/api/v1/profiles/{profile_id}/trace"
 
     def of_request(self, request: BadRequest) -> str:
-        """One request with its spans."""
+        """The page of one request."""
         return (
-            f"{self.service}/api/v1/requests/{request.trace_id}?"
-            f"{urlencode({'span_id': request.span_id})}"
+            f"{self.service}/requests/{request.trace_id}?{urlencode({'span_id': request.span_id})}"
         )
 
     def of_alert(self, alert: Alert) -> str:
-        """The dashboard, or the breakdown, at the time of the alert."""
+        """The dashboard, or the page of the breakdown, at the time of the alert."""
         objective = alert.standing.objective
         since_ns = alert.started_ns - (alert.window_ns or HOUR_NS) - _MARGIN_NS
         named = {
@@ -50,7 +49,7 @@ class AlertLinks:
             times = {"since": _rfc3339(since_ns)}
             if alert.ended_ns is not None:
                 times["until"] = _rfc3339(alert.ended_ns)
-            return f"{self.service}/api/v1/breakdown?{urlencode(given | times)}"
+            return f"{self.service}/breakdown?{urlencode(given | times)}"
         until = "now" if alert.ended_ns is None else str((alert.ended_ns + _MARGIN_NS) // 10**6)
         variables = {f"var-{name}": value for name, value in given.items()}
         query = {

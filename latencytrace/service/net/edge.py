@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from latencytrace.service.net.problems import MEDIA_TYPE, problem_body
@@ -19,6 +19,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes carry no token
+_OPEN_FOLDER = "/static/"  # what the login page looks like is no secret
+LOGIN_PATH = "/login"
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = frozenset({b"same-origin", b"none"})  # none: typed by the user
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9a-z.-]+))(?::([0-9]{0,5}))?", re.IGNORECASE)
@@ -49,6 +51,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class Login(Protocol):
+    """Asks people for the token where programs are refused."""
+
+    def admits(self, scope: Scope, headers: Headers) -> bool:
+        """Tell whether a request shows that the token was shown before."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request to log in, or one of somebody who has not."""
+        ...
+
+
 class Edge:
     """Refuses requests that do not name this service, or show no token where one is asked.
 
@@ -62,9 +76,10 @@ class Edge:
         token: What to ask for off loopback; None: nothing.
         public_url: Where a browser finds the service if not where it listens.
         wants_json: Bodies are JSON; else the application looks at their type itself.
+        login: Asks people for the token; None: all are refused alike.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - who may come in, and how
         self,
         application: Application,
         host: str,
@@ -72,16 +87,22 @@ class Edge:
         *,
         public_url: str | None = None,
         wants_json: bool = False,
+        login: Login | None = None,
     ) -> None:
         self._application = application
         self._check_host = is_loopback(host)
         self._token = None if self._check_host else token
         self._public_origin = _origin(public_url) if public_url is not None else None
         self._wants_json = wants_json
+        self._login = login if self._token is not None else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI request."""
-        refusal = self._refusal(scope)
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        refusal = self._refusal(scope, headers)
+        if self._login is not None and self._is_for_login(scope, headers, refusal):
+            await self._login(scope, at_a_pace(receive), send)
+            return
         if refusal is not None:
             await _refuse(send, *refusal)
             return
@@ -99,16 +120,37 @@ class Edge:
                 raise
             await _refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, _ENDING)
 
-    def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
+    def _refusal(self, scope: Scope, headers: Headers) -> tuple[HTTPStatus, str] | None:
         """Why a request is not let in."""
-        headers = {name.lower(): value for name, value in scope["headers"]}
         if sum(name.lower() == b"host" for name, _ in scope["headers"]) > 1:
             return HTTPStatus.BAD_REQUEST, _ONE_HOST
         if self._check_host and not names_loopback(headers.get(b"host", b"")):
             return HTTPStatus.MISDIRECTED_REQUEST, _ASK_LOOPBACK
-        if not (scope["path"] in _OPEN_PATHS or shows_token(headers, self._token)):
+        if not (self._is_open(scope["path"]) or self._admits(scope, headers)):
             return HTTPStatus.UNAUTHORIZED, SHOW_TOKEN
         return None if scope["method"] in _READING else self._write_refusal(headers)
+
+    def _is_open(self, path: str) -> bool:
+        """Tell whether anybody may ask for an address."""
+        if path in _OPEN_PATHS:
+            return True
+        return self._login is not None and (path == LOGIN_PATH or path.startswith(_OPEN_FOLDER))
+
+    def _admits(self, scope: Scope, headers: Headers) -> bool:
+        return shows_token(headers, self._token) or (
+            self._login is not None and self._login.admits(scope, headers)
+        )
+
+    def _is_for_login(
+        self, scope: Scope, headers: Headers, refusal: tuple[HTTPStatus, str] | None
+    ) -> bool:
+        """Tell whether somebody logs in, or looks at a page without having done so."""
+        status = refusal[0] if refusal is not None else None
+        if scope["path"] == LOGIN_PATH:  # its form is no JSON
+            return status in {None, HTTPStatus.UNSUPPORTED_MEDIA_TYPE}
+        is_page = b"text/html" in headers.get(b"accept", b"")
+        is_looking = is_page and scope["method"] in _READING
+        return is_looking and status is HTTPStatus.UNAUTHORIZED
 
     def _write_refusal(self, headers: Headers) -> tuple[HTTPStatus, str] | None:
         """Why a request that may change something is not let in."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import NamedTuple
 
 import orjson
 from fastapi import FastAPI, Request
@@ -31,6 +32,14 @@ _STATUSES: tuple[tuple[type[LatencytraceError], HTTPStatus], ...] = (
 )
 
 
+class Problem(NamedTuple):
+    """An error as an answer says it."""
+
+    status: int
+    detail: str
+    headers: Mapping[str, str] | None = None
+
+
 def problem_body(status: int, detail: str) -> bytes:
     """The bytes of a problem document."""
     title = HTTPStatus(status).phrase
@@ -45,22 +54,30 @@ def answer_with_problems(app: FastAPI) -> None:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    """The one place where errors become answers."""
-    headers: Mapping[str, str] | None = None
-    status: int
+    return problem_answer(problem_of(request, error))
+
+
+def problem_answer(problem: Problem) -> Response:
+    """Return the problem document of an error."""
+    body = problem_body(problem.status, problem.detail)
+    return Response(body, problem.status, problem.headers, MEDIA_TYPE)
+
+
+def problem_of(request: Request, error: Exception) -> Problem:
+    """Say of an error what an answer says: the one place where errors become answers."""
     match error:
         case LatencytraceError():
-            status, detail = problem_status(error), str(error)
+            return Problem(problem_status(error), str(error))
         case HTTPException():
-            status, detail = error.status_code, _detail(request, error)
-            headers = error.headers
+            return Problem(error.status_code, _detail(request, error), error.headers)
         case RequestValidationError():
-            status = HTTPStatus.BAD_REQUEST
-            detail = "; ".join(f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors())
+            faults = (f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors())
+            return Problem(HTTPStatus.BAD_REQUEST, "; ".join(faults))
         case _:
-            status = HTTPStatus.INTERNAL_SERVER_ERROR
-            detail = "a fault of latencytrace's own, see the service's log: please report it"
-    return Response(problem_body(status, detail), status, headers, MEDIA_TYPE)
+            return Problem(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                "a fault of latencytrace's own, see the service's log: please report it",
+            )
 
 
 def problem_status(error: Exception) -> HTTPStatus:

@@ -1,7 +1,7 @@
 """The questions about requests: their SQL, bound parameters and how answers are read."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Final, cast
 
 import orjson
@@ -12,7 +12,6 @@ from latencytrace.model import (
     Stage,
     StageBreakdown,
     StagePart,
-    TokenRange,
     semconv,
 )
 from latencytrace.service.cohort import Cohort
@@ -81,26 +80,30 @@ _STAGE_LEVELS = (0.5, 0.95, 0.99)
 MOST_PARTS = 8  # of `runtime`, whose names senders tell
 
 
-def where(cohort: Cohort, *, unsure: bool = False) -> tuple[str, Parameters]:
+def where(
+    cohort: Cohort, *, unsure: bool = False, outermost: bool = True
+) -> tuple[str, Parameters]:
     """The condition that a request belongs to a cohort, and what it binds.
 
     Args:
         cohort: Whatever was asked for.
         unsure: So do requests that may, for not all of their attributes are kept.
+        outermost: Without a service, only outermost requests belong to it.
     """
     parameters: dict[str, object] = {}
-    conditions: list[str] = [] if cohort.service is not None else ["Outermost"]
+    conditions: list[str] = ["Outermost"] if outermost and cohort.service is None else []
     for column, wanted in cohort.compared():
-        if not isinstance(wanted, TokenRange):
+        if isinstance(wanted, str):
             conditions.append(f"{column} = {{{column}:String}}")
             parameters[column] = wanted
             continue
-        if wanted.at_least is not None:
+        at_least, at_most = astuple(wanted)
+        if at_least is not None:
             conditions.append(f"{column} >= {{{column}Least:Int64}}")
-            parameters[f"{column}Least"] = wanted.at_least
-        if wanted.at_most is not None:
+            parameters[f"{column}Least"] = at_least
+        if at_most is not None:
             conditions.append(f"{column} <= {{{column}Most:Int64}}")
-            parameters[f"{column}Most"] = wanted.at_most
+            parameters[f"{column}Most"] = at_most
     if cohort.where:
         parameters |= {
             f"attribute_{part}{place}": text

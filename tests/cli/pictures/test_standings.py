@@ -38,7 +38,7 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
         "  Version: 1.0 <beta>.",
         *["  latencytrace trace 0af7651916cd43dd8448eb211c80319c  3 s (ok), retrieve 2 s"] * 3,
         (
-            "  http://127.0.0.1:8321/api/v1/breakdown?service=rag&route=POST+%2Fchat"
+            "  http://127.0.0.1:8321/breakdown?service=rag&route=POST+%2Fchat"
             "&since=2025-11-21T00%3A38%3A20Z"
         ),
         "",

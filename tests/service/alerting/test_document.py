@@ -48,7 +48,7 @@ def test_it_shows_three_slow_requests(fired: tuple[Alert, Alert]) -> None:
     document = alert_document(fired[0], HERE)
 
     assert [one["summary"] for one in document["slowest"]] == ["3 s (ok), retrieve 2 s"] * 3
-    assert document["slowest"][0]["url"].startswith("http://127.0.0.1:8321/api/v1/requests/")
+    assert document["slowest"][0]["url"].startswith("http://127.0.0.1:8321/requests/")
 
 
 def test_its_end_says_how_long_it_lasted(fired: tuple[Alert, Alert]) -> None:
@@ -62,7 +62,7 @@ def test_its_end_says_how_long_it_lasted(fired: tuple[Alert, Alert]) -> None:
 def test_it_links_to_the_breakdown_of_its_time(fired: tuple[Alert, Alert]) -> None:
     began, ended = (alert_document(alert, HERE)["url"] for alert in fired)
 
-    assert began.startswith("http://127.0.0.1:8321/api/v1/breakdown?service=rag&route=POST+%2Fcha")
+    assert began.startswith("http://127.0.0.1:8321/breakdown?service=rag&route=POST+%2Fcha")
     assert "&until=" in ended
     assert "&until=" not in began
 

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from latencytrace.cli.source.metrics_text import Sample, samples
 from latencytrace.model import Stage
+from latencytrace.service.answers.findings.metrics_text import Sample, samples
 from latencytrace.service.metrics.telemetry import DURATION_BUCKETS, STAGE_BUCKETS
 from tests.support.servers.command_line import environment, latencytrace
 from tests.support.servers.running_service import RunningService

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from math import floor, log2
 from statistics import fmean
 
 import numpy as np
@@ -16,6 +17,7 @@ from pydantic import TypeAdapter
 
 from latencytrace.model import (
     Breakdown,
+    DurationRange,
     FirstTokenOf,
     Quantiles,
     Request,
@@ -23,6 +25,13 @@ from latencytrace.model import (
     StageBreakdown,
     StagePart,
     TokenRange,
+)
+from latencytrace.model.overview import (
+    ROWS_PER_DOUBLING,
+    HeatCell,
+    Overview,
+    RouteSummary,
+    TimeColumn,
 )
 from latencytrace.model.request_columns import DurationBand
 from latencytrace.service.cohort import Cohort
@@ -46,6 +55,7 @@ def is_in(request: Request, cohort: Cohort) -> bool:
     return (
         all(wanted in (None, has) for wanted, has in labels)
         and (cohort.service is not None or request.outermost)
+        and _took(cohort.duration, request.duration_ns)
         and _holds(cohort.input_tokens, request.input_tokens)
         and _holds(cohort.output_tokens, request.output_tokens)
         and (cohort.since_ns is None or request.start_ns >= cohort.since_ns)
@@ -134,6 +144,74 @@ def _row(request: Request) -> dict[str, object]:
         "start": request.start_ns,
         **stages,
     }
+
+
+def overview(requests: Sequence[Request], since_ns: int, column_ns: int, limit: int) -> Overview:
+    """Put the routes of requests side by side, those that took most time first."""
+    by_route: dict[tuple[str, str], list[Request]] = defaultdict(list)
+    for one in requests:
+        by_route[one.service, one.route].append(one)
+    ranked = sorted(
+        by_route.items(), key=lambda item: (-sum(one.duration_ns for one in item[1]), item[0])
+    )
+    return Overview(
+        routes=tuple(
+            _summary(service, route, found, since_ns, column_ns)
+            for (service, route), found in ranked[:limit]
+        ),
+        route_count=len(ranked),
+    )
+
+
+def heat_map(requests: Iterable[Request], since_ns: int, column_ns: int) -> list[HeatCell]:
+    """Count requests by when they started and how long they took."""
+    counts = Counter(
+        (
+            (one.start_ns - since_ns) // column_ns,
+            floor(log2(max(one.duration_ns, 1)) * ROWS_PER_DOUBLING),
+        )
+        for one in requests
+    )
+    return [
+        HeatCell(column=column, row=row, requests=count)
+        for (column, row), count in sorted(counts.items())
+    ]
+
+
+def _summary(
+    service: str, route: str, requests: Sequence[Request], since_ns: int, column_ns: int
+) -> RouteSummary:
+    lasted = [one.duration_ns for one in requests]
+    first_tokens = [
+        one.time_to_first_token_ns for one in requests if one.time_to_first_token_ns is not None
+    ]
+    columns: dict[int, list[int]] = defaultdict(list)
+    for one in requests:
+        columns[(one.start_ns - since_ns) // column_ns].append(one.duration_ns)
+    p50_ns, p95_ns, p99_ns = np.quantile(lasted, [0.5, 0.95, 0.99])
+    return RouteSummary(
+        service=service,
+        route=route,
+        requests=len(requests),
+        failed=sum(one.status != "ok" for one in requests),
+        p50_ns=float(p50_ns),
+        p95_ns=float(p95_ns),
+        p99_ns=float(p99_ns),
+        first_token_p50_ns=float(np.quantile(first_tokens, 0.5)) if first_tokens else None,
+        mean_ns={one.stage: one.mean_ns for one in _stages(requests)},
+        timeline=tuple(
+            TimeColumn(column=column, requests=len(times), mean_ns=fmean(times))
+            for column, times in sorted(columns.items())
+        ),
+    )
+
+
+def _took(wanted: DurationRange | None, duration_ns: int) -> bool:
+    at_least_ns = wanted.at_least_ns if wanted else None
+    at_most_ns = wanted.at_most_ns if wanted else None
+    return (at_least_ns is None or duration_ns >= at_least_ns) and (
+        at_most_ns is None or duration_ns <= at_most_ns
+    )
 
 
 def _holds(wanted: TokenRange | None, tokens: int | None) -> bool:

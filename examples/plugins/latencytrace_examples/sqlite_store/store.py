@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import StoreError, StoreInUseError
 from latencytrace.model import Breakdown, Request, Span, semconv
+from latencytrace.model.overview import HeatCell, Overview
 from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
@@ -261,6 +262,19 @@ class SqliteStore:
         """See `Store.breakdown`."""
         found = self._of_service(cohort.service)
         return ledgers.breakdown(cohort, [one for one in found if ledgers.is_in(one, cohort)])
+
+    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+        """See `Store.overview`."""
+        found = [
+            one
+            for service in ([cohort.service] if cohort.service else self.services())
+            for one in self._counted(cohort.model_copy(update={"service": service}))
+        ]
+        return ledgers.overview(found, cohort.since_ns or 0, column_ns, limit)
+
+    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
+        """See `Store.heat_map`."""
+        return ledgers.heat_map(self._counted(cohort), cohort.since_ns or 0, column_ns)
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""

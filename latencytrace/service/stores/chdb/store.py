@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns.objects import parted
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Breakdown, Request, Span, Stage
+from latencytrace.model.overview import HeatCell, Overview
 from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
@@ -22,6 +23,7 @@ from latencytrace.service.sql import (
     cohort_columns,
     ledger_table,
     native,
+    overview,
     questions,
     request_blocks,
     request_rows,
@@ -86,7 +88,7 @@ class ChdbStore:
 
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.arrived_counts`."""
-        return self._counts(questions.ARRIVED_COUNTS, trace_ids)
+        return _counts(self._assembler.query, questions.ARRIVED_COUNTS, trace_ids)
 
     def revisions(self, trace_ids: Collection[str]) -> Revisions:
         """See `Store.revisions`."""
@@ -99,15 +101,13 @@ class ChdbStore:
 
     def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
         """See `Store.written`."""
-        question = questions.written_question(request_rows.COLUMNS)
-        lines = self._assembler.query(question, _LINES, {"trace_ids": trace_ids})
-        return list(request_rows.requests_from(lines))
+        return _of_traces(self._assembler.query, trace_ids)
 
     def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.kept_counts`."""
         if not self._to_keep.ids.isdisjoint(trace_ids):
             self.keep_noted()
-        return self._counts(questions.KEPT_COUNTS, trace_ids)
+        return _counts(self._assembler.query, questions.KEPT_COUNTS, trace_ids)
 
     def unassembled(self) -> Sequence[str]:
         """See `Store.unassembled`."""
@@ -197,6 +197,14 @@ class ChdbStore:
         lines = self._readers.query(question, _LINES, parameters)
         return questions.with_runtime_parts(found, lines)
 
+    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+        """See `Store.overview`."""
+        return overview.overview(self._readers.query, cohort, column_ns, limit)
+
+    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
+        """See `Store.heat_map`."""
+        return overview.heat_map(self._readers.query, cohort, column_ns)
+
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""
         question, parameters = questions.requests_question(cohort, order, request_rows.COLUMNS)
@@ -249,9 +257,7 @@ class ChdbStore:
 
     def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
         """See `Store.requests_of`."""
-        question = questions.written_question(request_rows.COLUMNS)
-        lines = self._readers.query(question, _LINES, {"trace_ids": trace_ids})
-        return list(request_rows.requests_from(lines))
+        return _of_traces(self._readers.query, trace_ids)
 
     def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.spans_of`."""
@@ -297,10 +303,6 @@ class ChdbStore:
             _log.error("spans are kept at the next start: %s", error)
         self._engine.close()
 
-    def _counts(self, question: str, trace_ids: Collection[str]) -> Mapping[str, int]:
-        lines = self._assembler.query(question, _SPAN_LINES, {"trace_ids": trace_ids})
-        return dict(cast(list[tuple[str, int]], _rows(lines)))
-
     def _standing(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], _Place]:
         """Where requests stand that were written before."""
         trace_ids = {trace_id for trace_id, _ in keys}
@@ -313,6 +315,17 @@ class ChdbStore:
                 list[tuple[str, str, int, int]], _rows(lines)
             )
         }
+
+
+def _counts(query: overview.Query, question: str, trace_ids: Collection[str]) -> Mapping[str, int]:
+    lines = query(question, _SPAN_LINES, {"trace_ids": trace_ids})
+    return dict(cast(list[tuple[str, int]], _rows(lines)))
+
+
+def _of_traces(query: overview.Query, trace_ids: Collection[str]) -> list[Request]:
+    """The requests of traces, the highest revision of each."""
+    question = questions.written_question(request_rows.COLUMNS)
+    return list(request_rows.requests_from(query(question, _LINES, {"trace_ids": trace_ids})))
 
 
 def _void(

@@ -17,12 +17,21 @@ def objectives_router(evaluator: Evaluator, links: AlertLinks) -> APIRouter:
     @router.get("/objectives", response_model=ObjectivesDocument)
     def objectives() -> Response:
         """Every objective with its burn rates and the budget that is left."""
-        standings = evaluator.standings()
-        return JsonAnswer({"objectives": [objective_document(one) for one in standings]})
+        return JsonAnswer(objectives_document(evaluator))
 
     @router.get("/alerts", response_model=AlertsDocument)
     def alerts() -> Response:
         """The alerts that fire, each with its cause and three requests."""
-        return JsonAnswer({"alerts": [alert_document(one, links) for one in evaluator.alerts()]})
+        return JsonAnswer(alerts_document(evaluator, links))
 
     return router
+
+
+def objectives_document(evaluator: Evaluator) -> ObjectivesDocument:
+    """`GET /objectives`."""
+    return {"objectives": [objective_document(one) for one in evaluator.standings()]}
+
+
+def alerts_document(evaluator: Evaluator, links: AlertLinks) -> AlertsDocument:
+    """`GET /alerts`."""
+    return {"alerts": [alert_document(one, links) for one in evaluator.alerts()]}

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from latencytrace.cli.doctor_checks.finding import Finding, Verdict
-from latencytrace.cli.source.metrics_text import Sample
+from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.service.answers.findings.metrics_text import Sample
 
 ABOUT = "agents that run"
 SHORT_INSTANCE = 8

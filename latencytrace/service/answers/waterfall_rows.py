@@ -26,6 +26,8 @@ class Row:
     notes: Sequence[str] = ()  # such as the type of its exception
     failed: bool = False
     stage: str
+    service: str = ""  # of the span; none is known of what is inside one
+    span_id: str  # of the span, or of that which it is inside of
     stretches: Sequence[Stretch]  # when it ran
     on_path: Sequence[Stretch]  # when the request waited for just this
 
@@ -60,6 +62,8 @@ def rows(request: RequestDocument) -> Iterator[Row]:
             notes=notes,
             failed=failed,
             stage=span["stage"],
+            service=span["service"],
+            span_id=span["span_id"],
             stretches=[(span["start_ns"], span["end_ns"])],
             on_path=_stretches([segment for key in own for segment in inside.pop(key)]),
         )
@@ -73,6 +77,7 @@ def rows(request: RequestDocument) -> Iterator[Row]:
                 mark="· ",
                 name=f"{what}{times}",
                 stage=stage,
+                span_id=span["span_id"],
                 stretches=stretches,
                 on_path=stretches,
             )
@@ -82,6 +87,7 @@ def rows(request: RequestDocument) -> Iterator[Row]:
             yield Row(
                 name=name or segments[0]["name"],
                 stage=stage,
+                span_id=segments[0]["span_id"],
                 stretches=stretches,
                 on_path=stretches,
             )

@@ -1,0 +1,57 @@
+"""Requests as pages show them at a glance: routes side by side, durations over time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from latencytrace.model.stage import Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeColumn:
+    """The requests of a route that started in one column of time."""
+
+    column: int  # from 0, at the beginning of the cohort's time
+    requests: int
+    mean_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteSummary:
+    """A route of a service: how many requests, how long, and where their time went."""
+
+    service: str
+    route: str
+    requests: int
+    failed: int  # whose status is not ok
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+    first_token_p50_ns: float | None  # None: no request has a first token
+    mean_ns: Mapping[Stage, float]  # over all requests; absent stages left out
+    timeline: tuple[TimeColumn, ...]  # those with requests, in order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The routes of a cohort that took most time in all."""
+
+    routes: tuple[RouteSummary, ...]
+    route_count: int  # of the whole cohort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatCell:
+    """The requests that started in one column of time and took about as long."""
+
+    column: int  # from 0, at the beginning of the cohort's time
+    row: int  # of durations; see `row_bounds_ns`
+    requests: int
+
+
+ROWS_PER_DOUBLING = 4
+
+
+def row_bounds_ns(row: int) -> tuple[int, int]:
+    """The durations of a row of a heat map: from the first, up to but without the second."""
+    low, high = (2 ** (place / ROWS_PER_DOUBLING) for place in (row, row + 1))
+    return -int(-low // 1), -int(-high // 1)

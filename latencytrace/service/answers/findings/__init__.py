@@ -1,0 +1,1 @@
+"""Findings on a service that runs, read off its metrics: what it lost, and what mends it."""

@@ -1,0 +1,139 @@
+"""Documents of pages at a glance: routes side by side, durations over time."""
+
+from typing_extensions import TypedDict
+
+from latencytrace.model import Stage
+from latencytrace.model.overview import row_bounds_ns
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.store import Store
+
+TIMELINE_COLUMNS = 30
+HEAT_MAP_COLUMNS = 60
+MOST_ROUTES = 50
+
+
+class TimeColumnDocument(TypedDict):
+    """The requests that started in one column of a timeline."""
+
+    column: int
+    requests: int
+    mean_ns: int
+
+
+class RouteDocument(TypedDict):
+    """A route of a service: how many requests, how long, and where their time went."""
+
+    service: str
+    route: str
+    requests: int
+    failed: int
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    first_token_p50_ns: int | None
+    mean_ns: dict[Stage, int]
+    timeline: list[TimeColumnDocument]
+
+
+class OverviewDocument(TypedDict):
+    """The routes that took most time in all; `route_count` counts those left out as well."""
+
+    since: str
+    until: str
+    column_ns: int  # of the timelines
+    routes: list[RouteDocument]
+    route_count: int
+
+
+class HeatCellDocument(TypedDict):
+    """The requests that started within a column of time and took about as long."""
+
+    since: str
+    until: str
+    at_least_ns: int
+    at_most_ns: int
+    column: int
+    row: int
+    requests: int
+
+
+class HeatMapDocument(TypedDict):
+    """Durations over time; a row is a quarter of a doubling."""
+
+    since: str
+    until: str
+    column_ns: int
+    cells: list[HeatCellDocument]
+
+
+def overview(store: Store, cohort: Cohort, now_ns: int) -> OverviewDocument:
+    """`GET /overview`."""
+    since_ns, until_ns = times_ns(cohort, now_ns)
+    column_ns = _column_ns(since_ns, until_ns, TIMELINE_COLUMNS)
+    found = store.overview(cohort, column_ns, MOST_ROUTES)
+    return {
+        "since": str(since_ns),
+        "until": str(until_ns),
+        "column_ns": column_ns,
+        "route_count": found.route_count,
+        "routes": [
+            {
+                "service": one.service,
+                "route": one.route,
+                "requests": one.requests,
+                "failed": one.failed,
+                "p50_ns": round(one.p50_ns),
+                "p95_ns": round(one.p95_ns),
+                "p99_ns": round(one.p99_ns),
+                "first_token_p50_ns": (
+                    None if one.first_token_p50_ns is None else round(one.first_token_p50_ns)
+                ),
+                "mean_ns": {stage: round(mean_ns) for stage, mean_ns in one.mean_ns.items()},
+                "timeline": [
+                    {
+                        "column": column.column,
+                        "requests": column.requests,
+                        "mean_ns": round(column.mean_ns),
+                    }
+                    for column in one.timeline
+                ],
+            }
+            for one in found.routes
+        ],
+    }
+
+
+def heat_map(store: Store, cohort: Cohort, now_ns: int) -> HeatMapDocument:
+    """`GET /heatmap`."""
+    since_ns, until_ns = times_ns(cohort, now_ns)
+    column_ns = _column_ns(since_ns, until_ns, HEAT_MAP_COLUMNS)
+    cells: list[HeatCellDocument] = []
+    for cell in store.heat_map(cohort, column_ns):
+        low_ns, high_ns = row_bounds_ns(cell.row)
+        start_ns = since_ns + cell.column * column_ns
+        cells.append(
+            {
+                "since": str(start_ns),
+                "until": str(start_ns + column_ns),
+                "at_least_ns": low_ns,
+                "at_most_ns": high_ns - 1,
+                "column": cell.column,
+                "row": cell.row,
+                "requests": cell.requests,
+            }
+        )
+    return {
+        "since": str(since_ns),
+        "until": str(until_ns),
+        "column_ns": column_ns,
+        "cells": cells,
+    }
+
+
+def times_ns(cohort: Cohort, now_ns: int) -> tuple[int, int]:
+    """The time of a cohort; without an end it ends now."""
+    return cohort.since_ns or 0, cohort.until_ns or now_ns
+
+
+def _column_ns(since_ns: int, until_ns: int, columns: int) -> int:
+    return max(-(-(until_ns - since_ns) // columns), 1)

@@ -1,0 +1,113 @@
+"""The questions of pages at a glance: routes side by side, durations over time."""
+
+from collections.abc import Callable
+from typing import Final, cast
+
+import orjson
+
+from latencytrace.model import Stage
+from latencytrace.model.overview import (
+    ROWS_PER_DOUBLING,
+    HeatCell,
+    Overview,
+    RouteSummary,
+    TimeColumn,
+)
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.questions import Parameters, counted, where
+from latencytrace.service.sql.tables import REQUESTS, stage_column
+
+Query = Callable[[str, str, Parameters], bytes]  # a question, a format, what it binds
+
+_LINES: Final = "JSONEachRow"
+_COLUMN: Final = "intDiv(toUnixTimestamp64Nano(Start) - {since:Int64}, {column_ns:Int64})"
+_LEVELS: Final = "0.5, 0.95, 0.99"
+
+
+def overview(query: Query, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+    """Ask for the routes of a cohort, side by side."""
+    question, parameters = overview_question(cohort)
+    bound = {**parameters, "column_ns": column_ns, "limit": limit}
+    return overview_from(query(question, _LINES, bound))
+
+
+def heat_map(query: Query, cohort: Cohort, column_ns: int) -> tuple[HeatCell, ...]:
+    """Ask for the durations of a cohort over time."""
+    question, parameters = heat_map_question(cohort)
+    return heat_map_from(query(question, _LINES, {**parameters, "column_ns": column_ns}))
+
+
+def overview_question(cohort: Cohort) -> tuple[str, Parameters]:
+    """A row for each of the `{limit:UInt32}` routes that took most time in all.
+
+    Each service's requests count, whoever called it: a row is what a breakdown of that service
+    and route says.
+    """
+    condition, parameters = where(cohort, outermost=False)
+    stages = ", ".join(f"sum({stage_column(stage)})" for stage in Stage)
+    return (
+        (
+            "SELECT ServiceName AS service, Route AS route, count() AS requests, "
+            "countIf(Status != 'ok') AS failed, count() OVER () AS routes, "
+            f"quantilesExactInclusive({_LEVELS})(DurationNs) AS durations, "
+            "quantileExactInclusiveOrNull(0.5)(TimeToFirstTokenNs) AS first_token, "
+            f"[{stages}] AS stages, "
+            f"sumMap([{_COLUMN}], [toUInt64(1)]) AS counts, "
+            f"sumMap([{_COLUMN}], [DurationNs]) AS times "
+            f"FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
+            "GROUP BY service, route ORDER BY sum(toFloat64(DurationNs)) DESC, service, route "
+            "LIMIT {limit:UInt32}"
+        ),
+        parameters,
+    )
+
+
+def overview_from(lines: bytes) -> Overview:
+    """Read the answer to that question in the format JSONEachRow."""
+    rows = [cast(dict[str, object], orjson.loads(line)) for line in lines.splitlines()]
+    return Overview(
+        routes=tuple(map(_summary, rows)),
+        route_count=cast(int, rows[0]["routes"]) if rows else 0,
+    )
+
+
+def heat_map_question(cohort: Cohort) -> tuple[str, Parameters]:
+    """The number of requests in each cell of a heat map."""
+    condition, parameters = where(cohort)
+    row = f"toInt32(floor(log2(greatest(DurationNs, 1)) * {ROWS_PER_DOUBLING}))"
+    return (
+        (
+            f"SELECT {_COLUMN} AS column, {row} AS row, count() AS requests "
+            f"FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
+            "GROUP BY column, row ORDER BY column, row"
+        ),
+        parameters,
+    )
+
+
+def heat_map_from(lines: bytes) -> tuple[HeatCell, ...]:
+    """Read the answer to that question in the format JSONEachRow."""
+    return tuple(HeatCell(**orjson.loads(line)) for line in lines.splitlines())
+
+
+def _summary(row: dict[str, object]) -> RouteSummary:
+    requests = cast(int, row["requests"])
+    p50_ns, p95_ns, p99_ns = cast(list[float], row["durations"])
+    sums = zip(Stage, cast(list[int], row["stages"]), strict=True)
+    columns, counts = cast("tuple[list[int], list[int]]", row["counts"])
+    times = dict(zip(*cast("tuple[list[int], list[int]]", row["times"]), strict=True))
+    return RouteSummary(
+        service=cast(str, row["service"]),
+        route=cast(str, row["route"]),
+        requests=requests,
+        failed=cast(int, row["failed"]),
+        p50_ns=p50_ns,
+        p95_ns=p95_ns,
+        p99_ns=p99_ns,
+        first_token_p50_ns=cast(float | None, row["first_token"]),
+        mean_ns={stage: total / requests for stage, total in sums if total},
+        timeline=tuple(
+            TimeColumn(column=column, requests=count, mean_ns=times.get(column, 0) / count)
+            for column, count in zip(columns, counts, strict=True)
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Pictures as SVG, drawn on the server: colours are classes, so that themes can change them."""

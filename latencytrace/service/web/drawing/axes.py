@@ -1,0 +1,74 @@
+"""Axes that pictures share: time to the right, duration upwards in powers of two."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import log2
+
+from latencytrace.service.web.drawing.bars import number
+
+WIDTH, HEIGHT = 900, 240
+LEFT, TOP, BOTTOM = 64, 8, 22  # what axes take
+TIMES = 6
+FEW_DOUBLINGS = 9  # up to there is room for three lines a decade
+_DAY_NS = 86_400 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes:
+    """A ground on which moments and durations have places."""
+
+    since_ns: int
+    until_ns: int
+    low: float  # logarithms to base 2 of nanoseconds
+    high: float
+
+    def x(self, at_ns: int) -> float:
+        """The place of a moment."""
+        return LEFT + (at_ns - self.since_ns) * (WIDTH - LEFT) / (self.until_ns - self.since_ns)
+
+    def y(self, duration_ns: float) -> float:
+        """The place of a duration."""
+        return self.y_of(log2(max(duration_ns, 1)))
+
+    def y_of(self, logarithm: float) -> float:
+        """The place of the logarithm of a duration."""
+        room = HEIGHT - TOP - BOTTOM
+        return TOP + room * (self.high - logarithm) / ((self.high - self.low) or 1)
+
+    def drawn(self) -> str:
+        """Lines and their numbers, as elements of SVG."""
+        return "".join([*self._durations(), *self._times()])
+
+    def _durations(self) -> list[str]:
+        heads = (1, 2, 5) if self.high - self.low < FEW_DOUBLINGS else (1,)
+        lines = []
+        for length_ns in (head * 10**power for power in range(13) for head in heads):
+            if not self.low <= log2(length_ns) <= self.high:
+                continue
+            y = number(self.y(length_ns))
+            lines.append(
+                f'<path class="grid" d="M{LEFT} {y}H{WIDTH}"/>'
+                f'<text class="axis" x="{LEFT - 6}" y="{y}" dy="4" text-anchor="end">'
+                f"{_plain(length_ns)}</text>"
+            )
+        return lines
+
+    def _times(self) -> list[str]:
+        whole = self.until_ns - self.since_ns
+        form = "%d %b %H:%M" if whole > _DAY_NS else "%H:%M:%S" if whole < 10**12 else "%H:%M"
+        texts = []
+        for place in range(TIMES):
+            at_ns = self.since_ns + whole * place // TIMES
+            shown = datetime.fromtimestamp(at_ns // 10**9, UTC).strftime(form)
+            texts.append(
+                f'<text class="axis" x="{number(self.x(at_ns))}" y="{HEIGHT - 6}">{shown}</text>'
+            )
+        return texts
+
+
+def _plain(length_ns: int) -> str:
+    """A round duration, without digits that say nothing: `200 ms`."""
+    for unit, size_ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if length_ns >= size_ns:
+            return f"{length_ns // size_ns} {unit}"
+    return f"{length_ns} ns"

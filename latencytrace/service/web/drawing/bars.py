@@ -1,0 +1,126 @@
+"""Bars of stages and lines of durations."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from markupsafe import Markup, escape
+
+from latencytrace.model import Stage
+from latencytrace.model.escaped import escaped
+from latencytrace.model.units import duration, share
+
+WIDTH, HEIGHT = 1000, 20  # of a bar, which is stretched to its place
+MOST_SEGMENTS = 400  # that a bar shows one by one
+SPARK_WIDTH, SPARK_HEIGHT = 120, 24
+_ORDER: Final = {str(stage): place for place, stage in enumerate(Stage)}
+
+
+def number(value: float) -> str:
+    """A coordinate, to a tenth of a pixel."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def in_order(stages: Mapping[Stage, int]) -> list[tuple[Stage, int]]:
+    """Stages in the order in which a request passes them, in every picture the same."""
+    return sorted(stages.items(), key=lambda item: _ORDER[item[0]])
+
+
+def stacked_bar(stages: Mapping[Stage, int], longest_ns: int | None = None) -> Markup:
+    """All stages in one bar.
+
+    Args:
+        stages: Each with its time.
+        longest_ns: What the whole width stands for; None: the sum of the stages.
+    """
+    whole = sum(stages.values())
+    scale = WIDTH / (longest_ns or whole or 1)
+    parts, at = [], 0.0
+    for stage, length_ns in in_order(stages):
+        if length_ns:
+            text = f"{stage} {duration(length_ns)}, {share(length_ns / whole)}"
+            parts.append(_part(stage, at, length_ns * scale, text))
+            at += length_ns * scale
+    return _bar(parts, "; ".join(_largest(stages)) or "no time")
+
+
+def segment_bar(segments: Sequence[tuple[Stage, int, int, str]], whole_ns: int) -> Markup:
+    """The critical path over time: stage, start, end and name of each segment.
+
+    Of very many segments each stretch of the bar shows the stage that takes most of it.
+    """
+    scale = WIDTH / (whole_ns or 1)
+    many = len(segments) > MOST_SEGMENTS
+    parts = [
+        _part(
+            stage,
+            start_ns * scale,
+            (end_ns - start_ns) * scale,
+            f"{stage} {duration(end_ns - start_ns)}{name and ': '}{name}",
+        )
+        for stage, start_ns, end_ns, name in (_stretches(segments, whole_ns) if many else segments)
+        if end_ns > start_ns
+    ]
+    return _bar(parts, "The critical path over time", "bar many" if many else "bar")
+
+
+def sparkline(columns: Sequence[tuple[int, float]], count: int) -> Markup:
+    """Values over time as columns; where nothing is known, there is a gap."""
+    highest = max((value for _, value in columns), default=0.0) or 1.0
+    width = SPARK_WIDTH / max(count, 1)
+    path = "".join(
+        f"M{number(column * width)} {SPARK_HEIGHT}v-{number(max(value / highest, 0.04) * 22)}"
+        f"h{number(width * 0.8)}V{SPARK_HEIGHT}z"
+        for column, value in columns
+    )
+    label = f"Mean duration over time, at most {duration(highest)}"
+    return Markup(  # noqa: S704 - numbers and escaped text
+        f'<svg class="spark" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" role="img" '
+        f'aria-label="{escape(label)}"><path d="{path}"/></svg>'
+    )
+
+
+def _stretches(
+    segments: Sequence[tuple[Stage, int, int, str]], whole_ns: int
+) -> list[tuple[Stage, int, int, str]]:
+    """Equal stretches of time with the stage that takes most of each; equal neighbours are one."""
+    times: list[Counter[Stage]] = [Counter() for _ in range(MOST_SEGMENTS)]
+    width_ns = -(-whole_ns // MOST_SEGMENTS)
+    for stage, start_ns, end_ns, _ in segments:
+        at_ns = start_ns
+        while at_ns < end_ns:
+            place = at_ns // width_ns
+            until_ns = min(end_ns, (place + 1) * width_ns)
+            times[place][stage] += until_ns - at_ns
+            at_ns = until_ns
+    found: list[tuple[Stage, int, int, str]] = []
+    for place, counts in enumerate(times):
+        if not counts:
+            continue
+        stage = counts.most_common(1)[0][0]
+        end_ns = min((place + 1) * width_ns, whole_ns)
+        if found and found[-1][0] == stage:
+            found[-1] = (stage, found[-1][1], end_ns, "")
+        else:
+            found.append((stage, place * width_ns, end_ns, ""))
+    return found
+
+
+def _largest(stages: Mapping[Stage, int]) -> list[str]:
+    whole = sum(stages.values()) or 1
+    ranked = sorted(stages.items(), key=lambda item: -item[1])[:3]
+    return [f"{stage} {share(length_ns / whole)}" for stage, length_ns in ranked if length_ns]
+
+
+def _part(stage: str, at: float, width: float, text: str) -> str:
+    return (
+        f'<rect class="s-{stage}" x="{number(at)}" width="{number(max(width, 0.5))}" '
+        f'height="{HEIGHT}"><title>{escape(escaped(text))}</title></rect>'
+    )
+
+
+def _bar(parts: Sequence[str], label: str, kind: str = "bar") -> Markup:
+    return Markup(  # noqa: S704 - numbers and escaped text
+        f'<svg class="{kind}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
+        f'role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )

@@ -1,0 +1,67 @@
+"""Durations over time: how many requests took about as long."""
+
+from collections import defaultdict
+from math import log
+
+import orjson
+from markupsafe import Markup, escape
+
+from latencytrace.model.overview import ROWS_PER_DOUBLING
+from latencytrace.service.answers.overview_documents import HeatMapDocument
+from latencytrace.service.web.drawing.axes import HEIGHT, WIDTH, Axes
+from latencytrace.service.web.drawing.bars import number
+
+LEVELS = 9
+
+
+def heat_map(document: HeatMapDocument) -> Markup:
+    """A picture of cells, one path for each level of colour; scripts read the cells beside it."""
+    cells = document["cells"]
+    rows = [cell["row"] for cell in cells]
+    since_ns, column_ns = int(document["since"]), document["column_ns"]
+    axes = Axes(
+        since_ns=since_ns,
+        until_ns=max(int(document["until"]), since_ns + column_ns),
+        low=min(rows) / ROWS_PER_DOUBLING - 0.25,
+        high=(max(rows) + 1) / ROWS_PER_DOUBLING + 0.25,
+    )
+    most = max(cell["requests"] for cell in cells)
+    levels: dict[int, list[str]] = defaultdict(list)
+    for cell in cells:
+        left, right = (axes.x(int(cell[edge])) for edge in ("since", "until"))
+        top, bottom = (axes.y_of((cell["row"] + edge) / ROWS_PER_DOUBLING) for edge in (1, 0))
+        levels[level(cell["requests"], most)].append(
+            f"M{number(left)} {number(top)}H{number(right)}V{number(bottom)}H{number(left)}z"
+        )
+    paths = "".join(f'<path class="h{step}" d="{"".join(d)}"/>' for step, d in levels.items())
+    label = f"{sum(cell['requests'] for cell in cells):,} requests by start and duration"
+    return Markup(  # noqa: S704 - numbers and escaped text
+        f'<svg class="chart heat" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" '
+        f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
+        f'{axes.drawn()}{paths}<rect class="brush" width="0" height="0"/></svg>'
+    )
+
+
+def level(requests: int, most: int) -> int:
+    """The step of colour of a cell, from 1: in logarithms, for few slow ones must be seen."""
+    if most <= 1:
+        return LEVELS
+    return 1 + min(LEVELS - 1, int((LEVELS - 1) * log(requests) / log(most)))
+
+
+def _scale(axes: Axes, document: HeatMapDocument) -> str:
+    """What a script needs to find the cell below a pointer."""
+    return orjson.dumps(
+        {
+            "left": axes.x(axes.since_ns),
+            "column": axes.x(axes.since_ns + document["column_ns"]) - axes.x(axes.since_ns),
+            "zero": axes.y_of(0),
+            "row": axes.y_of(0) - axes.y_of(1 / ROWS_PER_DOUBLING),
+            "since": document["since"],
+            "column_ns": str(document["column_ns"]),
+            "per_doubling": ROWS_PER_DOUBLING,
+            "cells": [
+                [cell["column"], cell["row"], cell["requests"]] for cell in document["cells"]
+            ],
+        }
+    ).decode()

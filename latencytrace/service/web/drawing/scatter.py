@@ -1,0 +1,68 @@
+"""Requests as points: when they started and how long they took."""
+
+from collections.abc import Callable, Sequence
+from math import log2
+
+from markupsafe import Markup, escape
+
+from latencytrace.model import RequestStatus
+from latencytrace.model.units import duration
+from latencytrace.service.answers.documents import ListedRequestDocument
+from latencytrace.service.web.drawing.axes import HEIGHT, WIDTH, Axes
+from latencytrace.service.web.drawing.bars import number
+
+MOST_POINTS = 500
+
+
+def scatter(
+    requests: Sequence[ListedRequestDocument],
+    slow_ns: float | None,
+    address: Callable[[ListedRequestDocument], str],
+) -> Markup:
+    """A point a request, each a link; slow ones are triangles, failed ones squares.
+
+    Args:
+        requests: At least one.
+        slow_ns: Beyond it a request is slow; None: that is not known.
+        address: Of the page of a request.
+    """
+    shown = requests[:MOST_POINTS]
+    starts = [int(one["start"]) for one in shown]
+    lasted = [one["duration_ns"] for one in shown]
+    margin_ns = max((max(starts) - min(starts)) // 50, 10**6)
+    axes = Axes(
+        since_ns=min(starts) - margin_ns,
+        until_ns=max(starts) + margin_ns,
+        low=log2(max(min(lasted), 1)) - 0.5,
+        high=log2(max(*lasted, 1)) + 0.5,
+    )
+    points = "".join(_point(one, axes, slow_ns, address(one)) for one in shown)
+    line = ""
+    if slow_ns is not None and axes.low < log2(max(slow_ns, 1)) < axes.high:
+        y = number(axes.y(slow_ns))
+        line = (
+            f'<path class="limit" d="M64 {y}H{WIDTH}"/><text class="axis" x="68" '
+            f'y="{y}" dy="-4">p99 {escape(duration(slow_ns))}</text>'
+        )
+    return Markup(  # noqa: S704 - numbers and escaped text
+        f'<svg class="chart scatter" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '
+        f'aria-label="{len(shown)} requests by start and duration">'
+        f"{axes.drawn()}{line}{points}</svg>"
+    )
+
+
+def _point(one: ListedRequestDocument, axes: Axes, slow_ns: float | None, address: str) -> str:
+    x, y = axes.x(int(one["start"])), axes.y(one["duration_ns"])
+    failed = one["status"] != RequestStatus.OK
+    slow = slow_ns is not None and one["duration_ns"] > slow_ns
+    if failed:
+        shape = f'<path class="failed" d="M{number(x - 4)} {number(y - 4)}h8v8h-8z"/>'
+    elif slow:
+        shape = f'<path class="slow" d="M{number(x - 6)} {number(y + 5)}h12l-6 -11z"/>'
+    else:
+        shape = f'<circle cx="{number(x)}" cy="{number(y)}" r="3.5"/>'
+    text = f"{duration(one['duration_ns'])}, {one['status']}{', slow' if slow else ''}"
+    return (
+        f'<a href="{escape(address)}" tabindex="-1" aria-label="{escape(text)}">'
+        f"<title>{escape(text)}</title>{shape}</a>"
+    )

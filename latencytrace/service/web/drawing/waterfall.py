@@ -1,0 +1,146 @@
+"""The rows of a waterfall: as columns for a script, which draws those in view, and as bars."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from markupsafe import Markup
+
+from latencytrace.model import Stage
+from latencytrace.model.escaped import escaped
+from latencytrace.model.units import duration
+from latencytrace.service.answers.documents import (
+    ListedRequestDocument,
+    RequestDocument,
+    SegmentDocument,
+)
+from latencytrace.service.answers.waterfall_rows import Row, Stretch
+from latencytrace.service.web.drawing.bars import WIDTH, number
+
+LONGEST_NAME = 300
+HEIGHT = 20
+TOP, THICK = 3, 10  # of a bar
+PATH_TOP, PATH_THICK = 15, 4  # of the line under it: the critical path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Time on the critical path that no span explains, and between which two it lies."""
+
+    length_ns: int
+    inside: str
+    after: str | None
+    before: str | None
+
+
+def columns(rows: Sequence[Row], whole_ns: int) -> dict[str, object]:
+    """All rows as columns; names and services are numbers into a list of them.
+
+    Args:
+        rows: In the order of a tree.
+        whole_ns: The duration of the request.
+    """
+    texts: dict[str, int] = {}
+
+    def place(text: str) -> int:
+        return texts.setdefault(text, len(texts))
+
+    names = [place(name_of(row)) for row in rows]
+    stages = [place(row.stage) for row in rows]
+    services = [place(escaped(row.service)[:LONGEST_NAME]) for row in rows]
+    return {
+        "whole": whole_ns,
+        "texts": list(texts),
+        "depth": [row.depth for row in rows],
+        "name": names,
+        "stage": stages,
+        "service": services,
+        "span": [row.span_id for row in rows],
+        "start": [row.stretches[0][0] for row in rows],
+        "end": [row.stretches[-1][1] for row in rows],
+        "took": [row.duration_ns for row in rows],
+        "parts": {
+            at: list(chain(*row.stretches))
+            for at, row in enumerate(rows)
+            if len(row.stretches) != 1
+        },
+        "path": {at: list(chain(*row.on_path)) for at, row in enumerate(rows) if row.on_path},
+        "notes": {
+            at: " ".join(map(escaped, row.notes)) for at, row in enumerate(rows) if row.notes
+        },
+        "failed": [at for at, row in enumerate(rows) if row.failed],
+    }
+
+
+def name_of(row: Row) -> str:
+    """The name of a row, fit to be shown."""
+    return f"{row.mark}{escaped(row.name[:LONGEST_NAME])}{'…' * (len(row.name) > LONGEST_NAME)}"
+
+
+def row_bar(row: Row, whole_ns: int) -> Markup:
+    """When a row ran, and below it when the request waited for it."""
+    scale = WIDTH / (whole_ns or 1)
+    ran = _path(row.stretches, scale, TOP, THICK)
+    held = _path(row.on_path, scale, PATH_TOP, PATH_THICK)
+    return Markup(  # noqa: S704 - numbers, and the name of a stage
+        f'<svg class="row" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
+        f'aria-hidden="true"><path class="s-{_known(row.stage)}" d="{ran}"/>'
+        f'<path class="path" d="{held}"/></svg>'
+    )
+
+
+def gaps(request: ListedRequestDocument, most: int) -> list[Gap]:
+    """The longest stretches of the critical path that no span explains."""
+    segments = request["segments"]
+    found = list(_gaps(segments))
+    return sorted(found, key=lambda gap: -gap.length_ns)[:most]
+
+
+def stall_marks(request: RequestDocument) -> Markup:
+    """The first token and the stalls between tokens, over the time of the request."""
+    scale = WIDTH / (request["duration_ns"] or 1)
+    first_ns = request["time_to_first_token_ns"]
+    last = f'<path class="grid" d="M0 {HEIGHT // 2}H{WIDTH}"/>'
+    stalls = "".join(
+        f'<rect class="stall" x="{number(stall["start_ns"] * scale)}" y="4" height="12" '
+        f'width="{number(max(stall["duration_ns"] * scale, 1))}">'
+        f"<title>{duration(stall['duration_ns'])}: {escaped(stall['label'])}</title></rect>"
+        for stall in request["stalls"] or []
+    )
+    first = (
+        ""
+        if first_ns is None
+        else f'<path class="first" d="M{number(first_ns * scale)} 0v{HEIGHT}h2v-{HEIGHT}z"/>'
+    )
+    return Markup(  # noqa: S704 - numbers, and labels that are stages
+        f'<svg class="bar tokens" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
+        f'role="img" aria-label="The first token and the stalls">{last}{stalls}{first}</svg>'
+    )
+
+
+def _gaps(segments: Sequence[SegmentDocument]) -> Iterator[Gap]:
+    for place, segment in enumerate(segments):
+        if segment["stage"] != Stage.UNATTRIBUTED:
+            continue
+        others = [
+            segments[at]["name"] if 0 <= at < len(segments) else None
+            for at in (place - 1, place + 1)
+        ]
+        yield Gap(
+            length_ns=segment["end_ns"] - segment["start_ns"],
+            inside=segment["name"],
+            after=others[0],
+            before=others[1],
+        )
+
+
+def _path(stretches: Sequence[Stretch], scale: float, top: int, thick: int) -> str:
+    return "".join(
+        f"M{number(start * scale)} {top}h{number(max((end - start) * scale, 1.5))}v{thick}"
+        f"H{number(start * scale)}z"
+        for start, end in stretches
+    )
+
+
+def _known(stage: str) -> str:
+    return stage if stage in set(Stage) else Stage.OTHER

@@ -1,0 +1,1 @@
+"""The web pages, drawn by the service: one file a page, what they share beside them."""

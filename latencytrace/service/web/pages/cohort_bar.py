@@ -1,0 +1,114 @@
+"""The cohort that a page is about: read from its address, shown as a form, put into links."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlencode
+
+from fastapi import Request
+from pydantic import ValidationError
+
+from latencytrace.errors import QuestionError
+from latencytrace.model.units import count
+from latencytrace.service.cohort import Cohort, CohortQuery, Filters
+from latencytrace.service.store import Store
+from latencytrace.service.web.pages.rendering import Address
+from latencytrace.service.web.queries import RequestsQuery
+
+FIELDS: Final = tuple(CohortQuery.model_fields)
+TIMES: Final = ("since", "until")
+FIRST: Final = "1970-01-01T00:00:00Z"
+MOST_NAMES: Final = 200  # that a field proposes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the address of a page asks for."""
+
+    query: RequestsQuery
+    cohort: Cohort
+    now_ns: int
+    given: tuple[tuple[str, str], ...]  # filters and times, as they were written
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """What stands in the fields of the form."""
+        return {name: "&".join(self.all(name)) for name in FIELDS}
+
+    def all(self, name: str) -> list[str]:
+        """All values of a parameter."""
+        return [value for key, value in self.given if key == name]
+
+    def link(self, path: str, **changed: str | None) -> Address:
+        """An address with the same cohort, but for what is changed; None: left out."""
+        kept = [(name, value) for name, value in self.given if name not in changed]
+        added = [(name, value) for name, value in changed.items() if value is not None]
+        query = urlencode([*kept, *added])
+        return Address(f"{path}?{query}" if query else path)
+
+    def absolute(self) -> Mapping[str, str | None]:
+        """The times of this cohort such that they mean the same tomorrow."""
+        return {
+            "since": rfc3339(self.cohort.since_ns or 0),
+            "until": rfc3339(self.cohort.until_ns or self.now_ns),
+        }
+
+    def period(self) -> str:
+        """The time in words."""
+        since, until = self.values["since"], self.values["until"]
+        if not until:
+            return f"since {since}" if _is_moment(since) else f"the last {since or '1h'}"
+        return f"from {since or 'an hour ago'} until {until}"
+
+
+def asked(request: Request, now_ns: int) -> Asked:
+    """Read what an address asks for; an empty field is no filter.
+
+    Raises:
+        QuestionError: A value cannot be read; the message says what to write.
+    """
+    given = [(name, value.strip()) for name, value in request.query_params.multi_items()]
+    given = [(name, value) for name, value in given if value]
+    values: dict[str, object] = dict(given)
+    conditions = [value for name, value in given if name == "where"]
+    if conditions:
+        values["where"] = conditions
+    try:
+        query = RequestsQuery.model_validate(values)
+    except ValidationError as error:
+        faults = (f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors())
+        raise QuestionError("; ".join(faults)) from None
+    return Asked(
+        query=query,
+        cohort=query.cohort(now_ns),
+        now_ns=now_ns,
+        given=tuple((name, value) for name, value in given if name in FIELDS),
+    )
+
+
+def nearest(store: Store, question: Asked) -> Iterator[tuple[str, Address]]:
+    """Filters without which there are requests: what leaving one out finds, and its address."""
+    for name in dict.fromkeys(name for name, _ in question.given if name in Filters.model_fields):
+        empty = Filters.model_fields[name].default
+        found = store.count(question.cohort.model_copy(update={name: empty}))
+        if found:
+            text = f"without {name} there are {count(found, 'request')}"
+            yield text, question.link("", **{name: None})
+    if set(question.values) & set(TIMES):
+        ever = question.cohort.model_copy(update={"since_ns": None, "until_ns": None})
+        found = store.count(ever)
+        if found:
+            text = f"at any time there are {count(found, 'request')}"
+            yield text, question.link("", since=FIRST, until=None)
+
+
+def rfc3339(at_ns: int) -> str:
+    """A moment as `since` and `until` name it, to the microsecond."""
+    whole_s, rest_ns = divmod(at_ns, 10**9)
+    text = datetime.fromtimestamp(whole_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{rest_ns // 1000:06d}Z" if rest_ns else f"{text}Z"
+
+
+def _is_moment(text: str) -> bool:
+    return "T" in text or "-" in text

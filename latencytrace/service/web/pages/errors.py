@@ -1,0 +1,38 @@
+"""Errors as pages for people, as problem documents for programs."""
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from latencytrace.errors import LatencytraceError
+from latencytrace.service.net.problems import Problem, problem_answer, problem_of
+from latencytrace.service.web.pages.rendering import Renderer
+
+_TITLES = {404: "Not found", 400: "This address cannot be read", 503: "The store does not answer"}
+
+
+def answer_with_pages(app: FastAPI, renderer: Renderer) -> None:
+    """Have every error of an application shown as a page to those who ask for HTML."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        problem = problem_of(request, error)
+        if not wants_page(request):
+            return problem_answer(problem)
+        return error_page(renderer, request.url.path, problem)
+
+    for kind in (LatencytraceError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, answer)
+
+
+def wants_page(request: Request) -> bool:
+    """Tell whether somebody looks at the answer, with a browser, and not at the API."""
+    accepted = request.headers.get("accept", "")
+    return "text/html" in accepted and not request.url.path.startswith("/api/")
+
+
+def error_page(renderer: Renderer, path: str, problem: Problem) -> Response:
+    """The page of an error: what happened, and what to do."""
+    title = _TITLES.get(problem.status, "Something went wrong")
+    context = {"title": title, "path": path, "detail": problem.detail}
+    return renderer.page("error.html", context, problem.status, problem.headers)

@@ -1,0 +1,52 @@
+"""The page that one sees first: what is wrong now, and every route with its numbers."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from latencytrace.service.answers.documents import ObjectiveDocument
+from latencytrace.service.answers.overview_documents import (
+    TIMELINE_COLUMNS,
+    RouteDocument,
+    overview,
+)
+from latencytrace.service.web.drawing.bars import sparkline
+from latencytrace.service.web.pages.cohort_bar import Asked, nearest
+from latencytrace.service.web.pages.parts import Parts
+
+
+def overview_pages(parts: Parts) -> APIRouter:
+    """Answer at `/`."""
+    router = APIRouter(include_in_schema=False)
+
+    def context(question: Asked) -> Mapping[str, object]:
+        return {
+            "overview": partial(overview, parts.store, question.cohort, question.now_ns),
+            "alerts": lambda: parts.alerts()["alerts"],
+            "objectives_of": partial(objectives_of, parts),
+            "spark": spark,
+            "nearest": lambda: list(nearest(parts.store, question)),
+        }
+
+    @router.get("/")
+    def overview_page(request: Request) -> Response:
+        return parts.cohort_page(request, "overview.html", "Overview", context)
+
+    return router
+
+
+def objectives_of(parts: Parts, route: RouteDocument) -> list[ObjectiveDocument]:
+    """The objectives that a route's requests count for."""
+    return [
+        one
+        for one in parts.objectives()["objectives"]
+        if one["service"] == route["service"] and one["route"] in {None, route["route"]}
+    ]
+
+
+def spark(route: RouteDocument) -> str:
+    """Its mean durations over time."""
+    columns = [(column["column"], float(column["mean_ns"])) for column in route["timeline"]]
+    return sparkline(columns, TIMELINE_COLUMNS)

@@ -1,0 +1,46 @@
+"""What all pages are given."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from latencytrace.service.answers.documents import (
+    AlertsDocument,
+    ObjectivesDocument,
+    RequestDocument,
+)
+from latencytrace.service.store import Store
+from latencytrace.service.web.pages.cohort_bar import MOST_NAMES, Asked, asked
+from latencytrace.service.web.pages.rendering import Renderer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Where pages get what they show, and what draws them."""
+
+    store: Store
+    now_ns: Callable[[], int]
+    renderer: Renderer
+    request: Callable[[str, str | None], RequestDocument]
+    objectives: Callable[[], ObjectivesDocument]
+    alerts: Callable[[], AlertsDocument]
+
+    def cohort_page(
+        self,
+        request: Request,
+        template: str,
+        title: str,
+        context: Callable[[Asked], Mapping[str, object]],
+    ) -> Response:
+        """Answer with a page about a cohort: its frame first, then its panels."""
+        question = asked(request, self.now_ns())
+        services = self.store.services()
+        frame = {
+            "title": title,
+            "path": request.url.path,
+            "asked": question,
+            "services": services[:MOST_NAMES],
+        }
+        return self.renderer.streamed(template, {**frame, **context(question)})

@@ -1,0 +1,54 @@
+"""The requests of a cohort: a list, and when they were and how long they took."""
+
+from collections.abc import Mapping
+from functools import cache
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from latencytrace.service.answers import requests as answers
+from latencytrace.service.answers.documents import BreakdownDocument, RequestsDocument
+from latencytrace.service.store import Order
+from latencytrace.service.web.drawing.scatter import scatter
+from latencytrace.service.web.pages.cohort_bar import Asked, nearest
+from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.trace import trace_address
+
+MOST_LISTED = 200
+LISTED = 50
+
+
+def requests_pages(parts: Parts) -> APIRouter:
+    """Answer at `/requests`."""
+    router = APIRouter(include_in_schema=False)
+
+    def context(question: Asked) -> Mapping[str, object]:
+        given = "limit" in question.query.model_fields_set
+        limit = min(question.query.limit, MOST_LISTED) if given else LISTED
+        order = question.query.order
+
+        @cache
+        def found() -> RequestsDocument:
+            return answers.requests(parts.store, question.cohort, order, limit)
+
+        @cache
+        def breakdown() -> BreakdownDocument:
+            return answers.breakdown(parts.store, question.cohort)
+
+        return {
+            "found": found,
+            "breakdown": breakdown,
+            "order": order,
+            "orders": [(str(one), question.link("/requests", order=str(one))) for one in Order],
+            "limit": limit,
+            "more": question.link("/requests", order=str(order), limit=str(MOST_LISTED)),
+            "scatter": scatter,
+            "trace_address": trace_address,
+            "nearest": lambda: list(nearest(parts.store, question)),
+        }
+
+    @router.get("/requests")
+    def requests_page(request: Request) -> Response:
+        return parts.cohort_page(request, "requests.html", "Requests", context)
+
+    return router

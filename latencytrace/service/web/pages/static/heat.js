@@ -1,0 +1,81 @@
+// The heat map: what is below the pointer, and a box that leads to its requests.
+const svg = document.querySelector('svg.heat');
+if (svg) begin(JSON.parse(svg.dataset.scale));
+
+function begin(scale) {
+  const brush = svg.querySelector('.brush');
+  const tip = document.createElement('div');
+  tip.className = 'tip';
+  tip.hidden = true;
+  document.body.append(tip);
+  let cursor = scale.cells.reduce((best, cell) => (cell[1] > best[1] ? cell : best)).slice(0, 2);
+
+  const point = (event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+  const cellAt = (event) => {
+    const { x, y } = point(event);
+    return [Math.floor((x - scale.left) / scale.column), Math.floor((scale.zero - y) / scale.row)];
+  };
+  const ns = (row) => Math.ceil(2 ** (row / scale.per_doubling));
+  const text = (value) => {
+    for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) if (value >= size) return `${(value / size).toPrecision(3)} ${unit}`;
+    return `${value} ns`;
+  };
+  const moment = (column) => {
+    const at = BigInt(scale.since) + BigInt(Math.max(column, 0)) * BigInt(scale.column_ns);
+    const rest = String((at % 1000000000n) / 1000n).padStart(6, '0');
+    return `${new Date(Number(at / 1000000000n) * 1000).toISOString().slice(0, 19)}.${rest}Z`;
+  };
+  const box = ([a, b], [c, d]) => ({ left: Math.min(a, c), right: Math.max(a, c) + 1, low: Math.min(b, d), high: Math.max(b, d) + 1 });
+  const inBox = ({ left, right, low, high }) => scale.cells.reduce((sum, [column, row, requests]) => (
+    column >= left && column < right && row >= low && row < high ? sum + requests : sum), 0);
+  const mark = ({ left, right, low, high }) => {
+    brush.setAttribute('x', scale.left + left * scale.column);
+    brush.setAttribute('width', (right - left) * scale.column);
+    brush.setAttribute('y', scale.zero - high * scale.row);
+    brush.setAttribute('height', (high - low) * scale.row);
+  };
+  const tell = (found) => `${inBox(found)} requests, ${text(ns(found.low))} to ${text(ns(found.high))}, from ${moment(found.left).slice(11, 19)} UTC`;
+  const open = (found) => {
+    if (!inBox(found)) return;
+    const address = new URL('/requests', location.href);
+    for (const [name, value] of new URL(location.href).searchParams) if (value) address.searchParams.append(name, value);
+    address.searchParams.set('since', moment(found.left));
+    address.searchParams.set('until', moment(found.right));
+    address.searchParams.set('duration', `${ns(found.low)}ns..${ns(found.high) - 1}ns`);
+    location.assign(address);
+  };
+
+  let from = null;
+  svg.addEventListener('pointerdown', (event) => {
+    from = cellAt(event);
+    svg.setPointerCapture(event.pointerId);
+  });
+  svg.addEventListener('pointermove', (event) => {
+    const cell = cellAt(event);
+    const found = box(from ?? cell, cell);
+    if (from) mark(found);
+    tip.hidden = !inBox(found);
+    tip.textContent = tell(found);
+    tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 280)}px`;
+    tip.style.top = `${event.clientY + 14}px`;
+  });
+  svg.addEventListener('pointerleave', () => { tip.hidden = true; });
+  svg.addEventListener('pointerup', (event) => {
+    if (!from) return;
+    const found = box(from, cellAt(event));
+    from = null;
+    open(found);
+  });
+  svg.addEventListener('keydown', (event) => {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+    if (step) {
+      event.preventDefault();
+      cursor = [cursor[0] + step[0], cursor[1] + step[1]];
+      const found = box(cursor, cursor);
+      mark(found);
+      document.getElementById('said').textContent = tell(found);
+    } else if (event.key === 'Enter') open(box(cursor, cursor));
+    else if (event.key === 'Escape') { from = null; brush.setAttribute('width', 0); }
+  });
+  svg.dataset.ready = 'yes';
+}

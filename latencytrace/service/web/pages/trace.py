@@ -1,0 +1,101 @@
+"""One request: its time divided, its spans over time, and what is worth knowing about it."""
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from latencytrace.analysis.trace.stage_of import stage_of
+from latencytrace.errors import NotFoundError
+from latencytrace.service.answers.documents import (
+    ListedRequestDocument,
+    RequestDocument,
+)
+from latencytrace.service.answers.requests import request_document, span_document
+from latencytrace.service.answers.waterfall_rows import chosen, rows
+from latencytrace.service.web.drawing.bars import segment_bar
+from latencytrace.service.web.drawing.waterfall import (
+    columns,
+    gaps,
+    name_of,
+    row_bar,
+    stall_marks,
+)
+from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.rendering import Address
+
+WITHOUT_SCRIPT = 300  # rows that the page itself holds; a script draws the others
+MOST_GAPS = 5
+
+
+def trace_pages(parts: Parts) -> APIRouter:
+    """Answer at `/requests/{trace_id}`."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/requests/{trace_id}")
+    def trace_page(
+        request: Request, trace_id: str, span_id: str | None = None, span: str | None = None
+    ) -> Response:
+        listed = parts.store.request(trace_id.lower(), span_id.lower() if span_id else None)
+        if listed is None:  # the reason is in the answer
+            parts.request(trace_id, span_id or None)
+            raise NotFoundError(f"no request has the trace id {trace_id} any more")
+        head = request_document(listed)
+        context = {
+            "path": request.url.path,
+            "full": lambda: _full(parts.request(head["trace_id"], head["span_id"]), span),
+        }
+        return parts.renderer.streamed("trace.html", {**context, **_head(head)})
+
+    @router.get("/requests/{trace_id}/spans/{span_id}")
+    def span_part(request: Request, trace_id: str, span_id: str, start: int) -> Response:
+        """One span, for the script of the page that has all of them."""
+        found = parts.store.spans_at([(trace_id, span_id)])
+        if not found:
+            raise NotFoundError(f"no span {span_id} of trace {trace_id} is kept any more")
+        document = span_document(found[0], stage_of(found[0]), start)
+        return parts.renderer.page(
+            "span.html", {"path": request.url.path, "span": document, "is_part": True}
+        )
+
+    return router
+
+
+def trace_address(request: ListedRequestDocument, span_id: str | None = None) -> Address:
+    """The page of a request, perhaps with one of its spans open."""
+    opened = f"&span={span_id}" if span_id else ""
+    return Address(f"/requests/{request['trace_id']}?span_id={request['span_id']}{opened}")
+
+
+def _head(found: ListedRequestDocument) -> Mapping[str, object]:
+    """What is known without the spans, which can be many."""
+    segments = [
+        (one["stage"], one["start_ns"], one["end_ns"], one["name"]) for one in found["segments"]
+    ]
+    return {
+        "title": f"{found['route']} {found['trace_id'][:12]}",
+        "found": found,
+        "divided": segment_bar(segments, found["duration_ns"]),
+        "gaps": gaps(found, MOST_GAPS),
+        "export": Address(f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}"),
+        "trace_address": trace_address,
+        "row_bar": row_bar,
+        "name_of": name_of,
+    }
+
+
+def _full(found: RequestDocument, span_id: str | None) -> Mapping[str, object]:
+    """What is known with the spans."""
+    every = list(rows(found))
+    names = {one["span_id"]: one["name"] for one in found["spans"]}
+    return {
+        "found": found,
+        "opened": next((one for one in found["spans"] if one["span_id"] == span_id), None),
+        "rows": chosen(every, WITHOUT_SCRIPT),
+        "row_count": len(every),
+        "columns": columns(every, found["duration_ns"]),
+        "stalls": stall_marks(found),
+        "raised_in": names.get(found["error_span_id"] or ""),
+        "services": sorted({one["service"] for one in found["spans"]}),
+        "names": names,
+    }

@@ -1,0 +1,344 @@
+"""The web pages in a real browser: what a person sees, and what a page must not do."""
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import axe_playwright_python
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from latencytrace.model import Span
+from tests.support.builders.objectives_yaml import objectives_yaml
+from tests.support.builders.otlp_messages import message
+from tests.support.builders.seen_traffic import (
+    FAILED_TRACE,
+    HOSTILE_TRACE,
+    HUGE_TRACE,
+    SLOW_TRACE,
+    hostile,
+    huge,
+    traffic,
+)
+from tests.support.servers.browser import Watched, chromium
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
+
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+TOKEN = "the pages' token"  # noqa: S105 - a test's
+HUGE = 12_000
+POST = 2000  # spans of a post
+PHONE = {"width": 360, "height": 780}
+PAGES = {
+    "overview": "/",
+    "breakdown": "/breakdown",
+    "requests": "/requests",
+    "trace": f"/requests/{SLOW_TRACE}",
+    "failed trace": f"/requests/{FAILED_TRACE}",
+    "hostile trace": f"/requests/{HOSTILE_TRACE}",
+    "objectives": "/objectives",
+    "health": "/health",
+    "nothing found": "/breakdown?route=nothing",
+    "API": "/docs",
+}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with (
+        sync_playwright() as playwright,
+        chromium(playwright, tmp_path_factory.mktemp("browser")) as started,
+    ):
+        yield started
+
+
+def post(service: RunningService, spans: Iterable[Span]) -> None:
+    every = list(spans)
+    for at in range(0, len(every), POST):
+        body = message(every[at : at + POST]).SerializeToString()
+        assert service.post(body).is_success
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    folder = tmp_path_factory.mktemp("pages")
+    objectives = objectives_yaml(folder)
+    kept = {"LATENCYTRACE_CAPTURE_CONTENT": "1"}  # else most hostile names would be taken out
+    with RunningService(folder / "data", "--objectives", str(objectives), env=kept) as running:
+        now_ns = time.time_ns()
+        post(running, [*traffic(now_ns), *hostile(HOSTILE_TRACE, now_ns - 9 * 10**9)])
+        running.request(SLOW_TRACE)
+        running.request(FAILED_TRACE)
+        running.request(HOSTILE_TRACE)
+        until(lambda: is_counted(running), running.said)
+        yield running
+
+
+def is_counted(service: RunningService) -> bool:
+    """Tell whether the objective has counted requests, which it does at its next tick."""
+    objectives = cast("list[dict[str, Any]]", service.ask("/objectives")["objectives"])
+    return bool(objectives[0]["requests"])
+
+
+@contextmanager
+def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, Watched]]:  # noqa: ANN401 - the browser's
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    watched = Watched.of(page)
+    page.goto(address, wait_until="load")
+    try:
+        yield page, watched
+    finally:
+        context.close()
+
+
+def row(page: Page, text: str) -> Any:  # noqa: ANN401 - a locator
+    return page.locator(".grid-row", has_text=text).first
+
+
+def test_one_gets_from_the_overview_to_the_guilty_span(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, service.url) as (page, watched):
+        page.locator("tr", has_text="POST /chat rag").get_by_role("link").first.click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Breakdown POST /chat")
+        page.get_by_role("link", name="see the requests").click()
+        page.locator("tr", has_text="4.59 s").get_by_role("link").first.click()
+        row(page, "search passages").click()
+
+        expect(row(page, "search passages")).to_contain_text("4.20 s")
+        expect(page.locator("#detail")).to_contain_text("qdrant")
+        assert watched.errors == []
+
+
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"color_scheme": "dark"}, {"viewport": PHONE, "has_touch": True}],
+    ids=["light", "dark", "phone"],
+)
+def test_a_page_is_sound(
+    service: RunningService, browser: Browser, path: str, options: dict[str, Any]
+) -> None:
+    with opened(browser, f"{service.url}{path}", **options) as (page, watched):
+        for details in page.locator("details").all():
+            details.evaluate("element => { element.open = true; }")
+        page.evaluate(AXE.read_text())
+        found = cast(
+            "list[dict[str, Any]]", page.evaluate("axe.run().then(found => found.violations)")
+        )
+
+        assert [
+            (one["id"], one["nodes"][0]["html"])
+            for one in found
+            if one["impact"] in {"serious", "critical"}
+        ] == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert watched.errors == []
+        assert watched.hosts == {urlsplit(service.url).netloc}
+
+
+def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser) -> None:
+    wanted = "service=rag&route=POST+%2Fchat&since=2h"
+    counted = service.ask(f"/breakdown?{wanted}")["requests"]
+    with opened(browser, f"{service.url}/breakdown?{wanted}") as (page, _):
+        expect(page.locator(".facts strong")).to_have_text(f"{counted} requests")
+        page.get_by_role("link", name="see the requests").click()
+
+        expect(page.locator(".bar-line")).to_contain_text(f"of {counted} requests")
+
+
+SEEN = {
+    "/": "POST /chat",
+    "/breakdown": "retrieve",
+    "/requests": "4.60 s",
+    f"/requests/{SLOW_TRACE}": "search passages",
+    "/objectives": "of the budget left",
+    "/health": "Nothing is lost",
+}
+
+
+@pytest.mark.parametrize(("path", "text"), SEEN.items(), ids=SEEN)
+def test_a_page_is_read_without_javascript(
+    service: RunningService, browser: Browser, path: str, text: str
+) -> None:
+    with opened(browser, f"{service.url}{path}", java_script_enabled=False) as (page, _):
+        expect(page.get_by_role("main")).to_contain_text(text)
+
+
+def test_a_span_is_opened_without_javascript(service: RunningService, browser: Browser) -> None:
+    address = f"{service.url}/requests/{SLOW_TRACE}"
+    with opened(browser, address, java_script_enabled=False) as (page, _):
+        page.get_by_role("link", name="search passages").click()
+
+        expect(page.locator("#detail")).to_contain_text("qdrant")
+
+
+def test_a_cell_of_the_heat_map_leads_to_its_requests(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, watched):
+        heat = page.locator("svg.heat[data-ready]")
+        heat.focus()
+        page.keyboard.press("Enter")  # the slowest cell
+
+        expect(page.get_by_role("heading", level=1)).to_have_text("Requests")
+        expect(page.locator(".bar-line")).to_contain_text("1 of 1 request")
+        expect(page.get_by_role("main")).to_contain_text("4.59 s")
+        assert watched.errors == []
+
+
+def test_a_link_to_a_span_opens_it(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/requests/{SLOW_TRACE}") as (page, _):
+        row(page, "prefill").click()
+        expect(page.locator("#detail h2")).to_have_text("prefill")
+        address = page.url
+    with opened(browser, address) as (page, _):
+        expect(page.locator("#detail h2")).to_have_text("prefill")
+        expect(row(page, "prefill")).to_have_attribute("aria-selected", "true")
+
+
+def test_the_waterfall_is_walked_with_keys(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/requests/{SLOW_TRACE}") as (page, _):
+        first = page.locator(".grid-row").first
+        first.focus()
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator(".grid-row:visible")).to_have_count(1)
+        expect(first).to_have_attribute("aria-expanded", "false")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+
+        expect(page.locator("#detail h2")).to_have_text("POST rag")
+
+
+def test_an_exception_is_named_and_leads_to_its_span(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/requests/{FAILED_TRACE}") as (page, _):
+        problem = page.locator(".problem")
+        expect(problem).to_contain_text("TimeoutError in search passages")
+        problem.get_by_role("link").click()
+
+        expect(page.locator("#detail h2")).to_have_text("search passages")
+
+
+def test_hostile_names_are_text(service: RunningService, browser: Browser) -> None:
+    for path in ("/", "/breakdown", "/requests", f"/requests/{HOSTILE_TRACE}"):
+        with opened(browser, f"{service.url}{path}") as (page, watched):
+            said = page.content()
+
+            assert "<script>alert" not in said
+            assert not re.search("[\x1b\u202e]", said)
+            assert watched.errors == []
+
+
+def test_a_huge_trace_is_searched_with_few_elements(
+    service: RunningService, browser: Browser
+) -> None:
+    post(service, huge(HUGE_TRACE, time.time_ns() - 30 * 10**9, HUGE))
+    service.request(HUGE_TRACE)
+    with opened(browser, f"{service.url}/requests/{HUGE_TRACE}") as (page, watched):
+        expect(page.locator("#waterfall")).to_contain_text(f"{HUGE:,} spans")
+        page.locator("#find").fill("call 9123")
+        expect(row(page, "call 9123")).to_be_visible()
+
+        assert page.evaluate("document.querySelectorAll('*').length") < 2000
+        assert watched.errors == []
+
+
+def test_what_is_not_there_is_said_with_what_to_do(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/requests/{'f' * 32}") as (page, _):
+        expect(page.locator(".problem")).to_contain_text("never arrived, or is no longer kept")
+    with opened(browser, f"{service.url}/breakdown?since=yesterday") as (page, _):
+        expect(page.locator(".problem")).to_contain_text("write RFC 3339")
+    with opened(browser, f"{service.url}/breakdown?route=nothing&since=2h") as (page, _):
+        page.get_by_role("link", name=re.compile("without route")).click()
+        expect(page.locator(".facts strong")).to_contain_text("requests")
+
+
+def test_programs_are_answered_as_before(service: RunningService) -> None:
+    answer = service.get("/nowhere", {"accept": "*/*"})
+
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "/openapi.json" in answer.json()["detail"]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    folder = tmp_path_factory.mktemp("guarded")
+    everywhere = "0.0.0.0:0"
+    with RunningService(
+        folder / "data", "--listen", everywhere, env={"LATENCYTRACE_TOKEN": TOKEN}
+    ) as running:
+        yield running
+
+
+def test_a_token_is_exchanged_for_a_cookie(guarded: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{guarded.url}/requests?since=2h") as (page, _):
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_contain_text("not the token")
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Requests")
+
+        assert page.url == f"{guarded.url}/requests?since=2h"
+        (cookie,) = page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        assert TOKEN not in cookie["value"]
+        assert page.request.get(f"{guarded.url}/api/v1/services").ok
+
+
+def stranger(guarded: RunningService, path: str, headers: dict[str, str]) -> httpx.Response:
+    """Ask as somebody who never logged in."""
+    guarded.client.cookies.clear()
+    return guarded.get(path, headers)
+
+
+def test_programs_without_a_token_are_refused_as_before(guarded: RunningService) -> None:
+    refused = stranger(guarded, "/api/v1/services", {})
+    forged = stranger(
+        guarded,
+        "/api/v1/services",
+        {"cookie": f"latencytrace_{urlsplit(guarded.url).port}=9999999999.0"},
+    )
+
+    assert (refused.status_code, forged.status_code) == (401, 401)
+    assert refused.headers["content-type"] == "application/problem+json"
+
+
+def test_a_link_from_elsewhere_is_followed_with_the_cookie(guarded: RunningService) -> None:
+    from_chat = {"accept": "text/html", "sec-fetch-site": "cross-site"}
+    first = stranger(guarded, "/requests?since=2h", from_chat)
+    again = stranger(guarded, "/requests?since=2h&came=1", from_chat)
+
+    assert (first.status_code, again.status_code) == (200, 401)
+    assert "url=/requests?since=2h&amp;came=1" in first.text
+
+
+@pytest.mark.parametrize("elsewhere", ["//evil.example", "https://evil.example", "/\\evil"])
+def test_a_login_never_leads_elsewhere(guarded: RunningService, elsewhere: str) -> None:
+    answer = guarded.client.post(
+        f"{guarded.url}/login", data={"token": TOKEN, "next": elsewhere}, follow_redirects=False
+    )
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+
+
+def test_a_form_of_another_site_does_not_log_in(guarded: RunningService) -> None:
+    answer = guarded.client.post(
+        f"{guarded.url}/login",
+        data={"token": TOKEN},
+        headers={"origin": "https://evil.example"},
+    )
+
+    assert answer.status_code == 403
