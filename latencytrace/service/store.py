@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -44,6 +45,30 @@ class DamagedPart:
     name: str
     rows: int | None  # in it; None: unknown
     reason: str
+
+
+class Table(StrEnum):
+    """A table of a store."""
+
+    ARRIVALS = "span_arrivals"
+    SPANS = "spans"
+    REQUESTS = "requests"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """The rows of a table that arrived within a stretch of time, and are dropped together."""
+
+    table: Table
+    since_ns: int  # since the Unix epoch
+    until_ns: int  # exclusive
+    rows: int
+    bytes: int  # on disk
+
+    @property
+    def began(self) -> str:
+        """When the stretch began, as text."""
+        return f"{datetime.fromtimestamp(self.since_ns / 1e9, UTC):%Y-%m-%dT%H:%MZ}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +257,17 @@ class Store(Protocol):
 
     def damaged_parts(self) -> Sequence[DamagedPart]:
         """The pieces that were set aside, since the folder was opened or before."""
+        ...
+
+    def partitions(self) -> Sequence[Partition]:
+        """The partitions of all tables, those that receive rows among them."""
+        ...
+
+    def drop(self, partition: Partition) -> None:
+        """Drop the rows of a partition that receives none any more.
+
+        Where the process dies half-way, some of them may be left: they are dropped later.
+        """
         ...
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 from latencytrace.cli.doctor_checks.agents import agent_findings
 from latencytrace.cli.doctor_checks.custody import custody_findings
+from latencytrace.cli.doctor_checks.disk import disk_findings
 from latencytrace.cli.doctor_checks.finding import Finding, Verdict
 from latencytrace.cli.processes.local_service import (
     free_port,
@@ -146,6 +147,7 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
         metrics = list(samples(body))
         yield from _counted(metrics)
         yield from custody_findings(metrics)
+        yield from disk_findings(metrics)
         yield from agent_findings(metrics)
 
 

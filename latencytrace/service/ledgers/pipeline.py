@@ -64,6 +64,7 @@ class Pipeline:
             None: nothing is known of one.
         max_held_bytes: How much of the spans of open traces is held in memory.
         cache: The folder for what is compiled.
+        tidy: Drops what has been kept for long enough; called once a second.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -80,8 +81,10 @@ class Pipeline:
         counted_until_ns: int | None = None,
         max_held_bytes: int = MAX_BYTES,
         cache: Path | None = None,
+        tidy: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
+        self._tidy = tidy
         self._now_ns = now_ns
         self._telemetry = telemetry
         self._on_settled = on_settled
@@ -221,6 +224,7 @@ class Pipeline:
             self._has_taken_up = True
             self.keep_noted()
             self.check()
+            self._tidy()
             self._committer.probe()
         left = self._traces.close_all()
         for start in range(0, len(left), BATCH_TRACES):

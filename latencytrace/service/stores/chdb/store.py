@@ -24,16 +24,18 @@ from latencytrace.service.sql import (
     span_rows,
 )
 from latencytrace.service.sql.request_rows import Void
-from latencytrace.service.sql.tables import ARRIVALS, SPANS
+from latencytrace.service.sql.tables import ARRIVALS, PARTITIONS, SPANS
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
     DamagedPart,
     Order,
+    Partition,
     Revisions,
     TableFormat,
     Written,
 )
 from latencytrace.service.stores.chdb.engine import Engine, Readers
+from latencytrace.service.stores.chdb.partitions import drop_statement, partitions_from
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
 
 _log = logging.getLogger(__name__)
@@ -279,6 +281,14 @@ class ChdbStore:
     def damaged_parts(self) -> Sequence[DamagedPart]:
         """See `Store.damaged_parts`."""
         return self._engine.damaged_parts()
+
+    def partitions(self) -> Sequence[Partition]:
+        """See `Store.partitions`."""
+        return partitions_from(_rows(self._assembler.query(PARTITIONS, _SPAN_LINES)))
+
+    def drop(self, partition: Partition) -> None:
+        """See `Store.drop`."""
+        self._assembler.query(drop_statement(partition), "Null")
 
     def close(self) -> None:
         """See `Store.close`."""
