@@ -16,6 +16,7 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -78,7 +79,6 @@ LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUEST
 
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
-MOST_PARTS = 8  # of `runtime`, whose names senders tell
 
 
 def where(cohort: Cohort, *, unsure: bool = False) -> tuple[str, Parameters]:
@@ -298,3 +298,11 @@ def uncounted_question(columns: str) -> str:
 def written_question(columns: str) -> str:
     """All requests of the traces `{trace_ids:Array(String)}`."""
     return f"SELECT {columns} FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
+
+
+def service_question(columns: str) -> str:
+    """All requests of `{service:Nullable(String)}`; null: of all services."""
+    return (
+        f"SELECT {columns} FROM {REQUESTS} FINAL WHERE {{service:Nullable(String)}} IS NULL "
+        "OR ServiceName = {service:Nullable(String)}"
+    )
