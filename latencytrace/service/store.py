@@ -154,10 +154,10 @@ class Questions(ABC):
         served = (one for one in self.of_service(None) if not one.startup)
         return sorted({(one.service, one.instance) for one in served if one.instance is not None})
 
-    def known_traces(self) -> NDArray[np.uint64]:
-        """The ids of all traces that have a request: (n, 2), the high and the low halves."""
+    def known_traces(self) -> Iterable[NDArray[np.uint64]]:
+        """The ids of all traces that have a request, in pieces: (n, 2), high and low halves."""
         ids = "".join({one.trace_id for one in self.of_service(None)})
-        return np.frombuffer(bytes.fromhex(ids), ">u8").astype(np.uint64).reshape(-1, 2)
+        yield np.frombuffer(bytes.fromhex(ids), ">u8").astype(np.uint64).reshape(-1, 2)
 
     def _counted(self, cohort: Cohort) -> list[Request]:
         return plain_answers.counted(cohort, self.of_service(cohort.service))

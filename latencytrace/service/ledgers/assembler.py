@@ -166,8 +166,13 @@ class Assembler:
         """Open traces whose spans an earlier process stored and did not divide."""
         now_ns = self._now_ns()
         for trace_id in trace_ids:
-            if not self.is_open(trace_id):
-                self._opened(trace_id, now_ns, rooted=True).left = True
+            if trace_id in self._dividing:
+                continue
+            trace = self._open.get(trace_id) or self._opened(trace_id, now_ns, rooted=True)
+            trace.left = True
+            if not trace.rooted:  # more of it came since this process began
+                trace.rooted = True
+                heappush(self._due, (trace.due_ns, trace_id))
 
     def is_due(self) -> bool:
         """Whether a trace may be due."""

@@ -55,14 +55,16 @@ STANDING: Final = (  # where requests stand, to be voided if they moved, and how
     f"FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
 )
 UNASSEMBLED: Final = (  # no request was written since their last span arrived
-    f"SELECT TraceId FROM {ARRIVALS} LEFT JOIN "
+    f"SELECT TraceId FROM (SELECT TraceId, max(Arrived) AS LastArrived FROM {ARRIVALS} "
+    "GROUP BY TraceId) AS Came LEFT JOIN "
     # A request is written after its spans arrived, and those are kept for two hours.
     f"(SELECT TraceId, max(Written) AS LastWritten FROM {REQUESTS} "
-    "WHERE Written >= now() - INTERVAL 3 HOUR GROUP BY TraceId) AS Written USING TraceId "
-    "GROUP BY TraceId HAVING max(Arrived) > max(LastWritten) "
+    "WHERE Written >= now() - INTERVAL 3 HOUR GROUP BY TraceId) AS Done USING TraceId "
+    "WHERE LastArrived > LastWritten "
     # A shared step never has a request: it is done unless the process ended in its last minute.
-    f"AND (NOT max(mapContains(SpanAttributes, '{semconv.SHARED}') AND ParentSpanId = '') "
-    f"OR max(Arrived) > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE)"
+    f"AND (LastArrived > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE "
+    f"OR TraceId NOT IN (SELECT TraceId FROM {ARRIVALS} "
+    f"WHERE ParentSpanId = '' AND mapContains(SpanAttributes, '{semconv.SHARED}')))"
 )
 
 WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
@@ -74,7 +76,11 @@ WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
     f"AND TraceId NOT IN (SELECT TraceId FROM {REQUESTS} "
     "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) - INTERVAL 3 HOUR)"
 )
-KNOWN_TRACES: Final = f"SELECT DISTINCT toFixedString(unhex(TraceId), 16) FROM {REQUESTS}"
+KNOWN_TRACES: Final = (  # of a day; some more than once
+    f"SELECT toFixedString(unhex(TraceId), 16) FROM {REQUESTS} "
+    "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) "
+    "AND Written < fromUnixTimestamp64Nano({until:Int64})"
+)
 LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS}"
 
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)

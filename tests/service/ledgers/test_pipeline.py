@@ -364,7 +364,8 @@ def test_a_ledger_that_the_store_cannot_read_stops_no_other(
 def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> None:
     span = root(trace_id)
     rig.store.write(requests_of([span, child(span, CHILD, Stage.DECODE, 0, 90)], {}), ())
-    rig.pipeline._traces.known(rig.store.known_traces())  # noqa: SLF001 - as at a start
+    for ids in rig.store.known_traces():
+        rig.pipeline._traces.known(ids)  # noqa: SLF001 - as at a start
     rig.send(child(span, LATE_CHILD, Stage.RESPOND, 90, 100))
     rig.after_s(30)
 

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Self, cast
@@ -22,6 +22,7 @@ from latencytrace.service.store import (
     DamagedPart,
     Partition,
     Revisions,
+    Table,
     Written,
 )
 from latencytrace.service.stores.chdb.engine import Engine, Readers
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 TO_KEEP = "to_keep"  # the file with the traces that are noted
 MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
+KNOWN_AT_ONCE = 1 << 15  # traces; whoever takes them holds up receivers meanwhile
 _MS = 1_000_000
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
@@ -143,10 +145,15 @@ class ChdbStore(ChdbQuestions):
         self._written_ns = read_ns
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
 
-    def known_traces(self) -> NDArray[np.uint64]:
-        """See `Store.known_traces`."""
-        found = self._assembler.query(questions.KNOWN_TRACES, "RowBinary")
-        return np.frombuffer(found, ">u8").astype(np.uint64).reshape(-1, 2)
+    def known_traces(self) -> Iterator[NDArray[np.uint64]]:
+        """See `Store.known_traces`: a day at a time, for all of them are many."""
+        days = [one for one in self.partitions() if one.table is Table.REQUESTS]
+        for day in sorted(days, key=lambda one: one.since_ns, reverse=True):
+            stretch = {"since": day.since_ns, "until": day.until_ns}
+            found = self._assembler.query(questions.KNOWN_TRACES, "RowBinary", stretch)
+            ids = np.frombuffer(found, ">u8").astype(np.uint64).reshape(-1, 2)
+            for first in range(0, len(ids), KNOWN_AT_ONCE):
+                yield ids[first : first + KNOWN_AT_ONCE]
 
     def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
         """See `Store.keep`."""
