@@ -1,10 +1,10 @@
 """A large store: how long the service takes to start on it, and what questions cost.
 
-    python tests/benchmarks/bench_store.py [--requests 100000] [--days 2] [--rounds 5]
-        [--folder FOLDER] [--json]
+    python tests/benchmarks/bench_store.py [--requests 100000] [--days 2] [--kept 1.0]
+        [--rounds 5] [--folder FOLDER] [--json]
 
-Requests of 8 to 20 spans are written through the store as the service writes them, a part of
-them among the last two hours' arrivals; a folder that is named is filled once and used again.
+A store is filled with requests of 8 to 20 spans, those of 20 000 more among the arrivals, as after
+a service that died; a folder that is named is filled once and used again.
 Then the questions are asked in turn, several times; medians are shown: wall time, and the CPU
 time of all threads. At last the service is started on it: the time until its receiver answers,
 and until it says that it is ready.
@@ -31,6 +31,7 @@ from latencytrace.model import Request, Segment, Span, SpanKind, Stage
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.sql.tables import REQUESTS, SPANS
 from latencytrace.service.store import Order, TableFormat
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
@@ -39,7 +40,7 @@ from tests.support.servers.running_service import PROTOBUF, RunningService
 from tests.support.waiting import until
 
 CHUNK: Final = 1000  # requests that are written together
-ARRIVED: Final = 0.1  # of them whose spans are still among the arrivals
+FIRST: Final = 20_000  # that are written; the others are copies of them
 DAY_NS: Final = 86_400 * 10**9
 ROUTES: Final = ("POST /chat", "POST /embed", "GET /search", "POST /rerank")
 STAGES: Final = (
@@ -82,7 +83,7 @@ class Pattern:
 
 
 def _high(number: int) -> int:
-    return (number + 1) * 0x9E3779B97F4A7C15 % 2**64
+    return (number + 1) * 0x9E3779B97F4A7C15 % 2**64  # also of negative ones
 
 
 def _request(chance: random.Random, number: int) -> Request:
@@ -135,24 +136,43 @@ def _spans(chance: random.Random, request: Request) -> Iterator[Span]:
         )
 
 
-def fill(folder: Path, requests: int, days: float) -> None:
-    """Write so many requests with their spans, as if over so many days."""
-    pattern = Pattern(7)
+def fill(folder: Path, requests: int, days: float, kept: float) -> None:
+    """Write so many requests, and the spans of a share of them, as if over so many days.
+
+    The first are written as the service writes them, the others are copied by the engine.
+    """
     store = ChdbStore.open(folder)
-    chunks = -(-requests // CHUNK)
-    step_ns = round(days * DAY_NS / (chunks * CHUNK))
+    copies = max(requests // FIRST, 1)
+    length_ns = round(days * DAY_NS / copies)  # of a copy
     began_ns = now_ns() - round(days * DAY_NS)
-    for number in range(chunks):
+    step_ns = length_ns // FIRST
+    pattern = Pattern(7)
+    for number in range(FIRST // CHUNK):
         start_ns = began_ns + number * CHUNK * step_ns
         block = pattern.block(number, start_ns, step_ns)
-        if number >= chunks * (1 - ARRIVED):
-            store.insert([block])
         store.keep([(block, np.arange(block.count))])
-        age_ns = max(now_ns() - start_ns - CHUNK * step_ns, 0)
-        if number >= chunks * (1 - ARRIVED):
-            age_ns = 0
-        store.write(pattern.requests(number, start_ns, step_ns), [], age_ns=age_ns)
+        written = pattern.requests(number, start_ns, step_ns)
+        store.write(written, [], age_ns=now_ns() - start_ns - CHUNK * step_ns)
+    for copy in range(1, copies):
+        bound = {"until": began_ns + length_ns, "by": copy * length_ns, "copy": copy}
+        store._assembler.query(_copy(REQUESTS, "Start", "Written"), "Null", bound)  # noqa: SLF001 - the contract has no such thing
+        if copy < copies * kept:
+            store._assembler.query(_copy(SPANS, "Timestamp"), "Null", bound)  # noqa: SLF001 - likewise
+    last_ns = began_ns + (copies - 1) * length_ns
+    for number in range(FIRST // CHUNK):  # the last are among the arrivals, with other ids
+        store.insert([pattern.block(-number - 1, last_ns + number * CHUNK * step_ns, step_ns)])
     store.close()
+
+
+def _copy(table: str, *times: str) -> str:
+    """The statement that copies the first rows of a table, with other trace ids and times."""
+    moved = ", ".join(f"{time} + toIntervalNanosecond({{by:Int64}}) AS {time}" for time in times)
+    half = "lower(hex(cityHash64(substring(TraceId, 1, 16), {copy:Int64})))"
+    return (
+        f"INSERT INTO {table} SELECT * REPLACE ({half} || substring(TraceId, 17) AS TraceId, "  # noqa: S608 - our own names
+        f"{moved}) FROM (SELECT * FROM {table} "
+        f"WHERE {times[0]} < fromUnixTimestamp64Nano({{until:Int64}}))"
+    )
 
 
 @contextmanager
@@ -246,13 +266,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--days", type=float, default=2.0)
+    parser.add_argument("--kept", type=float, default=1.0, help="share whose spans are kept")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", action="store_true")
     told = parser.parse_args()
     with folder_of(told.folder) as folder:
         if not folder.exists():
-            fill(folder, told.requests, told.days)
+            fill(folder, told.requests, told.days, told.kept)
         answers = ask(folder, told.days, told.rounds)
         starts = [start(folder) for _ in range(3)]
     starting = {name: statistics.median(one[name] for one in starts) for name in starts[0]}
