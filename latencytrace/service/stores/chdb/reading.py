@@ -1,6 +1,6 @@
 """Questions of people to the embedded store, over the connections that are for them."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, cast
 
 import orjson
@@ -15,6 +15,7 @@ from latencytrace.service.stores.chdb.pending_copies import NotedTraces
 
 LISTS: Final = "JSONCompactEachRow"  # the engine's formats: a row a line
 OBJECTS: Final = "JSONEachRow"
+KEYS_AT_ONCE: Final = 2000
 LINKED_WITHIN_NS: Final = 600 * 10**9  # before a step began, its members may have begun
 _SIGN: Final = 1 << 63
 
@@ -63,9 +64,11 @@ class ChdbQuestions(Store):
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""
-        question, parameters = questions.requests_question(cohort, order, request_rows.COLUMNS)
-        lines = self._readers.query(question, OBJECTS, {**parameters, "limit": limit})
-        return list(request_rows.requests_from(lines))
+        question, parameters = questions.keys_question(cohort, order)
+        keys = self._readers.query(question, LISTS, {**parameters, "limit": limit})
+        question = questions.requests_question(order, request_rows.COLUMNS)
+        found = (self._readers.query(question, OBJECTS, {"keys": some}) for some in keys_of(keys))
+        return [request for lines in found for request in request_rows.requests_from(lines)]
 
     def count(self, cohort: Cohort) -> int:
         """See `Store.count`."""
@@ -141,6 +144,13 @@ class ChdbQuestions(Store):
             for span in span_rows.spans_from(lines):
                 found.setdefault((span.trace_id, span.span_id), span)
         return tuple(found.values())
+
+
+def keys_of(lines: bytes) -> Iterator[list[tuple[object, ...]]]:
+    """Keys of requests from an answer in the format `LISTS`, so many as one question can name."""
+    keys = list(map(tuple, rows(lines)))
+    for first in range(0, len(keys), KEYS_AT_ONCE):
+        yield keys[first : first + KEYS_AT_ONCE]
 
 
 def rows(lines: bytes) -> list[list[object]]:

@@ -28,7 +28,14 @@ from latencytrace.service.store import (
 from latencytrace.service.stores.chdb.engine import Engine, Readers
 from latencytrace.service.stores.chdb.partitions import drop_statement, partitions_from
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
-from latencytrace.service.stores.chdb.reading import LISTS, OBJECTS, ChdbQuestions, firsts, rows
+from latencytrace.service.stores.chdb.reading import (
+    LISTS,
+    OBJECTS,
+    ChdbQuestions,
+    firsts,
+    keys_of,
+    rows,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -112,9 +119,15 @@ class ChdbStore(ChdbQuestions):
 
     def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
         """See `Store.uncounted`."""
+        bound = {"until": until_ns}
+        keys = self._assembler.query(questions.WRITTEN_SINCE, LISTS, bound)
         question = questions.uncounted_question(request_rows.COLUMNS)
-        lines = self._assembler.query(question, OBJECTS, {"until": until_ns})
-        return list(request_rows.written_from(lines))
+        answers = (
+            self._assembler.query(question, OBJECTS, {**bound, "keys": some})
+            for some in keys_of(keys)
+        )
+        found = [one for lines in answers for one in request_rows.written_from(lines)]
+        return sorted(found, key=lambda one: (one[0], one[1].trace_id, one[1].span_id))
 
     def write(
         self,
