@@ -260,37 +260,24 @@ def _stage(
     )
 
 
-KEYS = "Array(Tuple(DateTime('UTC'), String, String))"
-_KEY = "toStartOfFiveMinutes(Start), TraceId, SpanId"
-_KEY_TEXT = "toUnixTimestamp(toStartOfFiveMinutes(Start)), TraceId, SpanId"
-_WITH_KEY = f"({_KEY}) IN {{keys:{KEYS}}}"
-
-
-def keys_question(cohort: Cohort, order: Order) -> tuple[str, Parameters]:
-    """The keys of the first `{limit:UInt32}` requests of a cohort, of narrow columns."""
+def requests_question(cohort: Cohort, order: Order, columns: str) -> tuple[str, Parameters]:
+    """The first `{limit:UInt32}` requests of a cohort."""
     condition, parameters = where(cohort)
+    by = "DurationNs DESC" if order is Order.SLOWEST else "Start DESC"
+    # The few first are found by narrow columns, then read whole.
+    keys = (
+        f"SELECT toStartOfFiveMinutes(Start), TraceId, SpanId FROM {REQUESTS} FINAL "
+        f"WHERE {condition} AND {counted(cohort)} "
+        f"ORDER BY {by}, TraceId, SpanId LIMIT {{limit:UInt32}}"
+    )
     return (
         (
-            f"SELECT {_KEY_TEXT} FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
-            f"ORDER BY {_ORDERS[order]}, TraceId, SpanId LIMIT {{limit:UInt32}}"
+            f"SELECT {columns} FROM {REQUESTS} FINAL "
+            f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN ({keys}) "
+            f"ORDER BY {by}, TraceId, SpanId"
         ),
         parameters,
     )
-
-
-def requests_question(order: Order, columns: str) -> str:
-    """The requests with the keys `{keys}`, all of them.
-
-    The engine finds these by its index; of keys that are a question within this one it reads
-    most of the table (ten times the CPU for the slowest hundred of 1.7 million).
-    """
-    return (
-        f"SELECT {columns} FROM {REQUESTS} FINAL WHERE {_WITH_KEY} "
-        f"ORDER BY {_ORDERS[order]}, TraceId, SpanId"
-    )
-
-
-_ORDERS: Final = {Order.SLOWEST: "DurationNs DESC", Order.NEWEST: "Start DESC"}
 
 
 def request_question(columns: str, *, outermost: bool) -> str:
@@ -302,10 +289,11 @@ def request_question(columns: str, *, outermost: bool) -> str:
     )
 
 
-# By the partitions that have them; `FINAL` reads all there are.
+# `FINAL` would read all partitions, whatever the moment.
+_KEYS: Final = "{keys:Array(Tuple(DateTime('UTC'), String, String))}"
 WRITTEN_SINCE: Final = (
-    f"SELECT DISTINCT {_KEY_TEXT} FROM {REQUESTS} "
-    "WHERE Written > fromUnixTimestamp64Nano({until:Int64})"
+    "SELECT DISTINCT toUnixTimestamp(toStartOfFiveMinutes(Start)), TraceId, SpanId "
+    f"FROM {REQUESTS} WHERE Written > fromUnixTimestamp64Nano({until:Int64})"
 )
 
 
@@ -313,7 +301,7 @@ def uncounted_question(columns: str) -> str:
     """Those with `{keys}`, written after `{until:Int64}`, that were not counted before."""
     return (
         f"SELECT {columns}, toUnixTimestamp64Nano(Written) AS WrittenNs FROM {REQUESTS} FINAL "
-        f"WHERE {_WITH_KEY} "
+        f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN {_KEYS} "
         "AND Written > fromUnixTimestamp64Nano({until:Int64}) AND NOT Moved "
         # A millisecond after 1970: of one that was counted nobody knows when.
         "AND (CountedAs = 0 "

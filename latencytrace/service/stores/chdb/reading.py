@@ -64,11 +64,9 @@ class ChdbQuestions(Store):
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""
-        question, parameters = questions.keys_question(cohort, order)
-        keys = self._readers.query(question, LISTS, {**parameters, "limit": limit})
-        question = questions.requests_question(order, request_rows.COLUMNS)
-        found = (self._readers.query(question, OBJECTS, {"keys": some}) for some in keys_of(keys))
-        return [request for lines in found for request in request_rows.requests_from(lines)]
+        question, parameters = questions.requests_question(cohort, order, request_rows.COLUMNS)
+        lines = self._readers.query(question, OBJECTS, {**parameters, "limit": limit})
+        return list(request_rows.requests_from(lines))
 
     def count(self, cohort: Cohort) -> int:
         """See `Store.count`."""

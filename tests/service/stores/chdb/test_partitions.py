@@ -12,7 +12,7 @@ from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import REQUESTS, SPANS
 from latencytrace.service.storage.retention import DAY_NS, Limits, Retention
-from latencytrace.service.store import Table
+from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.otlp_messages import columns, one_span, otlp
@@ -67,7 +67,7 @@ def test_old_days_are_dropped_and_the_others_answer(store: ChdbStore) -> None:
 
     assert days_kept(store) == {Table.ARRIVALS: 1, Table.SPANS: 7, Table.REQUESTS: 30}
     assert list(retention.partitions) == store.partitions()
-    found = {one.trace_id for one in store.requests(EVERYTHING, "newest", 100)}
+    found = {one.trace_id for one in store.requests(EVERYTHING, Order.NEWEST, 100)}
     assert found == {f"{ago:032x}" for ago in range(1, 31)}
     assert store.kept_counts([f"{ago:032x}" for ago in range(1, DAYS + 1)]) == {
         f"{ago:032x}": 1 for ago in range(1, 8)
@@ -98,7 +98,7 @@ def test_the_size_is_held_by_spans_before_ledgers(store: ChdbStore) -> None:
 
     limits = Limits(requests_ns=None, spans_ns=None, max_bytes=ledgers_and_arrivals // 2)
     Retention(store, limits, now_ns, FakeClock()).step()
-    left = store.requests(EVERYTHING, "newest", 100)
+    left = store.requests(EVERYTHING, Order.NEWEST, 100)
     assert 0 < len(left) < DAYS
     assert {one.trace_id for one in left} == {f"{ago:032x}" for ago in range(1, len(left) + 1)}
 
