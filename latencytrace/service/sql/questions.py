@@ -293,7 +293,7 @@ def request_question(columns: str, *, outermost: bool) -> str:
 _KEYS: Final = "{keys:Array(Tuple(DateTime('UTC'), String, String))}"
 WRITTEN_SINCE: Final = (
     "SELECT DISTINCT toUnixTimestamp(toStartOfFiveMinutes(Start)), TraceId, SpanId "
-    f"FROM {REQUESTS} WHERE Written > fromUnixTimestamp64Nano({until:Int64})"
+    f"FROM {REQUESTS} WHERE Written > fromUnixTimestamp64Nano({{until:Int64}})"
 )
 
 
