@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 from statistics import fmean
 from typing import Final
 
@@ -24,6 +25,7 @@ from latencytrace.model import (
     StagePart,
     TokenRange,
 )
+from latencytrace.model.request_columns import DurationBand
 from latencytrace.service.cohort import Cohort
 
 MOST_PARTS: Final = 8  # of `runtime`, whose names senders tell
@@ -70,6 +72,15 @@ def counted(cohort: Cohort, requests: Iterable[Request]) -> list[Request]:
         for one in requests
         if is_in(one, cohort) and has_attributes(one, cohort) and counts(one, cohort)
     ]
+
+
+def is_within(request: Request, band: DurationBand) -> bool:
+    """Say whether it took so long, and is one of the share that is read."""
+    digest = blake2b(request.trace_id.encode(), digest_size=8).digest()
+    return (
+        band.at_least_ns <= request.duration_ns <= band.at_most_ns
+        and int.from_bytes(digest) <= band.share_ratio * 2**64
+    )
 
 
 def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:

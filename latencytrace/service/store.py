@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PluginError, StoreError
 from latencytrace.model import Breakdown, Request, Span
+from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
 from latencytrace.service.cohort import Cohort
@@ -23,6 +24,7 @@ Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → hig
 
 
 NONE_WITHDRAWN: Revisions = MappingProxyType({})
+ALL_DURATIONS = (DurationBand(),)
 
 
 class Order(StrEnum):
@@ -133,6 +135,27 @@ class Questions(ABC):
         if table_format is TableFormat.CSV:
             return plain_answers.csv_table(found)
         return plain_answers.parquet_table(found)
+
+    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
+        """How long each of them took, in no order."""
+        return np.array([one.duration_ns for one in self._counted(cohort)], np.int64)
+
+    def cohort_columns(
+        self,
+        cohort: Cohort,
+        bands: Sequence[DurationBand] = ALL_DURATIONS,
+        *,
+        attributes: bool = False,
+    ) -> RequestColumns:
+        """Those of them that lie in one of these bands, which do not overlap.
+
+        Their attributes are read where they are asked for.
+        """
+        found = self._counted(cohort)
+        within = (
+            one for one in found if any(plain_answers.is_within(one, band) for band in bands)
+        )
+        return RequestColumns.of(within, attributes=attributes)
 
     def breakdown(self, cohort: Cohort) -> Breakdown:
         """Time per stage over a cohort; health routes are counted apart.

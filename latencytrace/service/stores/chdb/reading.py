@@ -3,13 +3,22 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, cast
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from latencytrace.model import Breakdown, Request, Span, Stage
+from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql import ledger_table, questions, request_rows, span_rows
+from latencytrace.service.sql import (
+    cohort_columns,
+    ledger_table,
+    questions,
+    request_rows,
+    span_rows,
+)
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
-from latencytrace.service.store import Order, Store, TableFormat
+from latencytrace.service.store import ALL_DURATIONS, Order, Store, TableFormat
 from latencytrace.service.stores.chdb.engine import Readers
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
 
@@ -77,6 +86,25 @@ class ChdbQuestions(Store):
         """See `Store.ledgers`."""
         question, parameters = ledger_table.table_question(cohort)
         return self._readers.query(question, ledger_table.ENGINE_FORMATS[table_format], parameters)
+
+    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
+        """See `Store.durations`."""
+        question, parameters = cohort_columns.durations_question(cohort)
+        return np.frombuffer(self._readers.query(question, "RowBinary", parameters), np.int64)
+
+    def cohort_columns(
+        self,
+        cohort: Cohort,
+        bands: Sequence[DurationBand] = ALL_DURATIONS,
+        *,
+        attributes: bool = False,
+    ) -> RequestColumns:
+        """See `Store.cohort_columns`."""
+        question, parameters = cohort_columns.columns_question(
+            cohort, bands, attributes=attributes
+        )
+        answer = self._readers.query(question, cohort_columns.FORMAT, parameters)
+        return cohort_columns.columns_from(answer, attributes=attributes)
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
         """See `Store.request`."""
