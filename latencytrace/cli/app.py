@@ -8,6 +8,7 @@ import typer
 
 from latencytrace.cli.commands import (
     breakdown,
+    compare,
     demo,
     doctor,
     export,
@@ -22,6 +23,7 @@ from latencytrace.cli.commands import (
     serve,
     tail,
     trace,
+    whatif,
 )
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.processes.help_text import help_text
@@ -73,6 +75,8 @@ _add(breakdown.breakdown)
 _add(requests.requests)
 _add(trace.trace)
 _add(tail.tail)
+_add(compare.compare)
+_add(whatif.whatif)
 _add(gpu.gpu)
 _add(profile.profile)
 _add(objectives.objectives)

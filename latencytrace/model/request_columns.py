@@ -1,7 +1,7 @@
 """Requests of a cohort as columns of numbers, for statistics over many of them at once."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -45,6 +45,10 @@ class KnownNumbers:
             known=np.array([number is not None for number in numbers], np.bool_),
         )
 
+    def taken(self, rows: Rows) -> Self:
+        """Return some of the rows."""
+        return replace(self, value=self.value[rows], known=self.known[rows])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
@@ -61,6 +65,10 @@ class Words:
             UNKNOWN if word is None else places.setdefault(word, len(places)) for word in words
         ]
         return cls(names=tuple(places), number=np.array(numbers, np.int32))
+
+    def taken(self, rows: Rows) -> Self:
+        """Return some of the rows."""
+        return replace(self, number=self.number[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +114,18 @@ class RequestColumns:
     def trace_id_of(self, row: int) -> str:
         """Return a request's trace id in hex."""
         return bytes(self.trace_id[row]).hex()
+
+    def taken(self, rows: Rows) -> Self:
+        """Return some of the requests, in order of start, without their attributes."""
+        return replace(
+            self,
+            trace_id=self.trace_id[rows],
+            start_ns=self.start_ns[rows],
+            duration_ns=self.duration_ns[rows],
+            stages_ns=self.stages_ns[rows],
+            **{name: getattr(self, name).taken(rows) for name in (*NUMBERS, *WORDS)},
+            attributes=None,
+        )
 
     @classmethod
     def of(cls, requests: Iterable[Request], *, attributes: bool = False) -> Self:

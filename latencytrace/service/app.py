@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from socket import gethostname, socket
 from typing import Final
 
@@ -145,6 +146,7 @@ def serve(
             _address(otlp_socket),
             profiles,
             partial(gpus, reports.gpus, works),
+            settings.folder,
         )
         answering.include_router(objectives_router(evaluator, links), prefix=API)
         answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
@@ -179,11 +181,13 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     otlp_http: Address,
     profiles: Profiles,
     read_gpus: Callable[[], GpusDocument],
+    folder: Path,
 ) -> FastAPI:
     """The JSON API with its health checks and metrics."""
     app = application(
         store,
         now_ns,
+        folder,
         is_open=pipeline.is_open,
         profiles_of=profiles.of_trace,
         gpus=read_gpus,

@@ -247,6 +247,11 @@ class Store(Questions):
     def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """How many spans are in `spans` of these traces; none is not named."""
 
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """The spans of these traces for who asks, each once; a trace without any is absent."""
+        found = {trace_id: self.kept_spans(trace_id) for trace_id in trace_ids}
+        return {trace_id: spans for trace_id, spans in found.items() if spans}
+
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """The spans at these places (trace id, span id), kept or arrived, each once."""
         trace_ids = {trace_id for trace_id, _ in places}

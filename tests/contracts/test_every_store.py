@@ -1000,6 +1000,18 @@ def test_spans_of_kept_traces_are_copied_once(store: Store) -> None:
     assert store.kept_spans(trace_of("not kept")) == ()
 
 
+def test_the_spans_of_many_traces_come_at_once_kept_or_not(store: Store) -> None:
+    kept, arrived = one_span(trace_of("one kept")), one_span(trace_of("one arrived"))
+    store.insert([columns(otlp(kept, arrived))])
+    store.write([], [kept.trace_id])
+    store.keep_noted()
+
+    found = store.spans_of([kept.trace_id, arrived.trace_id, trace_of("nobody")])
+
+    assert found == {kept.trace_id: (kept,), arrived.trace_id: (arrived,)}
+    assert store.spans_of([]) == {}
+
+
 def test_kept_spans_are_counted_once_each(store: Store) -> None:
     trace_id = trace_of("counted")
     store.insert([columns(otlp(one_span(trace_id), one_span(trace_id, "2" * 16)))])

@@ -82,9 +82,8 @@ def target(url: str | None, endpoint: str | None, data: Path | None) -> Iterator
     folder = data or data_folder()
     settings = service_settings(folder=folder)
     with taking_in(settings) as (store, pipeline):
-        yield FolderTarget(
-            str(folder), pipeline, FolderSource(store), takes_content=settings.capture_content
-        )
+        source = FolderSource(store, folder)
+        yield FolderTarget(str(folder), pipeline, source, takes_content=settings.capture_content)
 
 
 @dataclass(slots=True)

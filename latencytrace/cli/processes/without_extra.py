@@ -7,7 +7,8 @@ from latencytrace.cli.pictures.lines import complain, say
 
 COMMANDS = {  # by the extra that they come with
     "cli": (
-        *("breakdown", "requests", "trace", "tail", "gpu", "profile", "objectives", "export"),
+        *("breakdown", "requests", "trace", "tail", "compare", "whatif", "gpu"),
+        *("profile", "objectives", "export"),
         "doctor",
     ),
     "service": ("serve", "rules", "import"),

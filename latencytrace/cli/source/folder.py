@@ -16,14 +16,15 @@ from latencytrace.settings import service_settings
 
 
 class FolderSource:
-    """Asks the API's application about an open store; nothing listens, nothing is written.
+    """Asks the API's application about an open store; nothing listens.
 
     Args:
         store: What answers.
+        folder: The data folder.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._transport = httpx.ASGITransport(application(store, now_ns))
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._transport = httpx.ASGITransport(application(store, now_ns, folder))
 
     def document(self, path: str, parameters: Mapping[str, str]) -> object:
         """See `reading.Source.document`."""
@@ -32,16 +33,33 @@ class FolderSource:
 
     def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
         """See `reading.Source.body`."""
-        answer = asyncio.run(self._asked(path, parameters))
+        return self._answer("GET", path, parameters=parameters)
+
+    def send(self, method: str, path: str, document: object) -> object:
+        """See `reading.Api.send`."""
+        answer: object = json.loads(self._answer(method, path, document=document))
+        return answer
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        document: object = None,
+    ) -> bytes:
+        answer = asyncio.run(self._asked(method, path, parameters, document))
         if answer.is_error:
             raise LatencytraceError(answer.json()["detail"])
         return answer.content
 
-    async def _asked(self, path: str, parameters: Mapping[str, str]) -> httpx.Response:
+    async def _asked(
+        self, method: str, path: str, parameters: Mapping[str, str] | None, document: object
+    ) -> httpx.Response:
         async with httpx.AsyncClient(
             transport=self._transport, base_url="http://folder"
         ) as client:
-            return await client.get(f"{API}{path}", params=parameters)
+            return await client.request(method, f"{API}{path}", params=parameters, json=document)
 
 
 @contextmanager
@@ -54,6 +72,6 @@ def open_folder(folder: Path) -> Iterator[FolderSource]:
     settings = service_settings(folder=folder)
     store = open_store(settings.store, settings.folder)
     try:
-        yield FolderSource(store)
+        yield FolderSource(store, settings.folder)
     finally:
         store.close()

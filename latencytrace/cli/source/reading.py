@@ -52,6 +52,18 @@ class Source(Protocol):
         ...
 
 
+class Api(Source, Protocol):
+    """A source that takes documents too."""
+
+    def send(self, method: str, path: str, document: object) -> object:
+        """Send the API a document, and return its answer.
+
+        Raises:
+            LatencytraceError: It refuses; the message says why.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSource:
     """A service that runs."""
@@ -71,11 +83,7 @@ class ServiceSource:
         return self._answer("GET", f"{path}{query}")
 
     def send(self, method: str, path: str, document: object) -> object:
-        """Send the API a document, and return its answer.
-
-        Raises:
-            LatencytraceError: It refuses; the message says why.
-        """
+        """See `Api.send`."""
         answer: object = json.loads(self._answer(method, path, json.dumps(document).encode()))
         return answer
 
@@ -112,7 +120,7 @@ def service(url: str | None) -> ServiceSource:
 
 
 @contextmanager
-def source(url: str | None, data: Path | None) -> Iterator[Source]:
+def source(url: str | None, data: Path | None) -> Iterator[Api]:
     """Find who can answer: the folder named, else the service, else the usual folder.
 
     Raises:
@@ -144,7 +152,7 @@ def service_at(address: str) -> ServiceSource | None:
 
 
 @contextmanager
-def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
+def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Api]:
     missing = f"there are no data in {folder}"
     if folder.exists() and not folder.is_dir():
         missing = f"{folder} is no folder"

@@ -2,32 +2,47 @@
 
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import FastAPI
 
 from latencytrace.service.answers.gpu_documents import GpusDocument
 from latencytrace.service.net.problems import answer_with_problems
+from latencytrace.service.storage.baselines import NAME as BASELINES
+from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
 from latencytrace.service.web.views.breakdown import breakdown_router
+from latencytrace.service.web.views.compare import compare_router
 from latencytrace.service.web.views.gpu import gpu_router
 from latencytrace.service.web.views.ledgers import ledgers_router
 from latencytrace.service.web.views.requests import requests_router
 from latencytrace.service.web.views.services import services_router
 from latencytrace.service.web.views.steps import steps_router
 from latencytrace.service.web.views.tail import tail_router
+from latencytrace.service.web.views.whatif import whatif_router
 
 API = "/api/v1"
 
 
-def application(
+def application(  # noqa: PLR0913 - what it shows
     store: Store,
     now_ns: Callable[[], int],
+    folder: Path,
     *,
     is_open: Callable[[str], bool] = lambda _: False,
     profiles_of: Callable[[str], list[str]] = lambda _: [],
     gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[]),
 ) -> FastAPI:
-    """The views of a store; the defaults are those of a store without a service around it."""
+    """The views of a store; the defaults are those of a store without a service around it.
+
+    Args:
+        store: What answers.
+        now_ns: The time of day.
+        folder: The data folder, which holds the baselines.
+        is_open: Whether spans of a trace have arrived that are not attributed yet.
+        profiles_of: The ids of the profiles that saw a trace.
+        gpus: The GPUs that are read.
+    """
     app = FastAPI(
         title="latencytrace",
         version=version("latencytrace"),
@@ -43,6 +58,8 @@ def application(
         requests_router(store, now_ns, is_open, profiles_of),
         ledgers_router(store, now_ns),
         steps_router(store),
+        compare_router(store, now_ns, Baselines(folder / BASELINES)),
+        whatif_router(store, now_ns),
         gpu_router(gpus),
     ):
         app.include_router(router, prefix=API)

@@ -62,3 +62,17 @@ def test_reading_a_folder_loads_nothing_that_listens_or_writes() -> None:
     listening = {"uvicorn", "grpc", "latencytrace.service.app", "latencytrace.service.ingest"}
     writing = {"latencytrace.service.ledgers", "latencytrace.service.reports", "numba"}
     assert (listening | writing).isdisjoint(loaded)
+
+
+def test_a_baseline_is_kept_in_the_folder_without_a_service(folder: FolderSource) -> None:
+    cohort = "since=2000-01-01T00:00:00Z"
+
+    saved = folder.send("PUT", "/baselines/one", {"cohort": cohort})
+    listed = folder.document("/baselines", {})
+    deleted = folder.send("DELETE", "/baselines/one", None)
+
+    assert isinstance(saved, dict)
+    assert (saved["name"], saved["cohort"], saved["requests"]) == ("one", cohort, 2)
+    assert listed == {"baselines": [saved]}
+    assert deleted == saved
+    assert folder.document("/baselines", {}) == {"baselines": []}

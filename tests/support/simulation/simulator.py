@@ -98,7 +98,12 @@ _NOTHING = Aside()
 
 
 def simulate(
-    seed: int, requests: int, skew_ns: dict[str, int], aside: Aside = _NOTHING
+    seed: int,
+    requests: int,
+    skew_ns: dict[str, int],
+    aside: Aside = _NOTHING,
+    *,
+    search_ratio: float = 1.0,
 ) -> list[SimulatedRequest]:
     """Serve requests.
 
@@ -107,6 +112,7 @@ def simulate(
         requests: How many.
         skew_ns: How far ahead each host's clock is; absent: not at all.
         aside: What else it does.
+        search_ratio: How long the shards take to search, beside the usual.
 
     Returns:
         The requests, their spans out of order, as told by the clocks of their hosts.
@@ -125,7 +131,7 @@ def simulate(
             )
         )
     for request in made:
-        _before_the_engine(request, random, aside)
+        _before_the_engine(request, random, aside, search_ratio)
     _engine(made)
     for request in made:
         _after_the_engine(request, random)
@@ -148,7 +154,9 @@ def _between(random: Random, low_us: int, high_us: int) -> int:
     return random.randint(low_us * US, high_us * US)
 
 
-def _before_the_engine(request: SimulatedRequest, random: Random, aside: Aside) -> None:
+def _before_the_engine(
+    request: SimulatedRequest, random: Random, aside: Aside, search_ratio: float
+) -> None:
     """Gateway, network, queue for a thread, tokenizer, parallel retrieval."""
     at_ns = request.arrived_ns
     root = request.span(EDGE, "POST /chat", at_ns, at_ns, None, kind=SpanKind.SERVER)
@@ -170,12 +178,14 @@ def _before_the_engine(request: SimulatedRequest, random: Random, aside: Aside) 
         request.span(GPU, stage.value, at_ns, until_ns, server, stage=stage)
         request.spend(stage, until_ns - at_ns)
         at_ns = until_ns
-    request.ready_ns = _retrieval(request, server, at_ns, random)
+    request.ready_ns = _retrieval(request, server, at_ns, random, search_ratio)
     if aside.before is not None:
         request.ready_ns = aside.before(request, server, request.ready_ns, random)
 
 
-def _retrieval(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
+def _retrieval(
+    request: SimulatedRequest, server: Span, at_ns: int, random: Random, search_ratio: float
+) -> int:
     """Ask all shards at once; the slowest is what everybody waits for.
 
     Returns:
@@ -184,7 +194,7 @@ def _retrieval(request: SimulatedRequest, server: Span, at_ns: int, random: Rand
     slowest_ns = (0, 0, 0)
     for shard in range(SHARDS):
         there_ns = _between(random, 50, 1_500)
-        work_ns = _between(random, 500, 30_000)
+        work_ns = round(search_ratio * _between(random, 500, 30_000))
         back_ns = _between(random, 50, 1_500)
         begin_ns = at_ns + there_ns
         end_ns = begin_ns + work_ns

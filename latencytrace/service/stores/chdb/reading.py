@@ -1,6 +1,7 @@
 """Questions of people to the embedded store, over the connections that are for them."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final, cast
 
 import numpy as np
@@ -132,6 +133,16 @@ class ChdbQuestions(Store):
             if lines:
                 return tuple(span_rows.spans_from(lines))
         return ()
+
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """See `Store.spans_of`."""
+        found: dict[str, tuple[Span, ...]] = {}
+        for table in (SPANS, ARRIVALS):
+            asked = {"trace_ids": set(trace_ids) - found.keys()}
+            lines = self._readers.query(span_rows.spans_of(table), LISTS, asked)
+            by_trace = groupby(span_rows.spans_from(lines), key=lambda span: span.trace_id)
+            found |= {trace_id: tuple(spans) for trace_id, spans in by_trace}
+        return found
 
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """See `Store.spans_at`."""

@@ -1,0 +1,234 @@
+"""Shifts of quantiles between two weighted sides: how large, how sure, and by chance or not.
+
+Blocks of neighbouring requests are what is drawn, never single requests. Intervals come of
+drawing blocks with replacement on each side (the block bootstrap). Whether a shift may be
+chance is asked of the shares of each side beyond the quantile of both: the blocks are dealt out
+to the sides at random, and the difference of the shares, by its own error, is held against
+those that come of it.
+
+Sources: Künsch, "The jackknife and the bootstrap for general stationary observations", Annals
+of Statistics 1989; Chung and Romano, "Exact and asymptotically robust permutation tests",
+Annals of Statistics 2013; for quantiles of drawn blocks Bahadur, "A note on quantiles in large
+samples", Annals of Mathematical Statistics 1966.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.compare.blocks import LEAST_BLOCKS, Blocks
+
+Floats = NDArray[np.float64]
+
+DRAWS: Final = 1_000  # of blocks, for intervals
+DEALS: Final = 4_999  # of blocks to the sides, for p values
+LEAST_BEYOND: Final = 10  # requests of each side beyond a quantile that is tested
+_TOLD: Final = (0.025, 0.975)  # a 95 % interval
+_HALVINGS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The requests of one side that are compared, in order of start."""
+
+    weight: Floats  # 1 on average
+    blocks: Blocks
+
+    @property
+    def effective_requests(self) -> float:
+        """How many requests of equal weight would say as much."""
+        return float(self.weight.sum() ** 2 / np.square(self.weight).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """How far a quantile of B lies from that of A; the interval holds at 95 %."""
+
+    level: float
+    a_ns: float
+    b_ns: float
+    low_ns: float
+    high_ns: float
+    error_ns: float  # the standard error of the shift
+    p_value: float | None  # of this test alone; None: it was not tested
+
+    @property
+    def shift_ns(self) -> float:
+        """B's quantile less A's."""
+        return self.b_ns - self.a_ns
+
+
+class Values:
+    """One measure of the requests of one side, sorted.
+
+    Args:
+        values: In order of start.
+        side: Their weights and blocks.
+    """
+
+    def __init__(self, values: NDArray[np.int64], side: Side) -> None:
+        order = np.argsort(values, kind="stable")
+        order = order[side.weight[order] > 0]
+        self.in_turn = values
+        self.side = side
+        self._sorted = values[order].astype(np.float64)
+        weight = side.weight[order]
+        self._until = np.cumsum(weight)
+        self._total = float(self._until[-1])
+        self._middle = (self._until - weight / 2) / self._total
+
+    def quantile(self, level: float | Floats) -> Floats:
+        """The values below which this share of the weight lies, between neighbours on a line."""
+        return np.asarray(np.interp(level, self._middle, self._sorted))
+
+    def share_up_to(self, value: float) -> float:
+        """The share of the weight that does not exceed a value."""
+        place = int(np.searchsorted(self._sorted, value, side="right"))
+        return float(self._until[place - 1]) / self._total if place else 0.0
+
+    def block_weight_up_to(self, value: float) -> Floats:
+        """The same by block, as weight."""
+        return self.side.blocks.sums(self.side.weight * (self.in_turn <= value))
+
+
+class Drawn:
+    """Blocks of both sides drawn with replacement, the same for all measures.
+
+    Args:
+        a: One side.
+        b: The other.
+        random: What draws.
+    """
+
+    def __init__(self, a: Side, b: Side, random: np.random.Generator) -> None:
+        self._sides = [self._counts(side, random) for side in (a, b)]
+
+    @staticmethod
+    def _counts(side: Side, random: np.random.Generator) -> tuple[Floats, Floats]:
+        number = len(side.blocks)
+        counts = random.multinomial(number, np.full(number, 1 / number), DRAWS).astype(float)
+        return counts, counts @ side.blocks.sums(side.weight)
+
+    def shifts(
+        self, a: Values, b: Values, levels: Sequence[float], p_values: Sequence[float | None]
+    ) -> tuple[Shift, ...]:
+        """The shifts of a measure at these levels, with their intervals."""
+        return tuple(
+            self._shift(a, b, level, p_value)
+            for level, p_value in zip(levels, p_values, strict=True)
+        )
+
+    def _shift(self, a: Values, b: Values, level: float, p_value: float | None) -> Shift:
+        drawn = []
+        at = []
+        for values, (counts, weights) in zip((a, b), self._sides, strict=True):
+            quantile = float(values.quantile(level))
+            share = counts @ values.block_weight_up_to(quantile) / weights
+            # Where more of a draw lies below, its quantile lies lower by as much.
+            drawn.append(values.quantile(level - (share - values.share_up_to(quantile))))
+            at.append(quantile)
+        differences = drawn[1] - drawn[0]
+        low, high = np.quantile(differences, _TOLD)
+        return Shift(
+            level=level,
+            a_ns=at[0],
+            b_ns=at[1],
+            low_ns=float(low),
+            high_ns=float(high),
+            error_ns=float(differences.std()),
+            p_value=p_value,
+        )
+
+
+def are_testable(a: Side, b: Side, level: float) -> bool:
+    """Tell whether there are enough requests beyond a quantile, and enough blocks."""
+    beyond = min(level, 1 - level)
+    return all(
+        side.effective_requests * beyond >= LEAST_BEYOND and len(side.blocks) >= LEAST_BLOCKS
+        for side in (a, b)
+    )
+
+
+def p_values(tests: Sequence[tuple[Values, Values, float]], random: np.random.Generator) -> Floats:
+    """How often chance alone would set two sides apart as much, for each measure and level.
+
+    Args:
+        tests: Measures of the same two sides, and levels.
+        random: What deals the blocks.
+    """
+    if not tests:
+        return np.zeros(0)
+    sides = tests[0][0].side, tests[0][1].side
+    weight = np.concatenate([side.blocks.sums(side.weight) for side in sides])
+    excess = np.column_stack([_excess(*test) for test in tests])
+    count_a, count = len(sides[0].blocks), len(weight)
+    in_b = np.zeros((DEALS + 1, count), np.float64)
+    in_b[:, count_a:] = 1
+    in_b[1:] = random.permuted(in_b[1:], axis=1)  # the first is how it was
+    found = np.abs(_differences(excess, weight, in_b))
+    # As many as the real one, but for rounding.
+    reached = (found[1:] >= found[0] * (1 - 1e-9)).sum(axis=0)
+    return np.asarray((reached + 1) / (DEALS + 1))
+
+
+def _excess(a: Values, b: Values, level: float) -> Floats:
+    """By block, the weight beyond the common quantile above what is expected there."""
+    at = _common_quantile(a, b, level)
+    share = (a.share_up_to(at) + b.share_up_to(at)) / 2
+    return np.concatenate(
+        [
+            share * values.side.blocks.sums(values.side.weight) - values.block_weight_up_to(at)
+            for values in (a, b)
+        ]
+    )
+
+
+def _common_quantile(a: Values, b: Values, level: float) -> float:
+    """The quantile of both sides taken together, each counting half."""
+    ends = sorted((float(a.quantile(level)), float(b.quantile(level))))
+    low, high = ends
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if (a.share_up_to(middle) + b.share_up_to(middle)) / 2 < level:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _differences(excess: Floats, weight: Floats, in_b: Floats) -> Floats:
+    """B's mean excess less A's, by its standard error: a row a deal, a column a test."""
+    squares, products = np.square(excess), excess * weight[:, None]
+    weight_squares = np.square(weight)[:, None]
+    means, variances = [], []
+    for chosen in (in_b, 1 - in_b):
+        total = (chosen @ weight)[:, None]
+        mean = chosen @ excess / total
+        spread = (
+            chosen @ squares
+            - 2 * mean * (chosen @ products)
+            + np.square(mean) * (chosen @ weight_squares)
+        )
+        number = chosen.sum(axis=1, keepdims=True)
+        means.append(mean)
+        variances.append(np.maximum(spread, 0) / np.square(total) * number / (number - 1))
+    error = np.sqrt(variances[0] + variances[1])
+    difference = means[0] - means[1]
+    return np.asarray(np.divide(difference, error, out=np.zeros_like(error), where=error > 0))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p values for how many tests were made, so that all hold together.
+
+    Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian
+    Journal of Statistics 1979.
+    """
+    corrected = [1.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda one: p_values[one])):
+        largest = max(largest, min(1.0, p_values[place] * (len(p_values) - rank)))
+        corrected[place] = largest
+    return corrected

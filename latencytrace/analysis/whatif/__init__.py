@@ -1,0 +1,1 @@
+"""Requests replayed as if one of their stages were faster."""

@@ -1,0 +1,58 @@
+"""`latencytrace whatif`: how fast requests would be if one of their stages were faster."""
+
+from typing import Annotated, cast
+
+import typer
+
+from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.pictures.cohorts import forecast
+from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.processes import options
+from latencytrace.cli.source import reading
+from latencytrace.cli.source.filters import Filters, with_filters
+from latencytrace.service.answers.compare_documents import WhatifDocument
+
+
+@with_filters
+def whatif(  # noqa: PLR0913 - one argument a flag
+    *,
+    stage: Annotated[str, typer.Option(help="The stage that shall be faster, as retrieve.")],
+    faster: Annotated[
+        str | None,
+        typer.Option(help="By which share of its time: 0.5 or 50%.", show_default=False),
+    ] = None,
+    at_most_ms: Annotated[
+        float | None,
+        typer.Option(help="Or: each call of it takes no longer than this.", min=0),
+    ] = None,
+    wanted: Filters,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+    data: options.Data = None,
+) -> None:
+    """Forecast p50, p95 and p99 end to end if a stage were faster.
+
+    Requests are replayed along their critical paths: a stage beside the path gives nothing.
+
+    Example: latencytrace whatif --stage retrieve --faster 50% --route "POST /chat"
+    """
+    if (faster is None) == (at_most_ms is None):
+        raise typer.BadParameter(
+            "say either --faster 50% or --at-most-ms 20", param_hint="--faster"
+        )
+    change = (
+        {"faster": str(options.ratio(faster, "--faster", most=1.0))} if faster is not None else {}
+    )
+    if at_most_ms is not None:
+        change = {"at_most_ms": str(at_most_ms)}
+    with reading.source(url, data) as source:
+        document = cast(
+            WhatifDocument, source.document("/whatif", {**wanted, "stage": stage, **change})
+        )
+        if as_json:
+            say_document(document)
+        elif document["duration_ns"] is None:
+            show(screen(), why_none(source, wanted))
+        else:
+            what = f"{faster} faster" if faster is not None else f"at most {at_most_ms:g} ms"
+            show(screen(), *forecast.picture(document, what))

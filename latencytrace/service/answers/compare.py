@@ -1,0 +1,214 @@
+"""Documents of comparisons: two cohorts, each a query, a baseline or columns (DESIGN part 4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from latencytrace.analysis.compare.comparison import (
+    TESTED,
+    Comparison,
+    StageComparison,
+    compare,
+)
+from latencytrace.analysis.compare.matching import FAILED
+from latencytrace.analysis.compare.shifts import Shift
+from latencytrace.errors import QuestionError
+from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.service.answers import requests as answers
+from latencytrace.service.answers.compare_documents import (
+    BaselineDocument,
+    BaselinesDocument,
+    CompareDocument,
+    ComparedStageDocument,
+    DecileDocument,
+    PlainQuantilesDocument,
+    ShiftDocument,
+    ShiftsDocument,
+    SideDocument,
+)
+from latencytrace.service.answers.exported import columns_of
+from latencytrace.service.cohort import Cohort, CohortQuery
+from latencytrace.service.storage.baselines import Baseline, Baselines
+from latencytrace.service.store import Store, TableFormat
+
+MOST_COMPARED = 100_000  # requests a side; more would change no verdict
+BASELINE = "baseline:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One side of a comparison."""
+
+    requests: int  # of the cohort
+    columns: RequestColumns  # of all of them, or of a share
+
+
+def comparison(
+    store: Store, baselines: Baselines, sides: tuple[str, str], at_least_ratio: float, now_ns: int
+) -> CompareDocument:
+    """`GET /compare`.
+
+    Raises:
+        QuestionError: A side cannot be understood.
+        NotFoundError: No baseline has that name.
+    """
+    a, b = (_compared(store, baselines, written, now_ns) for written in sides)
+    return comparison_document(a, b, at_least_ratio)
+
+
+def cohort_written(written: str, now_ns: int) -> Cohort:
+    """Read a cohort written as a query: `version=1.2&since=1h`.
+
+    Raises:
+        QuestionError: It is none; the message says which part is not.
+    """
+    try:
+        pairs = parse_qsl(written, keep_blank_values=True, strict_parsing=True) if written else []
+    except ValueError:
+        raise QuestionError(
+            f"{written!r} is no cohort: write KEY=VALUE&KEY=VALUE, as version=1.2&since=1h, "
+            f"or {BASELINE}NAME"
+        ) from None
+    asked: dict[str, str | list[str]] = {}
+    for name, value in pairs:
+        if name not in CohortQuery.model_fields:
+            known = ", ".join(CohortQuery.model_fields)
+            raise QuestionError(f"{name!r} is no filter of requests: use {known}")
+        if name == "where":
+            asked[name] = [*asked.get(name, []), value]
+        elif name in asked:
+            raise QuestionError(f"{name} is named twice in {written!r}")
+        else:
+            asked[name] = value
+    return CohortQuery.model_validate(asked).cohort(now_ns)
+
+
+def save_baseline(
+    store: Store, baselines: Baselines, name: str, written: str, now_ns: int
+) -> BaselineDocument:
+    """`PUT /baselines/{name}`: keep the requests of a cohort to compare others with.
+
+    Raises:
+        QuestionError: The name or the cohort cannot be used, or there is no room.
+    """
+    baselines.check(name)
+    cohort = cohort_written(written, now_ns)
+    requests = store.count(cohort)
+    if not requests:
+        raise QuestionError(f"no request is in {written!r}: there is nothing to save")
+    table = answers.ledgers(store, cohort, TableFormat.PARQUET)
+    about = Baseline(name=name, cohort=written, requests=requests, saved_ns=now_ns)
+    return baseline_document(baselines.keep(about, table))
+
+
+def saved_baselines(baselines: Baselines) -> BaselinesDocument:
+    """`GET /baselines`."""
+    return {"baselines": [baseline_document(one) for one in baselines.all()]}
+
+
+def baseline_document(found: Baseline) -> BaselineDocument:
+    """A baseline as its document, without its requests."""
+    return {
+        "name": found.name,
+        "cohort": found.cohort,
+        "requests": found.requests,
+        "saved": str(found.saved_ns),
+        "bytes": found.size_bytes,
+    }
+
+
+def compared_table(body: bytes, table_format: TableFormat) -> Compared:
+    """A side that was exported.
+
+    Raises:
+        QuestionError: It is no table of ledgers.
+    """
+    columns = columns_of(body, table_format)
+    return Compared(requests=len(columns), columns=columns)
+
+
+def _compared(store: Store, baselines: Baselines, written: str, now_ns: int) -> Compared:
+    if written.startswith(BASELINE):
+        body = baselines.table(written.removeprefix(BASELINE))
+        return compared_table(body, TableFormat.PARQUET)
+    cohort = cohort_written(written, now_ns)
+    requests = store.count(cohort)
+    share = min(1.0, MOST_COMPARED / max(requests, 1))
+    columns = store.cohort_columns(cohort, [DurationBand(share_ratio=share)])
+    return Compared(requests=requests, columns=columns)
+
+
+def comparison_document(a: Compared, b: Compared, at_least_ratio: float) -> CompareDocument:
+    """Compare two sides, and say what came of it."""
+    found = compare(a.columns, b.columns, at_least_ratio=at_least_ratio)
+    return {
+        "a": _side(a),
+        "b": _side(b),
+        "verdict": found.verdict,
+        "needed_requests": found.needed_requests,
+        "matched_on": list(found.matched_on),
+        "unmatched": found.unmatched,
+        "overlap_ratio": round(found.overlap_ratio, 3),
+        "at_least_ratio": at_least_ratio,
+        "block_requests": list(found.block_requests),
+        "duration_ns": _tested(found.shifts) if found.shifts else None,
+        "deciles": _deciles(found),
+        "stages": [_stage(stage) for stage in found.stages],
+    }
+
+
+def _side(side: Compared) -> SideDocument:
+    status = side.columns.status
+    failed = [place for place, name in enumerate(status.names) if name in FAILED]
+    count = len(side.columns)
+    return {
+        "requests": side.requests,
+        "compared_requests": count,
+        "failed_ratio": float(np.isin(status.number, failed).mean()) if count else None,
+        "duration_ns": _plain(side.columns) if count else None,
+    }
+
+
+def _plain(columns: RequestColumns) -> PlainQuantilesDocument:
+    p50, p95, p99 = (round(float(one)) for one in np.quantile(columns.duration_ns, TESTED))
+    return {"p50": p50, "p95": p95, "p99": p99}
+
+
+def _tested(shifts: Sequence[Shift]) -> ShiftsDocument:
+    p50, p95, p99 = (
+        _shift(next(shift for shift in shifts if shift.level == level)) for level in TESTED
+    )
+    return {"p50": p50, "p95": p95, "p99": p99}
+
+
+def _shift(shift: Shift) -> ShiftDocument:
+    a, b = round(shift.a_ns), round(shift.b_ns)
+    return {
+        "a": a,
+        "b": b,
+        "shift": b - a,
+        "low": round(shift.low_ns),
+        "high": round(shift.high_ns),
+        "p_value": shift.p_value,
+    }
+
+
+def _deciles(found: Comparison) -> list[DecileDocument]:
+    return [
+        {
+            "quantile": shift.level,
+            "a": round(shift.a_ns),
+            "b": round(shift.b_ns),
+            "shift": round(shift.b_ns) - round(shift.a_ns),
+            "low": round(shift.low_ns),
+            "high": round(shift.high_ns),
+        }
+        for shift in found.shifts
+        if shift.level <= 0.9  # noqa: PLR2004 - the ninth decile
+    ]
+
+
+def _stage(stage: StageComparison) -> ComparedStageDocument:
+    return {"stage": stage.stage, "verdict": stage.verdict, **_tested(stage.shifts)}

@@ -1,0 +1,123 @@
+"""The documents of comparisons and forecasts, typed for the API's description."""
+
+from typing_extensions import TypedDict
+
+from latencytrace.analysis.compare.verdict import Verdict
+from latencytrace.model import Stage
+
+
+class ShiftDocument(TypedDict):
+    """How far a quantile shifted, at equal work and load; `low` to `high` holds at 95 %."""
+
+    a: int
+    b: int
+    shift: int
+    low: int
+    high: int
+    p_value: float | None  # corrected for all tests of the comparison; null: not tested
+
+
+class ShiftsDocument(TypedDict):
+    """The quantiles that are tested."""
+
+    p50: ShiftDocument
+    p95: ShiftDocument
+    p99: ShiftDocument
+
+
+class DecileDocument(TypedDict):
+    """The shift of one decile."""
+
+    quantile: float
+    a: int
+    b: int
+    shift: int
+    low: int
+    high: int
+
+
+class PlainQuantilesDocument(TypedDict):
+    """Quantiles as they were, whatever the mix of requests."""
+
+    p50: int
+    p95: int
+    p99: int
+
+
+class SideDocument(TypedDict):
+    """One side of a comparison."""
+
+    requests: int
+    compared_requests: int  # of many, a share drawn by their trace ids
+    failed_ratio: float | None  # of those that failed or were rejected: they are not compared
+    duration_ns: PlainQuantilesDocument | None
+
+
+class ComparedStageDocument(TypedDict):
+    """A stage's quantiles over all requests, 0 where one has none of it."""
+
+    stage: Stage
+    verdict: Verdict
+    p50: ShiftDocument
+    p95: ShiftDocument
+    p99: ShiftDocument
+
+
+class CompareDocument(TypedDict):
+    """Two cohorts side by side."""
+
+    a: SideDocument
+    b: SideDocument
+    verdict: Verdict
+    needed_requests: int | None  # of each side, where there is not enough data
+    matched_on: list[str]
+    unmatched: str | None  # what the two sides have too little of in common
+    overlap_ratio: float
+    at_least_ratio: float
+    block_requests: list[int]  # neighbours that are taken together, of A and of B
+    duration_ns: ShiftsDocument | None  # null: nothing can be compared
+    deciles: list[DecileDocument]
+    stages: list[ComparedStageDocument]
+
+
+class BaselineDocument(TypedDict):
+    """A cohort that was saved to be compared with."""
+
+    name: str
+    cohort: str
+    requests: int
+    saved: str
+    bytes: int
+
+
+class BaselinesDocument(TypedDict):
+    """The baselines that are saved, in order of name."""
+
+    baselines: list[BaselineDocument]
+
+
+class ForecastDocument(TypedDict):
+    """A quantile as it is, and as it would be."""
+
+    now: int
+    then: int
+
+
+class ForecastsDocument(TypedDict):
+    """The quantiles that are forecast."""
+
+    p50: ForecastDocument
+    p95: ForecastDocument
+    p99: ForecastDocument
+
+
+class WhatifDocument(TypedDict):
+    """A cohort as if one of its stages were faster."""
+
+    requests: int
+    stage: Stage
+    stage_requests: int  # with time of that stage on their critical path, of those replayed
+    replayed_requests: int
+    replayed_spans: int  # of these, those whose spans were kept; the others by their segments
+    duration_ns: ForecastsDocument | None  # null: there is no request
+    error_ratio: float | None  # of the back-test; null: there is too little for one

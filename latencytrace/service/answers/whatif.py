@@ -1,0 +1,156 @@
+"""`GET /whatif`: a cohort as if one of its stages were faster (DESIGN part 4)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.whatif.forecast import LEVELS, Replayed, back_test, forecast
+from latencytrace.analysis.whatif.replay import (
+    MOST_SPANS,
+    Change,
+    replayed_segments,
+    replayed_spans,
+)
+from latencytrace.errors import QuestionError
+from latencytrace.model import Request, Span, Stage, Trace
+from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.service.answers.compare_documents import ForecastsDocument, WhatifDocument
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.store import Store
+
+MOST_REPLAYED = 200  # requests up to the quantile below, and as many beyond
+TAIL = 0.95
+MOST_TESTED = 20_000  # requests of the back-test
+UNCHANGED_NS = 1.0  # replays of what does not change are exact but for rounding
+
+
+def change_of(stage: str, faster: float | None, at_most_ms: float | None) -> Change:
+    """Read what shall change.
+
+    Raises:
+        QuestionError: No stage is called so, or not exactly one of the two is said.
+    """
+    if stage not in set(Stage):
+        raise QuestionError(f"stage {stage!r} is not known: use {', '.join(Stage)}")
+    if (faster is None) == (at_most_ms is None):
+        raise QuestionError("say either faster, as faster=0.5 for half the time, or at_most_ms")
+    if at_most_ms is not None:
+        return Change(stage=Stage(stage), at_most_ns=round(at_most_ms * 1e6))
+    return Change(stage=Stage(stage), faster_ratio=faster or 0.0)
+
+
+def whatif(store: Store, cohort: Cohort, change: Change) -> WhatifDocument:
+    """`GET /whatif`."""
+    durations_ns = store.durations(cohort)
+    chosen = _chosen(store, cohort, durations_ns)
+    sample, by_spans, having, gained_ratio = _replayed(store, chosen, change)
+    share = min(1.0, MOST_TESTED / max(len(durations_ns), 1))
+    tested = store.cohort_columns(cohort, [DurationBand(share_ratio=share)])
+    return {
+        "requests": len(durations_ns),
+        "stage": change.stage,
+        "stage_requests": having,
+        "replayed_requests": len(sample),
+        "replayed_spans": by_spans,
+        "duration_ns": _forecasts(durations_ns, sample) if sample else None,
+        "error_ratio": back_test(tested, change.stage, gained_ratio) if sample else None,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """A request that is replayed, and how many of the cohort it stands for."""
+
+    request: Request
+    weight: float
+
+
+def _forecasts(durations_ns: NDArray[np.int64], sample: Sequence[Replayed]) -> ForecastsDocument:
+    pairs = zip(np.quantile(durations_ns, LEVELS), forecast(durations_ns, sample), strict=True)
+    p50, p95, p99 = ({"now": round(float(now)), "then": round(then)} for now, then in pairs)
+    return {"p50": p50, "p95": p95, "p99": p99}  # type: ignore[typeddict-item] # of ints
+
+
+def _chosen(store: Store, cohort: Cohort, durations_ns: NDArray[np.int64]) -> list[_Chosen]:
+    """Some of the requests below a high quantile, and some of those beyond it."""
+    if not len(durations_ns):
+        return []
+    edge_ns = int(np.quantile(durations_ns, TAIL))
+    in_tail = int((durations_ns > edge_ns).sum())
+    chosen: list[_Chosen] = []
+    for number, band in (
+        (len(durations_ns) - in_tail, DurationBand(at_most_ns=edge_ns)),
+        (in_tail, DurationBand(at_least_ns=edge_ns + 1)),
+    ):
+        share = min(1.0, MOST_REPLAYED / max(number, 1))
+        wanted = DurationBand(
+            at_least_ns=band.at_least_ns, at_most_ns=band.at_most_ns, share_ratio=share
+        )
+        requests = _requests(store, store.cohort_columns(cohort, [wanted]))
+        chosen += [_Chosen(request=one, weight=number / len(requests)) for one in requests]
+    return chosen
+
+
+def _requests(store: Store, columns: RequestColumns) -> list[Request]:
+    """The requests of these rows, with their segments."""
+    wanted = {
+        (columns.trace_id_of(row), int(columns.start_ns[row]), int(columns.duration_ns[row]))
+        for row in range(len(columns))
+    }
+    found = store.requests_of({trace_id for trace_id, *_ in wanted})
+    by_key = {(one.trace_id, one.start_ns, one.duration_ns): one for one in found}
+    return [by_key[key] for key in sorted(wanted) if key in by_key]
+
+
+def _replayed(
+    store: Store, chosen: Sequence[_Chosen], change: Change
+) -> tuple[list[Replayed], int, int, float]:
+    """Replay requests.
+
+    Returns:
+        Them; how many by their spans; how many have the stage; and how much of what the stage
+        loses on the critical path a request gains.
+    """
+    spans = store.spans_of({one.request.trace_id for one in chosen})
+    by_spans = having = 0
+    gained_ns = lost_ns = 0.0
+    sample = []
+    for one in chosen:
+        request = one.request
+        by_segments_ns = replayed_segments(request.segments, change)
+        replayed_ns = by_segments_ns
+        tree = _tree(spans, request)
+        if tree is not None:
+            by_spans += 1
+            replayed_ns = request.duration_ns - _gained_ns(tree, change)
+            gained_ns += one.weight * (request.duration_ns - replayed_ns)
+            lost_ns += one.weight * (request.duration_ns - by_segments_ns)
+        having += request.ledger.get(change.stage, 0) > 0
+        sample.append(
+            Replayed(duration_ns=request.duration_ns, replayed_ns=replayed_ns, weight=one.weight)
+        )
+    return sample, by_spans, having, gained_ns / lost_ns if lost_ns > UNCHANGED_NS else 1.0
+
+
+def _gained_ns(tree: Trace, change: Change) -> float:
+    return tree.root.end_ns - tree.root.start_ns - replayed_spans(tree, change)
+
+
+def _tree(spans: Mapping[str, tuple[Span, ...]], request: Request) -> Trace | None:
+    """The tree of a request; None: its spans are not kept, or too many."""
+    kept = spans.get(request.trace_id, ())
+    if not 0 < len(kept) <= MOST_SPANS:
+        return None
+    found: Iterator[Trace] = iter(build_traces(kept, rootless=True))
+    return next(
+        (
+            trace
+            for trace in found
+            if trace.root.span_id == request.span_id
+            and trace.root.end_ns - trace.root.start_ns == request.duration_ns
+        ),
+        None,
+    )

@@ -1,0 +1,214 @@
+"""Cohorts compared and forecast through the service: sent as spans, asked for as users do."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from latencytrace.model import Span, SpanKind, Stage, semconv
+from latencytrace.model.request_columns import STAGES, RequestColumns
+from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.servers.command_line import environment, latencytrace
+from tests.support.servers.running_service import RunningService
+from tests.support.simulation.cohorts import BEGIN_NS, System, cohort
+from tests.support.waiting import until
+
+REQUESTS = 500  # of each version
+CALM = System(noise=0.1)
+VERSIONS: Mapping[str, System] = {
+    "1": CALM,
+    "slower-search": replace(CALM, retrieve_ms=120),
+    "longer-prompts": replace(CALM, prompt=1_500),
+}
+IN_ORDER = (Stage.RETRIEVE, Stage.PREFILL, Stage.DECODE)
+POSTED_TOGETHER = 250
+
+
+def spans_of(columns: RequestColumns, row: int, version: str, begin_ns: int) -> Iterator[Span]:
+    """A request of a cohort, as its program would send it."""
+    trace_id = columns.trace_id_of(row)
+    start_ns = int(columns.start_ns[row]) - BEGIN_NS + begin_ns
+    root = one_span(
+        trace_id,
+        f"{1:016x}",
+        start_ns=start_ns,
+        end_ns=start_ns + int(columns.duration_ns[row]),
+        attributes={
+            semconv.HTTP_REQUEST_METHOD: "POST",
+            semconv.HTTP_ROUTE: "/chat",
+            semconv.CONCURRENCY: int(columns.concurrency.value[row]),
+            semconv.GEN_AI_USAGE_INPUT_TOKENS: int(columns.input_tokens.value[row]),
+            semconv.GEN_AI_USAGE_OUTPUT_TOKENS: int(columns.output_tokens.value[row]),
+        },
+    )
+    yield replace(root, version=version)
+    for place, stage in enumerate(IN_ORDER):
+        end_ns = start_ns + int(columns.stages_ns[row, STAGES.index(stage)])
+        below = one_span(
+            trace_id,
+            f"{place + 2:016x}",
+            parent_id=root.span_id,
+            name=str(stage),
+            kind=SpanKind.INTERNAL,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            attributes={semconv.STAGE: str(stage)},
+        )
+        yield replace(below, version=version)
+        start_ns = end_ns
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """One that holds all versions."""
+    with RunningService(tmp_path_factory.mktemp("compared") / "data") as running:
+        begin_ns = time.time_ns() - 1_800 * 10**9
+        for seed, (version, system) in enumerate(VERSIONS.items()):
+            columns = cohort(np.random.default_rng(seed), system, REQUESTS)
+            for first in range(0, REQUESTS, POSTED_TOGETHER):
+                rows = range(first, first + POSTED_TOGETHER)
+                sent = [one for row in rows for one in spans_of(columns, row, version, begin_ns)]
+                assert running.post(otlp(*sent)).is_success
+        until(
+            lambda: running.ask("/breakdown")["requests"] == REQUESTS * len(VERSIONS),
+            running.said,
+        )
+        yield running
+
+
+def run(service: RunningService, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return latencytrace(*arguments, env=environment(LATENCYTRACE_URL=service.url))
+
+
+def test_a_slower_search_fails_the_build_and_is_named(service: RunningService) -> None:
+    ended = run(service, "compare", "version=1", "version=slower-search")
+
+    assert ended.returncode == 1, ended.stderr
+    assert ended.stdout.startswith("Regression: p50 is ")
+    assert "in retrieve" in ended.stdout.splitlines()[0]
+
+
+def test_longer_prompts_do_not_fail_the_build(service: RunningService) -> None:
+    ended = run(service, "compare", "version=1", "version=longer-prompts", "--json")
+
+    document = json.loads(ended.stdout)
+    plain = [document[side]["duration_ns"]["p50"] for side in "ab"]
+    assert ended.returncode in {0, 3}, ended.stdout
+    assert document["matched_on"] == ["input_tokens", "output_tokens", "concurrency"]
+    assert plain[1] > 1.2 * plain[0]
+
+
+def test_too_few_requests_end_with_three_and_say_how_many_it_takes(
+    service: RunningService,
+) -> None:
+    few = "version=1&input_tokens=500..510"
+
+    ended = run(service, "compare", few, few, "--json")
+
+    document = json.loads(ended.stdout)
+    assert ended.returncode == 3
+    assert document["verdict"] == "not_enough_data"
+    assert document["needed_requests"] > document["a"]["requests"]
+
+
+def test_an_improvement_ends_with_zero_and_is_markdown_where_asked_for(
+    service: RunningService,
+) -> None:
+    ended = run(service, "compare", "version=slower-search", "version=1", "--markdown")
+
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 0
+    assert lines[0].startswith("### ✅ Improvement: p50 is ")
+    rows = [line for line in lines if line.startswith("| retrieve |")]
+    assert [row.split("|")[2].strip() for row in rows] == ["p50", "p95", "p99"]
+
+
+def test_flags_hold_for_both_sides_where_a_side_does_not_say_otherwise(
+    service: RunningService,
+) -> None:
+    ended = run(service, "compare", "version=1", "", "--version", "slower-search", "--json")
+
+    document = json.loads(ended.stdout)
+    assert [document[side]["requests"] for side in "ab"] == [REQUESTS, REQUESTS]
+    assert document["verdict"] == "regression"
+
+
+def test_a_baseline_is_saved_listed_compared_with_and_deleted(service: RunningService) -> None:
+    other = "version=slower-search"
+
+    saved = run(service, "compare", "version=1", "--save", "release-1")
+    listed = run(service, "compare", "--baselines")
+    found = service.ask(f"/compare?a=baseline:release-1&b={quote(other)}")
+    deleted = run(service, "compare", "--delete", "release-1")
+    gone = service.get(f"/api/v1/compare?a=baseline:release-1&b={quote(other)}")
+
+    assert saved.stdout == f"Saved {REQUESTS:,} requests as baseline:release-1.\n"
+    assert listed.stdout.splitlines()[1].startswith("release-1  version=1")
+    assert found == service.ask(f"/compare?a={quote('version=1')}&b={quote(other)}")
+    assert deleted.stdout == "Deleted baseline:release-1.\n"
+    assert gone.status_code == 404
+    assert "no baseline is named 'release-1'" in gone.json()["detail"]
+
+
+def test_exported_files_are_compared_as_their_cohorts_are(
+    service: RunningService, tmp_path: Path
+) -> None:
+    files = []
+    for version, ending in (("1", "csv"), ("slower-search", "parquet")):
+        body = service.get(f"/api/v1/ledgers?version={version}&format={ending}").content
+        files.append(tmp_path / f"{version}.{ending}")
+        files[-1].write_bytes(body)
+
+    of_files = latencytrace("compare", *files, "--json")
+    mixed = run(service, "compare", files[0], "version=slower-search", "--json")
+
+    asked = service.ask("/compare?a=version%3D1&b=version%3Dslower-search")
+    assert of_files.returncode == mixed.returncode == 1
+    assert json.loads(of_files.stdout) == json.loads(mixed.stdout) == asked
+
+
+def test_a_faster_search_is_forecast_end_to_end(service: RunningService) -> None:
+    ended = run(
+        service,
+        *("whatif", "--version", "slower-search", "--stage", "retrieve"),
+        *("--faster", "66.7%", "--json"),
+    )
+    shown = run(service, "whatif", "--stage", "retrieve", "--at-most-ms", "50")
+
+    document = json.loads(ended.stdout)
+    usual = service.ask("/breakdown?version=1")["duration_ns"]
+    assert isinstance(usual, dict)
+    assert document["replayed_spans"] == document["replayed_requests"] > 0
+    then = document["duration_ns"]["p50"]["then"]
+    assert then == pytest.approx(usual["p50"], rel=0.1)  # where the search was never slower
+    assert document["error_ratio"] is not None
+    assert shown.stdout.startswith("If retrieve took at most 50 ms")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("compare", "version=1"), "name two cohorts"),
+        (("compare", "nonsense", "version=1"), "'nonsense' is no cohort"),
+        (("compare", "colour=red", "version=1"), "'colour' is no filter of requests"),
+        (("compare", "a=1", "b=2", "--at-least", "much"), "'much' is no share"),
+        (("compare", "version=1", "--save", "two words"), "cannot name a baseline"),
+        (("compare", "version=none", "--save", "empty"), "there is nothing to save"),
+        (("whatif", "--stage", "retrieve"), "say either --faster"),
+        (("whatif", "--stage", "search", "--faster", "0.5"), "stage 'search' is not known"),
+        (("whatif", "--stage", "decode", "--faster", "2"), "is more than 100%"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_a_sentence(
+    service: RunningService, arguments: tuple[str, ...], said: str
+) -> None:
+    ended = run(service, *arguments)
+
+    assert ended.returncode not in {0, 3}
+    assert said in " ".join(ended.stderr.replace("│", " ").split())
