@@ -105,13 +105,7 @@ def serve(
             is_profile=profiles.is_known,
         )
         evaluator, watch = watching(
-            settings.folder,
-            objectives,
-            settings.sinks,
-            store,
-            links,
-            telemetry,
-            profiles.alerted,
+            settings.folder, objectives, settings.sinks, store, links, telemetry, profiles.alerted
         )
         record = opened.enter_context(_recording(endpoint, telemetry, _address(api_socket)))
 
