@@ -10,12 +10,15 @@ from latencytrace.errors import SettingsError
 from latencytrace.model.secrets import shown, with_path
 from latencytrace.model.span_limits import SpanLimits
 from latencytrace.variables import (
+    OFF,
     flag,
     headers,
+    length_s,
     names,
     number,
     of_signal,
     optional_flag,
+    size_bytes,
     web_address,
 )
 
@@ -25,9 +28,11 @@ DEFAULT_URL = "http://127.0.0.1:8321"
 DEFAULT_GPU_INTERVAL_S = 0.2
 SHORTEST_GPU_INTERVAL_S = 0.11  # the counters of GPUs change every 100 ms
 GRPC = "grpc"  # a protocol of OTLP
+KEEP_REQUESTS_S = 30 * 86_400.0
+KEEP_SPANS_S = 7 * 86_400.0
+MAX_DISK_BYTES = 20e9
 ALL_TRACES = "parentbased_always_on"  # a sampler: all but those of a parent that is not
 MOST_WAITING = 1 << 40  # spans or bytes: more than there is memory for
-OFF = "off"  # in the place of an address to listen on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +126,9 @@ class ServiceSettings:
     metrics_protocol: str | None = None  # of OTLP; None: HTTP
     profile_on_alert: bool = False  # alerts ask for a profile
     settle_s: float = 10.0  # without a span, before a request is counted
+    keep_requests_s: float | None = KEEP_REQUESTS_S  # None: for ever, as below
+    keep_spans_s: float | None = KEEP_SPANS_S
+    max_disk_bytes: float | None = MAX_DISK_BYTES
 
 
 def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
@@ -241,6 +249,9 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         metrics_protocol=of_signal(environ, "METRICS", "PROTOCOL"),
         profile_on_alert=flag(environ, "LATENCYTRACE_PROFILE_ON_ALERT"),
         settle_s=number(environ, "LATENCYTRACE_SETTLE", 10.0, least=0, most=3600),
+        keep_requests_s=length_s(environ, "LATENCYTRACE_KEEP_REQUESTS_FOR", KEEP_REQUESTS_S),
+        keep_spans_s=length_s(environ, "LATENCYTRACE_KEEP_SPANS_FOR", KEEP_SPANS_S),
+        max_disk_bytes=size_bytes(environ, "LATENCYTRACE_MAX_DISK", MAX_DISK_BYTES),
     )
 
 

@@ -8,6 +8,13 @@ from urllib.parse import unquote
 from latencytrace.errors import SettingsError
 from latencytrace.model.secrets import shown
 
+OFF = "off"  # in the place of an address to listen on, or of a limit
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LENGTH = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([smhd])")
+_UNITS_BYTES = {
+    "mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+}  # fmt: skip
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([mgt]i?b)", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's
 _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")  # likewise; what http.client can send of it
 
@@ -60,6 +67,48 @@ def number(
         raise SettingsError(f"{name}={text!r} is not a number") from None
     if not least <= value <= most:  # nor is "not a number" within any
         raise SettingsError(f"{name}={text!r} is not from {least:.15g} to {most:.15g}")
+    return value
+
+
+def length_s(environ: Mapping[str, str], name: str, default: float) -> float | None:
+    """A length of time with its unit, as `30d`; None: `off`.
+
+    Raises:
+        SettingsError: It is neither, or 0.
+    """
+    examples = "30d, 12h or off"
+    return _with_unit(
+        environ, name, default, _LENGTH, _UNITS_S, f"length of time: write {examples}"
+    )
+
+
+def size_bytes(environ: Mapping[str, str], name: str, default: float) -> float | None:
+    """A size with its unit, as `20GB`; None: `off`.
+
+    Raises:
+        SettingsError: It is neither, or 0.
+    """
+    wanted = "size: write 20GB, 500MB or off"
+    return _with_unit(environ, name, default, _SIZE, _UNITS_BYTES, wanted)
+
+
+def _with_unit(  # noqa: PLR0913, PLR0917 - what a number with a unit is read by
+    environ: Mapping[str, str],
+    name: str,
+    default: float,
+    form: re.Pattern[str],
+    units: Mapping[str, int],
+    wanted: str,
+) -> float | None:
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    if text.lower() == OFF:
+        return None
+    found = form.fullmatch(text)
+    value = float(found[1]) * units[found[2].lower()] if found else 0
+    if not value:
+        raise SettingsError(f"{name}={text!r} is no {wanted}")
     return value
 
 

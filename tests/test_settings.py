@@ -143,3 +143,36 @@ def test_headers_are_read_as_opentelemetry_writes_them() -> None:
 )
 def test_without_an_exporter_of_traces_there_are_none(exporter: str, disabled: bool) -> None:  # noqa: FBT001 - a case
     assert agent_settings(environ={"OTEL_TRACES_EXPORTER": exporter}).disabled is disabled
+
+
+@pytest.mark.parametrize(
+    ("text", "days"), [("", 30), ("45d", 45), ("12h", 0.5), ("1.5 d", 1.5), ("off", None)]
+)
+def test_how_long_ledgers_are_kept_is_a_length_of_time(text: str, days: float | None) -> None:
+    found = service_settings(environ={"LATENCYTRACE_KEEP_REQUESTS_FOR": text}).keep_requests_s
+
+    assert found == (None if days is None else days * 86_400)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("", 20e9), ("500MB", 5e8), ("1.5 tb", 1.5e12), ("2GiB", 2**31), ("OFF", None)],
+)
+def test_how_much_disk_is_taken_is_a_size(text: str, size_bytes: float | None) -> None:
+    found = service_settings(environ={"LATENCYTRACE_MAX_DISK": text}).max_disk_bytes
+
+    assert found == size_bytes
+
+
+@pytest.mark.parametrize("text", ["0d", "30", "-1d", "for ever", "7 days", "GB"])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("LATENCYTRACE_KEEP_REQUESTS_FOR", "no length of time: write 30d"),
+        ("LATENCYTRACE_KEEP_SPANS_FOR", "no length of time: write 30d"),
+        ("LATENCYTRACE_MAX_DISK", "no size: write 20GB"),
+    ],
+)
+def test_a_limit_of_what_is_kept_that_is_none_is_refused(name: str, form: str, text: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}='{text}' is {form}"):
+        service_settings(environ={name: text})

@@ -25,6 +25,7 @@ from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.endpoint import MetricsEndpoint, metrics_endpoint
 from latencytrace.service.metrics.settling import Settled
+from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Edge, is_loopback
@@ -39,6 +40,7 @@ from latencytrace.service.reports.device_works import DeviceWorks
 from latencytrace.service.reports.engine_fetch import checked_engines, fetch
 from latencytrace.service.reports.engine_scraper import EngineScraper
 from latencytrace.service.reports.received import MetricReports
+from latencytrace.service.storage.retention import Limits, Retention
 from latencytrace.service.store import Store, open_store
 from latencytrace.service.watch.loop import Watch
 from latencytrace.service.watch.wiring import watching
@@ -110,13 +112,7 @@ def serve(
         )
         links = _links(settings, _address(api_socket), profiles)
         evaluator, watch = watching(
-            settings.folder,
-            objectives,
-            settings.sinks,
-            store,
-            links,
-            telemetry,
-            profiles.alerted,
+            settings.folder, objectives, settings.sinks, store, links, telemetry, profiles.alerted
         )
         record = opened.enter_context(_recording(endpoint, telemetry, _address(api_socket)))
 
@@ -136,6 +132,7 @@ def serve(
             settings.settle_s,
             evaluator.counted_until_ns,
             cache=settings.folder / COMPILED,
+            tidy=_retention(settings, store, telemetry).step,
         )
         token = None if insecure else settings.token
         intake = Intake(pipeline.submit, telemetry, capture_content=settings.capture_content)
@@ -307,6 +304,22 @@ def _recording(
         instance=f"latencytrace@{gethostname()}:{api_address.port}",
         failed=telemetry.metrics_unsent.inc,
     )
+
+
+def _retention(settings: ServiceSettings, store: Store, telemetry: Telemetry) -> Retention:
+    """What drops ledgers and spans that have been kept for long enough, with its metrics."""
+    limits = Limits(
+        requests_ns=_whole(settings.keep_requests_s, 1e9),
+        spans_ns=_whole(settings.keep_spans_s, 1e9),
+        max_bytes=_whole(settings.max_disk_bytes),
+    )
+    retention = Retention(store, limits, now_ns, time.monotonic_ns)
+    telemetry.registry.register(StorageMetrics(retention))
+    return retention
+
+
+def _whole(value: float | None, unit: float = 1) -> int | None:
+    return None if value is None else round(value * unit)
 
 
 def _listening(address: Address, flag: str) -> AbstractContextManager[socket]:

@@ -1,20 +1,23 @@
 """The contract of a store: it keeps spans and requests and answers questions about them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.errors import PluginError
+from latencytrace.errors import PluginError, StoreError
 from latencytrace.model import Breakdown, Request, Span
 from latencytrace.model.overview import HeatCell, Overview
 from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.plugins import STORES, load_plugin
+from latencytrace.service import plain_answers
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock
 
@@ -49,6 +52,30 @@ class DamagedPart:
     reason: str
 
 
+class Table(StrEnum):
+    """A table of a store."""
+
+    ARRIVALS = "span_arrivals"
+    SPANS = "spans"
+    REQUESTS = "requests"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """The rows of a table that arrived within a stretch of time, and are dropped together."""
+
+    table: Table
+    since_ns: int  # since the Unix epoch
+    until_ns: int  # exclusive
+    rows: int
+    bytes: int  # on disk
+
+    @property
+    def began(self) -> str:
+        """When the stretch began, as text."""
+        return f"{datetime.fromtimestamp(self.since_ns / 1e9, UTC):%Y-%m-%dT%H:%MZ}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What was written."""
@@ -57,46 +84,46 @@ class Written:
     withdrawn: int  # requests that stood before
 
 
-class AnsweringStore(Protocol):
-    """Answers those who ask about requests and spans."""
+class Questions(ABC):
+    """What is asked about requests.
 
-    def services(self) -> Sequence[str]:
-        """The services that have requests, in order of name."""
-        ...
+    Those methods that are not abstract go over the requests one by one: a store has its own
+    where it knows a faster way.
+    """
 
-    def instances(self) -> Sequence[tuple[str, str]]:
-        """Services and instances that have served requests, those of the last week."""
-        ...
+    @abstractmethod
+    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """The requests of these traces, the highest revision of each."""
 
-    def routes(self, service: str | None) -> Sequence[str]:
-        """The routes that have requests, in order of name."""
-        ...
+    @abstractmethod
+    def of_service(self, service: str | None) -> Iterable[Request]:
+        """Every request of a service, or of all, the highest revision of each."""
 
-    def breakdown(self, cohort: Cohort) -> Breakdown:
-        """Time per stage over a cohort; health routes are counted apart.
+    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """The requests of these traces for who asks, the highest revision of each."""
+        return self.written(trace_ids)
 
-        Where the cohort names a route, that route counts, health or not.
-        """
-        ...
-
-    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
-        """The routes whose requests took most time in all, inner requests as well.
-
-        The cohort names a `since`, where the first column of the timelines begins.
-        """
-        ...
-
-    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
-        """Durations over time, of those that `requests` lists; the cohort names a `since`."""
-        ...
+    def request(self, trace_id: str, span_id: str | None) -> Request | None:
+        """One request, its highest revision; no span id: the outermost of its trace."""
+        found = [
+            one
+            for one in self.requests_of([trace_id])
+            if (one.outermost if span_id is None else one.span_id == span_id)
+        ]
+        return min(found, key=lambda one: (one.start_ns, one.span_id), default=None)
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """Requests of a cohort, each with its segments; health routes only if named."""
-        ...
+
+        def place(one: Request) -> tuple[int, str, str]:
+            first = one.duration_ns if order is Order.SLOWEST else one.start_ns
+            return -first, one.trace_id, one.span_id
+
+        return sorted(self._counted(cohort), key=place)[:limit]
 
     def count(self, cohort: Cohort) -> int:
         """How many requests of a cohort there are, of those that `requests` lists."""
-        ...
+        return len(self._counted(cohort))
 
     def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
         """A row for each of them in order of start, a column for each stage.
@@ -104,11 +131,15 @@ class AnsweringStore(Protocol):
         The columns of stages are nanoseconds, 0 where it is absent; they add up to the
         duration. Unknown is empty in CSV.
         """
-        ...
+        found = self._counted(cohort)
+        found.sort(key=lambda one: (one.start_ns, one.trace_id, one.span_id))
+        if table_format is TableFormat.CSV:
+            return plain_answers.csv_table(found)
+        return plain_answers.parquet_table(found)
 
     def durations(self, cohort: Cohort) -> NDArray[np.int64]:
         """How long each of them took, in no order."""
-        ...
+        return np.array([one.duration_ns for one in self._counted(cohort)], np.int64)
 
     def cohort_columns(
         self,
@@ -121,48 +152,67 @@ class AnsweringStore(Protocol):
 
         Their attributes are read where they are asked for.
         """
-        ...
+        found = self._counted(cohort)
+        within = (
+            one for one in found if any(plain_answers.is_within(one, band) for band in bands)
+        )
+        return RequestColumns.of(within, attributes=attributes)
 
-    def request(self, trace_id: str, span_id: str | None) -> Request | None:
-        """One request, its highest revision; no span id: the outermost of its trace."""
-        ...
+    def breakdown(self, cohort: Cohort) -> Breakdown:
+        """Time per stage over a cohort; health routes are counted apart.
 
-    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
-        """The spans of a trace, from `spans` or else from the arrivals; empty: not kept."""
-        ...
-
-    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """The requests of these traces for who asks, the highest revision of each."""
-        ...
-
-    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
-        """The spans of these traces for who asks, each once; a trace without any is absent."""
-        ...
-
-    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
-        """The spans at these places (trace id, span id), kept or arrived, each once."""
-        ...
-
-    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
-        """The spans with this id, of any trace, kept or arrived, each once."""
-        ...
-
-    def linking_to(self, span: Span) -> tuple[Span, ...]:
-        """The spans with a link to this one, kept or arrived, each once.
-
-        Those that began before it ended, and at most ten minutes before it began.
+        Where the cohort names a route, that route counts, health or not.
         """
-        ...
+        return plain_answers.breakdown(cohort, self.of_service(cohort.service))
+
+    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+        """The routes whose requests took most time in all, inner requests as well.
+
+        The cohort names a `since`, where the first column of the timelines begins.
+        """
+        services = [cohort.service] if cohort.service else self.services()
+        found = [
+            one
+            for service in services
+            for one in self._counted(cohort.model_copy(update={"service": service}))
+        ]
+        return plain_answers.overview(found, cohort.since_ns or 0, column_ns, limit)
+
+    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
+        """Durations over time, of those that `requests` lists; the cohort names a `since`."""
+        return plain_answers.heat_map(self._counted(cohort), cohort.since_ns or 0, column_ns)
+
+    def services(self) -> Sequence[str]:
+        """The services that have requests, in order of name."""
+        return sorted({one.service for one in self.of_service(None)})
+
+    def routes(self, service: str | None) -> Sequence[str]:
+        """The routes that have requests, in order of name."""
+        return sorted({one.route for one in self.of_service(service) if one.counts})
+
+    def instances(self) -> Sequence[tuple[str, str]]:
+        """Services and instances that have served requests, at least those of the last week."""
+        served = (one for one in self.of_service(None) if not one.startup)
+        return sorted({(one.service, one.instance) for one in served if one.instance is not None})
+
+    def known_traces(self) -> Iterable[NDArray[np.uint64]]:
+        """The ids of all traces that have a request, in pieces: (n, 2), high and low halves."""
+        ids = "".join({one.trace_id for one in self.of_service(None)})
+        yield np.frombuffer(bytes.fromhex(ids), ">u8").astype(np.uint64).reshape(-1, 2)
+
+    def _counted(self, cohort: Cohort) -> list[Request]:
+        return plain_answers.counted(cohort, self.of_service(cohort.service))
 
 
-class Store(AnsweringStore, Protocol):
-    """Keeps `span_arrivals`, `requests` and `spans` (DESIGN parts 2 and 7).
+class Store(Questions):
+    """Keeps `span_arrivals`, `requests` and `spans` (see `docs/pages/service.md`).
 
     Every method blocks, may be called from any thread, and raises `StoreError`
     with what to do when the engine cannot do what was asked.
     """
 
     @classmethod
+    @abstractmethod
     def open(cls, folder: Path) -> Self:
         """Open a store, creating what is missing and setting aside what is torn.
 
@@ -172,58 +222,91 @@ class Store(AnsweringStore, Protocol):
         Raises:
             StoreInUseError: Another process owns the folder; the message names it.
         """
-        ...
 
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the folder."""
+
+    @abstractmethod
     def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """Keep every span of blocks.
 
-        When it returns, as many rows are safe from the death of this process as there are spans.
+        When it returns, the spans survive the death of this process: as many rows were written
+        as there are spans.
 
         Raises:
             PoisonedBlockError: The engine cannot read a block; nothing of them was kept.
             StoreError: Not all of it was kept, because the disk is full and the like.
         """
-        ...
 
+    @abstractmethod
+    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
+        """Keep these rows of blocks, so that they are found when their arrivals are gone."""
+
+    def keep_noted(self) -> None:
+        """Copy the spans of traces that `write` noted, while the arrivals are still there.
+
+        A store that marks them when it writes has nothing left to do.
+        """
+
+    @abstractmethod
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """Every span that arrived for these traces, each (trace id, span id) once."""
-        ...
 
+    @abstractmethod
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """How many spans arrived for these traces, as often as they came; 0 is not named."""
-        ...
 
-    def revisions(self, trace_ids: Collection[str]) -> Revisions:
-        """The highest revision written of each request of these traces."""
-        ...
+    @abstractmethod
+    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
+        """The spans of a trace, from `spans` or else from the arrivals; empty: not kept."""
 
-    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """The requests of these traces, the highest revision of each."""
-        ...
-
+    @abstractmethod
     def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """How many spans are in `spans` of these traces; none is not named."""
-        ...
 
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """The spans of these traces for who asks, each once; a trace without any is absent."""
+        found = {trace_id: self.kept_spans(trace_id) for trace_id in trace_ids}
+        return {trace_id: spans for trace_id, spans in found.items() if spans}
+
+    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
+        """The spans at these places (trace id, span id), kept or arrived, each once."""
+        trace_ids = {trace_id for trace_id, _ in places}
+        arrived = self.arrived(trace_ids)
+        found = {
+            (span.trace_id, span.span_id): span
+            for trace_id in trace_ids
+            for span in (*arrived.get(trace_id, ()), *self.kept_spans(trace_id))
+        }
+        return tuple(found[place] for place in set(places) & found.keys())
+
+    @abstractmethod
+    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
+        """The spans with this id, of any trace, kept or arrived, each once."""
+
+    @abstractmethod
+    def linking_to(self, span: Span) -> tuple[Span, ...]:
+        """The spans with a link to this one, kept or arrived, each once.
+
+        Those that began before it ended, and at most ten minutes before it began.
+        """
+
+    @abstractmethod
     def unassembled(self) -> Sequence[str]:
-        """Traces with spans that arrived after their last request, to be assembled again."""
-        ...
+        """Traces with spans that arrived after the last request of theirs was written.
 
+        They are assembled again after a crash.
+        """
+
+    @abstractmethod
     def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
         """Traces whose root arrived in a stretch of time, and which have no request.
 
         Shared steps are none. The stretch lies in the last two hours.
         """
-        ...
 
-    def last_written_ns(self) -> int:
-        """The latest moment that requests were written under; 0: none were."""
-        ...
-
-    def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
-        """Requests written after a moment and not counted before, with when, in this order."""
-        ...
-
+    @abstractmethod
     def write(
         self,
         requests: Sequence[Request],
@@ -251,27 +334,33 @@ class Store(AnsweringStore, Protocol):
         Returns:
             The moment it is written under, later than that of any call before.
         """
-        ...
 
-    def known_traces(self) -> NDArray[np.uint64]:
-        """The ids of all traces that have a request: (n, 2), the high and the low halves."""
-        ...
+    @abstractmethod
+    def last_written_ns(self) -> int:
+        """The latest moment that requests were written under; 0: none were."""
 
-    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
-        """Keep these rows of blocks, so that they are found when their arrivals are gone."""
-        ...
+    @abstractmethod
+    def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
+        """Requests written after a moment and not counted before, with when, in this order."""
 
-    def keep_noted(self) -> None:
-        """Copy the spans of all traces that are noted, while the arrivals are still there."""
-        ...
+    @abstractmethod
+    def revisions(self, trace_ids: Collection[str]) -> Revisions:
+        """The highest revision written of each request of these traces."""
 
     def damaged_parts(self) -> Sequence[DamagedPart]:
         """The pieces that were set aside, since the folder was opened or before."""
-        ...
+        return ()
 
-    def close(self) -> None:
-        """Let go of the folder."""
-        ...
+    def partitions(self) -> Sequence[Partition]:
+        """The partitions of all tables, those that receive rows among them; none: all is kept."""
+        return ()
+
+    def drop(self, partition: Partition) -> None:
+        """Drop the rows of a partition that receives none any more.
+
+        Where the process dies half-way, some of them may be left: they are dropped later.
+        """
+        raise StoreError(f"this store has no partition {partition}")
 
 
 def open_store(engine: str, folder: Path) -> Store:

@@ -4,9 +4,10 @@ import csv
 import io
 import itertools
 import math
+import random
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import cast
 
 import pytest
@@ -51,7 +52,7 @@ from latencytrace.model.request_columns import (
 from latencytrace.plugins import STORES, load_plugin, plugins
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.traces import check
-from latencytrace.service.store import Order, Store, TableFormat
+from latencytrace.service.store import Order, Questions, Store, TableFormat
 from tests.contracts.conftest import EXAMPLES
 from tests.support.builders.otlp_messages import (
     START_NS,
@@ -920,6 +921,87 @@ def test_requests_that_touch_are_not_under_way_together(store: Store) -> None:
     )
 
     assert breakdown.max_concurrency == 2
+
+
+# Faster ways
+
+
+def many_requests(chance: random.Random, count: int) -> Iterator[Request]:
+    """Requests of one service, of every kind."""
+    for number in range(count):
+        stages = chance.sample(list(Stage), chance.randint(1, 6))
+        yield replace(
+            one_request(
+                f"way {number}",
+                service="ways",
+                route=chance.choice(["GET /a", "POST /b"]),
+                start_ns=START_NS + chance.randrange(1000) * 10**9,
+                ledger={stage: chance.randrange(1, 10**10) for stage in stages},
+                outermost=chance.random() < 0.7,
+                health=chance.random() < 0.1,
+            ),
+            startup=chance.random() < 0.1,
+            model=chance.choice([None, "llama"]),
+            time_to_first_token_ns=chance.choice([None, chance.randrange(10**9)]),
+            time_to_first_token_of=chance.choice([None, *FirstTokenOf]),
+            time_per_output_token_ns=chance.choice([None, 0, chance.randrange(10**8)]),
+            input_tokens=chance.choice([None, chance.randrange(100)]),
+            attributes=(("tenant", chance.choice("abc")),),
+            attributes_left_out=chance.choice([0, 2]),
+        )
+
+
+def told(value: object, at: str = "") -> dict[str, object]:
+    """Every value in a document, by where it stands."""
+    if isinstance(value, Mapping):
+        parts: Iterable[tuple[object, object]] = value.items()
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    else:
+        return {at: value}
+    return {key: one for name, part in parts for key, one in told(part, f"{at}.{name}").items()}
+
+
+COHORTS = [
+    Cohort(service="ways"),
+    Cohort(service="ways", route="GET /a"),
+    Cohort(service="ways", model="llama", input_tokens=TokenRange(at_most=50)),
+    Cohort(service="ways", where=(("tenant", "a"),)),
+    Cohort(service="ways", since_ns=START_NS + 100 * 10**9, until_ns=START_NS + 700 * 10**9),
+    Cohort(service="ways", since_ns=START_NS + 10**15),
+]
+
+
+def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> None:
+    chance = random.Random(3)  # noqa: S311 - the same each time
+    first = list(many_requests(chance, 300))
+    store.write(first, [])
+    # Of a third there is a second revision, some elsewhere; some are withdrawn, some come again.
+    second = [
+        replace(new, trace_id=old.trace_id, revision=2)
+        for old, new in zip(first[::3], many_requests(chance, 100), strict=True)
+    ]
+    store.write(second, [])
+    gone = {(one.trace_id, one.span_id): 1 for one in first[1:60:3]}
+    store.write(first[2::9], [], gone)
+
+    for cohort in COHORTS:
+        quick, plain = store.breakdown(cohort), Questions.breakdown(store, cohort)
+        assert told(asdict(quick)) == pytest.approx(told(asdict(plain)))
+        assert store.count(cohort) == Questions.count(store, cohort)
+        for order in Order:
+            for limit in (1, 7, 1000):
+                assert list(store.requests(cohort, order, limit)) == Questions.requests(
+                    store, cohort, order, limit
+                )
+        assert rows_of(store, cohort) == list(
+            csv.DictReader(io.StringIO(Questions.ledgers(store, cohort, TableFormat.CSV).decode()))
+        )
+    assert store.routes("ways") == Questions.routes(store, "ways")
+    assert {one for one in store.services() if one == "ways"} == {"ways"}
+    assert store.request(second[0].trace_id, None) == Questions.request(
+        store, second[0].trace_id, None
+    )
 
 
 # Both together

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from latencytrace.errors import StoreInUseError
-from latencytrace_examples.sqlite_store.store import SqliteStore
+from latencytrace_examples.sqlite_store import SqliteStore
 from tests.contracts.conftest import PROJECT
 from tests.support.builders.otlp_messages import columns, one_span, otlp
 from tests.support.servers.running_service import RunningService

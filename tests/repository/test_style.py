@@ -14,7 +14,6 @@ FUNCTION_LINES = 60
 # are still to be parted.
 LONGER = {
     "Assembler": 310,
-    "ChdbStore": 260,
     "Committer": 280,
     "Pipeline": 345,
     "Profiles": 250,

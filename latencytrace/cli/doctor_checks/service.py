@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from http import HTTPStatus
 
+from latencytrace.cli.doctor_checks.disk import disk_findings
 from latencytrace.cli.processes.local_service import (
     free_port,
     host_and_port,
@@ -89,6 +90,7 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
         metrics = list(samples(body))
         yield from counted_findings(metrics)
         yield from custody_findings(metrics)
+        yield from disk_findings(metrics)
         yield from agent_findings(metrics)
 
 

@@ -164,10 +164,10 @@ class Assembler:
 
     def left(self, trace_ids: Iterable[str]) -> None:
         """Open traces whose spans an earlier process stored and did not divide."""
-        now_ns = self._now_ns()
-        for trace_id in trace_ids:
-            if not self.is_open(trace_id):
-                self._opened(trace_id, now_ns, rooted=True).left = True
+        for trace_id in (one for one in trace_ids if one not in self._dividing):
+            trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
+            trace.left = trace.rooted = True
+            heappush(self._due, (trace.due_ns, trace_id))
 
     def is_due(self) -> bool:
         """Whether a trace may be due."""

@@ -67,6 +67,7 @@ class Pipeline:
             None: nothing is known of one.
         max_held_bytes: How much of the spans of open traces is held in memory.
         cache: The folder for what is compiled.
+        tidy: Drops what has been kept for long enough; called once a second.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -83,8 +84,10 @@ class Pipeline:
         counted_until_ns: int | None = None,
         max_held_bytes: int = MAX_BYTES,
         cache: Path | None = None,
+        tidy: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
+        self._tidy = tidy
         self._now_ns = now_ns
         self._telemetry = telemetry
         self._on_settled = on_settled
@@ -100,6 +103,7 @@ class Pipeline:
         self._kept_ns: int | None = None  # when spans were last copied
         self._busy_ns: int | None = None  # since when traces are attributed without a pause
         self._has_taken_up = False  # what an earlier process left is attributed
+        self._take_up_fault: StoreError | None = None  # why that cannot be read
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-ledger", daemon=True)
         telemetry.watch(
@@ -113,20 +117,12 @@ class Pipeline:
         )
 
     def start(self) -> None:
-        """Take up what an earlier process left, and begin."""
-        left = self._missing.start()
-        self._traces.known(self._store.known_traces())
-        if left:
-            _log.info("%d traces of an earlier run are attributed now", len(left))
-            self._traces.left(left)
+        """Begin to take spans in; what an earlier process left is looked for meanwhile."""
         resumed = self._committer.resume()
         if resumed:
             _log.info("%d requests of an earlier run are stored now", len(resumed))
             self._traces.arrived(resumed)
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
-        if self._counted_until_ns is not None:
-            for written_ns, request in self._store.uncounted(self._counted_until_ns):
-                self._settling.add([request], written_ns)
         self._committer.rest(round(PACE_S * 1e9))
         self._committer.start()
         self._thread.start()
@@ -138,6 +134,8 @@ class Pipeline:
             return "spans are not being attributed: see the log, and start the service again"
         if self._committer.fault is not None:
             return f"spans cannot be kept, and senders are told so: {self._committer.fault}"
+        if self._take_up_fault is not None:
+            return f"what an earlier run left cannot be read: {self._take_up_fault}"
         return None
 
     def submit(self, checked: CheckedRequest) -> Future[None]:
@@ -218,8 +216,38 @@ class Pipeline:
             self._telemetry.store_errors.inc()
             _log.error("spans are kept later: %s", error)
 
+    def _take_up(self) -> None:
+        """Look for what an earlier process left. No trace is attributed before that.
+
+        It takes longer the more is stored; spans are taken in meanwhile.
+        """
+        left = self._missing.start()
+        for ids in self._store.known_traces():
+            self._traces.known(ids)
+        if left:
+            _log.info("%d traces of an earlier run are attributed now", len(left))
+            self._traces.left(left)
+        if self._counted_until_ns is not None:
+            for written_ns, request in self._store.uncounted(self._counted_until_ns):
+                self._settling.add([request], written_ns)
+
+    def _has_looked(self) -> bool:
+        """Take up what was left; False: the store fails at that."""
+        try:
+            self._take_up()
+        except StoreError as error:
+            self._telemetry.store_errors.inc()
+            self._take_up_fault = error
+            _log.error("what an earlier run left is looked for again: %s", error)
+            return False
+        self._take_up_fault = None
+        return True
+
     def _run(self) -> None:
         yield_to_others()
+        while not self._has_looked():
+            if self._stopping.wait(PACE_S):
+                return
         while not self._stopping.wait(PACE_S):
             self._busy_ns = self._now_ns()
             while self.step() >= BATCH_TRACES and not self._stopping.is_set():
@@ -228,6 +256,7 @@ class Pipeline:
             self._has_taken_up = True
             self.keep_noted()
             self.check()
+            self._tidy()
             self._committer.probe()
         left = self._traces.close_all()
         for start in range(0, len(left), BATCH_TRACES):

@@ -37,8 +37,6 @@ _COLUMNS: Final = {
     "revision": "toInt32(Revision)",
 } | {f"{stage}_ns": f"toInt64({stage_column(stage)})" for stage in Stage}
 
-NAMES: Final = tuple(_COLUMNS)
-
 _SETTINGS = "date_time_output_format = 'iso', format_csv_null_representation = ''"
 
 

@@ -15,6 +15,7 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -53,14 +54,16 @@ STANDING: Final = (  # where requests stand, to be voided if they moved, and how
     f"FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
 )
 UNASSEMBLED: Final = (  # no request was written since their last span arrived
-    f"SELECT TraceId FROM {ARRIVALS} LEFT JOIN "
+    f"SELECT TraceId FROM (SELECT TraceId, max(Arrived) AS LastArrived FROM {ARRIVALS} "
+    "GROUP BY TraceId) AS Came LEFT JOIN "
     # A request is written after its spans arrived, and those are kept for two hours.
     f"(SELECT TraceId, max(Written) AS LastWritten FROM {REQUESTS} "
-    "WHERE Written >= now() - INTERVAL 3 HOUR GROUP BY TraceId) AS Written USING TraceId "
-    "GROUP BY TraceId HAVING max(Arrived) > max(LastWritten) "
+    "WHERE Written >= now() - INTERVAL 3 HOUR GROUP BY TraceId) AS Done USING TraceId "
+    "WHERE LastArrived > LastWritten "
     # A shared step never has a request: it is done unless the process ended in its last minute.
-    f"AND (NOT max(mapContains(SpanAttributes, '{semconv.SHARED}') AND ParentSpanId = '') "
-    f"OR max(Arrived) > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE)"
+    f"AND (LastArrived > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE "
+    f"OR TraceId NOT IN (SELECT TraceId FROM {ARRIVALS} "
+    f"WHERE ParentSpanId = '' AND mapContains(SpanAttributes, '{semconv.SHARED}')))"
 )
 
 WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
@@ -72,12 +75,15 @@ WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
     f"AND TraceId NOT IN (SELECT TraceId FROM {REQUESTS} "
     "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) - INTERVAL 3 HOUR)"
 )
-KNOWN_TRACES: Final = f"SELECT DISTINCT toFixedString(unhex(TraceId), 16) FROM {REQUESTS}"
+KNOWN_TRACES: Final = (  # of a day; some more than once
+    f"SELECT toFixedString(unhex(TraceId), 16) FROM {REQUESTS} "
+    "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) "
+    "AND Written < fromUnixTimestamp64Nano({until:Int64})"
+)
 LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS}"
 
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
-MOST_PARTS = 8  # of `runtime`, whose names senders tell
 
 
 def where(
@@ -286,18 +292,34 @@ def request_question(columns: str, *, outermost: bool) -> str:
     )
 
 
+# `FINAL` would read all partitions, whatever the moment.
+_KEYS: Final = "{keys:Array(Tuple(DateTime('UTC'), String, String))}"
+WRITTEN_SINCE: Final = (
+    "SELECT DISTINCT toUnixTimestamp(toStartOfFiveMinutes(Start)), TraceId, SpanId "
+    f"FROM {REQUESTS} WHERE Written > fromUnixTimestamp64Nano({{until:Int64}})"
+)
+
+
 def uncounted_question(columns: str) -> str:
-    """The requests written after `{until:Int64}` that were not counted before."""
+    """Those with `{keys}`, written after `{until:Int64}`, that were not counted before."""
     return (
         f"SELECT {columns}, toUnixTimestamp64Nano(Written) AS WrittenNs FROM {REQUESTS} FINAL "
-        "WHERE Written > fromUnixTimestamp64Nano({until:Int64}) AND NOT Moved "
+        f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN {_KEYS} "
+        "AND Written > fromUnixTimestamp64Nano({until:Int64}) AND NOT Moved "
         # A millisecond after 1970: of one that was counted nobody knows when.
         "AND (CountedAs = 0 "
         "OR CountedAs > fromUnixTimestamp64Nano(greatest({until:Int64}, 1000000))) "
-        "ORDER BY Written, TraceId, SpanId"
     )
 
 
 def written_question(columns: str) -> str:
     """All requests of the traces `{trace_ids:Array(String)}`."""
     return f"SELECT {columns} FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
+
+
+def service_question(columns: str) -> str:
+    """All requests of `{service:Nullable(String)}`; null: of all services."""
+    return (
+        f"SELECT {columns} FROM {REQUESTS} FINAL WHERE {{service:Nullable(String)}} IS NULL "
+        "OR ServiceName = {service:Nullable(String)}"
+    )

@@ -26,6 +26,15 @@ DETACHED_PARTS = (
     f"WHERE database = '{DATABASE}' ORDER BY table, name"
 )
 COUNT = "SELECT count() FROM {table}"
+PARTITIONS = (
+    "SELECT table, partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts "
+    f"WHERE active AND database = '{DATABASE}' GROUP BY table, partition_id"
+)
+# The engine by itself refuses to drop more than 50 GB.
+DROP_PARTITION = (
+    f"ALTER TABLE {DATABASE}.{{table}} DROP PARTITION ID '{{name}}' "
+    "SETTINGS max_partition_size_to_drop = 0"
+)
 ACTIVE_PARTS = (
     "SELECT count() FROM system.parts WHERE active AND name = '{name}' "
     "AND database || '.' || table = '{table}'"

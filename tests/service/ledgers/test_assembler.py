@@ -393,6 +393,13 @@ def test_a_trace_that_an_earlier_process_left_stays_though_more_of_it_is_refused
     assert rig.due_after_s(1) == ["a"]
 
 
+def test_a_trace_that_turns_out_to_have_been_left_is_due_with_what_came_since(rig: Rig) -> None:
+    rig.arrive("a")  # its root is with what was left
+    rig.assembler.left(["a"])
+
+    assert rig.due_after_s(1) == ["a"]
+
+
 # Nothing goes by unaccounted
 
 ENDS = ["attributed", "again", "missed", "rootless", *Without]

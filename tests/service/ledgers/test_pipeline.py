@@ -39,6 +39,8 @@ class FlakyStore(ChdbStore):
     """Refuses to write while told so."""
 
     full = False
+    unreadable = False  # what an earlier service left
+    looking: Callable[[], object] = staticmethod(lambda: None)  # for that
     meanwhile: Callable[[], object] = staticmethod(lambda: None)  # between reading and writing
     copies = 0
 
@@ -48,6 +50,13 @@ class FlakyStore(ChdbStore):
         if self.full:
             raise StoreError("the disk is full")
         super().keep_noted()
+
+    def unassembled(self) -> Sequence[str]:
+        """Look for what was left, or fail."""
+        self.looking()
+        if self.unreadable:
+            raise StoreError("a part is gone")
+        return super().unassembled()
 
     def write(
         self,
@@ -404,7 +413,8 @@ def test_a_ledger_that_the_store_cannot_read_stops_no_other(
 def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> None:
     span = root(trace_id)
     rig.store.write(requests_of([span, child(span, CHILD, Stage.DECODE, 0, 90)], {}), ())
-    rig.pipeline._traces.known(rig.store.known_traces())  # noqa: SLF001 - as at a start
+    for ids in rig.store.known_traces():
+        rig.pipeline._traces.known(ids)  # noqa: SLF001 - as at a start
     rig.send(child(span, LATE_CHILD, Stage.RESPOND, 90, 100))
     rig.after_s(30)
 
@@ -467,6 +477,46 @@ def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str
     found = rig.store.request(trace_id, None)
     assert found is not None
     assert found.revision == 1
+
+
+def test_spans_are_taken_before_what_was_left_is_found_and_attributed_with_it(
+    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PACE_S", 0.01)
+    span = root(trace_id)
+    store.insert([columns(encoded(child(span, CHILD, Stage.RETRIEVE, 0, 60)))])
+    may_look = threading.Event()
+    store.looking = lambda: may_look.wait(PATIENCE_S)
+    after = Pipeline(store, Telemetry(), time.monotonic_ns)
+    after.start()
+    after.submit(otlp.check(encoded(span), otlp.PROTOBUF, None)).result(timeout=PATIENCE_S)
+    taken_first = store.request(trace_id, None) is None and after.is_open(trace_id)
+    may_look.set()
+    after.close()
+    store.looking = lambda: None
+
+    assert taken_first
+    assert ledger(store, trace_id) == {Stage.RETRIEVE: 60 * MS, Stage.UNATTRIBUTED: 40 * MS}
+
+
+def test_what_was_left_is_looked_for_until_it_can_be_read(
+    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PACE_S", 0.01)
+    store.insert([columns(encoded(root(trace_id)))])
+    store.unreadable = True
+    after = Pipeline(store, Telemetry(), time.monotonic_ns)
+    after.start()
+    until(lambda: after.fault is not None)
+    fault = after.fault
+    before = store.request(trace_id, None)
+    store.unreadable = False
+    until(lambda: after.fault is None)
+    after.close()
+
+    assert fault == "what an earlier run left cannot be read: a part is gone"
+    assert before is None
+    assert store.request(trace_id, None) is not None
 
 
 def test_a_late_span_that_a_dead_service_left_revises_its_request(rig: Rig, trace_id: str) -> None:

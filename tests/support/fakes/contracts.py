@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from latencytrace.agent.gpu.reader import Detail
-from latencytrace.errors import GpuUnavailableError, SinkError
+from latencytrace.errors import GpuUnavailableError, SinkError, StoreError
 from latencytrace.model.gpu_sample import GpuDevice, GpuMetric, GpuSample, Reading
 from latencytrace.service.sink import Notification
+from latencytrace.service.store import Partition
 
 GPU = GpuDevice(uuid="GPU-a", index=0, name="NVIDIA H200", vendor="nvidia", driver="580.1")
 
@@ -24,6 +25,28 @@ class FakeClock:
     def move_s(self, seconds: float) -> None:
         """Let time pass."""
         self.now_ns += round(seconds * 1e9)
+
+
+class PartitionedStore:
+    """A store, as far as partitions go.
+
+    Args:
+        partitions: Those that it has.
+    """
+
+    def __init__(self, *partitions: Partition) -> None:
+        self.kept = list(partitions)
+        self.fails: StoreError | None = None
+
+    def partitions(self) -> list[Partition]:
+        """See `Store.partitions`."""
+        return list(self.kept)
+
+    def drop(self, partition: Partition) -> None:
+        """See `Store.drop`."""
+        if self.fails is not None:
+            raise self.fails
+        self.kept.remove(partition)
 
 
 class ScriptedGpuReader:

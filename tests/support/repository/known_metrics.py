@@ -8,17 +8,19 @@ from prometheus_client.metrics_core import Metric
 from latencytrace.model import Repair, RepairKind, Stage
 from latencytrace.service.alerting.metrics import NotificationMetrics
 from latencytrace.service.alerting.outbox import Outbox
+from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.reports.engine_scraper import EngineScraper
 from latencytrace.service.reports.received import MetricReports
-from latencytrace.service.store import DamagedPart
+from latencytrace.service.storage.retention import Limits, Retention
+from latencytrace.service.store import DamagedPart, Partition, Table
 from tests.service.reports.test_agents import report
 from tests.support.builders.gpu_requests import request, whole_sample
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.notices import LINKS
 from tests.support.builders.traffic import Traffic
-from tests.support.fakes.contracts import FakeClock, RecordingSink
+from tests.support.fakes.contracts import FakeClock, PartitionedStore, RecordingSink
 
 ENGINES = Path(__file__).parents[2] / "service" / "engine_texts"
 
@@ -31,7 +33,13 @@ def labels_of_metrics(folder: Path) -> dict[str, set[str]]:
 
 def families(folder: Path) -> list[Metric]:
     """Its metrics, also those of which nothing has been counted."""
-    return [*_of_requests(), *_of_agents(), *_of_objectives(folder), *_of_engines()]
+    return [
+        *_of_requests(),
+        *_of_storage(),
+        *_of_agents(),
+        *_of_objectives(folder),
+        *_of_engines(),
+    ]
 
 
 def _of_requests() -> Iterable[Metric]:
@@ -63,6 +71,14 @@ def _of_requests() -> Iterable[Metric]:
         ]
     )
     return telemetry.registry.collect()
+
+
+def _of_storage() -> Iterable[Metric]:
+    clock = FakeClock()
+    whole = Partition(table=Table.SPANS, since_ns=0, until_ns=1, rows=1, bytes=1)
+    retention = Retention(PartitionedStore(whole), Limits(), clock, clock)
+    retention.step()
+    return StorageMetrics(retention).collect()
 
 
 def _of_agents() -> Iterable[Metric]:

@@ -345,15 +345,24 @@ def bound_text(value: object) -> str:
     """A value as the engine reads it for a parameter of a query.
 
     Args:
-        value: None, a number, a text, or texts for an array.
+        value: None, a number, a text, or for an array texts, or keys of numbers and texts.
     """
     if value is None:
         return "\\N"
     if isinstance(value, str):
         return _escaped(value)
     if isinstance(value, Collection):
-        quoted = (_escaped(cast(str, text)).replace("'", "\\'") for text in value)
-        return "['" + "','".join(quoted) + "']" if value else "[]"
+        return f"[{','.join(map(_within, value))}]"
+    return str(value)
+
+
+def _within(value: object) -> str:
+    """A value within an array or a tuple."""
+    if isinstance(value, str):
+        quoted = _escaped(value).replace("'", "\\'")
+        return f"'{quoted}'"
+    if isinstance(value, Collection):
+        return f"({','.join(map(_within, value))})"
     return str(value)
 
 

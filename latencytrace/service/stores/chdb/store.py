@@ -2,69 +2,60 @@
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Self, cast
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns.objects import parted
 from latencytrace.errors import PoisonedBlockError, StoreError
-from latencytrace.model import Breakdown, Request, Span, Stage
-from latencytrace.model.overview import HeatCell, Overview
-from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.model import Request, Span
 from latencytrace.service.clock import now_ns
-from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock, joined
-from latencytrace.service.sql import (
-    cohort_columns,
-    ledger_table,
-    native,
-    overview,
-    questions,
-    request_blocks,
-    request_rows,
-    span_rows,
-)
+from latencytrace.service.sql import native, questions, request_blocks, request_rows, span_rows
 from latencytrace.service.sql.request_rows import Void
-from latencytrace.service.sql.tables import ARRIVALS, SPANS
+from latencytrace.service.sql.tables import ARRIVALS, PARTITIONS
 from latencytrace.service.store import (
-    ALL_DURATIONS,
     NONE_WITHDRAWN,
     DamagedPart,
-    Order,
+    Partition,
     Revisions,
-    TableFormat,
+    Table,
     Written,
 )
-from latencytrace.service.stores.chdb.engine import Connection, Engine, Readers
+from latencytrace.service.stores.chdb.engine import Engine, Readers
+from latencytrace.service.stores.chdb.partitions import drop_statement, partitions_from
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
+from latencytrace.service.stores.chdb.reading import (
+    LISTS,
+    OBJECTS,
+    ChdbQuestions,
+    firsts,
+    keys_of,
+    rows,
+)
 
 _log = logging.getLogger(__name__)
 
-_SPAN_LINES = "JSONCompactEachRow"
-_LINES = "JSONEachRow"
 TO_KEEP = "to_keep"  # the file with the traces that are noted
 MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
-LINKED_WITHIN_NS = 600 * 10**9  # before a step began, its members may have begun
-_SIGN = 1 << 63
+KNOWN_AT_ONCE = 1 << 15  # traces; whoever takes them holds up receivers meanwhile
 _MS = 1_000_000
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
 
-class ChdbStore:
-    """Implements `Store`. Make one with `open`."""
+class ChdbStore(ChdbQuestions):
+    """Make one with `open`."""
 
     def __init__(self, engine: Engine, to_keep: NotedTraces) -> None:
         self._engine = engine
-        self._to_keep = to_keep
         self._keeping = threading.Lock()
         self._inserter = engine.connect()
         self._assembler = engine.connect()  # its reads wait for no reader's
-        self._readers = Readers(engine)
+        super().__init__(Readers(engine), to_keep)
         self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
 
     @classmethod
@@ -84,39 +75,44 @@ class ChdbStore:
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
-        return _spans_of(self._assembler, ARRIVALS, trace_ids)
+        lines = self._assembler.query(
+            span_rows.spans_of(ARRIVALS), LISTS, {"trace_ids": trace_ids}
+        )
+        return _by_trace(span_rows.spans_from(lines))
 
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.arrived_counts`."""
-        return _counts(self._assembler.query, questions.ARRIVED_COUNTS, trace_ids)
+        return self._counts(questions.ARRIVED_COUNTS, trace_ids)
 
     def revisions(self, trace_ids: Collection[str]) -> Revisions:
         """See `Store.revisions`."""
-        lines = self._assembler.query(questions.REVISIONS, _SPAN_LINES, {"trace_ids": trace_ids})
-        rows = cast(list[tuple[str, str, int]], _rows(lines))
+        lines = self._assembler.query(questions.REVISIONS, LISTS, {"trace_ids": trace_ids})
+        found = cast(list[tuple[str, str, int]], rows(lines))
         highest: dict[tuple[str, str], int] = {}
-        for trace_id, span_id, revision in rows:
+        for trace_id, span_id, revision in found:
             highest[trace_id, span_id] = max(revision, highest.get((trace_id, span_id), 0))
         return highest
 
     def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
         """See `Store.written`."""
-        return _of_traces(self._assembler.query, trace_ids)
+        question = questions.written_question(request_rows.COLUMNS)
+        lines = self._assembler.query(question, OBJECTS, {"trace_ids": trace_ids})
+        return list(request_rows.requests_from(lines))
 
     def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.kept_counts`."""
         if not self._to_keep.ids.isdisjoint(trace_ids):
             self.keep_noted()
-        return _counts(self._assembler.query, questions.KEPT_COUNTS, trace_ids)
+        return self._counts(questions.KEPT_COUNTS, trace_ids)
 
     def unassembled(self) -> Sequence[str]:
         """See `Store.unassembled`."""
-        return _firsts(self._assembler.query(questions.UNASSEMBLED, _SPAN_LINES))
+        return firsts(self._assembler.query(questions.UNASSEMBLED, LISTS))
 
     def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
         """See `Store.without_ledger`."""
         stretch = {"since": since_ns, "until": until_ns}
-        return _firsts(self._assembler.query(questions.WITHOUT_LEDGER, _SPAN_LINES, stretch))
+        return firsts(self._assembler.query(questions.WITHOUT_LEDGER, LISTS, stretch))
 
     def last_written_ns(self) -> int:
         """See `Store.last_written_ns`."""
@@ -124,9 +120,15 @@ class ChdbStore:
 
     def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
         """See `Store.uncounted`."""
+        bound = {"until": until_ns}
+        keys = self._assembler.query(questions.WRITTEN_SINCE, LISTS, bound)
         question = questions.uncounted_question(request_rows.COLUMNS)
-        lines = self._assembler.query(question, _LINES, {"until": until_ns})
-        return list(request_rows.written_from(lines))
+        answers = (
+            self._assembler.query(question, OBJECTS, {**bound, "keys": some})
+            for some in keys_of(keys)
+        )
+        found = [one for lines in answers for one in request_rows.written_from(lines)]
+        return sorted(found, key=lambda one: (one[0], one[1].trace_id, one[1].span_id))
 
     def write(
         self,
@@ -157,10 +159,15 @@ class ChdbStore:
         self._written_ns = read_ns
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
 
-    def known_traces(self) -> NDArray[np.uint64]:
-        """See `Store.known_traces`."""
-        found = self._assembler.query(questions.KNOWN_TRACES, "RowBinary")
-        return np.frombuffer(found, ">u8").astype(np.uint64).reshape(-1, 2)
+    def known_traces(self) -> Iterator[NDArray[np.uint64]]:
+        """See `Store.known_traces`: a day at a time, for all of them are many."""
+        days = [one for one in self.partitions() if one.table is Table.REQUESTS]
+        for day in sorted(days, key=lambda one: one.since_ns, reverse=True):
+            stretch = {"since": day.since_ns, "until": day.until_ns}
+            found = self._assembler.query(questions.KNOWN_TRACES, "RowBinary", stretch)
+            ids = np.frombuffer(found, ">u8").astype(np.uint64).reshape(-1, 2)
+            for first in range(0, len(ids), KNOWN_AT_ONCE):
+                yield ids[first : first + KNOWN_AT_ONCE]
 
     def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
         """See `Store.keep`."""
@@ -171,129 +178,20 @@ class ChdbStore:
         """See `Store.keep_noted`."""
         with self._keeping:
             if self._to_keep.ids:
-                self._assembler.query(span_rows.KEEP, _LINES, {"trace_ids": self._to_keep.ids})
+                self._assembler.query(span_rows.KEEP, OBJECTS, {"trace_ids": self._to_keep.ids})
                 self._to_keep.clear()
-
-    def services(self) -> Sequence[str]:
-        """See `Store.services`."""
-        return _firsts(self._readers.query(questions.SERVICES, _SPAN_LINES))
-
-    def instances(self) -> Sequence[tuple[str, str]]:
-        """See `Store.instances`."""
-        rows = _rows(self._readers.query(questions.INSTANCES, _SPAN_LINES))
-        return [(cast(str, service), cast(str, instance)) for service, instance in rows]
-
-    def routes(self, service: str | None) -> Sequence[str]:
-        """See `Store.routes`."""
-        return _firsts(self._readers.query(questions.ROUTES, _SPAN_LINES, {"service": service}))
-
-    def breakdown(self, cohort: Cohort) -> Breakdown:
-        """See `Store.breakdown`."""
-        question, parameters = questions.breakdown_question(cohort)
-        found = questions.breakdown_from(self._readers.query(question, _LINES, parameters))
-        if all(stage.stage is not Stage.RUNTIME for stage in found.stages):
-            return found
-        question, parameters = questions.runtime_question(cohort)
-        lines = self._readers.query(question, _LINES, parameters)
-        return questions.with_runtime_parts(found, lines)
-
-    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
-        """See `Store.overview`."""
-        return overview.overview(self._readers.query, cohort, column_ns, limit)
-
-    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
-        """See `Store.heat_map`."""
-        return overview.heat_map(self._readers.query, cohort, column_ns)
-
-    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
-        """See `Store.requests`."""
-        question, parameters = questions.requests_question(cohort, order, request_rows.COLUMNS)
-        lines = self._readers.query(question, _LINES, {**parameters, "limit": limit})
-        return list(request_rows.requests_from(lines))
-
-    def count(self, cohort: Cohort) -> int:
-        """See `Store.count`."""
-        question, parameters = ledger_table.count_question(cohort)
-        return int(self._readers.query(question, "TSV", parameters))
-
-    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
-        """See `Store.ledgers`."""
-        question, parameters = ledger_table.table_question(cohort)
-        return self._readers.query(question, ledger_table.ENGINE_FORMATS[table_format], parameters)
-
-    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
-        """See `Store.durations`."""
-        question, parameters = cohort_columns.durations_question(cohort)
-        return np.frombuffer(self._readers.query(question, "RowBinary", parameters), np.int64)
-
-    def cohort_columns(
-        self,
-        cohort: Cohort,
-        bands: Sequence[DurationBand] = ALL_DURATIONS,
-        *,
-        attributes: bool = False,
-    ) -> RequestColumns:
-        """See `Store.cohort_columns`."""
-        question, parameters = cohort_columns.columns_question(
-            cohort, bands, attributes=attributes
-        )
-        answer = self._readers.query(question, cohort_columns.FORMAT, parameters)
-        return cohort_columns.columns_from(answer, attributes=attributes)
-
-    def request(self, trace_id: str, span_id: str | None) -> Request | None:
-        """See `Store.request`."""
-        question = questions.request_question(request_rows.COLUMNS, outermost=span_id is None)
-        bound = {"trace_id": trace_id} | ({} if span_id is None else {"span_id": span_id})
-        return next(request_rows.requests_from(self._readers.query(question, _LINES, bound)), None)
-
-    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
-        """See `Store.kept_spans`."""
-        # Of a trace that waits to be copied, a part may have been copied before.
-        waits = trace_id in self._to_keep.ids
-        for table in (ARRIVALS, SPANS) if waits else (SPANS, ARRIVALS):
-            if found := _spans_of(self._readers, table, [trace_id]):
-                return found[trace_id]
-        return ()
-
-    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """See `Store.requests_of`."""
-        return _of_traces(self._readers.query, trace_ids)
-
-    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
-        """See `Store.spans_of`."""
-        kept = _spans_of(self._readers, SPANS, trace_ids)
-        return kept | _spans_of(self._readers, ARRIVALS, set(trace_ids) - kept.keys())
-
-    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
-        """See `Store.spans_at`."""
-        wanted = set(places)
-        found = self._spans(
-            span_rows.spans_at,
-            trace_ids={trace_id for trace_id, _ in wanted},
-            span_ids={span_id for _, span_id in wanted},
-        )
-        return tuple(span for span in found if (span.trace_id, span.span_id) in wanted)
-
-    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
-        """See `Store.spans_of_id`."""
-        return self._spans(span_rows.spans_of_id, span_id=span_id)
-
-    def linking_to(self, span: Span) -> tuple[Span, ...]:
-        """See `Store.linking_to`."""
-        return _linking_to(span, self._spans(span_rows.spans_linking, **_stretch_before(span)))
-
-    def _spans(self, question: Callable[[str], str], **parameters: object) -> tuple[Span, ...]:
-        """What both tables answer, each span once."""
-        found: dict[tuple[str, str], Span] = {}
-        for table in (SPANS, ARRIVALS):
-            lines = self._readers.query(question(table), _SPAN_LINES, parameters)
-            for span in span_rows.spans_from(lines):
-                found.setdefault((span.trace_id, span.span_id), span)
-        return tuple(found.values())
 
     def damaged_parts(self) -> Sequence[DamagedPart]:
         """See `Store.damaged_parts`."""
         return self._engine.damaged_parts()
+
+    def partitions(self) -> Sequence[Partition]:
+        """See `Store.partitions`."""
+        return partitions_from(rows(self._assembler.query(PARTITIONS, LISTS)))
+
+    def drop(self, partition: Partition) -> None:
+        """See `Store.drop`."""
+        self._assembler.query(drop_statement(partition), "Null")
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -303,29 +201,22 @@ class ChdbStore:
             _log.error("spans are kept at the next start: %s", error)
         self._engine.close()
 
+    def _counts(self, question: str, trace_ids: Collection[str]) -> Mapping[str, int]:
+        lines = self._assembler.query(question, LISTS, {"trace_ids": trace_ids})
+        return dict(cast(list[tuple[str, int]], rows(lines)))
+
     def _standing(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], _Place]:
         """Where requests stand that were written before."""
         trace_ids = {trace_id for trace_id, _ in keys}
         if not trace_ids:
             return {}
-        lines = self._assembler.query(questions.STANDING, _SPAN_LINES, {"trace_ids": trace_ids})
+        lines = self._assembler.query(questions.STANDING, LISTS, {"trace_ids": trace_ids})
         return {
             (trace_id, span_id): (start_ns, counted_ns)
             for trace_id, span_id, start_ns, counted_ns in cast(
-                list[tuple[str, str, int, int]], _rows(lines)
+                list[tuple[str, str, int, int]], rows(lines)
             )
         }
-
-
-def _counts(query: overview.Query, question: str, trace_ids: Collection[str]) -> Mapping[str, int]:
-    lines = query(question, _SPAN_LINES, {"trace_ids": trace_ids})
-    return dict(cast(list[tuple[str, int]], _rows(lines)))
-
-
-def _of_traces(query: overview.Query, trace_ids: Collection[str]) -> list[Request]:
-    """The requests of traces, the highest revision of each."""
-    question = questions.written_question(request_rows.COLUMNS)
-    return list(request_rows.requests_from(query(question, _LINES, {"trace_ids": trace_ids})))
 
 
 def _void(
@@ -346,45 +237,9 @@ def _void(
     ]
 
 
-def _stretch_before(span: Span) -> Mapping[str, object]:
-    """What the question for those that link to a span binds."""
-    since, until = _in_column(
-        max(span.start_ns - LINKED_WITHIN_NS, 0), max(span.end_ns, span.start_ns)
-    )
-    return {"span_id": span.span_id, "since": since, "until": until}
-
-
-def _linking_to(span: Span, found: Iterable[Span]) -> tuple[Span, ...]:
-    place = (span.trace_id, span.span_id)
-    return tuple(
-        one for one in found if any((link.trace_id, link.span_id) == place for link in one.links)
-    )
-
-
-def _rows(lines: bytes) -> list[list[object]]:
-    return [cast(list[object], orjson.loads(line)) for line in lines.splitlines()]
-
-
-def _firsts(lines: bytes) -> list[str]:
-    return [cast(str, row[0]) for row in _rows(lines)]
-
-
-def _spans_of(
-    asked: Connection | Readers, table: str, trace_ids: Collection[str]
-) -> dict[str, tuple[Span, ...]]:
-    lines = asked.query(span_rows.spans_of(table), _SPAN_LINES, {"trace_ids": trace_ids})
-    return _by_trace(span_rows.spans_from(lines))
-
-
 def _by_trace(spans: Iterable[Span]) -> dict[str, tuple[Span, ...]]:
     """Spans that come in order of their trace, taken together."""
     return {
         trace_id: tuple(group)
         for trace_id, group in groupby(spans, key=lambda span: span.trace_id)
     }
-
-
-def _in_column(since_ns: int, until_ns: int) -> tuple[int, int]:
-    """Bounds as a signed column holds times of 64 bits; all of it where they span its edge."""
-    since, until = ((time_ns ^ _SIGN) - _SIGN for time_ns in (since_ns, until_ns))
-    return (since, until) if since <= until else (-_SIGN, _SIGN - 1)

@@ -15,28 +15,24 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from latencytrace.errors import StoreError, StoreInUseError
-from latencytrace.model import Breakdown, Request, Span, semconv
-from latencytrace.model.overview import HeatCell, Overview
-from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.model import Request, Span, semconv
 from latencytrace.service.clock import now_ns
-from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock, unpacked
 from latencytrace.service.store import (
-    ALL_DURATIONS,
     NONE_WITHDRAWN,
-    DamagedPart,
-    Order,
+    Partition,
     Revisions,
-    TableFormat,
+    Store,
+    Table,
     Written,
 )
-from latencytrace_examples.sqlite_store import ledgers
 
 FILE = "latencytrace.sqlite3"
-ARRIVALS_KEPT_NS = 2 * 3600 * 10**9
-WEEK_NS = 7 * 24 * 3600 * 10**9
+REQUEST = TypeAdapter(Request)
+HOUR_NS = 3600 * 10**9
 LINKED_WITHIN_NS = 600 * 10**9
 
 TABLES = """
@@ -59,12 +55,27 @@ CREATE TABLE IF NOT EXISTS requests (  -- the highest revision of each
 CREATE INDEX IF NOT EXISTS requests_of_service ON requests (service);
 CREATE INDEX IF NOT EXISTS requests_written ON requests (written_ns);
 """
-WRITERS = {TableFormat.CSV: ledgers.csv_table, TableFormat.PARQUET: ledgers.parquet_table}
+PARTITIONS = f"""
+SELECT 'requests', written_ns / {HOUR_NS} AS hour, count(*), coalesce(sum(length(request)), 0)
+    FROM requests GROUP BY hour
+UNION ALL
+SELECT iif(kept.trace_id IS NULL, 'span_arrivals', 'spans') AS name,
+    arrived_ns / {HOUR_NS} AS hour, count(*),
+    count(*) * (SELECT sum(length(columns)) FROM blocks) / (SELECT count(*) FROM spans)
+    FROM spans LEFT JOIN kept USING (trace_id) GROUP BY name, hour
+"""
+DROPPED = {
+    Table.REQUESTS: "DELETE FROM requests WHERE written_ns >= ? AND written_ns < ?",
+    Table.SPANS: "DELETE FROM spans WHERE arrived_ns >= ? AND arrived_ns < ? "
+    "AND trace_id IN (SELECT trace_id FROM kept)",
+    Table.ARRIVALS: "DELETE FROM spans WHERE arrived_ns >= ? AND arrived_ns < ? "
+    "AND trace_id NOT IN (SELECT trace_id FROM kept)",
+}
 OF_TRACES = " WHERE trace_id IN (SELECT value FROM json_each(?))"
 
 
-class SqliteStore:
-    """Implements `Store`. Make one with `open`."""
+class SqliteStore(Store):
+    """Make one with `open`."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -112,11 +123,6 @@ class SqliteStore:
                         [(inserted.lastrowid, link.trace_id, link.span_id) for link in span.links],
                     )
 
-    def known_traces(self) -> NDArray[np.uint64]:
-        """See `Store.known_traces`."""
-        found = "".join(one for (one,) in self._rows("SELECT DISTINCT trace_id FROM requests"))
-        return np.frombuffer(bytes.fromhex(found), ">u8").astype(np.uint64).reshape(-1, 2)
-
     def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
         """See `Store.keep`: they stand where they arrived."""
         trace_ids = {span.trace_id for block, rows in parts for span in block.spans(rows)}
@@ -146,9 +152,11 @@ class SqliteStore:
         """See `Store.written`."""
         return self._requests(f"{OF_TRACES} AND request IS NOT NULL", _listed(trace_ids))
 
-    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """See `Store.requests_of`."""
-        return self.written(trace_ids)
+    def of_service(self, service: str | None) -> list[Request]:
+        """See `Store.of_service`."""
+        return self._requests(
+            " WHERE request IS NOT NULL AND (? IS NULL OR service = ?)", service, service
+        )
 
     def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.kept_counts`."""
@@ -191,7 +199,7 @@ class SqliteStore:
             until_ns,
             until_ns,
         )
-        return [(written_ns, ledgers.REQUEST.validate_json(text)) for written_ns, text in rows]
+        return [(written_ns, REQUEST.validate_json(text)) for written_ns, text in rows]
 
     def write(
         self,
@@ -214,7 +222,7 @@ class SqliteStore:
                     (
                         *(*key, request.revision, at_ns),
                         _counted_ns(db, key) if key in counted else 0,
-                        *(request.service, ledgers.REQUEST.dump_json(request).decode()),
+                        *(request.service, REQUEST.dump_json(request).decode()),
                     ),
                 )
             voided = [
@@ -228,112 +236,9 @@ class SqliteStore:
         self._written_ns = at_ns
         return Written(at_ns=at_ns, withdrawn=sum(voided))
 
-    def keep_noted(self) -> None:
-        """Let go of what is old: the spans to be kept stand where they arrived."""
-        with self._transaction() as db:
-            db.execute(
-                "DELETE FROM spans WHERE arrived_ns < ? "
-                "AND trace_id NOT IN (SELECT trace_id FROM kept)",
-                (now_ns() - ARRIVALS_KEPT_NS,),
-            )
-            db.execute("DELETE FROM blocks WHERE id NOT IN (SELECT block FROM spans)")
-
-    def services(self) -> Sequence[str]:
-        """See `Store.services`."""
-        rows = self._rows(
-            "SELECT DISTINCT service FROM requests WHERE request IS NOT NULL ORDER BY service"
-        )
-        return [service for (service,) in rows]
-
-    def instances(self) -> Sequence[tuple[str, str]]:
-        """See `Store.instances`."""
-        lately = self._requests(
-            " WHERE request IS NOT NULL AND written_ns >= ?", now_ns() - WEEK_NS
-        )
-        return sorted(
-            {(one.service, one.instance) for one in lately if one.instance and not one.startup}
-        )
-
-    def routes(self, service: str | None) -> Sequence[str]:
-        """See `Store.routes`."""
-        return sorted({one.route for one in self._of_service(service) if one.counts})
-
-    def breakdown(self, cohort: Cohort) -> Breakdown:
-        """See `Store.breakdown`."""
-        found = self._of_service(cohort.service)
-        return ledgers.breakdown(cohort, [one for one in found if ledgers.is_in(one, cohort)])
-
-    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
-        """See `Store.overview`."""
-        found = [
-            one
-            for service in ([cohort.service] if cohort.service else self.services())
-            for one in self._counted(cohort.model_copy(update={"service": service}))
-        ]
-        return ledgers.overview(found, cohort.since_ns or 0, column_ns, limit)
-
-    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
-        """See `Store.heat_map`."""
-        return ledgers.heat_map(self._counted(cohort), cohort.since_ns or 0, column_ns)
-
-    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
-        """See `Store.requests`."""
-
-        def place(one: Request) -> tuple[int, str, str]:
-            first = one.duration_ns if order is Order.SLOWEST else one.start_ns
-            return -first, one.trace_id, one.span_id
-
-        return sorted(self._counted(cohort), key=place)[:limit]
-
-    def count(self, cohort: Cohort) -> int:
-        """See `Store.count`."""
-        return len(self._counted(cohort))
-
-    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
-        """See `Store.ledgers`."""
-        found = sorted(
-            self._counted(cohort), key=lambda one: (one.start_ns, one.trace_id, one.span_id)
-        )
-        return WRITERS[table_format](found)
-
-    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
-        """See `Store.durations`."""
-        return np.array([one.duration_ns for one in self._counted(cohort)], np.int64)
-
-    def cohort_columns(
-        self,
-        cohort: Cohort,
-        bands: Sequence[DurationBand] = ALL_DURATIONS,
-        *,
-        attributes: bool = False,
-    ) -> RequestColumns:
-        """See `Store.cohort_columns`."""
-        found = self._counted(cohort)
-        within = (one for one in found if any(ledgers.is_within(one, band) for band in bands))
-        return RequestColumns.of(within, attributes=attributes)
-
-    def request(self, trace_id: str, span_id: str | None) -> Request | None:
-        """See `Store.request`."""
-        found = [
-            one
-            for one in self.written([trace_id])
-            if (one.outermost if span_id is None else one.span_id == span_id)
-        ]
-        return min(found, key=lambda one: (one.start_ns, one.span_id), default=None)
-
     def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
         """See `Store.kept_spans`."""
         return self.arrived([trace_id]).get(trace_id, ())
-
-    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
-        """See `Store.spans_of`."""
-        return self.arrived(trace_ids)
-
-    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
-        """See `Store.spans_at`."""
-        wanted = set(places)
-        found = self._spans(OF_TRACES, _listed({trace_id for trace_id, _ in wanted}))
-        return tuple(span for span in found if (span.trace_id, span.span_id) in wanted)
 
     def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
         """See `Store.spans_of_id`."""
@@ -349,9 +254,25 @@ class SqliteStore:
         since_ns, until_ns = span.start_ns - LINKED_WITHIN_NS, max(span.end_ns, span.start_ns)
         return tuple(one for one in found if since_ns <= one.start_ns <= until_ns)
 
-    def damaged_parts(self) -> Sequence[DamagedPart]:
-        """See `Store.damaged_parts`: SQLite reads a file whole or refuses it."""
-        return ()
+    def partitions(self) -> Sequence[Partition]:
+        """See `Store.partitions`."""
+        return [
+            Partition(
+                table=Table(name),
+                since_ns=hour * HOUR_NS,
+                until_ns=(hour + 1) * HOUR_NS,
+                rows=rows,
+                bytes=round(size),
+            )
+            for name, hour, rows, size in self._rows(PARTITIONS)
+        ]
+
+    def drop(self, partition: Partition) -> None:
+        """See `Store.drop`."""
+        with self._transaction() as db:
+            db.execute(DROPPED[partition.table], (partition.since_ns, partition.until_ns))
+            db.execute("DELETE FROM blocks WHERE id NOT IN (SELECT block FROM spans)")
+            db.execute("DELETE FROM kept WHERE trace_id NOT IN (SELECT trace_id FROM spans)")
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -390,21 +311,7 @@ class SqliteStore:
 
     def _requests(self, condition: str, *parameters: object) -> list[Request]:
         rows = self._rows(f"SELECT request FROM requests{condition}", *parameters)
-        return [ledgers.REQUEST.validate_json(text) for (text,) in rows]
-
-    def _of_service(self, service: str | None) -> list[Request]:
-        return self._requests(
-            " WHERE request IS NOT NULL AND (? IS NULL OR service = ?)", service, service
-        )
-
-    def _counted(self, cohort: Cohort) -> list[Request]:
-        return [
-            one
-            for one in self._of_service(cohort.service)
-            if ledgers.is_in(one, cohort)
-            and ledgers.has_attributes(one, cohort)
-            and ledgers.counts(one, cohort)
-        ]
+        return [REQUEST.validate_json(text) for (text,) in rows]
 
 
 def _listed(names: Collection[str]) -> str:

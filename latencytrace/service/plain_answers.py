@@ -1,4 +1,7 @@
-"""Requests of a cohort, and what a breakdown and a table make of them."""
+"""Answers about a cohort, made of its requests one by one: for stores without a faster way.
+
+The SQL of the embedded store is held to it.
+"""
 
 import csv
 import io
@@ -9,11 +12,9 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from math import floor, log2
 from statistics import fmean
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import parquet
-from pydantic import TypeAdapter
 
 from latencytrace.model import (
     Breakdown,
@@ -35,22 +36,23 @@ from latencytrace.model.overview import (
 )
 from latencytrace.model.request_columns import DurationBand
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.ledger_table import NAMES
-from latencytrace.service.sql.questions import MOST_PARTS
 
-REQUEST = TypeAdapter(Request)
-STAGE_COLUMNS = {f"{stage}_ns": stage for stage in Stage}
+MOST_PARTS: Final = 8  # of `runtime`, whose names senders tell
+STAGE_COLUMNS: Final = {f"{stage}_ns": stage for stage in Stage}
+TABLE_COLUMNS: Final = (
+    "trace_id", "span_id", "service", "instance", "version", "route", "model", "status", "start",
+    "duration_ns", "time_to_first_token_ns", "time_to_first_token_of",
+    "model_time_to_first_token_ns", "time_per_output_token_ns", "input_tokens",
+    "cached_input_tokens", "output_tokens", "finish_reason", "batch_size", "queue_depth",
+    "concurrency", "preemptions", "cold_start", "revision", *STAGE_COLUMNS,
+)  # fmt: skip
 
 
 def is_in(request: Request, cohort: Cohort) -> bool:
     """Say whether a request is one of a cohort's, whatever its attributes."""
     labels = (
-        (cohort.service, request.service),
-        (cohort.route, request.route),
-        (cohort.model, request.model),
-        (cohort.version, request.version),
-        (cohort.instance, request.instance),
-        (cohort.status, request.status),
+        (getattr(cohort, name), getattr(request, name))
+        for name in ("service", "route", "model", "version", "instance", "status")
     )
     return (
         all(wanted in (None, has) for wanted, has in labels)
@@ -73,6 +75,15 @@ def counts(request: Request, cohort: Cohort) -> bool:
     return cohort.route is not None or request.counts
 
 
+def counted(cohort: Cohort, requests: Iterable[Request]) -> list[Request]:
+    """Return those of some requests that are in a cohort and count."""
+    return [
+        one
+        for one in requests
+        if is_in(one, cohort) and has_attributes(one, cohort) and counts(one, cohort)
+    ]
+
+
 def is_within(request: Request, band: DurationBand) -> bool:
     """Say whether it took so long, and is one of the share that is read."""
     digest = blake2b(request.trace_id.encode(), digest_size=8).digest()
@@ -82,8 +93,9 @@ def is_within(request: Request, band: DurationBand) -> bool:
     )
 
 
-def breakdown(cohort: Cohort, requests: Sequence[Request]) -> Breakdown:
-    """Break a cohort down; `requests` are in it, whatever their attributes."""
+def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
+    """Break down those of some requests that are in a cohort."""
+    requests = [one for one in requests if is_in(one, cohort)]
     sure = [one for one in requests if has_attributes(one, cohort)]
     found = [one for one in sure if counts(one, cohort)]
     stages = tuple(_stages(found))
@@ -117,7 +129,7 @@ def breakdown(cohort: Cohort, requests: Sequence[Request]) -> Breakdown:
 def csv_table(requests: Iterable[Request]) -> bytes:
     """Write a row a request; unknown is empty."""
     text = io.StringIO()
-    rows = csv.DictWriter(text, NAMES)
+    rows = csv.DictWriter(text, TABLE_COLUMNS)
     rows.writeheader()
     for request in requests:
         seconds, ns = divmod(request.start_ns, 10**9)
@@ -128,8 +140,11 @@ def csv_table(requests: Iterable[Request]) -> bytes:
 
 def parquet_table(requests: Iterable[Request]) -> bytes:
     """Write the same with types."""
+    import pyarrow as pa  # noqa: PLC0415 - heavy, and rarely asked for
+    from pyarrow import parquet  # noqa: PLC0415 - likewise
+
     rows = list(map(_row, requests))
-    columns = {name: pa.array([row[name] for row in rows]) for name in NAMES}
+    columns = {name: pa.array([row[name] for row in rows]) for name in TABLE_COLUMNS}
     columns["start"] = columns["start"].cast(pa.timestamp("ns", "UTC"))
     file = io.BytesIO()
     parquet.write_table(pa.table(columns), file)
@@ -137,13 +152,9 @@ def parquet_table(requests: Iterable[Request]) -> bytes:
 
 
 def _row(request: Request) -> dict[str, object]:
-    document: dict[str, object] = REQUEST.dump_python(request, mode="json")
+    known = {name: getattr(request, name) for name in TABLE_COLUMNS if hasattr(request, name)}
     stages = {name: request.ledger.get(stage, 0) for name, stage in STAGE_COLUMNS.items()}
-    return {
-        **{name: document[name] for name in NAMES if name in document},
-        "start": request.start_ns,
-        **stages,
-    }
+    return {**known, "start": request.start_ns, **stages}
 
 
 def overview(requests: Sequence[Request], since_ns: int, column_ns: int, limit: int) -> Overview:

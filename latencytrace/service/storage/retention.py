@@ -1,0 +1,150 @@
+"""How long ledgers and spans are kept, and how much disk they may take."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from latencytrace.errors import StoreError
+from latencytrace.service.store import Partition, Table
+
+PACE_S: Final = 60.0  # between two looks
+HOUR_NS: Final = 3600 * 10**9
+DAY_NS: Final = 24 * HOUR_NS
+ARRIVALS_NS: Final = 2 * HOUR_NS
+# Rows are stamped a little before they are written, and clocks are set back.
+STILL_RECEIVES_NS: Final = HOUR_NS
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What may be kept; None: all of it."""
+
+    requests_ns: int | None = 30 * DAY_NS
+    spans_ns: int | None = 7 * DAY_NS
+    max_bytes: int | None = 20 * 10**9  # of all tables together
+
+    def age_ns(self, table: Table) -> int | None:
+        """Return how long the rows of a table are kept; None: for ever."""
+        match table:
+            case Table.ARRIVALS:
+                return ARRIVALS_NS
+            case Table.SPANS:
+                return self.spans_ns
+            case Table.REQUESTS:
+                return self.requests_ns
+
+
+class Reason(StrEnum):
+    """The reason why a partition is dropped."""
+
+    AGE = "age"
+    SIZE = "size"
+
+
+def expired(
+    partitions: Sequence[Partition], limits: Limits, now_ns: int
+) -> Iterator[tuple[Partition, Reason]]:
+    """Yield the partitions that are to be dropped, the oldest of a table first.
+
+    Those that may still receive rows stay. Where all tables together take too much, spans go
+    before ledgers; arrivals go by age alone, for ledgers are made of them.
+    """
+    left_bytes = sum(one.bytes for one in partitions)
+    closed = [one for one in partitions if one.until_ns + STILL_RECEIVES_NS <= now_ns]
+    closed.sort(key=lambda one: one.since_ns)
+    kept: dict[Table, list[Partition]] = {table: [] for table in Table}
+    for one in closed:
+        age_ns = limits.age_ns(one.table)
+        if age_ns is not None and now_ns - one.until_ns >= age_ns:
+            left_bytes -= one.bytes
+            yield one, Reason.AGE
+        else:
+            kept[one.table].append(one)
+    for one in (*kept[Table.SPANS], *kept[Table.REQUESTS]):
+        if limits.max_bytes is None or left_bytes <= limits.max_bytes:
+            return
+        left_bytes -= one.bytes
+        yield one, Reason.SIZE
+
+
+class Partitioned(Protocol):
+    """What is needed of a `Store`."""
+
+    def partitions(self) -> Sequence[Partition]:
+        """See `Store.partitions`."""
+        ...
+
+    def drop(self, partition: Partition) -> None:
+        """See `Store.drop`."""
+        ...
+
+
+class Retention:
+    """Drops what has been kept for long enough, and knows what is kept.
+
+    Args:
+        store: What is kept.
+        limits: How much of it may be.
+        now_ns: The time of day, by which partitions are told apart.
+        steady_ns: A clock that is never set back, for the pace.
+    """
+
+    def __init__(
+        self,
+        store: Partitioned,
+        limits: Limits,
+        now_ns: Callable[[], int],
+        steady_ns: Callable[[], int],
+    ) -> None:
+        self.limits = limits
+        self.partitions: Sequence[Partition] = ()  # when it was last looked at
+        self._expired: Counter[tuple[Table, Reason]] = Counter()
+        self._expired_rows: Counter[tuple[Table, Reason]] = Counter()
+        self._store = store
+        self._now_ns = now_ns
+        self._steady_ns = steady_ns
+        self._next_ns = steady_ns()
+
+    def step(self) -> None:
+        """Drop what is due, unless that was looked at lately; the store may fail at that."""
+        if self._steady_ns() < self._next_ns:
+            return
+        self._next_ns = self._steady_ns() + round(PACE_S * 1e9)
+        try:
+            self._drop()
+        except StoreError as error:
+            _log.error("what has been kept for long enough is dropped later: %s", error)
+
+    def expired(self) -> Mapping[tuple[Table, Reason], tuple[int, int]]:
+        """Return how many partitions were dropped since the start, and how many rows."""
+        dropped = self._expired.copy()
+        return {key: (count, self._expired_rows[key]) for key, count in dropped.items()}
+
+    def _drop(self) -> None:
+        left = list(self._store.partitions())
+        for partition, reason in list(expired(left, self.limits, self._now_ns())):
+            self._store.drop(partition)
+            left.remove(partition)
+            # The rows first: who reads meanwhile sees no partition without them.
+            self._expired_rows[partition.table, reason] += partition.rows
+            self._expired[partition.table, reason] += 1
+            _log.info(
+                "dropped %d rows of %s that arrived from %s, %d bytes: %s",
+                partition.rows,
+                partition.table,
+                partition.began,
+                partition.bytes,
+                _WHY[reason],
+            )
+        self.partitions = tuple(left)
+
+
+_WHY: Final = {
+    Reason.AGE: "they have been kept for long enough",
+    Reason.SIZE: "the data take more than LATENCYTRACE_MAX_DISK",
+}

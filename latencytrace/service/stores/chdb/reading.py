@@ -1,0 +1,216 @@
+"""Questions of people to the embedded store, over the connections that are for them."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, cast
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from latencytrace.model import Breakdown, Request, Span, Stage
+from latencytrace.model.overview import HeatCell, Overview
+from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql import (
+    cohort_columns,
+    ledger_table,
+    overview,
+    questions,
+    request_rows,
+    span_rows,
+)
+from latencytrace.service.sql.tables import ARRIVALS, SPANS
+from latencytrace.service.store import ALL_DURATIONS, Order, Store, TableFormat
+from latencytrace.service.stores.chdb.engine import Readers
+from latencytrace.service.stores.chdb.pending_copies import NotedTraces
+
+LISTS: Final = "JSONCompactEachRow"  # the engine's formats: a row a line
+OBJECTS: Final = "JSONEachRow"
+KEYS_AT_ONCE: Final = 2000
+LINKED_WITHIN_NS: Final = 600 * 10**9  # before a step began, its members may have begun
+_SIGN: Final = 1 << 63
+
+
+class ChdbQuestions(Store):
+    """The part of the store that only reads.
+
+    Args:
+        readers: The connections.
+        to_keep: Traces whose spans are to be copied.
+    """
+
+    def __init__(self, readers: Readers, to_keep: NotedTraces) -> None:
+        self._readers = readers
+        self._to_keep = to_keep
+
+    def of_service(self, service: str | None) -> Iterable[Request]:
+        """See `Store.of_service`."""
+        question = questions.service_question(request_rows.COLUMNS)
+        return request_rows.requests_from(
+            self._readers.query(question, OBJECTS, {"service": service})
+        )
+
+    def services(self) -> Sequence[str]:
+        """See `Store.services`."""
+        return firsts(self._readers.query(questions.SERVICES, LISTS))
+
+    def instances(self) -> Sequence[tuple[str, str]]:
+        """See `Store.instances`."""
+        found = rows(self._readers.query(questions.INSTANCES, LISTS))
+        return [(cast(str, service), cast(str, instance)) for service, instance in found]
+
+    def routes(self, service: str | None) -> Sequence[str]:
+        """See `Store.routes`."""
+        return firsts(self._readers.query(questions.ROUTES, LISTS, {"service": service}))
+
+    def breakdown(self, cohort: Cohort) -> Breakdown:
+        """See `Store.breakdown`."""
+        question, parameters = questions.breakdown_question(cohort)
+        found = questions.breakdown_from(self._readers.query(question, OBJECTS, parameters))
+        if all(stage.stage is not Stage.RUNTIME for stage in found.stages):
+            return found
+        question, parameters = questions.runtime_question(cohort)
+        lines = self._readers.query(question, OBJECTS, parameters)
+        return questions.with_runtime_parts(found, lines)
+
+    def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+        """See `Store.overview`."""
+        return overview.overview(self._readers.query, cohort, column_ns, limit)
+
+    def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
+        """See `Store.heat_map`."""
+        return overview.heat_map(self._readers.query, cohort, column_ns)
+
+    def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
+        """See `Store.requests`."""
+        question, parameters = questions.requests_question(cohort, order, request_rows.COLUMNS)
+        lines = self._readers.query(question, OBJECTS, {**parameters, "limit": limit})
+        return list(request_rows.requests_from(lines))
+
+    def count(self, cohort: Cohort) -> int:
+        """See `Store.count`."""
+        question, parameters = ledger_table.count_question(cohort)
+        return int(self._readers.query(question, "TSV", parameters))
+
+    def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
+        """See `Store.ledgers`."""
+        question, parameters = ledger_table.table_question(cohort)
+        return self._readers.query(question, ledger_table.ENGINE_FORMATS[table_format], parameters)
+
+    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
+        """See `Store.durations`."""
+        question, parameters = cohort_columns.durations_question(cohort)
+        return np.frombuffer(self._readers.query(question, "RowBinary", parameters), np.int64)
+
+    def cohort_columns(
+        self,
+        cohort: Cohort,
+        bands: Sequence[DurationBand] = ALL_DURATIONS,
+        *,
+        attributes: bool = False,
+    ) -> RequestColumns:
+        """See `Store.cohort_columns`."""
+        question, parameters = cohort_columns.columns_question(
+            cohort, bands, attributes=attributes
+        )
+        answer = self._readers.query(question, cohort_columns.FORMAT, parameters)
+        return cohort_columns.columns_from(answer, attributes=attributes)
+
+    def request(self, trace_id: str, span_id: str | None) -> Request | None:
+        """See `Store.request`."""
+        lines = self._readers.query(
+            questions.request_question(request_rows.COLUMNS, outermost=span_id is None),
+            OBJECTS,
+            {"trace_id": trace_id} | ({} if span_id is None else {"span_id": span_id}),
+        )
+        return next(request_rows.requests_from(lines), None)
+
+    def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """See `Store.requests_of`."""
+        question = questions.written_question(request_rows.COLUMNS)
+        lines = self._readers.query(question, OBJECTS, {"trace_ids": trace_ids})
+        return list(request_rows.requests_from(lines))
+
+    def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
+        """See `Store.kept_spans`."""
+        # Of a trace that waits to be copied, a part may have been copied before.
+        waits = trace_id in self._to_keep.ids
+        for table in (ARRIVALS, SPANS) if waits else (SPANS, ARRIVALS):
+            lines = self._readers.query(
+                span_rows.spans_of(table), LISTS, {"trace_ids": [trace_id]}
+            )
+            if lines:
+                return tuple(span_rows.spans_from(lines))
+        return ()
+
+    def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """See `Store.spans_of`."""
+        found: dict[str, tuple[Span, ...]] = {}
+        for table in (SPANS, ARRIVALS):
+            asked = {"trace_ids": set(trace_ids) - found.keys()}
+            lines = self._readers.query(span_rows.spans_of(table), LISTS, asked)
+            by_trace = groupby(span_rows.spans_from(lines), key=lambda span: span.trace_id)
+            found |= {trace_id: tuple(spans) for trace_id, spans in by_trace}
+        return found
+
+    def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
+        """See `Store.spans_at`."""
+        wanted = set(places)
+        found = self._spans(
+            span_rows.spans_at,
+            trace_ids={trace_id for trace_id, _ in wanted},
+            span_ids={span_id for _, span_id in wanted},
+        )
+        return tuple(span for span in found if (span.trace_id, span.span_id) in wanted)
+
+    def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
+        """See `Store.spans_of_id`."""
+        return self._spans(span_rows.spans_of_id, span_id=span_id)
+
+    def linking_to(self, span: Span) -> tuple[Span, ...]:
+        """See `Store.linking_to`."""
+        since, until = _in_column(
+            max(span.start_ns - LINKED_WITHIN_NS, 0), max(span.end_ns, span.start_ns)
+        )
+        found = self._spans(
+            span_rows.spans_linking, span_id=span.span_id, since=since, until=until
+        )
+        place = (span.trace_id, span.span_id)
+        return tuple(
+            one
+            for one in found
+            if any((link.trace_id, link.span_id) == place for link in one.links)
+        )
+
+    def _spans(self, question: Callable[[str], str], **parameters: object) -> tuple[Span, ...]:
+        """What both tables answer, each span once."""
+        found: dict[tuple[str, str], Span] = {}
+        for table in (SPANS, ARRIVALS):
+            lines = self._readers.query(question(table), LISTS, parameters)
+            for span in span_rows.spans_from(lines):
+                found.setdefault((span.trace_id, span.span_id), span)
+        return tuple(found.values())
+
+
+def keys_of(lines: bytes) -> Iterator[list[tuple[object, ...]]]:
+    """Keys of requests from an answer in the format `LISTS`, so many as one question can name."""
+    keys = list(map(tuple, rows(lines)))
+    for first in range(0, len(keys), KEYS_AT_ONCE):
+        yield keys[first : first + KEYS_AT_ONCE]
+
+
+def rows(lines: bytes) -> list[list[object]]:
+    """Rows from an answer in the format `LISTS`."""
+    return [cast(list[object], orjson.loads(line)) for line in lines.splitlines()]
+
+
+def firsts(lines: bytes) -> list[str]:
+    """The first column of it."""
+    return [cast(str, row[0]) for row in rows(lines)]
+
+
+def _in_column(since_ns: int, until_ns: int) -> tuple[int, int]:
+    """Bounds as a signed column holds times of 64 bits; all of it where they span its edge."""
+    since, until = ((time_ns ^ _SIGN) - _SIGN for time_ns in (since_ns, until_ns))
+    return (since, until) if since <= until else (-_SIGN, _SIGN - 1)

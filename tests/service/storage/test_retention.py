@@ -1,0 +1,158 @@
+"""Which partitions are dropped, in which order, and what is said of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from latencytrace.errors import StoreError
+from latencytrace.service.metrics.storage import StorageMetrics
+from latencytrace.service.storage.retention import (
+    DAY_NS,
+    HOUR_NS,
+    PACE_S,
+    STILL_RECEIVES_NS,
+    Limits,
+    Reason,
+    Retention,
+    expired,
+)
+from latencytrace.service.store import Partition, Table
+from tests.support.fakes.contracts import FakeClock, PartitionedStore
+
+TODAY = 400  # the day, since the epoch, on which it is 10 o'clock
+NOW_NS = TODAY * DAY_NS + 10 * HOUR_NS
+GB = 10**9
+
+
+def day(table: Table, ago: int, size_bytes: int = GB) -> Partition:
+    """What arrived on a day."""
+    since_ns = (TODAY - ago) * DAY_NS
+    return Partition(
+        table=table, since_ns=since_ns, until_ns=since_ns + DAY_NS, rows=ago + 1, bytes=size_bytes
+    )
+
+
+def hour(ago: int) -> Partition:
+    """What arrived in an hour of today."""
+    since_ns = NOW_NS - ago * HOUR_NS
+    return Partition(
+        table=Table.ARRIVALS, since_ns=since_ns, until_ns=since_ns + HOUR_NS, rows=1, bytes=GB
+    )
+
+
+def dropped(limits: Limits, *partitions: Partition) -> list[tuple[Partition, Reason]]:
+    return list(expired(partitions, limits, NOW_NS))
+
+
+def test_ledgers_spans_and_arrivals_go_by_their_own_age() -> None:
+    requests = [day(Table.REQUESTS, ago) for ago in range(34)]
+    spans = [day(Table.SPANS, ago) for ago in range(10)]
+    arrivals = [hour(ago) for ago in range(6)]
+
+    found = dropped(Limits(max_bytes=None), *requests, *spans, *arrivals)
+
+    assert {reason for _, reason in found} == {Reason.AGE}
+    # The whole of a day is old: of 10 o'clock on the 8th day before, nothing is 7 days old yet.
+    assert {one for one, _ in found} == {*requests[31:], *spans[8:], *arrivals[3:]}
+
+
+def test_off_is_for_ever() -> None:
+    limits = Limits(requests_ns=None, spans_ns=None, max_bytes=None)
+
+    assert dropped(limits, day(Table.REQUESTS, 399), day(Table.SPANS, 399, 10**15)) == []
+
+
+def test_spans_go_before_ledgers_and_the_oldest_first() -> None:
+    spans = [day(Table.SPANS, ago) for ago in (1, 3, 2)]
+    requests = [day(Table.REQUESTS, ago) for ago in (0, 20, 2, 1)]
+
+    at_five = dropped(Limits(max_bytes=5 * GB), *requests, *spans)
+    at_two = dropped(Limits(max_bytes=2 * GB), *requests, *spans)
+
+    assert at_five == [(spans[1], Reason.SIZE), (spans[2], Reason.SIZE)]
+    assert [one for one, _ in at_two] == [
+        *(spans[1], spans[2], spans[0]),
+        *(requests[1], requests[2]),
+    ]
+
+
+def test_what_goes_by_age_makes_room() -> None:
+    old, young = day(Table.SPANS, 9), day(Table.SPANS, 2)
+
+    assert dropped(Limits(max_bytes=GB), old, young) == [(old, Reason.AGE)]
+
+
+def test_arrivals_are_never_dropped_for_their_size() -> None:
+    assert dropped(Limits(max_bytes=1), hour(2), hour(1), hour(0)) == []
+
+
+def test_a_partition_that_may_still_receive_stays_whatever_the_limits() -> None:
+    nothing = Limits(requests_ns=1, spans_ns=1, max_bytes=1)
+    future = day(Table.SPANS, -2)  # the clock was wrong
+    today = [day(table, 0) for table in (Table.SPANS, Table.REQUESTS)]
+    just_over = replace(day(Table.SPANS, 1), until_ns=NOW_NS - STILL_RECEIVES_NS + 1)
+
+    assert dropped(nothing, future, *today, just_over) == []
+    assert dropped(nothing, replace(just_over, until_ns=just_over.until_ns - 1)) != []
+
+
+def test_it_looks_once_a_minute_and_says_what_it_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    wall, steady = FakeClock(NOW_NS), FakeClock()
+    old, young = day(Table.SPANS, 8), day(Table.SPANS, 7)
+    store = PartitionedStore(young, old)
+    retention = Retention(store, Limits(), wall, steady)
+
+    retention.step()
+    assert store.kept == list(retention.partitions) == [young]
+    assert retention.expired() == {(Table.SPANS, Reason.AGE): (1, old.rows)}
+    assert "dropped 9 rows of spans that arrived from 1971-01-28T00:00Z" in caplog.text
+
+    wall.move_s(86_400)
+    retention.step()
+    assert store.kept == [young]
+    steady.move_s(PACE_S)
+    retention.step()
+    assert store.kept == []
+    assert retention.expired() == {(Table.SPANS, Reason.AGE): (2, old.rows + young.rows)}
+
+
+def test_a_store_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    steady = FakeClock()
+    store = PartitionedStore(day(Table.SPANS, 9))
+    store.fails = StoreError("the disk is gone")
+    retention = Retention(store, Limits(), FakeClock(NOW_NS), steady)
+
+    retention.step()
+    assert "dropped later: the disk is gone" in caplog.text
+    assert not retention.expired()
+
+    store.fails = None
+    steady.move_s(PACE_S)
+    retention.step()
+    assert store.kept == []
+
+
+def test_metrics_say_what_is_kept_since_when_and_what_was_dropped() -> None:
+    kept = [day(Table.REQUESTS, 2), day(Table.REQUESTS, 5, 2 * GB), hour(0)]
+    store = PartitionedStore(*kept, day(Table.SPANS, 12))
+    retention = Retention(store, Limits(max_bytes=50 * GB), FakeClock(NOW_NS), FakeClock())
+    retention.step()
+
+    samples = {
+        (one.name.removeprefix("latencytrace_service_"), *one.labels.values()): one.value
+        for family in StorageMetrics(retention).collect()
+        for one in family.samples
+    }
+
+    assert samples["store_bytes", "requests"] == 3 * GB
+    assert samples["store_bytes", "span_arrivals"] == GB
+    assert samples["store_bytes", "spans"] == 0
+    assert samples["store_limit_bytes",] == 50 * GB
+    assert samples["store_oldest_timestamp_seconds", "requests"] == 395 * 86_400
+    assert ("store_oldest_timestamp_seconds", "spans") not in samples  # none is kept
+    assert samples["expired_partitions_total", "spans", "age"] == 1
+    assert samples["expired_rows_total", "spans", "age"] == 13
+    assert samples["expired_rows_total", "requests", "size"] == 0
