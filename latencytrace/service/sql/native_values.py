@@ -9,12 +9,13 @@ from itertools import accumulate, chain
 from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-_VERSION: Final = (1).to_bytes(8, "little")  # of a dictionary: with keys of its own
+VERSION: Final = (1).to_bytes(8, "little")  # of a dictionary: with keys of its own
+_INDEX_TYPES: Final = (np.uint8, np.uint16, np.uint32)
 _OWN_KEYS: Final = 0x600  # and they are all that is needed
-_INDICES: Final = ((0, np.uint8), (1, np.uint16), (2, np.uint32))
 _HIGHEST_BIT: Final = 0x80
-_SHORT: Final = tuple(bytes((size,)) for size in range(128))
+_SIZES: Final = tuple(bytes((size,)) for size in range(_HIGHEST_BIT))
 
 T = TypeVar("T")
 Numbers = Sequence[int | None]
@@ -22,7 +23,7 @@ Numbers = Sequence[int | None]
 
 def block(rows: int, columns: Sequence[tuple[str, str, bytes]]) -> bytes:
     """A block of columns, each with its name and its type."""
-    parts = [_size(len(columns)), _size(rows)]
+    parts = [size(len(columns)), size(rows)]
     for name, type_, values in columns:
         parts += (text(name), text(type_), values)
     return b"".join(parts)
@@ -30,9 +31,19 @@ def block(rows: int, columns: Sequence[tuple[str, str, bytes]]) -> bytes:
 
 def text(value: str) -> bytes:
     """One text."""
-    encoded = value.encode("utf-8", "surrogateescape")
-    size = len(encoded)
-    return (_SHORT[size] if size < len(_SHORT) else _size(size)) + encoded
+    return packed(value.encode("utf-8", "surrogateescape"))
+
+
+def packed(value: bytes) -> bytes:
+    """A text's bytes, after their length."""
+    return size(len(value)) + value
+
+
+def size(number: int) -> bytes:
+    """A length, seven bits a byte, the lowest first."""
+    if number < _HIGHEST_BIT:
+        return _SIZES[number]
+    return bytes((number & (_HIGHEST_BIT - 1) | _HIGHEST_BIT,)) + size(number >> 7)
 
 
 def texts(values: Iterable[str]) -> bytes:
@@ -61,12 +72,12 @@ def unknown_numbers(dtype: type[np.number]) -> Callable[[Numbers], bytes]:
 
 def words(values: Sequence[str]) -> bytes:
     """Texts that come again and again."""
-    return _VERSION + _dictionary(values, {})
+    return VERSION + _dictionary(values, {})
 
 
 def unknown_words(values: Sequence[str | None]) -> bytes:
     """Texts that come again and again, or None."""
-    return _VERSION + _dictionary(values, {None: 0})
+    return VERSION + _dictionary(values, {None: 0})
 
 
 def lists(column: Callable[[list[T]], bytes]) -> Callable[[Sequence[Sequence[T]]], bytes]:
@@ -82,30 +93,32 @@ def lists(column: Callable[[list[T]], bytes]) -> Callable[[Sequence[Sequence[T]]
 def lists_of_words(values: Sequence[Sequence[str]]) -> bytes:
     """Lists of `words`."""
     ends = np.fromiter(accumulate(map(len, values)), np.uint64, len(values))
-    return _VERSION + ends.tobytes() + _dictionary(list(chain.from_iterable(values)), {})
+    return VERSION + ends.tobytes() + _dictionary(list(chain.from_iterable(values)), {})
 
 
-def _dictionary(values: Sequence[str | None], places: dict[str | None, int]) -> bytes:
-    """The distinct values, and of each value which of them it is."""
-    if not values:
-        return b""
-    found = [places.setdefault(value, len(places)) for value in values]
-    code, dtype = next(one for one in _INDICES if len(places) <= np.iinfo(one[1]).max + 1)
-    return b"".join(
-        (
-            (_OWN_KEYS | code).to_bytes(8, "little"),
-            len(places).to_bytes(8, "little"),
-            texts(value or "" for value in places),
-            len(values).to_bytes(8, "little"),
-            np.array(found, dtype).tobytes(),
-        )
+def dictionary(keys: Sequence[bytes], index: NDArray[np.integer]) -> Sequence[bytes]:
+    """The distinct texts, and of each row which of them it has; without rows nothing."""
+    if not len(index):
+        return ()
+    dtype = index_type(len(keys))
+    return (
+        _longs(_OWN_KEYS | _INDEX_TYPES.index(dtype), len(keys)),
+        *map(packed, keys),
+        _longs(len(index)),
+        index.astype(dtype).tobytes(),
     )
 
 
-def _size(number: int) -> bytes:
-    found = bytearray()
-    while number >= _HIGHEST_BIT:  # seven bits a byte
-        found.append(number & (_HIGHEST_BIT - 1) | _HIGHEST_BIT)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
+def index_type(count: int) -> type[np.uint8 | np.uint16 | np.uint32]:
+    """Return the smallest type of numbers from 0 on that tells so many keys apart."""
+    return _INDEX_TYPES[0 if count <= 1 << 8 else 1 if count <= 1 << 16 else 2]
+
+
+def _dictionary(values: Sequence[str | None], places: dict[str | None, int]) -> bytes:
+    found = [places.setdefault(value, len(places)) for value in values]
+    keys = [(value or "").encode("utf-8", "surrogateescape") for value in places]
+    return b"".join(dictionary(keys, np.array(found, np.int64)))
+
+
+def _longs(*numbers: int) -> bytes:
+    return b"".join(number.to_bytes(8, "little") for number in numbers)
