@@ -1,36 +1,41 @@
 """The words of latencytrace: frozen values with their own arithmetic.
 
-Import them from here: `from latencytrace.model import Span, Stage`.
+Import them from here: `from latencytrace.model import Span, Stage`. A word's file is read when
+the word is first asked for: making all classes takes time, and a traced process needs few.
 """
 
-from latencytrace.model.alert import (
-    Alert,
-    AlertKind,
-    BadRequest,
-    BurnRates,
-    Distinction,
-    Evidence,
-    GuiltyStage,
-    Standing,
-)
-from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown, StagePart
-from latencytrace.model.cohort import TokenRange
-from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
-from latencytrace.model.ledger import Ledger, Segment, StageTimes
-from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
-from latencytrace.model.request import FirstTokenOf, MetricAttributes, Request, RequestStatus
-from latencytrace.model.shared_step import ShareBasis, SharedStep, StepMember
-from latencytrace.model.span import (
-    Attributes,
-    AttributeValue,
-    Event,
-    Link,
-    Span,
-    SpanKind,
-    StatusCode,
-)
-from latencytrace.model.stage import Stage
-from latencytrace.model.trace import Repair, RepairKind, Trace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from latencytrace.model.alert import (
+        Alert,
+        AlertKind,
+        BadRequest,
+        BurnRates,
+        Distinction,
+        Evidence,
+        GuiltyStage,
+        Standing,
+    )
+    from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown, StagePart
+    from latencytrace.model.cohort import TokenRange
+    from latencytrace.model.gpu.shared_step import ShareBasis, SharedStep, StepMember
+    from latencytrace.model.ledger import Ledger, Segment, StageTimes
+    from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
+    from latencytrace.model.packed.interval import Interval, pack_intervals, unpack_intervals
+    from latencytrace.model.request import FirstTokenOf, MetricAttributes, Request, RequestStatus
+    from latencytrace.model.span import (
+        Attributes,
+        AttributeValue,
+        Event,
+        Link,
+        Span,
+        SpanKind,
+        StatusCode,
+    )
+    from latencytrace.model.stage import Stage
+    from latencytrace.model.trace import Repair, RepairKind, Trace
 
 __all__ = [
     "Alert",
@@ -76,3 +81,28 @@ __all__ = [
     "pack_intervals",
     "unpack_intervals",
 ]
+
+# In this order: each needs only those before it.
+_HOMES = (
+    "stage",
+    "span",
+    "packed.interval",
+    "ledger",
+    "trace",
+    "request",
+    "breakdown",
+    "cohort",
+    "gpu.shared_step",
+    "objective",
+    "alert",
+)
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            for home in _HOMES:
+                module = import_module(f"{__name__}.{home}")
+                if hasattr(module, name):
+                    return globals().setdefault(name, getattr(module, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

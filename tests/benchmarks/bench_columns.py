@@ -21,7 +21,7 @@ from latencytrace.analysis.columns.requests import attributed, compiled
 from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
-from latencytrace.model.interval import pack_named
+from latencytrace.model.packed.interval import pack_named
 from latencytrace.model.span_batch import SpanBatch
 
 TRACES = 500

@@ -100,7 +100,7 @@ def test_who_starts_it_is_told_how_to_reach_it(service: RunningService) -> None:
     assert f"breakdown --url {service.url}\n" in said
 
 
-def test_what_the_stock_exporter_sends_is_divided(service: RunningService) -> None:
+def test_what_the_stock_exporter_sends_is_attributed(service: RunningService) -> None:
     provider = TracerProvider(resource=Resource.create({semconv.SERVICE_NAME: "stock"}))
     exporter = OTLPSpanExporter(endpoint=f"{service.otlp}/v1/traces")
     provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -369,7 +369,7 @@ def test_a_folder_in_use_is_one_sentence(tmp_path: Path) -> None:
         assert str(tmp_path / "data") in second.said()
 
 
-def test_what_was_sent_just_before_the_end_is_divided(tmp_path: Path, trace_id: str) -> None:
+def test_what_was_sent_just_before_the_end_is_attributed(tmp_path: Path, trace_id: str) -> None:
     with RunningService(tmp_path / "data") as first:
         first.post(otlp(root(trace_id)))
         code = first.end()

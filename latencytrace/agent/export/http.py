@@ -11,7 +11,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.transport import ControlChannel, Response, TransportOptions
 from latencytrace.errors import SettingsError
 from latencytrace.model.profile import ORDER_HEADER
-from latencytrace.model.secrets import Secrets, parted, shown, why_no_address
+from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -243,7 +243,7 @@ def _layers(application: object) -> Iterable[object]:
 
 
 def _already_timed(application: Any, scope: Scope) -> bool:  # noqa: ANN401 - somebody else's
-    """Whether the request has a server span, or will get one from contrib's middleware."""
+    """Return whether the request has a server span, or will get one from contrib's middleware."""
     if TIMED in scope:
         return True
     current = get_current_span()

@@ -12,7 +12,7 @@ from typing import Final
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.model import semconv
-from latencytrace.model.interval import MAX_INTERVALS, pack_named
+from latencytrace.model.packed.interval import MAX_INTERVALS, pack_named
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
@@ -78,7 +78,7 @@ def packed(stages: Mapping[Stage, list[int]], span_start_ns: int) -> str:
     """Write starts and ends as the value of `latencytrace.intervals`.
 
     Args:
-        stages: The times of each stage, of all together more than are told.
+        stages: The times of each stage, of all together more than are reported.
         span_start_ns: The monotonic start of the span that carries them.
     """
     times = {stage: noted[:] for stage, noted in stages.items() if len(noted) > 1}

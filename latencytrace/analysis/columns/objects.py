@@ -41,7 +41,7 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.model.ledger import ledger_of
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 Revisions = Mapping[tuple[str, str], int]
 

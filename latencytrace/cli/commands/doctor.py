@@ -23,7 +23,7 @@ from latencytrace.cli.pictures.units import count
 from latencytrace.cli.processes import options
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import SettingsError
-from latencytrace.model.secrets import text_shown
+from latencytrace.model.texts.secrets import text_shown
 from latencytrace.settings import (
     AgentSettings,
     agent_settings,

@@ -10,7 +10,7 @@ from latencytrace.agent.guard import FaultCounter
 from latencytrace.cli.doctor_checks.finding import Finding, Verdict
 from latencytrace.cli.pictures.units import count
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu_sample import GpuDevice
+from latencytrace.model.gpu.sample import GpuDevice
 
 GPUS = "GPUs"
 PATIENCE_S: Final = 10.0  # a driver of a failing GPU may not answer for a minute

@@ -11,7 +11,7 @@ from rich.text import Text
 from latencytrace.cli.pictures.bars import BLOCK, FAILED, stage_style, table
 from latencytrace.cli.pictures.units import count, duration
 from latencytrace.cli.pictures.waterfall_rows import LEVEL, Row, Stretch, chosen, rows
-from latencytrace.model.escaped import escaped
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.service.answers.documents import RequestDocument
 
 OFF_PATH = "░"

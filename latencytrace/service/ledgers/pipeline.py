@@ -122,7 +122,7 @@ class Pipeline:
         if self._counted_until_ns is not None:
             for written_ns, request in self._store.uncounted(self._counted_until_ns):
                 self._settling.add([request], written_ns)
-        self._committer.rest(round(PACE_S * 1e9))
+        self._committer.set_interval(round(PACE_S * 1e9))
         self._committer.start()
         self._thread.start()
 
@@ -132,7 +132,7 @@ class Pipeline:
         if not (self._thread.is_alive() and self._committer.is_running):
             return "spans are not being attributed: see the log, and start the service again"
         if self._committer.fault is not None:
-            return f"spans cannot be kept, and senders are told so: {self._committer.fault}"
+            return f"spans cannot be kept, and senders get an error: {self._committer.fault}"
         return None
 
     def submit(self, checked: CheckedRequest) -> Future[None]:

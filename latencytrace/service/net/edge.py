@@ -1,4 +1,4 @@
-"""What stands before both listeners: who may speak to them, and from where."""
+"""The checks before both listeners: who may speak to them, and from where."""
 
 import asyncio
 import hmac
@@ -40,7 +40,7 @@ SHOW_TOKEN = "send `Authorization: Bearer TOKEN` with the service's LATENCYTRACE
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can only be reached from this machine."""
+    """Return whether an address can only be reached from this machine."""
     if host == "localhost":
         return True
     try:
@@ -100,7 +100,7 @@ class Edge:
             await _refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, _ENDING)
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
-        """Why a request is not let in."""
+        """Return why a request is not let in."""
         headers = {name.lower(): value for name, value in scope["headers"]}
         if sum(name.lower() == b"host" for name, _ in scope["headers"]) > 1:
             return HTTPStatus.BAD_REQUEST, _ONE_HOST
@@ -111,7 +111,7 @@ class Edge:
         return None if scope["method"] in _READING else self._write_refusal(headers)
 
     def _write_refusal(self, headers: Headers) -> tuple[HTTPStatus, str] | None:
-        """Why a request that may change something is not let in."""
+        """Return why a request that may change something is not let in."""
         if not self._is_from_here(headers):
             return HTTPStatus.FORBIDDEN, _FROM_ELSEWHERE
         if self._wants_json and _has_body(headers) and not _is_json(headers):
@@ -126,13 +126,13 @@ class Edge:
         origin = headers.get(b"origin")
         if origin is None:
             return True
-        told = _origin(origin.decode("latin-1"))
+        sent = _origin(origin.decode("latin-1"))
         host = headers.get(b"host", b"").decode("latin-1").lower()
-        return told in {f"http://{host}", f"https://{host}", self._public_origin}
+        return sent in {f"http://{host}", f"https://{host}", self._public_origin}
 
 
 def shows_token(headers: Headers, token: str | None) -> bool:
-    """Whether somebody may pass; None: anybody."""
+    """Return whether somebody may pass; None: anybody."""
     if token is None:
         return True
     scheme, _, shown = headers.get(b"authorization", b"").strip().partition(b" ")
@@ -141,7 +141,7 @@ def shows_token(headers: Headers, token: str | None) -> bool:
 
 
 def names_loopback(header: bytes) -> bool:
-    """Whether a Host header is exactly a name of this machine for itself, and perhaps a port."""
+    """Tell whether a Host header is a name of this machine for itself, and perhaps a port."""
     found = _HOST.fullmatch(header.decode("latin-1"))
     if found is None:
         return False

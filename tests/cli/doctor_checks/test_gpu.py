@@ -8,7 +8,7 @@ import pytest
 from latencytrace.cli.doctor_checks.finding import Verdict
 from latencytrace.cli.doctor_checks.gpu import gpu_findings, judged
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu_sample import GpuDevice
+from latencytrace.model.gpu.sample import GpuDevice
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 
 

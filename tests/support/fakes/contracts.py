@@ -5,7 +5,7 @@ from typing import Self
 
 from latencytrace.agent.gpu.reader import Detail
 from latencytrace.errors import GpuUnavailableError, SinkError
-from latencytrace.model.gpu_sample import GpuDevice, GpuMetric, GpuSample, Reading
+from latencytrace.model.gpu.sample import GpuDevice, GpuMetric, GpuSample, Reading
 from latencytrace.service.sink import Notification
 
 GPU = GpuDevice(uuid="GPU-a", index=0, name="NVIDIA H200", vendor="nvidia", driver="580.1")

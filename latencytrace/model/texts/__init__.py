@@ -1,0 +1,1 @@
+"""Texts of others as they may be shown: without secrets, and without control characters."""
