@@ -20,6 +20,7 @@ from latencytrace.cli.commands import (
     rules,
     run,
     serve,
+    tail,
     trace,
 )
 from latencytrace.cli.pictures.lines import say
@@ -71,6 +72,7 @@ _add(load.load)
 _add(breakdown.breakdown)
 _add(requests.requests)
 _add(trace.trace)
+_add(tail.tail)
 _add(gpu.gpu)
 _add(profile.profile)
 _add(objectives.objectives)

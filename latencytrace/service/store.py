@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PluginError
 from latencytrace.model import Breakdown, Request, Span
+from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock
@@ -20,6 +21,7 @@ Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → hig
 
 
 NONE_WITHDRAWN: Revisions = MappingProxyType({})
+ALL_DURATIONS = (DurationBand(),)
 
 
 class Order(StrEnum):
@@ -200,6 +202,23 @@ class Store(Protocol):
 
         The columns of stages are nanoseconds, 0 where it is absent; they add up to the
         duration. Unknown is empty in CSV.
+        """
+        ...
+
+    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
+        """How long each of them took, in no order."""
+        ...
+
+    def cohort_columns(
+        self,
+        cohort: Cohort,
+        bands: Sequence[DurationBand] = ALL_DURATIONS,
+        *,
+        attributes: bool = False,
+    ) -> RequestColumns:
+        """Those of them that lie in one of these bands, which do not overlap.
+
+        Their attributes are read where they are asked for.
         """
         ...
 

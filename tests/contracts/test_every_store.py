@@ -36,6 +36,15 @@ from latencytrace.model import (
     TokenRange,
     semconv,
 )
+from latencytrace.model.request_columns import (
+    NUMBERS,
+    UNKNOWN,
+    WORDS,
+    DurationBand,
+    KnownNumbers,
+    RequestColumns,
+    Words,
+)
 from latencytrace.plugins import STORES, load_plugin, plugins
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.traces import check
@@ -590,6 +599,135 @@ def test_a_table_holds_the_requests_that_a_list_holds(store: Store) -> None:
         listed = [one.trace_id for one in store.requests(cohort, Order.NEWEST, 9)][::-1]
         assert [row["trace_id"] for row in rows_of(store, cohort)] == listed
         assert store.count(cohort) == len(listed)
+
+
+# Columns
+
+
+def decoded(words: Words) -> list[str | None]:
+    return [None if number == UNKNOWN else words.names[number] for number in words.number]
+
+
+def listed(numbers: KnownNumbers) -> list[int | None]:
+    pairs = zip(numbers.value.tolist(), numbers.known.tolist(), strict=True)
+    return [value if known else None for value, known in pairs]
+
+
+def as_lists(columns: RequestColumns) -> dict[str, object]:
+    """Columns in a form that can be compared."""
+    kept = columns.attributes
+    return {
+        "trace_id": [columns.trace_id_of(row) for row in range(len(columns))],
+        "start_ns": columns.start_ns.tolist(),
+        "duration_ns": columns.duration_ns.tolist(),
+        "stages_ns": columns.stages_ns.tolist(),
+        **{name: listed(getattr(columns, name)) for name in NUMBERS},
+        **{name: decoded(getattr(columns, name)) for name in WORDS},
+        "attributes": kept
+        and list(zip(kept.row.tolist(), decoded(kept.key), decoded(kept.value), strict=True)),
+    }
+
+
+def columns_of(*requests: Request, attributes: bool = False) -> dict[str, object]:
+    """What the columns of these requests are, in this order."""
+    return {
+        "trace_id": [one.trace_id for one in requests],
+        "start_ns": [one.start_ns for one in requests],
+        "duration_ns": [one.duration_ns for one in requests],
+        "stages_ns": [[one.ledger.get(stage, 0) for stage in Stage] for one in requests],
+        **{name: [getattr(one, name) for one in requests] for name in (*NUMBERS, *WORDS)},
+        "attributes": [(row, *pair) for row, one in enumerate(requests) for pair in one.attributes]
+        if attributes
+        else None,
+    }
+
+
+def described(name: str) -> Request:
+    """A request of the service `described` with a value in every column."""
+    request = one_request(name, service="described", ledger=dict.fromkeys(Stage, 2**40 + 7))
+    return replace(
+        request,
+        instance="pod-1",
+        model='ünïc\\"ode',
+        version="",
+        status=RequestStatus.TIMEOUT,
+        time_to_first_token_ns=1,
+        time_per_output_token_ns=2**63 - 1,
+        input_tokens=-1,
+        cached_input_tokens=0,
+        output_tokens=4,
+        finish_reason="stop",
+        batch_size=5,
+        queue_depth=3,
+        concurrency=7,
+        preemptions=0,
+        cold_start=True,
+        attributes=(("tenant", "acme"), ("tenant", "ünïcode"), ("", "")),
+    )
+
+
+@pytest.mark.parametrize("attributes", [False, True], ids=["without attributes", "with them"])
+def test_columns_say_of_each_request_what_it_says_itself(
+    store: Store, *, attributes: bool
+) -> None:
+    known, bare = described("known"), one_request("bare", service="described")
+    later = replace(known, trace_id=trace_of("later"), start_ns=known.start_ns + 9, instance="p2")
+    store.write([later, replace(bare, start_ns=bare.start_ns - 9), known], [])
+
+    columns = store.cohort_columns(Cohort(service="described"), attributes=attributes)
+
+    in_order = (replace(bare, start_ns=bare.start_ns - 9), known, later)
+    assert as_lists(columns) == columns_of(*in_order, attributes=attributes)
+
+
+def test_columns_hold_the_requests_that_a_list_holds(store: Store) -> None:
+    store.write(
+        [
+            one_request("n1", service="numbers", ledger={Stage.DECODE: 10}),
+            one_request("n2", service="numbers", ledger={Stage.DECODE: 20}),
+            one_request("n3", service="numbers", health=True, route="GET /health"),
+        ],
+        [],
+    )
+    moved = one_request("n2", service="numbers", start_ns=START_NS + 5, revision=2)
+    store.write([moved], [])
+
+    for cohort in (
+        Cohort(service="numbers"),
+        Cohort(service="numbers", route="GET /health"),
+        Cohort(service="numbers", until_ns=START_NS + 1),
+        Cohort(service="nobody"),
+    ):
+        held = store.requests(cohort, Order.NEWEST, 9)[::-1]
+        assert as_lists(store.cohort_columns(cohort)) == columns_of(*held)
+        assert sorted(store.durations(cohort)) == sorted(one.duration_ns for one in held)
+
+
+def test_columns_of_bands_hold_those_that_took_so_long(store: Store) -> None:
+    requests = [
+        one_request(f"band {ns}", service="bands", start_ns=START_NS + ns, ledger={Stage.LOAD: ns})
+        for ns in (10, 20, 30, 40)
+    ]
+    store.write(requests, [])
+    cohort = Cohort(service="bands")
+    bands = [DurationBand(at_least_ns=20, at_most_ns=30), DurationBand(at_least_ns=40)]
+
+    assert store.cohort_columns(cohort, bands).duration_ns.tolist() == [20, 30, 40]
+    assert len(store.cohort_columns(cohort, [])) == 0
+
+
+def test_a_share_of_requests_is_the_same_each_time_and_grows_into_the_whole(store: Store) -> None:
+    store.write([one_request(f"part {number}", service="parts") for number in range(400)], [])
+    cohort = Cohort(service="parts")
+
+    def chosen(share_ratio: float) -> set[str]:
+        columns = store.cohort_columns(cohort, [DurationBand(share_ratio=share_ratio)])
+        return {columns.trace_id_of(row) for row in range(len(columns))}
+
+    assert chosen(0.5) == chosen(0.5)
+    assert chosen(0.25) < chosen(0.5) < chosen(1.0)
+    assert 120 < len(chosen(0.5)) < 280
+    assert len(chosen(1.0)) == 400
 
 
 # The breakdown

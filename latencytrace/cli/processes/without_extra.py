@@ -6,7 +6,10 @@ from importlib.metadata import version
 from latencytrace.cli.pictures.lines import complain, say
 
 COMMANDS = {  # by the extra that they come with
-    "cli": ("breakdown", "requests", "trace", "gpu", "profile", "objectives", "export", "doctor"),
+    "cli": (
+        *("breakdown", "requests", "trace", "tail", "gpu", "profile", "objectives", "export"),
+        "doctor",
+    ),
     "service": ("serve", "rules", "import"),
     "load": ("load",),
     "demo": ("demo",),

@@ -29,6 +29,7 @@ from latencytrace.service.answers.documents import (
     ServiceDocument,
 )
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuStageDocument
+from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.net.http_client import ask
 from latencytrace.settings import data_folder, service_token
 
@@ -170,6 +171,11 @@ def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Source]:
 def breakdown(source: Source, wanted: Filters) -> BreakdownDocument:
     """Time per stage of a cohort."""
     return cast(BreakdownDocument, source.document("/breakdown", wanted))
+
+
+def tail(source: Source, wanted: Filters, quantile: float) -> TailDocument:
+    """The slowest requests of a cohort against its usual ones."""
+    return cast(TailDocument, source.document("/tail", {**wanted, "quantile": str(quantile)}))
 
 
 def requests_document(source: Source, wanted: Filters, order: str, limit: int) -> object:

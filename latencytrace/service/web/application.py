@@ -14,6 +14,7 @@ from latencytrace.service.web.views.ledgers import ledgers_router
 from latencytrace.service.web.views.requests import requests_router
 from latencytrace.service.web.views.services import services_router
 from latencytrace.service.web.views.steps import steps_router
+from latencytrace.service.web.views.tail import tail_router
 
 API = "/api/v1"
 
@@ -38,6 +39,7 @@ def application(
     for router in (
         services_router(store),
         breakdown_router(store, now_ns),
+        tail_router(store, now_ns),
         requests_router(store, now_ns, is_open, profiles_of),
         ledgers_router(store, now_ns),
         steps_router(store),

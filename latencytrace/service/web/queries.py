@@ -19,6 +19,14 @@ class RequestsQuery(BreakdownQuery):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 20
 
 
+class TailQuery(BreakdownQuery):
+    """The tail of a cohort."""
+
+    quantile: Annotated[
+        float, Field(ge=0.75, le=0.9999, description="of the duration, where the tail begins")
+    ] = 0.99
+
+
 class LedgersQuery(BreakdownQuery):
     """The ledgers of a cohort."""
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 from statistics import fmean
 
 import numpy as np
@@ -23,6 +24,7 @@ from latencytrace.model import (
     StagePart,
     TokenRange,
 )
+from latencytrace.model.request_columns import DurationBand
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.ledger_table import NAMES
 from latencytrace.service.sql.questions import MOST_PARTS
@@ -59,6 +61,15 @@ def has_attributes(request: Request, cohort: Cohort) -> bool:
 def counts(request: Request, cohort: Cohort) -> bool:
     """Say whether it counts: probes and starts do only where their route is named."""
     return cohort.route is not None or request.counts
+
+
+def is_within(request: Request, band: DurationBand) -> bool:
+    """Say whether it took so long, and is one of the share that is read."""
+    digest = blake2b(request.trace_id.encode(), digest_size=8).digest()
+    return (
+        band.at_least_ns <= request.duration_ns <= band.at_most_ns
+        and int.from_bytes(digest) <= band.share_ratio * 2**64
+    )
 
 
 def breakdown(cohort: Cohort, requests: Sequence[Request]) -> Breakdown:

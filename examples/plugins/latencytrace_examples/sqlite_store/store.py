@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import StoreError, StoreInUseError
 from latencytrace.model import Breakdown, Request, Span, semconv
+from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock, unpacked
 from latencytrace.service.store import (
+    ALL_DURATIONS,
     NONE_WITHDRAWN,
     DamagedPart,
     Order,
@@ -279,6 +281,22 @@ class SqliteStore:
             self._counted(cohort), key=lambda one: (one.start_ns, one.trace_id, one.span_id)
         )
         return WRITERS[table_format](found)
+
+    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
+        """See `Store.durations`."""
+        return np.array([one.duration_ns for one in self._counted(cohort)], np.int64)
+
+    def cohort_columns(
+        self,
+        cohort: Cohort,
+        bands: Sequence[DurationBand] = ALL_DURATIONS,
+        *,
+        attributes: bool = False,
+    ) -> RequestColumns:
+        """See `Store.cohort_columns`."""
+        found = self._counted(cohort)
+        within = (one for one in found if any(ledgers.is_within(one, band) for band in bands))
+        return RequestColumns.of(within, attributes=attributes)
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
         """See `Store.request`."""

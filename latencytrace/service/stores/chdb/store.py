@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Breakdown, Request, Span, Stage
+from latencytrace.model.request_columns import DurationBand, RequestColumns
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock, joined
 from latencytrace.service.sql import (
+    cohort_columns,
     ledger_table,
     native,
     questions,
@@ -26,6 +28,7 @@ from latencytrace.service.sql import (
 from latencytrace.service.sql.request_rows import Void
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.store import (
+    ALL_DURATIONS,
     NONE_WITHDRAWN,
     DamagedPart,
     Order,
@@ -77,9 +80,8 @@ class ChdbStore:
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
-        lines = self._assembler.query(
-            span_rows.spans_of(ARRIVALS), _SPAN_LINES, {"trace_ids": trace_ids}
-        )
+        question = span_rows.spans_of(ARRIVALS)
+        lines = self._assembler.query(question, _SPAN_LINES, {"trace_ids": trace_ids})
         return _by_trace(span_rows.spans_from(lines))
 
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
@@ -211,14 +213,30 @@ class ChdbStore:
         question, parameters = ledger_table.table_question(cohort)
         return self._readers.query(question, ledger_table.ENGINE_FORMATS[table_format], parameters)
 
+    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
+        """See `Store.durations`."""
+        question, parameters = cohort_columns.durations_question(cohort)
+        return np.frombuffer(self._readers.query(question, "RowBinary", parameters), np.int64)
+
+    def cohort_columns(
+        self,
+        cohort: Cohort,
+        bands: Sequence[DurationBand] = ALL_DURATIONS,
+        *,
+        attributes: bool = False,
+    ) -> RequestColumns:
+        """See `Store.cohort_columns`."""
+        question, parameters = cohort_columns.columns_question(
+            cohort, bands, attributes=attributes
+        )
+        answer = self._readers.query(question, cohort_columns.FORMAT, parameters)
+        return cohort_columns.columns_from(answer, attributes=attributes)
+
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
         """See `Store.request`."""
-        lines = self._readers.query(
-            questions.request_question(request_rows.COLUMNS, outermost=span_id is None),
-            _LINES,
-            {"trace_id": trace_id} | ({} if span_id is None else {"span_id": span_id}),
-        )
-        return next(request_rows.requests_from(lines), None)
+        question = questions.request_question(request_rows.COLUMNS, outermost=span_id is None)
+        bound = {"trace_id": trace_id} | ({} if span_id is None else {"span_id": span_id})
+        return next(request_rows.requests_from(self._readers.query(question, _LINES, bound)), None)
 
     def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
         """See `Store.kept_spans`."""
@@ -254,18 +272,7 @@ class ChdbStore:
 
     def linking_to(self, span: Span) -> tuple[Span, ...]:
         """See `Store.linking_to`."""
-        since, until = _in_column(
-            max(span.start_ns - LINKED_WITHIN_NS, 0), max(span.end_ns, span.start_ns)
-        )
-        found = self._spans(
-            span_rows.spans_linking, span_id=span.span_id, since=since, until=until
-        )
-        place = (span.trace_id, span.span_id)
-        return tuple(
-            one
-            for one in found
-            if any((link.trace_id, link.span_id) == place for link in one.links)
-        )
+        return _linking_to(span, self._spans(span_rows.spans_linking, **_stretch_before(span)))
 
     def _spans(self, question: Callable[[str], str], **parameters: object) -> tuple[Span, ...]:
         """What both tables answer, each span once."""
@@ -322,6 +329,21 @@ def _void(
         for key, revision in withdrawn.items()
         if key in standing
     ]
+
+
+def _stretch_before(span: Span) -> Mapping[str, object]:
+    """What the question for those that link to a span binds."""
+    since, until = _in_column(
+        max(span.start_ns - LINKED_WITHIN_NS, 0), max(span.end_ns, span.start_ns)
+    )
+    return {"span_id": span.span_id, "since": since, "until": until}
+
+
+def _linking_to(span: Span, found: Iterable[Span]) -> tuple[Span, ...]:
+    place = (span.trace_id, span.span_id)
+    return tuple(
+        one for one in found if any((link.trace_id, link.span_id) == place for link in one.links)
+    )
 
 
 def _rows(lines: bytes) -> list[list[object]]:

@@ -1,0 +1,175 @@
+"""The cause of a tail: what explains at least half of it, the more specific first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.tail.groups import Groups, Mask
+from latencytrace.analysis.tail.spread import is_unusual
+from latencytrace.analysis.tail.traits import COLD_START, Trait
+from latencytrace.model.request_columns import STAGES
+from latencytrace.model.stage import Stage
+from latencytrace.model.tail import Cause, CauseKind, StageExcess
+
+MOSTLY = 0.5  # of the excess, or of the tail
+CLOSE = 0.3  # of two explanations the more specific is named, if it is that close
+DEPENDENCIES: Final = frozenset(
+    {
+        Stage.NETWORK, Stage.RETRIEVE, Stage.CACHE, Stage.DATABASE, Stage.REMOTE_MODEL,
+        Stage.TOOL, Stage.RETRY,
+    }
+)  # fmt: skip
+_TOKENS: Final = ("input_tokens", "output_tokens", "cached_input_tokens")
+_CROWDS: Final = ("queue_depth", "concurrency", "batch_size", "preemptions")
+_INSTANCES: Final = frozenset(
+    {"instance", "service.instance.id", "host.name", "host.id", "k8s.pod.name", "k8s.node.name"}
+)
+_CONSEQUENCES: Final = frozenset(  # of being slow
+    {"status", "finish_reason", "error.type", "http.response.status_code", "http.status_code"}
+)
+_BINS = 32
+_TAIL_BINS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A cause, how much of the tail it explains, and the rows that show it."""
+
+    cause: Cause
+    ratio: float
+    rows: Mask
+
+
+class _Case:
+    """What the explanations are made of."""
+
+    def __init__(
+        self, groups: Groups, stages: Sequence[StageExcess], found: Sequence[Trait]
+    ) -> None:
+        self.groups = groups
+        self.excess_ns = sum(stage.excess_ns for stage in stages)
+        self.stages = {stage.stage: stage for stage in stages}
+        self.grown = stages[0]
+        self.found = found
+
+    def of_trait(self, kind: CauseKind, trait: Trait, ratio: float | None = None) -> Explanation:
+        """A trait as the cause."""
+        share = trait.apart.attributable_ratio if ratio is None else ratio
+        cause = Cause(kind=kind, stage=self.grown.stage, trait=trait.apart)
+        return Explanation(cause=cause, ratio=share, rows=trait.rows())
+
+    def of_stage(self, kind: CauseKind, stage: Stage, trait: Trait | None = None) -> Explanation:
+        """A stage as the cause, if its excess is more than its usual spread."""
+        found = self.stages.get(stage)
+        lengths_ns = self.groups.columns.stages_ns[:, STAGES.index(stage)]
+        unusual = (
+            found is not None
+            and found.low_ns > 0
+            and found.excess_ns >= MOSTLY * self.excess_ns
+            and is_unusual(lengths_ns, self.groups)
+        )
+        return Explanation(
+            cause=Cause(kind=kind, stage=stage, trait=trait.apart if trait else None),
+            ratio=found.excess_ns / self.excess_ns if found and unusual else 0.0,
+            rows=lengths_ns >= np.median(lengths_ns[self.groups.tail]),
+        )
+
+    def trait(self, keys: Sequence[str]) -> Trait | None:
+        """The trait with one of these keys that sets the tail apart most."""
+        return next((one for one in self.found if one.apart.key in keys), None)
+
+
+def explanation(
+    groups: Groups, stages: Sequence[StageExcess], found: Sequence[Trait]
+) -> Explanation | None:
+    """Find what explains at least half of the tail.
+
+    Args:
+        groups: The requests.
+        stages: What they spend their time in, the greatest excess first.
+        found: What sets them apart, the greatest difference first.
+
+    Returns:
+        Of all that explain about as much, the first in the order of `_explanations`; a stage
+        that merely grew comes last. None: nothing explains that much.
+    """
+    if not stages or stages[0].excess_ns <= 0:
+        return None
+    case = _Case(groups, stages, found)
+    known = [one for one in _explanations(case) if one.ratio >= MOSTLY]
+    if known:
+        best = max(one.ratio for one in known)
+        return next(one for one in known if one.ratio >= best - CLOSE)
+    stage = case.grown.stage
+    last = case.of_stage(_kind_of(stage), stage)
+    return last if last.ratio >= MOSTLY else None
+
+
+def _explanations(case: _Case) -> Iterator[Explanation]:
+    """Every explanation but a stage alone, the most specific first."""
+    yield from (
+        case.of_trait(CauseKind.COLD_START, one)
+        for one in case.found
+        if one.apart.key == COLD_START
+    )
+    yield case.of_stage(CauseKind.COLD_START, Stage.LOAD)
+    yield case.of_stage(CauseKind.RUNTIME, Stage.RUNTIME, case.trait(("instance",)))
+    yield from _by_number(case, CauseKind.INPUT, _TOKENS)
+    yield from (
+        case.of_trait(CauseKind.INSTANCE, one) for one in case.found if one.apart.key in _INSTANCES
+    )
+    yield case.of_stage(CauseKind.WAITING, Stage.QUEUE, case.trait(_CROWDS))
+    stage = case.grown.stage
+    plain = {*_TOKENS, *_CROWDS, *_INSTANCES, *_CONSEQUENCES, COLD_START}
+    yield from (
+        case.of_trait(_kind_of(stage), one) for one in case.found if one.apart.key not in plain
+    )
+    if stage not in DEPENDENCIES and not case.of_stage(CauseKind.STAGE, stage).ratio:
+        yield from _by_number(case, CauseKind.WAITING, _CROWDS)
+
+
+def _by_number(case: _Case, kind: CauseKind, keys: Sequence[str]) -> Iterator[Explanation]:
+    """The numbers that set the tail apart, by how much of the excess they predict."""
+    by_key = {one.apart.key: one for one in case.found if one.apart.key in keys}
+    ratios = {key: predicted_ratio(case.groups, key) for key in by_key}
+    for key in sorted(ratios, key=ratios.__getitem__, reverse=True):
+        yield case.of_trait(kind, by_key[key], ratios[key])
+
+
+def predicted_ratio(groups: Groups, key: str) -> float:
+    """The share of the excess that a number alone predicts.
+
+    Each request is given the mean duration of all requests of the cohort with about its number.
+    That the slowest ones have more of everything then explains little: of requests that a
+    dependency kept waiting, those with long answers are in the tail.
+    """
+    numbers = getattr(groups.columns, key)
+    known, value = numbers.known, numbers.value
+    duration_ns = groups.columns.duration_ns.astype(np.float64)
+    # The tail's own numbers too: it may lie in what is one bin of all.
+    edges = [
+        np.quantile(value[which], np.arange(1, bins) / bins)
+        for which, bins in ((known, _BINS), (known & groups.tail, _TAIL_BINS))
+        if which.any()
+    ]
+    bounds = np.unique(np.concatenate(edges))
+    place = np.where(known, np.searchsorted(bounds, value, side="right"), len(bounds) + 1)
+    weights = np.bincount(place, groups.weight)
+    sums = np.bincount(place, groups.weight * duration_ns)
+    predicted: NDArray[np.float64] = (sums / np.maximum(weights, 1e-9))[place]
+    tail, usual = groups.tail, groups.reference
+    excess_ns = duration_ns[tail].mean() - duration_ns[usual].mean()
+    return float((predicted[tail].mean() - predicted[usual].mean()) / excess_ns)
+
+
+def _kind_of(stage: Stage) -> CauseKind:
+    """The kind of cause that an excess in a stage is, where nothing else is known."""
+    kinds = {
+        Stage.QUEUE: CauseKind.WAITING,
+        Stage.RUNTIME: CauseKind.RUNTIME,
+        Stage.LOAD: CauseKind.COLD_START,
+    }
+    return CauseKind.DEPENDENCY if stage in DEPENDENCIES else kinds.get(stage, CauseKind.STAGE)

@@ -1,0 +1,39 @@
+"""`latencytrace tail`: why the slowest requests are slow."""
+
+from typing import Annotated
+
+import typer
+
+from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.pictures.tail import picture
+from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.processes import options
+from latencytrace.cli.source import reading
+from latencytrace.cli.source.filters import Filters, with_filters
+
+
+@with_filters
+def tail(
+    *,
+    wanted: Filters,
+    quantile: Annotated[
+        float, typer.Option(min=0.75, max=0.9999, help="Where the tail begins.")
+    ] = 0.99,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+    data: options.Data = None,
+) -> None:
+    """Show why the slowest requests are slow: against those around the median.
+
+    Example: latencytrace tail --route "POST /chat" --since 1h --quantile 0.99
+    """
+    with reading.source(url, data) as source:
+        found = reading.tail(source, wanted, quantile)
+        if as_json:
+            say_document(found)
+            return
+        console = screen()
+        if found["requests"]:
+            show(console, *picture(found, console))
+        else:
+            show(console, why_none(source, wanted))

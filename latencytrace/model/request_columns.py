@@ -1,0 +1,149 @@
+"""Requests of a cohort as columns of numbers, for statistics over many of them at once."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.model.request import Request
+from latencytrace.model.stage import Stage
+
+STAGES = tuple(Stage)  # the columns of `RequestColumns.stages_ns`, in this order
+UNKNOWN = -1  # the number of a word that is not known
+_SIGN = 1 << 63
+
+Times = NDArray[np.int64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurationBand:
+    """Requests that took so long, ends included, and the share of them that is read.
+
+    Which ones a share holds depends on their trace ids alone: the same each time.
+    """
+
+    at_least_ns: int = 0
+    at_most_ns: int = _SIGN - 1
+    share_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNumbers:
+    """A column of numbers, some of which are unknown."""
+
+    value: NDArray[np.int64]  # 0 where it is unknown
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, numbers: Sequence[int | bool | None]) -> Self:
+        """Lay numbers out."""
+        return cls(
+            value=np.array([number or 0 for number in numbers], np.int64),
+            known=np.array([number is not None for number in numbers], np.bool_),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """A column of words, few of them different: each row has the number of its word."""
+
+    names: Sequence[str]
+    number: NDArray[np.int32]  # its place in `names`; UNKNOWN: none is known
+
+    @classmethod
+    def of(cls, words: Iterable[str | None]) -> Self:
+        """Lay words out."""
+        places: dict[str, int] = {}
+        numbers = [
+            UNKNOWN if word is None else places.setdefault(word, len(places)) for word in words
+        ]
+        return cls(names=tuple(places), number=np.array(numbers, np.int32))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeColumns:
+    """The `m` attributes that are kept with requests (see `Request.attributes`)."""
+
+    row: Rows  # (m,): the request of each, in rising order
+    key: Words  # (m,)
+    value: Words  # (m,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestColumns:
+    """The columns of `n` requests, in order of start; `stages_ns` adds up to `duration_ns`."""
+
+    trace_id: NDArray[np.void]  # (n,), of 16 bytes each
+    start_ns: Times  # since the Unix epoch
+    duration_ns: Times
+    stages_ns: Times  # (n, len(STAGES)): its ledger, 0 where a stage is absent
+    time_to_first_token_ns: KnownNumbers
+    time_per_output_token_ns: KnownNumbers
+    input_tokens: KnownNumbers
+    cached_input_tokens: KnownNumbers
+    output_tokens: KnownNumbers
+    batch_size: KnownNumbers
+    queue_depth: KnownNumbers
+    concurrency: KnownNumbers
+    preemptions: KnownNumbers
+    cold_start: KnownNumbers  # 1: something was loaded for it
+    service: Words
+    instance: Words
+    version: Words
+    route: Words
+    model: Words
+    status: Words
+    finish_reason: Words
+    attributes: AttributeColumns | None = None  # None: they were not asked for
+
+    def __len__(self) -> int:
+        """Return the number of requests."""
+        return len(self.start_ns)
+
+    def trace_id_of(self, row: int) -> str:
+        """Return a request's trace id in hex."""
+        return bytes(self.trace_id[row]).hex()
+
+    @classmethod
+    def of(cls, requests: Iterable[Request], *, attributes: bool = False) -> Self:
+        """Lay requests out.
+
+        Args:
+            requests: In any order.
+            attributes: Whether their attributes are laid out too.
+        """
+        rows = sorted(requests, key=lambda one: one.start_ns)
+        named: dict[str, Any] = {
+            name: KnownNumbers.of([getattr(one, name) for one in rows]) for name in NUMBERS
+        }
+        named |= {name: Words.of(getattr(one, name) for one in rows) for name in WORDS}
+        return cls(
+            trace_id=np.frombuffer(b"".join(bytes.fromhex(one.trace_id) for one in rows), "V16"),
+            start_ns=np.array([one.start_ns for one in rows], np.uint64).astype(np.int64),
+            duration_ns=np.array([one.duration_ns for one in rows], np.int64),
+            stages_ns=np.array(
+                [[one.ledger.get(stage, 0) for stage in STAGES] for one in rows], np.int64
+            ).reshape(-1, len(STAGES)),
+            **named,
+            attributes=_attributes(rows) if attributes else None,
+        )
+
+
+NUMBERS = (
+    "time_to_first_token_ns", "time_per_output_token_ns", "input_tokens", "cached_input_tokens",
+    "output_tokens", "batch_size", "queue_depth", "concurrency", "preemptions", "cold_start",
+)  # fmt: skip
+WORDS = ("service", "instance", "version", "route", "model", "status", "finish_reason")
+
+
+def _attributes(requests: Sequence[Request]) -> AttributeColumns:
+    pairs = [pair for one in requests for pair in one.attributes]
+    counts = [len(one.attributes) for one in requests]
+    return AttributeColumns(
+        row=np.repeat(np.arange(len(requests)), counts),
+        key=Words.of(key for key, _ in pairs),
+        value=Words.of(value for _, value in pairs),
+    )

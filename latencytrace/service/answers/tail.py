@@ -1,0 +1,126 @@
+"""`GET /tail`: why the slowest requests of a cohort are slow."""
+
+from collections.abc import Iterator
+
+from latencytrace.analysis.tail.groups import Split
+from latencytrace.analysis.tail.tail import no_tail, tail_of
+from latencytrace.model.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.service.answers.tail_documents import (
+    CauseDocument,
+    SetApartDocument,
+    StageExcessDocument,
+    TailDocument,
+)
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.store import Store
+
+_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
+
+
+def tail(store: Store, cohort: Cohort, quantile: float) -> TailDocument:
+    """Compare the requests of a cohort beyond a quantile with those around its median."""
+    durations_ns = store.durations(cohort)
+    if not len(durations_ns):
+        return tail_document(no_tail(quantile))
+    split = Split.of(durations_ns, quantile)
+    columns = store.cohort_columns(cohort, split.bands(), attributes=True)
+    return tail_document(tail_of(columns, split, quantile))
+
+
+def tail_document(found: Tail) -> TailDocument:
+    """A tail as its document."""
+    excess_ns = found.excess_ns
+    return {
+        "requests": found.requests,
+        "quantile": found.quantile,
+        "needed_requests": found.needed_requests,
+        "threshold_ns": found.threshold_ns,
+        "tail_requests": found.tail_requests,
+        "reference_requests": found.reference_requests,
+        "excess_ns": None if excess_ns is None else round(excess_ns),
+        "stages": [_stage(stage, excess_ns or 0.0) for stage in found.stages],
+        "attributes": [_attribute(one) for one in found.attributes],
+        "cause": _cause(found, found.cause) if found.cause else None,
+        "examples": list(found.examples),
+    }
+
+
+def _stage(found: StageExcess, excess_ns: float) -> StageExcessDocument:
+    return {
+        "stage": found.stage,
+        "tail_mean_ns": round(found.tail_mean_ns),
+        "reference_mean_ns": round(found.reference_mean_ns),
+        "excess_ns": round(found.tail_mean_ns) - round(found.reference_mean_ns),
+        "excess_share_ratio": found.excess_ns / excess_ns if excess_ns > 0 else None,
+        "low_ns": round(found.low_ns),
+        "high_ns": round(found.high_ns),
+    }
+
+
+def _attribute(found: SetApart) -> SetApartDocument:
+    return {
+        "key": found.key,
+        "value": found.value,
+        "tail_share_ratio": found.tail_ratio,
+        "reference_share_ratio": found.reference_ratio,
+        "p_value": found.p_value,
+    }
+
+
+def _cause(found: Tail, cause: Cause) -> CauseDocument:
+    return {
+        "kind": cause.kind,
+        "stage": cause.stage,
+        "key": cause.trait.key if cause.trait else None,
+        "value": cause.trait.value if cause.trait else None,
+        "sentence": f"{_heading(cause)}: {'; '.join(_reasons(found, cause))}.",
+    }
+
+
+def _heading(cause: Cause) -> str:
+    key = cause.trait.key if cause.trait else ""
+    match cause.kind:
+        case CauseKind.INPUT if key == "output_tokens":
+            return "Longer output"
+        case CauseKind.INPUT if key == "cached_input_tokens":
+            return "Less input cached"
+        case CauseKind.STAGE if cause.stage:
+            return f"Slower {cause.stage}"
+        case kind:
+            return _HEADINGS[kind]
+
+
+_HEADINGS = {
+    CauseKind.STAGE: "Slower stage",
+    CauseKind.INPUT: "Longer input",
+    CauseKind.WAITING: "They waited behind other requests",
+    CauseKind.INSTANCE: "One bad instance",
+    CauseKind.RUNTIME: "Runtime pause",
+    CauseKind.COLD_START: "Cold start",
+    CauseKind.DEPENDENCY: "Slower dependency",
+}
+
+
+def _reasons(found: Tail, cause: Cause) -> Iterator[str]:
+    if cause.trait:
+        trait = cause.trait
+        yield (
+            f"{_percent(trait.tail_ratio)} of the tail have {trait.key} {trait.value}, "
+            f"of the usual requests {_percent(trait.reference_ratio)}"
+        )
+    grown = next((stage for stage in found.stages if stage.stage is cause.stage), None)
+    if grown and found.excess_ns:
+        yield (
+            f"{grown.stage} takes {_length(grown.tail_mean_ns)} instead of "
+            f"{_length(grown.reference_mean_ns)}, {_percent(grown.excess_ns / found.excess_ns)} "
+            "of what the tail takes longer"
+        )
+
+
+def _length(length_ns: float) -> str:
+    unit, size = next((one for one in _UNITS if length_ns >= one[1]), _UNITS[-1])
+    return f"{length_ns / size:.3g} {unit}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.0f} %"

@@ -1,0 +1,54 @@
+"""The document of `GET /tail` (DESIGN part 4)."""
+
+from typing_extensions import TypedDict
+
+from latencytrace.model import Stage
+from latencytrace.model.tail import CauseKind
+
+
+class StageExcessDocument(TypedDict):
+    """A stage in the tail and in the reference; the excesses add up to that of the durations."""
+
+    stage: Stage
+    tail_mean_ns: int
+    reference_mean_ns: int
+    excess_ns: int
+    excess_share_ratio: float | None  # null: the tail takes no longer
+    low_ns: int  # 95 % interval of the excess
+    high_ns: int
+
+
+class SetApartDocument(TypedDict):
+    """What the tail has more often than the reference."""
+
+    key: str
+    value: str
+    tail_share_ratio: float
+    reference_share_ratio: float
+    p_value: float  # corrected for all that was looked at
+
+
+class CauseDocument(TypedDict):
+    """What explains most of the excess, in fields and in a sentence."""
+
+    kind: CauseKind
+    stage: Stage | None
+    key: str | None
+    value: str | None
+    sentence: str
+
+
+class TailDocument(TypedDict):
+    """The requests beyond a quantile against those around the median."""
+
+    requests: int
+    quantile: float
+    needed_requests: int | None  # null: there are enough
+    threshold_ns: int | None
+    tail_requests: int
+    reference_requests: int
+    excess_ns: int | None
+    stages: list[StageExcessDocument]
+    attributes: list[SetApartDocument]
+    cause: CauseDocument | None  # null: nothing sets the tail apart
+    examples: list[str]  # trace ids

@@ -1,0 +1,136 @@
+"""Requests of a cohort as columns: the question, and how its answer in Arrow is read."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from latencytrace.model import Stage
+from latencytrace.model.request_columns import (
+    NUMBERS,
+    UNKNOWN,
+    WORDS,
+    AttributeColumns,
+    DurationBand,
+    KnownNumbers,
+    RequestColumns,
+    Rows,
+    Words,
+)
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.questions import Parameters, counted, where
+from latencytrace.service.sql.tables import REQUESTS, stage_column
+
+FORMAT: Final = "ArrowStream"
+_SETTINGS: Final = (
+    "output_format_arrow_low_cardinality_as_dictionary = 0, "
+    "output_format_arrow_string_as_string = 1, "
+    "output_format_arrow_fixed_string_as_fixed_byte_array = 1, "
+    "output_format_arrow_compression_method = 'none'"
+)
+_KEYS: Final = "attribute_keys"
+_VALUES: Final = "attribute_values"
+_COLUMNS: Final = {
+    "service": "ServiceName",
+    "instance": "ServiceInstance",
+    "version": "ServiceVersion",
+}
+_HIGHEST_HASH: Final = (1 << 64) - 1
+
+
+def durations_question(cohort: Cohort) -> tuple[str, Parameters]:
+    """The durations of a cohort's requests as `Int64`, in no order."""
+    condition, parameters = where(cohort)
+    return (
+        (
+            f"SELECT toInt64(DurationNs) FROM {REQUESTS} FINAL "
+            f"WHERE {condition} AND {counted(cohort)}"
+        ),
+        parameters,
+    )
+
+
+def columns_question(
+    cohort: Cohort, bands: Sequence[DurationBand], *, attributes: bool
+) -> tuple[str, Parameters]:
+    """The requests of a cohort that lie in one of these bands, for `columns_from`."""
+    condition, parameters = where(cohort)
+    bound: dict[str, object] = {**parameters}
+    for place, band in enumerate(bands):
+        bound[f"least{place}"] = band.at_least_ns
+        bound[f"most{place}"] = band.at_most_ns
+        bound[f"hash{place}"] = min(int(band.share_ratio * 2.0**64), _HIGHEST_HASH)
+    within = " OR ".join(
+        f"(DurationNs BETWEEN {{least{place}:UInt64}} AND {{most{place}:UInt64}} "
+        f"AND cityHash64(TraceId) <= {{hash{place}:UInt64}})"
+        for place in range(len(bands))
+    )
+    selected = [
+        "toFixedString(unhex(TraceId), 16) AS trace_id",
+        "toUnixTimestamp64Nano(Start) AS start_ns",
+        "toInt64(DurationNs) AS duration_ns",
+        *(f"toInt64({stage_column(stage)}) AS {stage}_ns" for stage in Stage),
+        *(f"toInt64({_column(name)}) AS {name}" for name in NUMBERS),
+        *(f"{_column(name)} AS {name}" for name in WORDS),
+    ]
+    if attributes:
+        selected += [f"`Attributes.Key` AS {_KEYS}", f"`Attributes.Value` AS {_VALUES}"]
+    return (
+        (
+            f"SELECT {', '.join(selected)} FROM {REQUESTS} FINAL WHERE {condition} "
+            f"AND {counted(cohort)} AND ({within or 'false'}) SETTINGS {_SETTINGS}"
+        ),
+        bound,
+    )
+
+
+def columns_from(answer: bytes, *, attributes: bool) -> RequestColumns:
+    """Requests from an answer to that question in the format `FORMAT`."""
+    table = ipc.open_stream(answer).read_all().combine_chunks() if answer else None
+    if table is None or not table.num_rows:
+        return RequestColumns.of([], attributes=attributes)
+    columns = {name: table[name].chunk(0) for name in table.column_names}
+    start_ns = columns["start_ns"].to_numpy()
+    order = np.argsort(start_ns, kind="stable")
+    trace_ids = columns["trace_id"]
+    named: dict[str, Any] = {name: _numbers(columns[name], order) for name in NUMBERS}
+    named |= {name: _words(columns[name], order) for name in WORDS}
+    return RequestColumns(
+        trace_id=np.frombuffer(trace_ids.buffers()[1], "V16")[trace_ids.offset :][order],
+        start_ns=start_ns[order],
+        duration_ns=columns["duration_ns"].to_numpy()[order],
+        stages_ns=np.column_stack([columns[f"{stage}_ns"].to_numpy() for stage in Stage])[order],
+        **named,
+        attributes=_attributes(columns[_KEYS], columns[_VALUES], order) if attributes else None,
+    )
+
+
+def _column(name: str) -> str:
+    return _COLUMNS.get(name) or "".join(word.capitalize() for word in name.split("_"))
+
+
+def _numbers(column: pa.Array, order: Rows) -> KnownNumbers:
+    return KnownNumbers(
+        value=column.fill_null(0).to_numpy(zero_copy_only=False)[order],
+        known=column.is_valid().to_numpy(zero_copy_only=False)[order],
+    )
+
+
+def _words(column: pa.Array, order: Rows) -> Words:
+    encoded = column.dictionary_encode()
+    number = encoded.indices.fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
+    return Words(names=encoded.dictionary.to_pylist(), number=number[order].astype(np.int32))
+
+
+def _attributes(keys: pa.Array, values: pa.Array, order: Rows) -> AttributeColumns:
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    row = np.repeat(place, keys.value_lengths().to_numpy(zero_copy_only=False))
+    by_row = np.argsort(row, kind="stable")
+    return AttributeColumns(
+        row=row[by_row],
+        key=_words(keys.flatten(), by_row),
+        value=_words(values.flatten(), by_row),
+    )

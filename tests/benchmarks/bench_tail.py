@@ -1,0 +1,81 @@
+"""Processor time of `tail` beside that of a breakdown of the same requests.
+
+    python -m tests.benchmarks.bench_tail [--requests 1700000] [--rounds 5]
+
+The rows are made by the engine; both questions are asked in turn, of one thread each.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import chdb
+
+from latencytrace.analysis.tail.groups import Split
+from latencytrace.analysis.tail.tail import tail_of
+from latencytrace.service.answers import tail as answers
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.tables import REQUESTS
+from latencytrace.service.stores.chdb.store import ChdbStore
+
+COHORT = Cohort(service="rag")
+AT_ONCE = 100_000
+MADE = f"""
+INSERT INTO {REQUESTS} (TraceId, SpanId, Revision, Outermost, Health, ServiceName,
+  ServiceInstance, ServiceVersion, Route, Model, Status, Start, DurationNs, InputTokens,
+  OutputTokens, Concurrency, ColdStart, RetrieveNs, PrefillNs, DecodeNs, UnattributedNs,
+  `Attributes.Key`, `Attributes.Value`, AttributesLeftOut)
+SELECT lower(hex(sipHash128(number, 1))), lower(hex(sipHash64(number, 2))), 1, true, false, 'rag',
+  concat('pod-', toString(rand(1) % 8)), '1.0', 'POST /chat', 'small', 'ok',
+  fromUnixTimestamp64Nano(toInt64(1763690000000000000 + number * 2000000)), r + p + d + u,
+  toInt64(p / 100000), 200, rand(2) % 20, false, r, p, d, u,
+  ['tenant', 'region', 'db.collection.name', 'db.system.name', 'gen_ai.request.model'],
+  [concat('t', toString(rand(3) % 10)), 'eu', 'articles', 'qdrant', 'small'], 0
+FROM (SELECT number, toUInt64(60e6 * exp(randNormal(0, 0.3)) + (rand(4) % 40 = 0) * 900e6) AS r,
+  toUInt64(90e6 * exp(randNormal(0, 0.31))) AS p, toUInt64(500e6 * exp(randNormal(0, 0.2))) AS d,
+  toUInt64(8e6) AS u FROM numbers({{first}}, {{count}}))
+"""  # noqa: S608 - of constants
+
+
+def main() -> None:
+    """Make the requests, ask, and print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=1_700_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = ChdbStore.open(Path(folder) / "data")
+        engine = chdb.connect(str(Path(folder) / "data" / "clickhouse"))
+        for first in range(0, asked.requests, AT_ONCE):
+            count = min(AT_ONCE, asked.requests - first)
+            engine.query(MADE.format(first=first, count=count))
+        engine.close()
+        compare(store, asked.rounds)
+        store.close()
+
+
+def compare(store: ChdbStore, rounds: int) -> None:
+    """Ask both questions in turn."""
+    split = Split.of(store.durations(COHORT), 0.99)
+    columns = store.cohort_columns(COHORT, split.bands(), attributes=True)
+    questions: dict[str, Callable[[], object]] = {
+        "breakdown": lambda: store.breakdown(COHORT),
+        "tail": lambda: answers.tail(store, COHORT, 0.99),
+        "statistics of the tail alone": lambda: tail_of(columns, split, 0.99),
+    }
+    took_s: dict[str, list[float]] = {name: [] for name in questions}
+    for _ in range(rounds):
+        for name, ask in questions.items():
+            before_s = time.process_time()
+            ask()
+            took_s[name].append(time.process_time() - before_s)
+    whole_s = median(took_s["breakdown"])
+    for name, times_s in took_s.items():
+        print(f"{name:30} {median(times_s):.3f} s CPU, {median(times_s) / whole_s:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The picture of a tail."""
+
+from typing import cast
+
+import pytest
+from rich.console import Console
+
+from latencytrace.cli.pictures.tail import picture
+from latencytrace.model import Stage
+from latencytrace.model.tail import CauseKind
+from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
+
+MS = 1_000_000
+
+
+def excess(stage: Stage, tail_ms: int, usual_ms: int, of_ms: int) -> StageExcessDocument:
+    excess_ns = (tail_ms - usual_ms) * MS
+    return StageExcessDocument(
+        stage=stage,
+        tail_mean_ns=tail_ms * MS,
+        reference_mean_ns=usual_ms * MS,
+        excess_ns=excess_ns,
+        excess_share_ratio=excess_ns / (of_ms * MS),
+        low_ns=excess_ns - 20 * MS,
+        high_ns=excess_ns + 20 * MS,
+    )
+
+
+def document(**more: object) -> TailDocument:
+    whole = TailDocument(
+        requests=6000,
+        quantile=0.99,
+        needed_requests=None,
+        threshold_ns=900 * MS,
+        tail_requests=60,
+        reference_requests=1201,
+        excess_ns=800 * MS,
+        stages=[
+            excess(Stage.RETRIEVE, 860, 60, 800),
+            excess(Stage.DECODE, 510, 500, 800),
+            excess(Stage.EMBED, 10, 20, 800),
+            excess(Stage.TOKENIZE, 2, 2, 800),
+        ],
+        attributes=[
+            {
+                "key": "collection",
+                "value": "manuals",
+                "tail_share_ratio": 1.0,
+                "reference_share_ratio": 0.049,
+                "p_value": 0.0,
+            },
+            {
+                "key": "instance",
+                "value": "rag-1",
+                "tail_share_ratio": 0.5,
+                "reference_share_ratio": 0.3,
+                "p_value": 0.0123,
+            },
+        ],
+        cause={
+            "kind": CauseKind.DEPENDENCY,
+            "stage": Stage.RETRIEVE,
+            "key": "collection",
+            "value": "manuals",
+            "sentence": "Slower dependency: retrieve.",
+        },
+        examples=["a" * 32],
+    )
+    return cast(TailDocument, {**whole, **more})
+
+
+def drawn(found: TailDocument, width: int = 100) -> list[str]:
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        for part in picture(found, console):
+            console.print(part)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def test_the_picture_of_a_known_tail_is_exactly_this() -> None:
+    assert "\n".join(drawn(document(), 110)) == (
+        """\
+6,000 requests · tail: 60 from p99 (900 ms) on · 800 ms longer than the 1,201 around the median
+
+Slower dependency: retrieve.
+
+stage                                         excess    share       95 % interval     tail    usual
+retrieve  ████████████████████████████████    800 ms  100.0 %     780 ms … 820 ms   860 ms  60.0 ms
+decode    ▍                                  10.0 ms    1.2 %  -10.0 ms … 30.0 ms   510 ms   500 ms
+embed                                       -10.0 ms   -1.2 %  -30.0 ms … 10.0 ms  10.0 ms  20.0 ms
+
+in the tail more often     tail   usual        p
+collection manuals      100.0 %   4.9 %  < 0.001
+instance rag-1           50.0 %  30.0 %    0.012
+
+Requests that show it:
+  latencytrace trace aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"""
+    )
+
+
+def test_a_tail_without_a_cause_is_said_to_have_none() -> None:
+    lines = drawn(document(cause=None, attributes=[]))
+
+    assert lines[2].startswith("Nothing sets the tail apart")
+    assert not any("more often" in line for line in lines)
+
+
+def test_too_few_requests_are_told_with_how_many_it_takes() -> None:
+    lines = drawn(document(requests=37, needed_requests=1000, cause=None, examples=[]))
+
+    assert any(
+        "Not enough requests to name a cause: 37 of at least 1,000." in one for one in lines
+    )
+    assert not any("latencytrace trace" in line for line in lines)
+
+
+def test_a_tail_that_takes_no_longer_has_no_stages() -> None:
+    lines = drawn(document(stages=[], excess_ns=None, attributes=[], cause=None))
+
+    assert lines[0] == "6,000 requests · tail: 60 from p99 (900 ms) on"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_the_stages_fit_the_terminal_and_keep_their_excess(width: int) -> None:
+    lines = drawn(document(), width)
+
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith("retrieve") and "800 ms" in line for line in lines)

@@ -1,0 +1,130 @@
+"""The cause of a tail, from spans that a real service received to the answer and the picture."""
+
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import Any, cast
+
+import pytest
+from pydantic import TypeAdapter
+
+from latencytrace.model import Span, SpanKind, Stage, semconv
+from latencytrace.service.answers.tail_documents import TailDocument
+from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.servers.command_line import latencytrace
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
+
+MS = 1_000_000
+REQUESTS = 400
+SLOW_EVERY = 10
+
+
+def spans() -> Iterator[Span]:
+    """Requests that search and generate; of every tenth the search is slow."""
+    chance = Random(7)  # noqa: S311 - the same each time
+    begin_ns = time.time_ns() - 300 * 10**9
+    for number in range(REQUESTS):
+        trace_id, start_ns = f"{number + 1:032x}", begin_ns + number * 100 * MS
+        slow = number % SLOW_EVERY == SLOW_EVERY - 1
+        search_ns = int((900 if slow else 40) * MS * chance.uniform(0.9, 1.1))
+        end_ns = start_ns + search_ns + int(80 * MS * chance.uniform(0.9, 1.1))
+        yield one_span(
+            trace_id,
+            "a" * 16,
+            name="POST /chat",
+            start_ns=start_ns,
+            end_ns=end_ns,
+            attributes={"collection": "big" if slow else "small"},
+        )
+        yield below(trace_id, "b", Stage.RETRIEVE, start_ns, start_ns + search_ns)
+        yield below(trace_id, "c", Stage.DECODE, start_ns + search_ns, end_ns)
+
+
+def below(trace_id: str, digit: str, stage: Stage, start_ns: int, end_ns: int) -> Span:
+    return one_span(
+        trace_id,
+        digit * 16,
+        parent_id="a" * 16,
+        name=f"a span of {stage}",
+        kind=SpanKind.INTERNAL,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        attributes={semconv.STAGE: stage.value},
+    )
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service that has received them all."""
+    with RunningService(tmp_path_factory.mktemp("tail") / "data") as running:
+        assert running.post(otlp(*spans())).is_success
+        until(lambda: asked(running, 0.95)["requests"] == REQUESTS, running.said)
+        yield running
+
+
+def asked(service: RunningService, quantile: float) -> TailDocument:
+    return cast(TailDocument, service.ask(f"/tail?since=1h&quantile={quantile}"))
+
+
+def test_the_document_names_the_stage_its_share_and_what_the_slow_ones_share(
+    service: RunningService,
+) -> None:
+    document = asked(service, 0.95)
+
+    TypeAdapter(TailDocument).validate_python(document, strict=False)
+    first = document["stages"][0]
+    assert (document["requests"], document["tail_requests"]) == (REQUESTS, 20)
+    assert first["stage"] == "retrieve"
+    assert 800 * MS < first["low_ns"] <= first["excess_ns"] <= first["high_ns"] < 960 * MS
+    assert first["excess_share_ratio"] == pytest.approx(1, abs=0.05)
+    assert [(one["key"], one["value"]) for one in document["attributes"]] == [
+        ("collection", "big")
+    ]
+    cause = document["cause"]
+    assert cause is not None
+    assert (cause["kind"], cause["stage"]) == ("dependency", "retrieve")
+    assert cause["sentence"].startswith("Slower dependency: 100 % of the tail have collection big")
+
+
+def test_examples_are_requests_that_can_be_looked_at(service: RunningService) -> None:
+    examples = asked(service, 0.95)["examples"]
+
+    ledgers = [cast(Any, service.ask(f"/requests/{one}"))["ledger"] for one in examples]
+    assert len(examples) == 3
+    assert all(ledger["retrieve"] > 800 * MS for ledger in ledgers)
+
+
+def test_a_cohort_without_requests_is_an_answer(service: RunningService) -> None:
+    document = service.ask("/tail?since=1h&route=GET%20/nowhere")
+
+    assert (document["requests"], document["cause"], document["threshold_ns"]) == (0, None, None)
+
+
+def test_too_few_requests_are_said_so(service: RunningService) -> None:
+    document = asked(service, 0.99)
+
+    assert (document["needed_requests"], document["cause"]) == (1000, None)
+
+
+@pytest.mark.parametrize("quantile", ["0.5", "1", "nan", "much"])
+def test_a_quantile_that_has_no_tail_is_refused_with_its_bounds(
+    service: RunningService, quantile: str
+) -> None:
+    answer = service.get(f"/api/v1/tail?quantile={quantile}")
+
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "quantile" in answer.json()["detail"]
+
+
+def test_the_command_prints_the_cause_first_and_the_stages_below(
+    service: RunningService,
+) -> None:
+    told = latencytrace("tail", "--quantile", "0.95", "--url", service.url)
+
+    lines = told.stdout.splitlines()
+    assert told.returncode == 0
+    assert lines[0].startswith("400 requests · tail: 20 from p95 (")
+    assert lines[2].startswith("Slower dependency: ")
+    assert "retrieve" in told.stdout.split("stage", 1)[1]

@@ -1,0 +1,100 @@
+"""The document of a tail, and the sentence that names its cause."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from latencytrace.model import Stage
+from latencytrace.model.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.service.answers.tail import tail_document
+from latencytrace.service.answers.tail_documents import TailDocument
+
+MS = 1_000_000
+
+
+def excess(stage: Stage, tail_ms: float, usual_ms: float) -> StageExcess:
+    grown_ns = (tail_ms - usual_ms) * MS
+    return StageExcess(
+        stage=stage,
+        tail_mean_ns=tail_ms * MS,
+        reference_mean_ns=usual_ms * MS,
+        low_ns=grown_ns - 0.4,
+        high_ns=grown_ns + 0.4,
+    )
+
+
+def apart(key: str, value: str) -> SetApart:
+    return SetApart(key=key, value=value, tail_ratio=0.9, reference_ratio=0.1, p_value=1e-9)
+
+
+def of_cause(cause: Cause | None, *stages: StageExcess) -> Tail:
+    return Tail(
+        requests=2000,
+        quantile=0.99,
+        needed_requests=None,
+        threshold_ns=900 * MS,
+        tail_requests=20,
+        reference_requests=401,
+        stages=stages,
+        attributes=(),
+        cause=cause,
+        examples=("a" * 32,),
+    )
+
+
+def test_excesses_add_up_to_that_of_the_durations() -> None:
+    stages = (excess(Stage.RETRIEVE, 900, 100), excess(Stage.DECODE, 480, 500))
+
+    document = tail_document(of_cause(None, *stages))
+
+    TypeAdapter(TailDocument).validate_python(document, strict=True)
+    assert document["excess_ns"] == sum(one["excess_ns"] for one in document["stages"])
+    assert [one["excess_share_ratio"] for one in document["stages"]] == [
+        pytest.approx(800 / 780),
+        pytest.approx(-20 / 780),
+    ]
+    assert document["cause"] is None
+
+
+def test_a_tail_that_takes_no_longer_has_no_shares() -> None:
+    document = tail_document(of_cause(None, excess(Stage.DECODE, 500, 500)))
+
+    assert document["stages"][0]["excess_share_ratio"] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage", "trait", "begins"),
+    [
+        (CauseKind.STAGE, Stage.PREFILL, None, "Slower prefill: "),
+        (CauseKind.INPUT, Stage.PREFILL, apart("input_tokens", "over 4000"), "Longer input: "),
+        (CauseKind.INPUT, Stage.DECODE, apart("output_tokens", "over 900"), "Longer output: "),
+        (
+            CauseKind.INPUT,
+            Stage.PREFILL,
+            apart("cached_input_tokens", "at most 0"),
+            "Less input cached: ",
+        ),
+        (CauseKind.WAITING, Stage.QUEUE, None, "They waited behind other requests: "),
+        (CauseKind.INSTANCE, Stage.DECODE, apart("instance", "pod-3"), "One bad instance: "),
+        (CauseKind.RUNTIME, Stage.RUNTIME, None, "Runtime pause: "),
+        (CauseKind.COLD_START, Stage.LOAD, apart("cold_start", "true"), "Cold start: "),
+        (CauseKind.DEPENDENCY, Stage.RETRIEVE, None, "Slower dependency: "),
+    ],
+)
+def test_a_sentence_names_the_cause_its_stage_and_its_trait(
+    kind: CauseKind, stage: Stage, trait: SetApart | None, begins: str
+) -> None:
+    cause = Cause(kind=kind, stage=stage, trait=trait)
+
+    document = tail_document(of_cause(cause, excess(stage, 912, 0.1)))
+
+    told = document["cause"]
+    assert told is not None
+    shared = (
+        f"90 % of the tail have {trait.key} {trait.value}, of the usual requests 10 %; "
+        if trait
+        else ""
+    )
+    grown = f"{stage} takes 912 ms instead of 100 µs, 100 % of what the tail takes longer."
+    assert told["sentence"] == f"{begins}{shared}{grown}"
+    assert (told["kind"], told["stage"]) == (kind, stage)
+    assert (told["key"], told["value"]) == ((trait.key, trait.value) if trait else (None, None))
