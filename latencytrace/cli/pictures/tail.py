@@ -13,7 +13,7 @@ from latencytrace.service.answers.tail_documents import StageExcessDocument, Tai
 BAR_SHORTEST, BAR_LONGEST = 4, 32
 MOST_ATTRIBUTES = 8
 LEAST_SHARE = 0.005  # of the excess: stages with less are not shown
-SURE = 0.001  # smaller p-values are not told apart
+SURE = 0.001  # smaller p-values are not distinguished
 NOTHING = (
     "Nothing sets the tail apart: no attribute, and no stage that takes longer than its usual "
     "spread explains."
