@@ -256,7 +256,7 @@ def test_an_open_trace_is_not_found_and_says_why(service: RunningService, trace_
         ("/api/v1/breakdown?since=yesterday", 400, "RFC 3339"),
         ("/api/v1/requests?limit=0", 400, "limit"),
         ("/api/v1/requests?order=best", 400, "order"),
-        ("/api/v1/tail", 404, "/openapi.json"),
+        ("/api/v1/no_such_view", 404, "/openapi.json"),
     ],
 )
 def test_a_question_that_has_no_answer_is_a_problem(
