@@ -1,7 +1,7 @@
 """Finds plugins by group and name: the one door, ours use it too."""
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distribution, entry_points
 
 from latencytrace.errors import PluginError
 
@@ -14,6 +14,18 @@ STORES = "latencytrace.store"
 def plugins(group: str) -> Iterator[EntryPoint]:
     """Every plugin of a group, in order of name, not loaded yet."""
     yield from sorted(entry_points(group=group), key=lambda plugin: plugin.name)
+
+
+def installed_version(name: str) -> str:
+    """Return the version of a distribution, as its folder is called: its metadata is long.
+
+    Raises:
+        PackageNotFoundError: It is not installed.
+    """
+    found = distribution(name)
+    folder = str(getattr(getattr(found, "_path", None), "name", ""))
+    _, separator, version = folder.removesuffix(".dist-info").rpartition("-")
+    return version if separator and folder.endswith(".dist-info") else found.version
 
 
 def load_plugin(group: str, name: str) -> object:

@@ -93,6 +93,8 @@ class AgentSettings:
     gpus_in_bus_order: bool = False
     profile: bool = True  # take profiles where the service asks for one
     nvtx: bool = False  # show passes on devices to NVIDIA's profilers
+    resource_attributes: str = ""  # of the process, as the variable has them
+    resource_detectors: bool = False  # ask the SDK's, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,11 +183,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
             number(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20, least=1, most=MOST_WAITING)
         ),
         gzip=of_signal(environ, "TRACES", "COMPRESSION") == "gzip",
-        tls_files=(
-            of_signal(environ, "TRACES", "CERTIFICATE"),
-            of_signal(environ, "TRACES", "CLIENT_CERTIFICATE"),
-            of_signal(environ, "TRACES", "CLIENT_KEY"),
-        ),
+        tls_files=_tls_files(environ),
         log_correlation=flag(environ, "OTEL_PYTHON_LOG_CORRELATION"),
         server_timing=flag(environ, "LATENCYTRACE_SERVER_TIMING"),
         gpu=optional_flag(environ, "LATENCYTRACE_GPU") if gpu is None else gpu,
@@ -195,6 +193,8 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         gpus_in_bus_order=environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
         profile=optional_flag(environ, "LATENCYTRACE_PROFILE") is not False,
         nvtx=flag(environ, "LATENCYTRACE_NVTX"),
+        resource_attributes=environ.get("OTEL_RESOURCE_ATTRIBUTES", ""),
+        resource_detectors=bool(names(environ, "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS")),
     )
 
 
@@ -305,6 +305,14 @@ def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether the agent shall not start: there is nobody that spans could be for."""
     nobody = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none"
     return nobody or flag(environ, "LATENCYTRACE_DISABLED") or flag(environ, "OTEL_SDK_DISABLED")
+
+
+def _tls_files(environ: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
+    return (
+        of_signal(environ, "TRACES", "CERTIFICATE"),
+        of_signal(environ, "TRACES", "CLIENT_CERTIFICATE"),
+        of_signal(environ, "TRACES", "CLIENT_KEY"),
+    )
 
 
 def _timeout_s(environ: Mapping[str, str]) -> float:

@@ -6,11 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from uuid import uuid4
 
 from opentelemetry import trace
-from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID
 from opentelemetry.trace import ProxyTracerProvider, Tracer
 
 from latencytrace.agent.clock import monotonic_ns
@@ -46,7 +44,9 @@ from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.agent.timing.patching import AppliedHook
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.errors import SettingsError
+from latencytrace.model import semconv
 from latencytrace.model.texts.secrets import shown, text_shown
+from latencytrace.plugins import installed_version
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 
 SCOPE = "latencytrace"
@@ -69,7 +69,11 @@ class Agent:
     def __init__(self, settings: AgentSettings, on_fault: OnFault) -> None:
         self.settings = settings
         self._on_fault = on_fault
-        self._resource = resource_of(settings.service_name)
+        self._resource = resource_of(
+            settings.service_name,
+            settings.resource_attributes,
+            detectors=settings.resource_detectors,
+        )
         self._self_report: SelfReport | None = None
         self._gpu: GpuWatch | None = None
         self._sampling = _sampling(settings)
@@ -77,7 +81,7 @@ class Agent:
         self._hooks: list[AppliedHook] = []
         self._fastapi: AppliedHook | None = None
         self._cost = CostMeter(monotonic_ns)
-        self.recorder = Recorder(_provider.get_tracer(SCOPE, version(SCOPE)), on_fault)
+        self.recorder = Recorder(_provider.get_tracer(SCOPE, installed_version(SCOPE)), on_fault)
         options = TransportOptions(settings.gzip, *settings.tls_files)
         self._senders = Senders(settings.headers, options, settings.grpc)
         self.profiling = Profiling(
@@ -192,7 +196,7 @@ class Agent:
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
-        self._resource[SERVICE_INSTANCE_ID] = str(uuid4())
+        self._resource[semconv.SERVICE_INSTANCE_ID] = str(uuid4())
         self._resource["process.pid"] = os.getpid()
         self._cost = CostMeter(monotonic_ns)
         self.recorder.reset_after_fork()

@@ -1,5 +1,6 @@
 """Starting and stopping the agent: once, off when told so, and without a trace afterwards."""
 
+import importlib.metadata
 import json
 import logging
 import subprocess
@@ -20,13 +21,18 @@ from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import Agent, start
 from latencytrace.agent.timing.patching import HookState
 from latencytrace.model import Stage, semconv
+from latencytrace.plugins import installed_version
 from latencytrace.settings import AgentSettings
 from tests.support.agent.receiving import Receiver, TracedProgram
 from tests.support.fakes.contracts import FakeClock
 from tests.support.fakes.cuda import FakeCuda
 from tests.support.waiting import PATIENCE_S
 
-HEAVY = {"torch", "fastapi", "numpy", "chdb", "transformers", "starlette", "uvicorn", "httpx"}
+HEAVY = {
+    "torch", "fastapi", "numpy", "chdb", "transformers", "starlette", "uvicorn", "httpx",
+    "http.client", "http.server", "latencytrace.model.ledger", "multiprocessing.pool",
+    "opentelemetry.sdk.resources", "opentelemetry.sdk.trace",
+}  # fmt: skip
 
 
 def patched_objects() -> dict[str, object]:
@@ -309,6 +315,14 @@ def test_a_hook_that_cannot_be_loaded_is_said_and_the_others_work(
     assert done.stdout == "['threads']\n"
     assert "broken" in done.stderr
     assert "of its own" in done.stderr
+
+
+def test_a_version_is_read_off_the_folder_as_from_its_metadata() -> None:
+    installed = {found.metadata["Name"] for found in importlib.metadata.distributions()}
+
+    assert {name: installed_version(name) for name in installed} == {
+        name: importlib.metadata.version(name) for name in installed
+    }
 
 
 def test_a_span_whose_device_still_works_is_sent_at_the_end(

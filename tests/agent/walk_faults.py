@@ -56,7 +56,7 @@ EDGES = (
     "export.exporter:Exporter.reset_after_fork",
     "context:call_in",  # around what a thread or a pool runs
     "timing.runtime_gaps:_call_pooled",
-    "program.fastapi_telemetry:quiet_*.<locals>.*",
+    "program.fastapi_telemetry:*.<locals>.*",
     "hooks.*<locals>.*",  # what stands in the place of a library's functions
     "hooks.*:_begun",
     "hooks.*:_taken_up",

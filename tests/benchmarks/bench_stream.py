@@ -23,11 +23,11 @@ import time
 from collections.abc import Callable
 from itertools import accumulate
 
-from opentelemetry.context import get_current
+from opentelemetry.context import set_value
 from opentelemetry.sdk.trace import TracerProvider
 
 from latencytrace.agent.context import call_in
-from latencytrace.agent.toolkit.streaming import AnswerStream, MadeTokens, with_answer
+from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream, MadeTokens
 
 LENGTHS = (100, 1000, 10_000)
 TOKENS_A_ROUND = 100_000
@@ -60,7 +60,7 @@ def made(tokens: int) -> None:
 def made_and_sent(tokens: int) -> None:
     """One stream's tokens, made, sent and packed."""
     answer = AnswerStream()
-    stream = call_in(with_answer(answer, get_current()), MadeTokens)
+    stream = call_in(set_value(ANSWER, answer), MadeTokens)
     for at_ns in TIMES_NS[:tokens]:
         stream.add()
         answer.chunk_sent(b"word ", answer.known, at_ns)

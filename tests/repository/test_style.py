@@ -20,7 +20,7 @@ LONGER = {
     "Profiles": 250,
     "RecordedSpan": 285,
     "RecordingTracer": 210,
-    "agent_settings": 75,
+    "agent_settings": 73,
     "descend": 205,
     "fill_pauses": 110,
     "lay_out_trees": 155,

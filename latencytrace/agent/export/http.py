@@ -1,66 +1,20 @@
 """Posts OTLP over a connection that is kept alive."""
 
-import http.client
-import io
-import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
-from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.transport import ControlChannel, Response, TransportOptions
+from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
 from latencytrace.model.profile import ORDER_HEADER
 from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    from latencytrace.agent.export.http_connection import HTTPConnection
 
 _AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
 _RESPONSE_BYTES: Final = 64 << 10  # more of a response nobody reads
-
-
-class _ReadInTime(io.RawIOBase):
-    """Bytes that come over a socket, for no longer than its time limit in all."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._raw = connection.makefile("rb", buffering=0)
-        limit_s = connection.gettimeout()
-        self._until_ns = None if limit_s is None else monotonic_ns() + int(limit_s * 1e9)
-
-    def readable(self) -> bool:
-        """Return true."""
-        return True
-
-    def readinto(self, buffer: "WriteableBuffer") -> int | None:
-        """Take what came, or wait for it.
-
-        Raises:
-            TimeoutError: The time is over.
-        """
-        if self._until_ns is not None:
-            left_ns = self._until_ns - monotonic_ns()
-            if left_ns <= 0:
-                raise TimeoutError("timed out")
-            self._connection.settimeout(left_ns / 1e9)
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        """Let go of the socket."""
-        self._raw.close()
-        super().close()
-
-
-class _TimedResponse(http.client.HTTPResponse):
-    """A response that is given up after the time limit, even where its bytes come one by one."""
-
-    def __init__(
-        self, sock: socket.socket, debuglevel: int = 0, method: str | None = None
-    ) -> None:
-        super().__init__(sock, debuglevel, method)
-        self.fp.close()
-        self.fp = io.BufferedReader(_ReadInTime(sock))
 
 
 class HttpSender:
@@ -108,7 +62,7 @@ class HttpSender:
             self._headers["content-encoding"] = "gzip"
         self._control = control
         self._timeout_s = timeout_s
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: HTTPConnection | None = None
 
     def send(self, body: bytes, timeout_s: float | None = None) -> Response:
         """Post one request; a connection that was kept too long is opened anew.
@@ -116,16 +70,21 @@ class HttpSender:
         Raises:
             OSError: Nobody answered.
         """
+        with whole_imports:
+            from latencytrace.agent.export.http_connection import (  # noqa: PLC0415 - takes a while
+                HTTPException,
+            )
+
         kept, body = self._connection is not None, self._options.packed(body)
         try:
             return self._send_once(body, timeout_s)
-        except (http.client.HTTPException, ConnectionError) as error:
+        except (HTTPException, ConnectionError) as error:
             self.close()
             if not kept:
                 raise ConnectionError(self._text_of(error)) from None
         try:
             return self._send_once(body, timeout_s)
-        except http.client.HTTPException as error:
+        except HTTPException as error:
             self.close()
             raise ConnectionError(self._text_of(error)) from None
 
@@ -155,19 +114,15 @@ class HttpSender:
         """Say what happened, without secrets."""
         return self._secrets.hidden_in(str(error)) or type(error).__name__
 
-    def _open(self) -> http.client.HTTPConnection:
-        if self._secure:
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout_s, context=self._options.tls()
+    def _open(self) -> "HTTPConnection":
+        with whole_imports:
+            from latencytrace.agent.export.http_connection import (  # noqa: PLC0415 - likewise
+                connection_to,
             )
-        else:
-            connection = http.client.HTTPConnection(
-                self._host, self._port, timeout=self._timeout_s
-            )
-        connection.response_class = _TimedResponse
-        connection.connect()
-        self._connection = connection
-        return connection
+
+        tls = self._options if self._secure else None
+        self._connection = connection_to(self._host, self._port, self._timeout_s, tls)
+        return self._connection
 
     def close(self) -> None:
         """Let go of the connection."""

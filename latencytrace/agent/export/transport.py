@@ -1,10 +1,13 @@
 """The contract of what carries an exporter's bytes to a receiver."""
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from gzip import compress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from latencytrace.agent.process.forks import whole_imports
+
+if TYPE_CHECKING:
+    import ssl
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,22 @@ class TransportOptions:
 
     def packed(self, body: bytes) -> bytes:
         """Return the bytes of a request."""
-        return compress(body, 1) if self.gzip else body
+        if not self.gzip:
+            return body
+        with whole_imports:
+            from gzip import compress  # noqa: PLC0415 - takes a while, and few programs need it
 
-    def tls(self) -> ssl.SSLContext:
+        return compress(body, 1)
+
+    def tls(self) -> "ssl.SSLContext":
         """Return the settings of TLS.
 
         Raises:
             OSError: A file cannot be read.
         """
+        with whole_imports:
+            import ssl  # noqa: PLC0415 - likewise
+
         context = ssl.create_default_context(cafile=self.certificate)
         if self.client_certificate is not None:
             context.load_cert_chain(self.client_certificate, self.client_key)

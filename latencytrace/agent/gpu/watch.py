@@ -1,17 +1,19 @@
 """GPUs read and reported on, put together: what the agent starts, asks and stops."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.gpu.discovery import installed_gpu_readers
 from latencytrace.agent.gpu.machine_lock import MachineLock
-from latencytrace.agent.gpu.port import GpuPort
 from latencytrace.agent.gpu.report import STUCK_AFTER_NS, GpuReport
 from latencytrace.agent.gpu.sampler import GpuSampler
 from latencytrace.agent.guard import OnFault, logger
 from latencytrace.model.gpu.sample import GpuDevice, GpuSample
+
+if TYPE_CHECKING:
+    from latencytrace.agent.gpu.port import GpuPort
 
 SeenBy = Callable[[Sequence[GpuDevice]], Sequence[GpuDevice] | None]
 
@@ -47,9 +49,7 @@ class GpuWatch:
         self._is_wanted = is_wanted
         self._seen_by = seen_by
         self._report = self._new_report()
-        self._port = None
-        if port is not None:
-            self._port = GpuPort(port, lambda: self._sampler.state, monotonic_ns, on_fault)
+        self._port = None if port is None else self._new_port(port, on_fault)
         self._sampler = GpuSampler(
             lambda: installed_gpu_readers(on_fault),
             self._take,
@@ -82,6 +82,11 @@ class GpuWatch:
         if self._new_sender is None:
             return None
         return GpuReport(self._resource, self._new_sender(), monotonic_ns)
+
+    def _new_port(self, address: tuple[str, int], on_fault: OnFault) -> "GpuPort":
+        from latencytrace.agent.gpu.port import GpuPort  # noqa: PLC0415 - only where it is used
+
+        return GpuPort(address, lambda: self._sampler.state, monotonic_ns, on_fault)
 
     def stop(self) -> None:
         """End; what was read last is sent."""

@@ -72,11 +72,11 @@ class _Request(ServedRequest):
             else:
                 self.timing.fail(error)
 
-    def described(self) -> HookAttributes:
-        """The route is known by now."""
+    def describe(self) -> None:
+        """Note the route too, which is known by now."""
         resource = getattr(self._request.match_info.route, "resource", None)
         self.note_route(getattr(resource, "canonical", None))
-        return super().described()
+        super().describe()
 
 
 def _served_attributes(request: Any) -> HookAttributes:  # noqa: ANN401

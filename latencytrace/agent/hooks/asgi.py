@@ -1,27 +1,26 @@
 """Requests served by an ASGI application: FastAPI, Starlette, or any under uvicorn."""
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextvars import Token
 from functools import partial
 from typing import Any
 
 from opentelemetry import propagate
-from opentelemetry.context import Context, get_current
+from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import SpanKind, StatusCode, get_current_span, set_span_in_context
+from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.program.fastapi_telemetry import TIMED
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.timing.intervals import HELD, IntervalRecorder, fold
-from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.timing.runtime_gaps import with_gaps
+from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.server_timing import ServerTiming
+from latencytrace.agent.toolkit.http.caller import caller_of
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
-from latencytrace.agent.toolkit.streaming import AnswerStream, with_answer
+from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
+from latencytrace.agent.toolkit.streaming import HELD_BYTES, MOST_HELD, AnswerStream
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -29,11 +28,13 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Header = tuple[bytes, bytes]
 
 _CONTRIB = "opentelemetry.instrumentation.asgi"
 _STARTS = "noting that a server starts"
-_FIRST_SERVER_ERROR = 500
 _QUEUE_HEADERS = frozenset(name.encode() for name in QUEUE_HEADERS)
+_PARENT = b"traceparent"
+_READ = _QUEUE_HEADERS | {_PARENT, b"tracestate", b"baggage"}  # in lower case, as ASGI has them
 
 
 class _ScopeHeaders(Getter[Scope]):
@@ -57,44 +58,31 @@ class _ScopeHeaders(Getter[Scope]):
 _SCOPE_HEADERS = _ScopeHeaders()
 
 
-class RequestTiming:
+class RequestTiming(ServedRequest):
     """One request from the first byte of its headers to the last byte of its answer.
 
     There is no span for a chunk: the time blocked in sends travels as intervals of
     stage `respond`, that spent waiting for the request's body as `network`.
+
+    Speed is the point here: it is about all that a request to a plain endpoint costs, and a
+    chunk of a stream costs what `timed_send` does (`tests/benchmarks/bench_request.py`).
     """
 
     def __init__(self, recorder: Recorder, scope: Scope) -> None:
-        self._recorder = recorder
-        self._scope = scope
-        self._timing: Timing = recorder.start(
+        carried = [header for header in scope.get("headers", ()) if header[0] in _READ]
+        super().__init__(
+            recorder,
             scope.get("method", "HTTP"),
-            kind=SpanKind.SERVER,
-            attributes=_request_attributes(scope),
-            context=propagate.extract(scope, getter=_SCOPE_HEADERS),
+            _request_attributes(scope, carried),
+            _caller_of(scope, carried),
+            on_loop=True,
         )
-        self._intervals: IntervalRecorder = self._timing.collect_intervals()
-        self._answer = AnswerStream()
-        self._stages = recorder.server_timings.begin(self._timing.span, self._timing.started_ns)
-        self._gaps = recorder.open_requests.begin(on_loop=True)
+        self._scope = scope
+        self.answer: AnswerStream = AnswerStream(self.intervals.times(Stage.RESPOND))
+        self._stages = recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
         self._body_wanted = True
         self._answered = False
-        self._token: Token[Context] | None = None
         scope[TIMED] = True
-
-    def activate(self) -> None:
-        """Make the request's span current; its intervals are its own, not a stream's below."""
-        with guarded("making a request current", self._recorder.on_fault):
-            context = set_span_in_context(self._timing.span, get_current())
-            context = with_answer(self._answer, context)
-            self._token = enter(with_gaps(self._gaps, context))
-
-    def deactivate(self) -> None:
-        """Make the span before it current again."""
-        with guarded("leaving a request", self._recorder.on_fault):
-            token, self._token = self._token, None
-            if token is not None:
-                leave(token)
 
     def received(self, receive: Receive) -> Receive:
         """Time the wait for the request's body, and see the caller leave."""
@@ -102,49 +90,51 @@ class RequestTiming:
         async def timed_receive() -> Message:
             started_ns = monotonic_ns()
             message = await receive()
-            with guarded("timing a receive", self._recorder.on_fault):
+            try:
                 if message["type"] == "http.disconnect":
                     if not self._answered:
-                        self._answer.left()
-                        self._timing.note({semconv.CANCELLED: True})
+                        self.answer.left()
+                        self.timing.note({semconv.CANCELLED: True})
                 elif self._body_wanted:
                     self._body_wanted = bool(message.get("more_body", False))
-                    self._intervals.add(Stage.NETWORK, started_ns)
+                    self.intervals.add(Stage.NETWORK, started_ns)
+            except FAULTS as fault:
+                self.recorder.on_fault("timing a receive", fault)
             return message
 
         return timed_receive
 
     def sent(self, send: Send) -> Send:
         """Time the sends, and end the span with the last one."""
-        with guarded("timing sends", self._recorder.on_fault):
+        try:
             return self._timed(send)
+        except FAULTS as fault:
+            self.recorder.on_fault("timing sends", fault)
         return send
 
     def _timed(self, send: Send) -> Send:
         if self._stages is not None:
             send = self._with_server_timing(send, self._stages)
-        answer, on_fault = self._answer, self._recorder.on_fault
-        times, chunk_sent = self._intervals.times(Stage.RESPOND), self._answer.chunk_sent
-        note = times.append
+        answer, held, on_fault = self.answer, self.answer.held, self.recorder.on_fault
 
         async def timed_send(message: Message) -> None:
+            nonlocal held
             known, started_ns = answer.known, monotonic_ns()
             try:
                 await send(message)
             except BaseException:
                 with guarded("timing a send that failed", on_fault):
-                    self._intervals.add(Stage.RESPOND, started_ns)
+                    self._sent(None, known, started_ns, monotonic_ns())
                 raise
+            sent_ns = monotonic_ns()
             try:
-                sent_ns = monotonic_ns()
-                note(started_ns)
-                note(sent_ns)
-                if message["type"] == "http.response.body" and message.get("more_body"):
-                    if len(times) >= HELD:
-                        fold(times)
-                    chunk_sent(message.get("body", b""), known, sent_ns)
-                else:
-                    self._sent(message, known, sent_ns)
+                body = message.get("body", b"")
+                if not message.get("more_body") or type(body) is not bytes:
+                    self._sent(message, known, started_ns, sent_ns)
+                    return
+                held += (started_ns, sent_ns, known, body)
+                if answer.eager or len(held) >= MOST_HELD or len(body) > HELD_BYTES:
+                    answer.catch_up()
             except FAULTS as fault:
                 on_fault("timing a send", fault)
 
@@ -155,50 +145,59 @@ class RequestTiming:
 
         async def sending_stages(message: Message) -> None:
             if message["type"] == "http.response.start":
-                with guarded("adding Server-Timing", self._recorder.on_fault):
+                with guarded("adding Server-Timing", self.recorder.on_fault):
                     timing = (b"server-timing", stages.value(monotonic_ns()).encode())
                     message = {**message, "headers": [*message.get("headers", ()), timing]}
             await send(message)
 
         return sending_stages
 
-    def _sent(self, message: Message, known: int, sent_ns: int) -> None:
+    def _sent(self, message: Message | None, known: int, started_ns: int, sent_ns: int) -> None:
+        """Note what is no chunk that can be held; None: it could not be sent."""
+        self.answer.catch_up()
+        self.intervals.add(Stage.RESPOND, started_ns, sent_ns)
+        if message is None:
+            return
         if message["type"] == "http.response.start":
             self._body_wanted = False
-            self._answer.begun(message.get("headers", ()))
-            self._timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: message["status"]})
-            if message["status"] >= _FIRST_SERVER_ERROR:
-                self._timing.note({semconv.ERROR_TYPE: str(message["status"])})
-                self._timing.span.set_status(StatusCode.ERROR)
+            self.answer.begun(message.get("headers", ()))
+            self.note_status(message["status"])
         elif message["type"] == "http.response.body":
-            if self._answer.streams:  # else this is all of the answer
-                self._answer.chunk_sent(message.get("body", b""), known, sent_ns)
-            self._answered = True
-            self.end()
-
-    def fail(self, error: BaseException) -> None:
-        """Note what the application raised."""
-        with guarded("noting an exception", self._recorder.on_fault):
-            self._timing.fail(error)
+            more = message.get("more_body", False)
+            if more or self.answer.streams:  # else this is all of the answer
+                self.answer.chunk_sent(message.get("body", b""), known, sent_ns)
+            if not more:
+                self._answered = True
+                self.end()
 
     def end(self) -> None:
         """End the span, once; the route is known by now."""
-        with guarded("ending a request", self._recorder.on_fault):
-            span = self._timing.span
-            self._recorder.open_requests.end(self._gaps)
-            self._recorder.server_timings.end(self._stages)
-            if not span.is_recording():
-                return
-            route = _route(self._scope)
-            if route is not None:
-                span.set_attribute(semconv.HTTP_ROUTE, route)
-                span.update_name(f"{self._scope.get('method', 'HTTP')} {route}")
-            self._timing.defer(semconv.TOKEN_TIMES, self._answer.deferred(self._timing.started_ns))
-            self._timing.note(self._gaps.described(self._timing.started_ns, self._intervals))
-            self._timing.end()
+        try:
+            self.recorder.server_timings.end(self._stages)
+        except FAULTS as fault:
+            self.recorder.on_fault("ending a request", fault)
+        super().end()
+
+    def describe(self) -> None:
+        """Note the route too, which is known by now."""
+        self.note_route(_route(self._scope))
+        super().describe()
 
 
-def _request_attributes(scope: Scope) -> HookAttributes:
+def _caller_of(scope: Scope, carried: Sequence[Header]) -> Context:
+    """Return the context that the headers carry."""
+    parent, has_more = None, False
+    for name, value in carried:
+        if name == _PARENT and parent is None:
+            parent = value
+        elif name not in _QUEUE_HEADERS:
+            has_more = True
+    return caller_of(
+        parent, partial(propagate.extract, scope, getter=_SCOPE_HEADERS), has_more=has_more
+    )
+
+
+def _request_attributes(scope: Scope, carried: Sequence[Header]) -> HookAttributes:
     attributes: HookAttributes = {
         semconv.HTTP_REQUEST_METHOD: scope.get("method", "_OTHER"),
         semconv.URL_SCHEME: scope.get("scheme", "http"),
@@ -210,11 +209,9 @@ def _request_attributes(scope: Scope) -> HookAttributes:
         attributes[semconv.SERVER_ADDRESS] = server[0]
         if server[1] is not None:
             attributes[semconv.SERVER_PORT] = server[1]
-    for name, value in scope.get("headers", ()):
-        if name in _QUEUE_HEADERS:
-            waited_ns = queued_ns(value.decode("latin-1"))
-            if waited_ns is not None:
-                attributes[semconv.QUEUED_NS] = waited_ns
+    if carried:
+        queued = (value.decode("latin-1") for name, value in carried if name in _QUEUE_HEADERS)
+        attributes |= queue_attributes(queued)
     return attributes
 
 
@@ -242,26 +239,48 @@ def _layers(application: object) -> Iterable[object]:
         application = stack if stack is not None else getattr(application, "app", None)
 
 
-def _already_timed(application: Any, scope: Scope) -> bool:  # noqa: ANN401 - somebody else's
+def _already_timed(application: Any, layers_of: "_Layers") -> bool:  # noqa: ANN401 - somebody else's
     """Return whether the request has a server span, or will get one from contrib's middleware."""
-    if TIMED in scope:
-        return True
-    current = get_current_span()
-    if current.is_recording() and getattr(current, "kind", None) is SpanKind.SERVER:
+    if is_served():
         return True
     build = getattr(application, "build_middleware_stack", None)
     if build is not None and application.middleware_stack is None:
         application.middleware_stack = build()  # as its own first request would
-    return any(type(layer).__module__ == _CONTRIB for layer in _layers(application))
+    return layers_of.have_contribs(application)
 
 
-def _begun(recorder: Recorder, application: object, scope: Scope) -> RequestTiming | None:
+class _Layers:
+    """The layers of the application that was called last, as far as they matter here."""
+
+    __slots__ = ("_has_contribs", "_stack")
+
+    def __init__(self) -> None:
+        self._stack: object = None
+        self._has_contribs = False
+
+    def have_contribs(self, application: object) -> bool:
+        """Tell whether contrib's middleware is among an application's layers."""
+        stack = getattr(application, "middleware_stack", None)
+        if stack is None:
+            stack = application
+        if stack is not self._stack:
+            layers = _layers(application)
+            self._has_contribs = any(type(layer).__module__ == _CONTRIB for layer in layers)
+            self._stack = stack
+        return self._has_contribs
+
+
+def _begun(
+    recorder: Recorder, application: object, scope: Scope, layers: _Layers
+) -> RequestTiming | None:
     """A request that begins to be timed; None: not ours to time."""
     if scope["type"] != "http":
         return None
-    with guarded("starting a request", recorder.on_fault):
-        if not recorder.suppressed() and not _already_timed(application, scope):
+    try:
+        if not recorder.suppressed() and not _already_timed(application, layers):
             return RequestTiming(recorder, scope)
+    except FAULTS as fault:
+        recorder.on_fault("starting a request", fault)
     return None
 
 
@@ -298,11 +317,15 @@ async def _start_up(
 
 def time_application(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an application's `__call__`."""
+    layers = _Layers()
 
     async def __call__(  # noqa: N807 - stands in its place
         self: object, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        request = _begun(recorder, self, scope)
+        if TIMED in scope:  # by an application around this one, or by a class above its own
+            await original(self, scope, receive, send)
+            return
+        request = _begun(recorder, self, scope, layers)
         if request is None:
             if scope["type"] == "lifespan":
                 await _start_up(recorder, partial(original, self, scope, receive), send)

@@ -4,7 +4,6 @@ from functools import wraps
 from logging import LogRecord
 from typing import Any
 
-from opentelemetry.sdk.resources import SERVICE_NAME
 from opentelemetry.trace import (
     format_span_id,
     format_trace_id,
@@ -15,6 +14,7 @@ from opentelemetry.trace import (
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.model import semconv
 
 
 def note_span(recorder: Recorder, original: Timed) -> Timed:
@@ -35,7 +35,7 @@ def note_span(recorder: Recorder, original: Timed) -> Timed:
                 noted["otelTraceSampled"] = False
             resource = getattr(get_tracer_provider(), "resource", None)
             noted["otelServiceName"] = (
-                resource.attributes.get(SERVICE_NAME, "") if resource else ""
+                resource.attributes.get(semconv.SERVICE_NAME, "") if resource else ""
             )
         return record
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial, wraps
-from multiprocessing.pool import ThreadPool
 from typing import Any
 
 from opentelemetry.context import get_current
@@ -17,6 +16,8 @@ from latencytrace.agent.toolkit.other_process import call_carried, carried_heade
 def _carrying(recorder: Recorder, pool: object, call: Callable[..., Any]) -> Callable[..., Any]:
     """Return the call with the span of who asked for it."""
     with guarded("handing work to a pool", recorder.on_fault):
+        from multiprocessing.pool import ThreadPool  # noqa: PLC0415 - loaded by now, where it is used
+
         if isinstance(pool, ThreadPool):
             return partial(call_in, get_current(), call)
         carried = carried_headers(recorder.on_fault)

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
@@ -18,6 +17,9 @@ from latencytrace.agent.toolkit.other_process import (
 
 # They serve many requests: a process that does this belongs to none.
 _POOL_WORKERS = {"concurrent.futures.process._process_worker", "multiprocessing.pool.worker"}
+
+if TYPE_CHECKING:  # it takes a while to load, and few programs use it
+    from multiprocessing.process import BaseProcess
 
 
 def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
@@ -39,7 +41,7 @@ def carry_into_process(recorder: Recorder, original: Timed) -> Timed:
     """Let a process that a request starts go on with its span, spawned or forked."""
 
     @wraps(original)
-    def start(self: BaseProcess) -> None:
+    def start(self: "BaseProcess") -> None:
         run = None
         with guarded("carrying a span into a process", recorder.on_fault):
             run = _carrying_run(recorder, self)
@@ -55,7 +57,7 @@ def carry_into_process(recorder: Recorder, original: Timed) -> Timed:
     return start
 
 
-def _carrying_run(recorder: Recorder, process: BaseProcess) -> CarriedRun | None:
+def _carrying_run(recorder: Recorder, process: "BaseProcess") -> CarriedRun | None:
     """Return what a process shall run; None: what it does by itself."""
     if name_of(getattr(process, "_target", None)) in _POOL_WORKERS:
         return None

@@ -1,19 +1,20 @@
 """Requests served by a WSGI application: Flask, or any under gunicorn."""
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from functools import partial
 from typing import Any
 
 from opentelemetry import propagate
-from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.http.caller import caller_of
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
-from latencytrace.agent.toolkit.streaming import AnswerStream, with_answer
+from latencytrace.agent.toolkit.streaming import AnswerStream
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -54,22 +55,23 @@ class RequestTiming(ServedRequest):
     """
 
     def __init__(self, recorder: Recorder, environ: Environ) -> None:
-        caller = propagate.extract(environ, getter=_ENVIRON_HEADERS)
+        parent = environ.get("HTTP_TRACEPARENT")
+        caller = caller_of(
+            None if parent is None else parent.encode("latin-1", "replace"),
+            partial(propagate.extract, environ, getter=_ENVIRON_HEADERS),
+            has_more="HTTP_TRACESTATE" in environ or "HTTP_BAGGAGE" in environ,
+        )
         method = str(environ.get("REQUEST_METHOD", "HTTP"))
         attributes = _request_attributes(environ)
         super().__init__(recorder, method, attributes, caller, on_loop=False)
         self._environ = environ
-        self._answer = AnswerStream()
+        self.answer: AnswerStream = AnswerStream()
         self._stages = recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
         self._handed_out_ns: int | None = None  # when the server got the last part
         self._known = 0  # tokens that the model had made by then
         self._part = b""
         self._sent_ns: int | None = None  # when that part had left
         environ[_TIMED] = True
-
-    def context(self) -> Context:
-        """The current context with the request and its answer in it."""
-        return with_answer(self._answer, super().context())
 
     def started(self, start_response: Timed) -> Timed:
         """Note the status, and the route while the application still knows it."""
@@ -79,7 +81,7 @@ class RequestTiming(ServedRequest):
                 self.note_status(int(status[:3]))
                 self.note_route(_route(self._environ))
                 if args:
-                    self._answer.begun(
+                    self.answer.begun(
                         (name.encode("latin-1"), value.encode("latin-1"))
                         for name, value in args[0]
                     )
@@ -106,7 +108,7 @@ class RequestTiming(ServedRequest):
     def handed_out(self, part: bytes | None = None) -> None:
         """The server has a part, and sends it; None: it has the control, and closes soon."""
         if part is not None:
-            self._part, self._known = part, self._answer.known
+            self._part, self._known = part, self.answer.known
         self._handed_out_ns = monotonic_ns()
 
     def sent(self) -> None:
@@ -122,7 +124,7 @@ class RequestTiming(ServedRequest):
         with guarded("noting a chunk", self.recorder.on_fault):
             sent_ns, self._sent_ns = self._sent_ns, None
             if sent_ns is not None:
-                self._answer.chunk_sent(self._part, self._known, sent_ns)
+                self.answer.chunk_sent(self._part, self._known, sent_ns)
 
     def end(self) -> None:
         """End the span; a second time changes nothing."""
@@ -130,12 +132,11 @@ class RequestTiming(ServedRequest):
             self.recorder.server_timings.end(self._stages)
         super().end()
 
-    def described(self) -> HookAttributes:
-        """Return what is known of it and its answer only now."""
-        if self._answer.streams:  # else its one part was the whole answer
+    def describe(self) -> None:
+        """Note what is known of it and its answer only now."""
+        if self.answer.streams:  # else its one part was the whole answer
             self.goes_on()
-        self.timing.defer(semconv.TOKEN_TIMES, self._answer.deferred(self.timing.started_ns))
-        return super().described()
+        super().describe()
 
     def _closing(self, close: Callable[[], None] | None) -> Callable[[], None]:
         self.handed_out()

@@ -1,29 +1,61 @@
 """Describes this process, for every span that it sends."""
 
-import importlib.metadata
 import os
 import socket
+from urllib.parse import unquote
 from uuid import uuid4
 
-from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
+from opentelemetry.sdk.version import __version__ as sdk_version
 
+from latencytrace.agent.guard import logger
 from latencytrace.agent.process.name import this_program
 from latencytrace.model import semconv
+from latencytrace.plugins import installed_version
 
 DISTRIBUTION = "latencytrace"
 
 
-def resource_of(service_name: str | None) -> dict[str, object]:
-    """Attributes of this process; `OTEL_RESOURCE_ATTRIBUTES` comes first."""
-    detected: dict[str, object] = dict(Resource.create({}).attributes)
-    named = str(detected.get(SERVICE_NAME, ""))
+def resource_of(
+    service_name: str | None, attributes: str = "", *, detectors: bool = False
+) -> dict[str, object]:
+    """Attributes of this process; `OTEL_RESOURCE_ATTRIBUTES` comes first.
+
+    Args:
+        service_name: What the program is called; None: nobody says.
+        attributes: That variable.
+        detectors: Ask the SDK's detectors, too; loading them takes a program's start longer.
+    """
+    detected = _of_detectors() if detectors else _of_variable(attributes)
+    named = str(detected.get(semconv.SERVICE_NAME, ""))
     if service_name:
-        detected[SERVICE_NAME] = service_name
+        detected[semconv.SERVICE_NAME] = service_name
     elif not named or named.startswith("unknown_service"):
-        detected[SERVICE_NAME] = this_program()
-    detected.setdefault(SERVICE_INSTANCE_ID, str(uuid4()))
+        detected[semconv.SERVICE_NAME] = this_program()
+    detected.setdefault(semconv.SERVICE_INSTANCE_ID, str(uuid4()))
     detected.setdefault(semconv.HOST_NAME, socket.gethostname())
     detected["process.pid"] = os.getpid()
     detected["telemetry.distro.name"] = DISTRIBUTION
-    detected["telemetry.distro.version"] = importlib.metadata.version(DISTRIBUTION)
+    detected["telemetry.distro.version"] = installed_version(DISTRIBUTION)
+    return detected
+
+
+def _of_detectors() -> dict[str, object]:
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is asked for
+
+    return dict(Resource.create({}).attributes)
+
+
+def _of_variable(attributes: str) -> dict[str, object]:
+    """Return what the SDK's resource has where no detector is asked for."""
+    detected: dict[str, object] = {
+        "telemetry.sdk.language": "python",
+        "telemetry.sdk.name": "opentelemetry",
+        "telemetry.sdk.version": sdk_version,
+    }
+    for pair in filter(None, attributes.split(",")):
+        key, separator, value = pair.partition("=")
+        if separator and key.strip():
+            detected[key.strip()] = unquote(value.strip())
+        else:
+            logger.warning("OTEL_RESOURCE_ATTRIBUTES: %r is no pair of key and value", pair)
     return detected

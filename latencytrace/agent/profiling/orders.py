@@ -14,7 +14,6 @@ from typing import Final
 from zlib import compressobj
 
 from opentelemetry.context import Context, attach
-from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import leave
@@ -28,6 +27,7 @@ from latencytrace.agent.profiling.capture import (
 )
 from latencytrace.agent.profiling.torch_profiler import ProfilerInUseError, TorchProfiler
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.model import semconv
 from latencytrace.model.profile import (
     AGENT_HEADER,
     ARMED_S,
@@ -89,8 +89,8 @@ class Profiling:
         """Return what a request says of us."""
         order = self._order
         agent = ProfilingAgent(
-            service=str(self._resource.get(SERVICE_NAME, "")),
-            instance=str(self._resource.get(SERVICE_INSTANCE_ID, "")),
+            service=str(self._resource.get(semconv.SERVICE_NAME, "")),
+            instance=str(self._resource.get(semconv.SERVICE_INSTANCE_ID, "")),
             state=self._state(),
             profile_id=None if order is None else order.profile_id,
             phase=None if order is None else self._phase_now(),
@@ -233,8 +233,8 @@ class Profiling:
 
     def _send(self, order: ProfileOrder, about: Mapping[str, object], packed: bytes) -> None:
         named = {
-            "service": self._resource.get(SERVICE_NAME),
-            "instance": self._resource.get(SERVICE_INSTANCE_ID),
+            "service": self._resource.get(semconv.SERVICE_NAME),
+            "instance": self._resource.get(semconv.SERVICE_INSTANCE_ID),
             **about,
         }
         sender = self._new_sender(order.profile_id)

@@ -5,6 +5,7 @@ merged or written before the span is sent, by the exporter's thread (`bench_requ
 """
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import accumulate
 from operator import sub
 from typing import Final
@@ -19,6 +20,7 @@ from latencytrace.model.stage import Stage
 HELD: Final = 2048  # times of one stage, a start and an end each, before neighbours are merged
 _FOLDED: Final = 8  # neighbours to one, then
 TIME_BYTES: Final = 40  # that one time keeps in a list
+Stages = Mapping[Stage, list[int]]  # start, end, start, end …
 
 
 class IntervalRecorder:
@@ -58,40 +60,56 @@ class IntervalRecorder:
         Args:
             span_start_ns: The monotonic start of the span that carries them.
         """
-        stages, self._stages = self._stages, {}
-        count = sum(map(len, stages.values()))
-        if not count:
+        stages = self.give_away()
+        if not any(stages.values()):
             return None
-        return Deferred(lambda: _attribute(stages, span_start_ns), count * TIME_BYTES)
+        return Deferred(partial(attribute_of, stages, span_start_ns), weight_of(stages))
+
+    def give_away(self) -> Stages:
+        """Give away what was noted, and begin anew."""
+        stages, self._stages = self._stages, {}
+        return stages
 
     def packed(self, span_start_ns: int) -> str:
         """Return the value of `latencytrace.intervals`, empty if nothing was noted."""
         return packed(self._stages, span_start_ns)
 
 
-def _attribute(stages: Mapping[Stage, list[int]], span_start_ns: int) -> dict[str, AttributeValue]:
+def weight_of(stages: Stages) -> int:
+    """Return about how many bytes starts and ends keep."""
+    return sum(map(len, stages.values())) * TIME_BYTES
+
+
+def attribute_of(stages: Stages, span_start_ns: int) -> dict[str, AttributeValue]:
+    """Return starts and ends as an attribute of the span that carries them."""
     text = packed(stages, span_start_ns)
     return {semconv.INTERVALS: text} if text else {}
 
 
-def packed(stages: Mapping[Stage, list[int]], span_start_ns: int) -> str:
+def packed(stages: Stages, span_start_ns: int) -> str:
     """Write starts and ends as the value of `latencytrace.intervals`.
 
     Args:
         stages: The times of each stage, of all together more than are reported.
         span_start_ns: The monotonic start of the span that carries them.
     """
-    times = {stage: noted[:] for stage, noted in stages.items() if len(noted) > 1}
+    few = {stage: noted[:] for stage, noted in stages.items() if len(noted) > 1}
+    if sum(map(len, few.values())) > 2 * MAX_INTERVALS:
+        few = _fewer(few)
+    in_order = sorted(few, key=lambda stage: few[stage][0])
+    groups = ((stage.value, _group(few[stage], span_start_ns)) for stage in in_order)
+    return ";".join(f"{name}:{group}" for name, group in groups if group)
+
+
+def _fewer(times: Stages) -> dict[Stage, list[int]]:
+    """Merge neighbours, of the stage that has the most, until no more than are told are left."""
     counts = {stage: len(noted) // 2 for stage, noted in times.items()}
     sizes = dict.fromkeys(times, 1)  # of neighbours that become one
     while sum(counts.values()) > MAX_INTERVALS:
         longest = max(counts, key=counts.__getitem__)
         sizes[longest] *= 2
         counts[longest] = (counts[longest] + 1) // 2
-    few = {stage: merged(noted, sizes[stage]) for stage, noted in times.items()}
-    in_order = sorted(few, key=lambda stage: few[stage][0])
-    groups = ((stage.value, _group(few[stage], span_start_ns)) for stage in in_order)
-    return ";".join(f"{name}:{group}" for name, group in groups if group)
+    return {stage: merged(noted, sizes[stage]) for stage, noted in times.items()}
 
 
 def _group(times: list[int], span_start_ns: int) -> str:

@@ -1,11 +1,11 @@
 """Puts timed functions in the place of a library's own, and the very same ones back."""
 
-import importlib.metadata
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import update_wrapper
+from importlib.metadata import PackageNotFoundError
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -15,6 +15,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import beginning, timed
+from latencytrace.plugins import installed_version
 
 _REQUIREMENT = re.compile(r"^\s*([\w.-]+)\s*(?:>=\s*([\d.]+))?\s*$")
 _MISSING = object()
@@ -163,8 +164,8 @@ def unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:
             raise ValueError(f"{requirement!r} is not of the form `distribution >= version`")
         name, least = match.groups()
         try:
-            installed = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            installed = installed_version(name)
+        except PackageNotFoundError:
             reasons.append(f"{name} is not installed")
             continue
         if least is None or _numbers(installed) >= _numbers(least):

@@ -10,7 +10,6 @@ from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
     Context,
     create_key,
-    get_current,
     set_value,
 )
 from opentelemetry.context import get_value as context_value
@@ -26,7 +25,7 @@ from opentelemetry.trace.propagation import (
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
-from latencytrace.agent.context import enter, leave
+from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.device.pending_spans import PendingDeviceSpans
 from latencytrace.agent.device.timers import DeviceTimers, no_events
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
@@ -125,25 +124,25 @@ class Recorder:
     @staticmethod
     def inside(*stages: Stage) -> bool:
         """Tell whether the current span is of such a stage, so that a call is its inner one."""
-        ours = recorded_in(get_current())
+        ours = recorded_in(current())
         if ours is not None:
             return (
                 ours.raw_attributes is not None
                 and ours.raw_attributes.get(semconv.STAGE) in stages
                 and ours.is_recording()  # else of a task that outlives the call that started it
             )
-        current = get_current_span()
-        attributes = getattr(current, "attributes", None)
+        span = get_current_span()
+        attributes = getattr(span, "attributes", None)
         return (
             isinstance(attributes, Mapping)
             and attributes.get(semconv.STAGE) in stages
-            and current.is_recording()
+            and span.is_recording()
         )
 
     @staticmethod
     def suppressed() -> bool:
         """Tell whether somebody asked for nothing to be recorded here."""
-        context = get_current()
+        context = current()
         return bool(context.get(_SUPPRESSED) or context.get(_SUPPRESS_INSTRUMENTATION_KEY))
 
     @staticmethod
@@ -182,8 +181,8 @@ class Timing:
     def context(self) -> Context:
         """Return the current context with this span in it, and with its intervals if any."""
         if self.intervals is None:
-            return Context({**get_current(), _SPAN_KEY: self.span})
-        return Context({**get_current(), _SPAN_KEY: self.span, _INTERVALS: self.intervals})
+            return Context({**current(), _SPAN_KEY: self.span})
+        return Context({**current(), _SPAN_KEY: self.span, _INTERVALS: self.intervals})
 
     def activate(self) -> None:
         """Make the span current until `deactivate`, in the same task and thread."""

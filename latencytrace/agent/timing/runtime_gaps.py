@@ -8,9 +8,9 @@ import gc
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context as VariableContext
-from typing import Any
+from typing import Any, Final
 
-from opentelemetry.context import Context, create_key, get_current, set_value
+from opentelemetry.context import Context, create_key, get_current
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in, context_in
@@ -27,7 +27,7 @@ NOTICED_NS = 1_000_000
 _RESUMED_WITHIN_NS = 5_000_000
 _RESUMED_WITHIN_PART = 10  # of the hold: of a busy machine's long ones that may be more
 _HELD = 128  # times of a kind, a start and an end each, before neighbours are merged
-_GAPS = create_key("latencytrace.runtime_gaps")
+GAPS: Final = create_key("latencytrace.runtime_gaps")  # in the context of a request
 
 GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
 POOL = RuntimeGap.THREAD_POOL_WAIT.value
@@ -140,7 +140,7 @@ class OpenRequests:
         if otel is None:
             return
         within_ns = max(_RESUMED_WITHIN_NS, (end_ns - start_ns) // _RESUMED_WITHIN_PART)
-        holder, thread = otel.get(_GAPS), threading.get_ident()
+        holder, thread = otel.get(GAPS), threading.get_ident()
         for gaps in tuple(self.open):
             if gaps.loop_thread == thread and gaps is not holder:
                 since_ns, by_ns = self._waiting.get(gaps, (start_ns, start_ns))
@@ -153,7 +153,7 @@ class OpenRequests:
     def resumed(self, context: VariableContext, at_ns: int) -> None:
         """A callback is run: if it is of a request that a held loop kept waiting, it waited."""
         otel = context_in(context)
-        gaps = None if otel is None else otel.get(_GAPS)
+        gaps = None if otel is None else otel.get(GAPS)
         held = self._waiting.pop(gaps, None) if isinstance(gaps, RuntimeGaps) else None
         if isinstance(gaps, RuntimeGaps) and held is not None:
             since_ns, by_ns = max(held[0], gaps.returned_ns), held[1]
@@ -170,14 +170,9 @@ class OpenRequests:
         if since_ns is None or now_ns - since_ns < NOTICED_NS:
             return
         with guarded("noting a collection", self._on_fault):
-            own = get_current().get(_GAPS)
+            own = get_current().get(GAPS)
             for gaps in tuple(self.open):
                 gaps.collected(since_ns, now_ns, own=gaps is own)
-
-
-def with_gaps(gaps: RuntimeGaps, context: Context) -> Context:
-    """A context in which the request's gaps are found."""
-    return set_value(_GAPS, gaps, context)
 
 
 def begun_as(on_fault: OnFault, depth: Callable[[], int]) -> tuple[Any, ...]:
@@ -188,7 +183,7 @@ def begun_as(on_fault: OnFault, depth: Callable[[], int]) -> tuple[Any, ...]:
         depth: How many wait for a thread already.
     """
     context = get_current()
-    gaps = context.get(_GAPS)
+    gaps = context.get(GAPS)
     if not isinstance(gaps, RuntimeGaps):
         return (call_in, context)
     try:

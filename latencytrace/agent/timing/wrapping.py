@@ -90,8 +90,10 @@ class Call:
         """End the call that returned."""
         ended_ns = monotonic_ns()
         if self._timing is not None and self._describe_result is not None:
-            with guarded("describing a result", self._on_fault):
+            try:
                 self._timing.note(self._describe_result(result))
+            except FAULTS as fault:
+                self._on_fault("describing a result", fault)
         self.end(ended_ns)
 
     def fail(self, error: BaseException) -> None:
@@ -103,7 +105,7 @@ class Call:
 
     def end(self, ended_ns: int) -> None:
         """End the span, or note the interval."""
-        with guarded("ending a span", self._on_fault):
+        try:
             if self._timing is not None:
                 if self._passes is None or self._pending is None:
                     self._timing.end(ended_ns)
@@ -112,6 +114,8 @@ class Call:
                 self._pending.end(self._timing, ended_ns, self._passes)
             elif self._intervals is not None:
                 self._intervals.add(self._stage, self._started_ns, ended_ns)
+        except FAULTS as fault:
+            self._on_fault("ending a span", fault)
 
 
 _UNTIMED = Call(Stage.OTHER, None, raise_fault)
@@ -166,7 +170,14 @@ def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any
         return lambda _, kwargs: kwargs
     names = [p.name for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-    return lambda args, kwargs: {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+
+    def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        found = defaults.copy()
+        found.update(zip(names, args, strict=False))
+        found.update(kwargs)
+        return found
+
+    return arguments
 
 
 def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
@@ -185,7 +196,7 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     computes = stage in COMPUTING
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        with guarded(doing, on_fault):
+        try:
             if recorder.suppressed() or recorder.inside(*outer):
                 return None
             if within and not get_current_span().is_recording():
@@ -198,6 +209,8 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
             attributes = describe(arguments_of(args, kwargs)) if describe else None
             timing = recorder.start(name, stage, attributes)
             return Call(stage, timing, on_fault, describe_result)
+        except FAULTS as fault:
+            on_fault(doing, fault)
         return None
 
     return begin

@@ -1,26 +1,30 @@
 """Times at which the tokens of an answer were known, and left for the caller."""
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any, Final
 
-from opentelemetry.context import Context, create_key, get_value, set_value
+from opentelemetry.context import create_key, get_value
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.spans.attributes import Deferred
-from latencytrace.agent.timing.intervals import TIME_BYTES
+from latencytrace.agent.timing.intervals import HELD as HELD_SENDS
+from latencytrace.agent.timing.intervals import TIME_BYTES, fold
 from latencytrace.agent.toolkit.answer_events import OPAQUE, AnswerEvents, events_of
 from latencytrace.agent.toolkit.token_times import HELD, TokenRecorder
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 
-_ANSWER = create_key("latencytrace.answer")
-_QUOTE = ord('"')
+ANSWER: Final = create_key("latencytrace.answer")  # in the context of a request
+HELD_BYTES: Final = 1024  # of a chunk; a longer one is read at once
+_VALUES: Final = 4  # of a chunk that is held
+MOST_HELD: Final = 64 * _VALUES
+_QUOTE = b'"'
 _NEVER = 1 << 62
 _PLAIN_TEXT = AnswerEvents()  # it learns nothing, so one serves all
 
 
-class AnswerStream:
-    """The answer of one request while it is streamed.
+class ReadAnswer:
+    """The answer of one request while it is streamed, as far as it was read.
 
     A server's chunk need not hold a token: it may be a role, or a comment that keeps the
     connection open. In a form that we know (server-sent events or lines of JSON with the
@@ -97,7 +101,7 @@ class AnswerStream:
         if not (
             begins
             and body[events.key_at : begins] == events.key
-            and body[begins] != _QUOTE
+            and body[begins : begins + 1] not in _QUOTE
             and len(body) < begins << 1
         ):  # else one event, with output where this stream's events have it
             read = self._output_in(body, known, sent_ns)
@@ -159,13 +163,6 @@ class AnswerStream:
             self._count_into(attributes)
         return attributes
 
-    def deferred(self, span_start_ns: int) -> Deferred | None:
-        """Return what `described` does, to be worked out later; None: it did not stream."""
-        if not self.streams:
-            return None
-        weight = len(self._times) * TIME_BYTES
-        return Deferred(partial(self.described, span_start_ns), weight)
-
     def _count_into(self, attributes: dict[str, AttributeValue]) -> None:
         """Tell what left after the first packet; of several choices, after the first of each."""
         choices = self._events.choices
@@ -185,6 +182,101 @@ class AnswerStream:
             attributes[semconv.STREAMED_EVENTS] = following
         else:
             attributes[semconv.STREAMED_TOKENS] = round(reported * following / events)
+
+
+class AnswerStream(ReadAnswer):
+    """The answer of one request while it is streamed.
+
+    Speed is the point here: of a chunk that leaves, four values are held, and many are read
+    together, the last ones off the serving thread (`catch_up`; `bench_request.py`).
+
+    Args:
+        sends: Takes the starts and ends of sends that were held.
+    """
+
+    __slots__ = ("eager", "held", "sends")
+
+    def __init__(self, sends: list[int] | None = None) -> None:
+        super().__init__()
+        self.sends = [] if sends is None else sends
+        # Chunks that were not read yet: when each was handed over and had left, `known` when it
+        # was handed over, its bytes; one after another.
+        self.held: list[Any] = []
+        self.eager = True  # what leaves is to be read at once
+
+    def begun(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Note the headers that an answer begins with."""
+        super().begun(headers)
+        self.eager = self._open
+
+    def left(self) -> None:
+        """Note that the caller has left: what is sent from now on reaches nobody."""
+        self.catch_up()
+        super().left()
+
+    def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
+        """Return what is known of it once all of it is read; see `ReadAnswer`."""
+        self.catch_up()
+        return super().described(span_start_ns)
+
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes it keeps."""
+        held = len(self.held) // _VALUES
+        return (len(self._times) + 2 * held) * TIME_BYTES + sum(map(len, self.held[3::_VALUES]))
+
+    def catch_up(self) -> None:
+        """Read the chunks that are held."""
+        held = self.held[:]
+        if not held:
+            return
+        del self.held[: len(held)]
+        started, sent = held[::_VALUES], held[1::_VALUES]
+        times = started * 2
+        times[::2] = started
+        times[1::2] = sent
+        self.sends += times
+        if len(self.sends) >= HELD_SENDS:
+            fold(self.sends)
+        self._chunks_sent(held[3::_VALUES], held[2::_VALUES], sent)
+
+    def _chunks_sent(
+        self, bodies: Sequence[bytes], known: Sequence[int], sent_ns: list[int]
+    ) -> None:
+        """Note that chunks have been sent, each as in `chunk_sent`."""
+        count = len(bodies)
+        read = 0 if self._events.begins else self._read_until_known(bodies, known, sent_ns)
+        if read < count and self._are_alike(bodies[read:]):
+            self.carried = known[-1]
+            self._times += sent_ns[read:]
+            if len(self._times) >= HELD:
+                self._sent.fold()
+            read = count
+        for number in range(read, count):
+            self.chunk_sent(bodies[number], known[number], sent_ns[number])
+        # What models make meanwhile is noted by them until a token of theirs has left.
+        self.eager = self._open and (not self.streams or (self.known > 0 and not self.carried))
+
+    def _read_until_known(
+        self, bodies: Sequence[bytes], known: Sequence[int], sent_ns: Sequence[int]
+    ) -> int:
+        """Read chunks until it is known where events have their output; return how many."""
+        for number, chunk in enumerate(zip(bodies, known, sent_ns, strict=True)):
+            if self._events.begins:
+                return number
+            self.chunk_sent(*chunk)
+        return len(bodies)
+
+    def _are_alike(self, bodies: Sequence[bytes]) -> bool:
+        """Tell whether each is one event, with output where this stream's events have it."""
+        events = self._events
+        begins, lengths = events.begins, set(map(len, bodies))
+        return (
+            min(lengths) > begins
+            and max(lengths) < begins << 1
+            and set(map(itemgetter(slice(events.key_at, begins)), bodies)) == {events.key}
+            and _QUOTE not in set(map(itemgetter(slice(begins, begins + 1)), bodies))
+        )
 
 
 class MadeTokens:
@@ -213,6 +305,7 @@ class MadeTokens:
             answer.known += known
             if answer.carried:
                 return
+            answer.eager = True
         times = self._times
         times.append(monotonic_ns() if at_ns is None else at_ns)
         if len(times) >= HELD:
@@ -222,6 +315,7 @@ class MadeTokens:
         """Note that tokens may leave which were held back, for their word was not complete."""
         if self._answer is not None:
             self._answer.known += tokens
+            self._answer.eager = not self._answer.carried
 
     def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
         """The times between them, unless the answer tells those.
@@ -235,12 +329,7 @@ class MadeTokens:
         return {semconv.TOKEN_TIMES: packed} if packed else {}
 
 
-def with_answer(answer: AnswerStream, context: Context) -> Context:
-    """A context in which models find the answer that they make."""
-    return set_value(_ANSWER, answer, context)
-
-
 def current_answer() -> AnswerStream | None:
     """The answer that is being made here; None: nobody streams one."""
-    answer = get_value(_ANSWER)
+    answer = get_value(ANSWER)
     return answer if isinstance(answer, AnswerStream) else None

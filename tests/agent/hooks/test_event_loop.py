@@ -14,7 +14,7 @@ from opentelemetry.context import Context
 
 from latencytrace.agent.context import enter
 from latencytrace.agent.timing.intervals import IntervalRecorder
-from latencytrace.agent.timing.runtime_gaps import GARBAGE, LOOP, OpenRequests, with_gaps
+from latencytrace.agent.timing.runtime_gaps import GAPS, GARBAGE, LOOP, OpenRequests
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed.interval import unpack_intervals, unpack_named
 from tests.support.agent.gaps import gaps_ns
@@ -84,7 +84,7 @@ def test_a_short_hold_that_follows_does_not_end_the_wait_for_a_long_one() -> Non
     requests = OpenRequests(on_fault=fail)
     waiting = requests.begin(on_loop=True)
     theirs = copy_context()
-    theirs.run(enter, with_gaps(waiting, Context()))
+    theirs.run(enter, Context({GAPS: waiting}))
 
     requests.loop_held(Variables(), 0, 1_000_000_000)
     requests.loop_held(Variables(), 1_001_000_000, 1_002_000_000)

@@ -7,12 +7,16 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.context import set_value
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
 
 from latencytrace.agent.clock import wall_ns
-from latencytrace.agent.toolkit.streaming import AnswerStream, MadeTokens
+from latencytrace.agent.context import call_in
+from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream, MadeTokens
 from latencytrace.agent.toolkit.token_times import HELD
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.stalls import stalls
@@ -243,6 +247,73 @@ def test_a_stream_of_any_length_is_folded_as_it_goes() -> None:
 
     times = unpack_token_times(str(answer.described(0)[semconv.TOKEN_TIMES]), 0)
     assert sum(times.lengths_ns) == 1000 * (3 * HELD - 2)
+
+
+EVENT = b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'
+CHUNKS = {
+    "event": EVENT,
+    "empty event": EVENT.replace(b"word", b""),
+    "two events": 2 * EVENT,
+    "cut event": EVENT[: EVENT.index(b"word")],
+    "other place": EVENT.replace(b"choices", b"the choices"),
+    "comment": b": ping\n\n",
+    "end": b"data: [DONE]\n\n",
+    "empty": b"",
+}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(CHUNKS)), st.integers(0, 2), st.booleans()), max_size=120
+    ),
+    st.sampled_from((b"text/event-stream", b"text/plain", b"application/x-ndjson")),
+)
+def test_chunks_that_are_held_are_read_as_those_that_are_not(
+    chunks: list[tuple[str, int, bool]], content_type: bytes
+) -> None:
+    at_once, held = AnswerStream(), AnswerStream()
+    for answer in (at_once, held):
+        answer.begun(((b"content-type", content_type),))
+
+    for number, (chunk, made, is_read) in enumerate(chunks, 1):
+        at_once.known += made
+        at_once.chunk_sent(CHUNKS[chunk], at_once.known, sent_ns=20 * number)
+        held.known += made
+        held.held += (20 * number - 10, 20 * number, held.known, CHUNKS[chunk])
+        if is_read:
+            held.catch_up()
+
+    assert held.described(0) == at_once.described(0)
+    assert held.carried == at_once.carried
+    assert held.sends == [10 * time for time in range(1, 2 * len(chunks) + 1)]
+
+
+def test_chunks_are_read_at_once_until_a_token_of_theirs_has_left() -> None:
+    answer = AnswerStream()
+    answer.begun(((b"content-type", b"text/event-stream"),))
+    made = call_in(set_value(ANSWER, answer), MadeTokens)
+    eager = [answer.eager]
+
+    for known, chunk in ((0, b": ping\n\n"), (0, EVENT), (1, EVENT), (1, EVENT)):
+        if known > answer.known:
+            made.add()
+            eager.append(answer.eager)
+        answer.held += (1, 2, known, chunk)
+        answer.catch_up()
+        eager.append(answer.eager)
+
+    assert eager == [True, True, False, True, False, False]
+
+
+def test_an_answer_of_known_length_is_not_read_chunk_by_chunk() -> None:
+    answer = AnswerStream()
+
+    answer.begun(((b"content-length", b"100"),))
+    answer.held += (1, 2, 0, b"x")
+
+    assert not answer.eager
+    assert answer.described(0) == {}
+    assert answer.sends == [1, 2]
 
 
 def test_a_streams_first_token_leaves_after_its_prefill(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from opentelemetry.context import get_current
+from opentelemetry.context import set_value
 from opentelemetry.trace import StatusCode
 from transformers import (
     LlamaForCausalLM,
@@ -20,7 +20,7 @@ from transformers import (
 import latencytrace
 from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.context import call_in
-from latencytrace.agent.toolkit.streaming import AnswerStream, with_answer
+from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream
 from latencytrace.model import Stage, semconv
 from tests.support.agent.receiving import TracedProgram, Value
 from tests.support.models.tiny_chat import END, TinyChat
@@ -229,7 +229,7 @@ def test_a_token_is_counted_before_a_streamer_may_hand_it_on(
     streamer = LookingStreamer()
     options: dict[str, Any] = {"max_new_tokens": 4, "streamer": streamer, **GREEDY}
 
-    context = with_answer(streamer.answer, get_current())
+    context = set_value(ANSWER, streamer.answer)
     call_in(context, tiny_chat.model.generate, tiny_chat.prompt(8), **options, **never_ending())
 
     assert streamer.counted == [0, 1, 2, 3, 4]  # the prompt is handed on first
@@ -258,7 +258,7 @@ def test_a_token_that_a_streamer_holds_back_is_counted_with_the_word_that_it_lea
     streamer = LookingTextStreamer(tiny_chat.tokenizer)
     options: dict[str, Any] = {"max_new_tokens": 4, "streamer": streamer, **GREEDY}
 
-    context = with_answer(streamer.answer, get_current())
+    context = set_value(ANSWER, streamer.answer)
     call_in(context, tiny_chat.model.generate, tiny_chat.prompt(8), **options, **never_ending())
 
     assert streamer.counted == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]

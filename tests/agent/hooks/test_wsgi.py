@@ -180,6 +180,7 @@ def test_the_time_between_two_parts_is_that_of_sending(spans: Spans) -> None:
 def test_the_events_of_a_streamed_body_are_read_as_they_leave(spans: Spans) -> None:
     answered(application(), "/events")
 
+    spans.wait_for(1)
     span = spans.only
     times = unpack_token_times(str(span.attributes[semconv.TOKEN_TIMES]), span.start_time or 0)
     assert len(times.lengths_ns) == 2  # an empty delta is no token
@@ -189,6 +190,7 @@ def test_the_events_of_a_streamed_body_are_read_as_they_leave(spans: Spans) -> N
 def test_the_tokens_of_a_streamed_body_are_timed_as_they_leave(spans: Spans) -> None:
     answered(application(), f"/tokens/{PARTS}")
 
+    spans.wait_for(1)
     span = spans.only
     times = unpack_token_times(str(span.attributes[semconv.TOKEN_TIMES]), span.start_time or 0)
     assert len(times.lengths_ns) == PARTS - 1

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.process.name import this_program
 from latencytrace.agent.process.resource import resource_of
+from latencytrace.settings import agent_settings
 from tests.support.agent.hooked import Spans
 from tests.support.agent.receiving import attributes_of
 
@@ -48,7 +49,11 @@ def of_ours() -> Mapping[str, object]:
     """What we send."""
     spans = Spans()
     spans.recorder.start("name").end()
-    body = OtlpEncoder(resource_of(os.environ.get("OTEL_SERVICE_NAME"))).encode(spans.all)
+    told = agent_settings(environ=os.environ)
+    resource = resource_of(
+        told.service_name, told.resource_attributes, detectors=told.resource_detectors
+    )
+    body = OtlpEncoder(resource).encode(spans.all)
     (of_resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
     return attributes_of(of_resource.resource.attributes)
 

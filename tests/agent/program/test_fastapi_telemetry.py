@@ -67,12 +67,12 @@ def test_a_provider_that_the_program_names_for_it_gets_its_spans(
 
 
 def test_it_is_the_very_same_afterwards(receiver: Receiver) -> None:
-    before = telemetry.NativeTelemetry.enabled, telemetry.NativeTelemetry.__call__
+    before = telemetry._unconfigured, telemetry.NativeTelemetry.__call__  # noqa: SLF001
     settings = agent_settings(endpoint=receiver.endpoint, service_name="program", environ={})
 
     start(settings, raise_fault)
-    patched = telemetry.NativeTelemetry.enabled
+    patched = telemetry._unconfigured  # noqa: SLF001 - what is patched
     uninstrument()
 
     assert patched is not before[0]
-    assert (telemetry.NativeTelemetry.enabled, telemetry.NativeTelemetry.__call__) == before
+    assert (telemetry._unconfigured, telemetry.NativeTelemetry.__call__) == before  # noqa: SLF001

@@ -2,19 +2,31 @@
 
 from collections.abc import Iterable
 from contextvars import Token
+from functools import partial
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
+)
 
-from latencytrace.agent.context import enter, leave
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.context import current, enter, leave
+from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.timing.hook import HookAttributes
-from latencytrace.agent.timing.intervals import IntervalRecorder
+from latencytrace.agent.timing.intervals import (
+    IntervalRecorder,
+    Stages,
+    attribute_of,
+    weight_of,
+)
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.timing.runtime_gaps import with_gaps
+from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
+from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream
 from latencytrace.model import semconv
+from latencytrace.model.span import AttributeValue
 
 _FIRST_SERVER_ERROR = 500
 
@@ -47,61 +59,91 @@ class ServedRequest:
             name, None, attributes, kind=SpanKind.SERVER, context=caller, started_ns=started_ns
         )
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
+        self.answer: AnswerStream | None = None
         self._gaps = recorder.open_requests.begin(on_loop=on_loop)
         self._token: Token[Context] | None = None
-
-    def context(self) -> Context:
-        """The current context with the request in it."""
-        return with_gaps(self._gaps, self.timing.context())
+        self._noted: HookAttributes = {}  # set at its end, all at once
 
     def activate(self) -> None:
-        """Make the request's span current."""
-        with guarded("making a request current", self.recorder.on_fault):
-            self._token = enter(self.context())
+        """Make the request's span current, and its answer known to the models that make it."""
+        try:
+            entries = {**current(), _SPAN_KEY: self.timing.span, GAPS: self._gaps}
+            if self.answer is not None:
+                entries[ANSWER] = self.answer
+            self._token = enter(Context(entries))
+        except FAULTS as fault:
+            self.recorder.on_fault("making a request current", fault)
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        with guarded("leaving a request", self.recorder.on_fault):
+        try:
             token, self._token = self._token, None
             if token is not None:
                 leave(token)
+        except FAULTS as fault:
+            self.recorder.on_fault("leaving a request", fault)
 
     def note_status(self, status: int) -> None:
         """Note the status that it is answered with."""
-        self.timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: status})
+        self._noted[semconv.HTTP_RESPONSE_STATUS_CODE] = status
         if status >= _FIRST_SERVER_ERROR:
-            self.timing.note({semconv.ERROR_TYPE: str(status)})
+            self._noted[semconv.ERROR_TYPE] = str(status)
             self.timing.span.set_status(StatusCode.ERROR)
 
     def note_route(self, route: str | None) -> None:
         """Note the template of its route, if one matched."""
         if route is not None:
-            self.timing.note({semconv.HTTP_ROUTE: route})
+            self._noted[semconv.HTTP_ROUTE] = route
             self.timing.span.update_name(f"{self.name} {route}")
 
     def fail(self, error: BaseException) -> None:
         """Note what the application raised, or that the caller is gone."""
-        with guarded("noting an exception", self.recorder.on_fault):
+        try:
+            self.timing.note(self._noted)
+            self._noted = {}  # for what is raised goes before a status
             self.timing.fail(error)
+        except FAULTS as fault:
+            self.recorder.on_fault("noting an exception", fault)
 
     def end(self) -> None:
         """End the span; a second time changes nothing."""
-        with guarded("ending a request", self.recorder.on_fault):
+        try:
             self.recorder.open_requests.end(self._gaps)
             if self.timing.span.is_recording():
-                self.timing.note(self.described())
-                self.timing.intervals = self.intervals
+                self.describe()
+                self.timing.note(self._noted)
                 self.timing.end()
+        except FAULTS as fault:
+            self.recorder.on_fault("ending a request", fault)
 
-    def described(self) -> HookAttributes:
-        """Return what is known of it only now, at its end."""
-        return self._gaps.described(self.timing.started_ns, self.intervals)
+    def describe(self) -> None:
+        """Note what is known of it only now, at its end."""
+        timing, answer = self.timing, self.answer
+        self._noted |= self._gaps.described(timing.started_ns, self.intervals)
+        if answer is None or not (answer.streams or answer.held):
+            timing.intervals = self.intervals
+            return
+        stages = self.intervals.give_away()
+        weight = answer.weight + weight_of(stages)
+        streamed = partial(_streamed, answer, stages, timing.started_ns)
+        timing.defer(semconv.TOKEN_TIMES, Deferred(streamed, weight))
+
+
+def _streamed(
+    answer: AnswerStream, stages: Stages, span_start_ns: int
+) -> dict[str, AttributeValue]:
+    """Return the attributes of a streamed answer, whose last chunks may not be read yet."""
+    return {**answer.described(span_start_ns), **attribute_of(stages, span_start_ns)}
 
 
 def is_served() -> bool:
     """Say whether the current span is that of a request that is served."""
-    current = get_current_span()
-    return current.is_recording() and getattr(current, "kind", None) is SpanKind.SERVER
+    span = current().get(_SPAN_KEY)
+    return (
+        isinstance(span, Span)
+        and span.is_recording()
+        and getattr(span, "kind", None) is SpanKind.SERVER
+    )
 
 
 def queue_attributes(values: Iterable[Any]) -> HookAttributes:

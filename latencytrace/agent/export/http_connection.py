@@ -1,0 +1,82 @@
+"""Connections over HTTP; loaded with the first post, for a program may end without one."""
+
+import http.client
+import io
+import socket
+from typing import TYPE_CHECKING
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.export.transport import TransportOptions
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+HTTPException = http.client.HTTPException
+HTTPConnection = http.client.HTTPConnection
+
+
+class _ReadInTime(io.RawIOBase):
+    """Bytes that come over a socket, for no longer than its time limit in all."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._raw = connection.makefile("rb", buffering=0)
+        limit_s = connection.gettimeout()
+        self._until_ns = None if limit_s is None else monotonic_ns() + int(limit_s * 1e9)
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int | None:
+        """Take what came, or wait for it.
+
+        Raises:
+            TimeoutError: The time is over.
+        """
+        if self._until_ns is not None:
+            left_ns = self._until_ns - monotonic_ns()
+            if left_ns <= 0:
+                raise TimeoutError("timed out")
+            self._connection.settimeout(left_ns / 1e9)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._raw.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    """A response that is given up after the time limit, even where its bytes come one by one."""
+
+    def __init__(
+        self, sock: socket.socket, debuglevel: int = 0, method: str | None = None
+    ) -> None:
+        super().__init__(sock, debuglevel, method)
+        self.fp.close()
+        self.fp = io.BufferedReader(_ReadInTime(sock))
+
+
+def connection_to(
+    host: str, port: int, timeout_s: float, tls: TransportOptions | None
+) -> HTTPConnection:
+    """Connect.
+
+    Args:
+        host: Of the receiver.
+        port: Of the receiver.
+        timeout_s: How long to wait for a response, the whole of it.
+        tls: Its certificates; None: it is not over TLS.
+
+    Raises:
+        OSError: Nobody is there.
+    """
+    connection = (
+        HTTPConnection(host, port, timeout=timeout_s)
+        if tls is None
+        else http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls.tls())
+    )
+    connection.response_class = _TimedResponse
+    connection.connect()
+    return connection

@@ -1,0 +1,82 @@
+"""The trace that a request's headers carry.
+
+Speed is the point here: the form of `traceparent` that all tracers write is read by hand, in a
+microsecond. Whatever else there is, OpenTelemetry's propagators read; they are the test's oracle,
+too (`tests/agent/toolkit/http/test_caller.py`).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context
+from opentelemetry.propagate import get_global_textmap
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+NO_CALLER: Final = Context()
+_DASH: Final = ord("-")
+_HEX: Final = b"0123456789abcdef"
+_LENGTH: Final = 55  # of `00-`, 32 digits, `-`, 16 digits, `-`, 2 digits
+_W3C: Final = frozenset((TraceContextTextMapPropagator, W3CBaggagePropagator))
+_last_seen: tuple[object, bool] = (None, False)  # propagators, and whether they are W3C's alone
+
+
+def caller_of(
+    traceparent: bytes | None, extract: Callable[[], Context], *, has_more: bool
+) -> Context:
+    """Return the context that a request's headers carry.
+
+    Args:
+        traceparent: The header of this name; None: there is none.
+        extract: Asks OpenTelemetry's propagators.
+        has_more: There is a `tracestate` or `baggage`, or more than one `traceparent`.
+    """
+    if not has_more and _reads_w3c_alone():
+        if traceparent is None:
+            return NO_CALLER
+        found = remote_parent(traceparent)
+        if found is not None:
+            return found
+    return extract()
+
+
+def remote_parent(traceparent: bytes) -> Context | None:
+    """Return a context with the span that a header names; None: it is not of the usual form."""
+    if (
+        len(traceparent) != _LENGTH
+        or traceparent[:3] != b"00-"
+        or traceparent[35] != _DASH
+        or traceparent[52] != _DASH
+        or traceparent.translate(None, _HEX) != b"---"
+    ):
+        return None
+    trace_id, span_id = int(traceparent[3:35], 16), int(traceparent[36:52], 16)
+    if not (trace_id and span_id):
+        return None
+    parent = SpanContext(
+        trace_id,
+        span_id,
+        is_remote=True,
+        trace_flags=TraceFlags(int(traceparent[53:], 16)),
+    )
+    return Context({_SPAN_KEY: NonRecordingSpan(parent)})
+
+
+def _reads_w3c_alone() -> bool:
+    """Tell whether a request without W3C's headers carries nothing for the propagators."""
+    global _last_seen  # noqa: PLW0603 - a cache of one
+    propagator = get_global_textmap()
+    if propagator is not _last_seen[0]:
+        _last_seen = (propagator, _is_w3c(propagator))
+    return _last_seen[1]
+
+
+def _is_w3c(propagator: object) -> bool:
+    inner = propagator._propagators if type(propagator) is CompositePropagator else (propagator,)  # noqa: SLF001 - it has no other name
+    kinds = set(map(type, inner))
+    return TraceContextTextMapPropagator in kinds and kinds <= _W3C

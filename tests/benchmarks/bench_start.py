@@ -1,0 +1,91 @@
+"""What tracing adds to the start of a program: CPU time, user and system, of all its processes.
+
+    python -m tests.benchmarks.bench_start [--rounds 15] [--beside /another/checkout]
+
+Programs that do nothing start in turns, in an order drawn anew each round: one that imports
+FastAPI, OpenTelemetry's SDK with its exporter and, where it is installed, torch; the same with
+`latencytrace.instrument()`; `python -c pass`; and `latencytrace run -- python -c pass`. Spans go
+to a receiver that only counts them. `--beside` adds latencytrace from another checkout.
+"""
+
+import argparse
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+
+from tests.benchmarks.discarding import receive
+from tests.benchmarks.rounds import differences, interval
+
+ROOT = Path(__file__).parents[2]
+SDK = (
+    "import opentelemetry.sdk.trace.export, "
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter, fastapi"
+)
+TORCH = ", torch" if find_spec("torch") else ""
+INSTRUMENT = "\nimport latencytrace\nlatencytrace.instrument()"
+OURS = (sys.executable, "-m", "latencytrace", "run", "--")
+PROGRAMS = {
+    "SDK": (sys.executable, "-c", SDK + TORCH),
+    "SDK and instrument()": (sys.executable, "-c", SDK + TORCH + INSTRUMENT),
+    "python": (sys.executable, "-c", "pass"),
+    "latencytrace run -- python": (*OURS, sys.executable, "-c", "pass"),
+}
+OVER = {"SDK and instrument()": "SDK", "latencytrace run -- python": "python"}
+BESIDE = ", the other checkout"
+
+
+def cpu_ms(command: tuple[str, ...], environment: dict[str, str]) -> float:
+    """Return the CPU time of a program from its start to its end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+
+
+def measured(rounds: int, beside: Path | None) -> dict[str, list[float]]:
+    """Return ms of CPU by program, one for each round."""
+    programs = {name: (command, ROOT) for name, command in PROGRAMS.items()}
+    if beside is not None:
+        programs |= {name + BESIDE: (PROGRAMS[name], beside) for name in OVER}
+    found: dict[str, list[float]] = {name: [] for name in programs}
+    with receive(get_context("spawn")) as receiver:
+        for number in range(rounds + 1):
+            for name in random.sample(list(programs), len(programs)):
+                command, root = programs[name]
+                environment = {
+                    **os.environ,
+                    "PYTHONPATH": os.fspath(root),
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address("start"),
+                }
+                ms = cpu_ms(command, environment)
+                if number:  # the first round warms up
+                    found[name].append(ms)
+    return found
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    arguments.add_argument("--rounds", type=int, default=15)
+    arguments.add_argument("--beside", type=Path)
+    given = arguments.parse_args()
+    found = measured(given.rounds, given.beside)
+    print("| | ms of CPU | more than without |\n| --- | ---: | ---: |")
+    for name, ms in found.items():
+        cell = ""
+        without = OVER.get(name.removesuffix(BESIDE))
+        if without is not None:
+            more = differences(ms, found[without])
+            low, high = interval(more)
+            cell = f"{statistics.median(more):.0f} [{low:.0f}, {high:.0f}]"
+        print(f"| {name} | {statistics.median(ms):.0f} | {cell} |")
+
+
+if __name__ == "__main__":
+    main()
