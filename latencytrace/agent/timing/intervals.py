@@ -102,7 +102,7 @@ def packed(stages: Stages, span_start_ns: int) -> str:
 
 
 def _fewer(times: Stages) -> dict[Stage, list[int]]:
-    """Merge neighbours, of the stage that has the most, until no more than are told are left."""
+    """Merge neighbours, of the stage that has the most, until few enough are left to report."""
     counts = {stage: len(noted) // 2 for stage, noted in times.items()}
     sizes = dict.fromkeys(times, 1)  # of neighbours that become one
     while sum(counts.values()) > MAX_INTERVALS:
