@@ -93,7 +93,7 @@ class ProfileError(LatencytraceError):
 
 
 class NotFoundError(LatencytraceError):
-    """What was asked for is not there."""
+    """The thing that was asked for is not there."""
 
 
 class StoreError(LatencytraceError):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from latencytrace.errors import SettingsError
-from latencytrace.model.secrets import shown, with_path
 from latencytrace.model.span_limits import SpanLimits
+from latencytrace.model.texts.secrets import shown, with_path
 from latencytrace.variables import (
     OFF,
     flag,
@@ -61,7 +61,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """What the agent in the traced process is told."""
+    """Settings of the agent in the traced process."""
 
     disabled: bool
     service_name: str | None
@@ -104,7 +104,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """What the service is told."""
+    """Settings of the service."""
 
     folder: Path
     listen: Address
@@ -114,7 +114,7 @@ class ServiceSettings:
     keep_spans_ratio: float
     token: str | None = field(repr=False)
     capture_content: bool = False  # keep prompts, texts and the like
-    objectives: Path | None = None  # a file of objectives; None: nothing is promised
+    objectives: Path | None = None  # a file of objectives; None: there are none
     public_url: str | None = None  # in links to the API; None: where it listens
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
     sinks: tuple[tuple[str, str], ...] = field(
@@ -313,7 +313,7 @@ def _with_scheme(address: str, environ: Mapping[str, str]) -> str:
 
 
 def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the agent shall not start: there is nobody that spans could be for."""
+    """Return whether the agent shall not start: there is nobody that spans could be for."""
     nobody = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none"
     return nobody or flag(environ, "LATENCYTRACE_DISABLED") or flag(environ, "OTEL_SDK_DISABLED")
 

@@ -1,4 +1,4 @@
-"""How one variable of the environment is read: as a flag, a number, a list, an address."""
+"""Readers of one variable of the environment: as a flag, a number, a list, an address."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from math import inf
 from urllib.parse import unquote
 
 from latencytrace.errors import SettingsError
-from latencytrace.model.secrets import shown
+from latencytrace.model.texts.secrets import shown
 
 OFF = "off"  # in the place of an address to listen on, or of a limit
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -20,12 +20,12 @@ _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")  # likewise; what http.client c
 
 
 def flag(environ: Mapping[str, str], name: str) -> bool:
-    """Whether a variable says yes."""
+    """Return whether a variable says yes."""
     return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
 
 
 def optional_flag(environ: Mapping[str, str], name: str) -> bool | None:
-    """What a flag says; None: nothing.
+    """Return what a flag says; None: nothing.
 
     Raises:
         SettingsError: It is no flag.

@@ -9,7 +9,7 @@ from functools import wraps
 from types import CodeType, TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
-from latencytrace.model.secrets import text_shown
+from latencytrace.model.texts.secrets import text_shown
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -45,7 +45,7 @@ from latencytrace.agent.timing.patching import AppliedHook
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.errors import SettingsError
 from latencytrace.model import semconv
-from latencytrace.model.secrets import shown, text_shown
+from latencytrace.model.texts.secrets import shown, text_shown
 from latencytrace.plugins import installed_version
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 

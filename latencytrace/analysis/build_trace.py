@@ -1,4 +1,4 @@
-"""From a heap of spans to one well-formed tree a request."""
+"""From unordered spans to one well-formed tree a request."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from latencytrace.analysis.repairs.intervals import (
 from latencytrace.analysis.repairs.negative import without_negative
 from latencytrace.analysis.repairs.orphans import adopt_orphans
 from latencytrace.analysis.repairs.outliving import outliving
-from latencytrace.analysis.reported.durations import told_times
+from latencytrace.analysis.reported.durations import reported_durations
 from latencytrace.analysis.reported.proxy_queue import with_proxy_queue
 from latencytrace.analysis.trace.asgi_messages import with_messages
 from latencytrace.analysis.trace.is_request import is_request
@@ -35,7 +35,7 @@ from latencytrace.model import Interval, Repair, Span, Stage, Trace
 # or larger than this, but what a stranger sends may be.
 MAX_NESTED_REQUESTS = 32
 MAX_NESTED_SPANS = 100_000  # in all inner requests of a trace, counted again in each
-MAX_REPAIRS_OF_A_KIND = 20  # told one by one; the others of a request are counted
+MAX_REPAIRS_OF_A_KIND = 20  # listed one by one; the others of a request are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trac
     """Build a tree for each request of one trace id.
 
     Args:
-        spans: Any heap of spans of one trace id, in any order.
+        spans: Spans of one trace id, in any order.
         rootless: The root, if it is not among them, will not come any more.
 
     Returns:
@@ -80,9 +80,9 @@ def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trac
     )
 
 
-def _forest(heap: Iterable[Span], *, rootless: bool) -> _Forest:
+def _forest(found: Iterable[Span], *, rootless: bool) -> _Forest:
     """Mend what can be mended without clipping, in the order in which it must be."""
-    spans, duplicates = without_duplicates(heap)
+    spans, duplicates = without_duplicates(found)
     spans, negative = without_negative(_as_they_ran(spans))
     cut, cycles = cut_cycles(spans)
     spans, skewed = aligned(spans, cut)
@@ -127,7 +127,7 @@ def _as_they_ran(spans: dict[str, Span]) -> dict[str, Span]:
 
 
 def _requests(forest: _Forest) -> Iterator[Span]:
-    """The outermost requests, and of the inner ones as many as may be divided."""
+    """The outermost requests, and of the inner ones as many as may be attributed."""
     around: dict[str, int] = {}  # how many requests a span lies in, by span id
     found: list[tuple[int, int, str]] = []
     for span_id, span in forest.spans.items():
@@ -148,7 +148,7 @@ def _requests(forest: _Forest) -> Iterator[Span]:
 
 
 def _sizes(spans: dict[str, Span]) -> dict[str, int]:
-    """How many spans each span's subtree has."""
+    """Return how many spans each span's subtree has."""
     sizes = dict.fromkeys(spans, 1)
     for span in reversed(spans.values()):  # children before their parents
         if span.parent_id is not None:
@@ -193,7 +193,7 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         pending.extend(below)
     stages = {span_id: forest.stages[span_id] for span_id in spans}
     spans, children, intervals = with_messages(spans, children, stages, intervals)
-    told, unlikely = told_times(spans, unclipped, children, stages, intervals)
+    reported, unlikely = reported_durations(spans, unclipped, children, stages, intervals)
     return Trace(
         root=root,
         outermost=outermost,
@@ -201,13 +201,13 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         unclipped=unclipped,
         children=children,
         stages=stages,
-        intervals=told,
+        intervals=reported,
         repairs=_listed((*repairs, *unlikely), root),
     )
 
 
 def _emptied(span: Span, parent: Span) -> Span:
-    """What took none of its parent's time."""
+    """Return what took none of its parent's time."""
     at_ns = min(max(span.start_ns, parent.start_ns), parent.end_ns)
     return replace(span, start_ns=at_ns, end_ns=at_ns)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from latencytrace.cli.commands.run import run
 from latencytrace.cli.pictures.lines import complain
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
-from latencytrace.model.secrets import text_shown
+from latencytrace.model.texts.secrets import text_shown
 
 INTERRUPTED = 130
 _IN_LINES = (ObjectivesError, ServiceUnreachableError)  # whose messages may have several

@@ -1,7 +1,7 @@
 """The words of latencytrace: frozen values with their own arithmetic.
 
-Import them from here: `from latencytrace.model import Span, Stage`. Each is loaded when somebody
-asks for it, for a traced program needs few of them, and starts with the agent.
+Import them from here: `from latencytrace.model import Span, Stage`. A word's file is read when
+the word is first asked for: making all classes takes time, and a traced process needs few.
 """
 
 from importlib import import_module
@@ -18,13 +18,18 @@ if TYPE_CHECKING:
         GuiltyStage,
         Standing,
     )
-    from latencytrace.model.breakdown import Breakdown, Quantiles, StageBreakdown, StagePart
-    from latencytrace.model.cohort import DurationRange, TokenRange
-    from latencytrace.model.interval import Interval, pack_intervals, unpack_intervals
+    from latencytrace.model.cohorts.breakdown import (
+        Breakdown,
+        Quantiles,
+        StageBreakdown,
+        StagePart,
+    )
+    from latencytrace.model.cohorts.cohort import DurationRange, TokenRange
+    from latencytrace.model.gpu.shared_step import ShareBasis, SharedStep, StepMember
     from latencytrace.model.ledger import Ledger, Segment, StageTimes
     from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
+    from latencytrace.model.packed.interval import Interval, pack_intervals, unpack_intervals
     from latencytrace.model.request import FirstTokenOf, MetricAttributes, Request, RequestStatus
-    from latencytrace.model.shared_step import ShareBasis, SharedStep, StepMember
     from latencytrace.model.span import (
         Attributes,
         AttributeValue,
@@ -83,80 +88,27 @@ __all__ = [
     "unpack_intervals",
 ]
 
-_MODULES = {
-    "alert": (
-        "Alert",
-        "AlertKind",
-        "BadRequest",
-        "BurnRates",
-        "Distinction",
-        "Evidence",
-        "GuiltyStage",
-        "Standing",
-    ),
-    "breakdown": (
-        "Breakdown",
-        "Quantiles",
-        "StageBreakdown",
-        "StagePart",
-    ),
-    "cohort": ("DurationRange", "TokenRange"),
-    "interval": (
-        "Interval",
-        "pack_intervals",
-        "unpack_intervals",
-    ),
-    "ledger": (
-        "Ledger",
-        "Segment",
-        "StageTimes",
-    ),
-    "objective": (
-        "BurnRule",
-        "Measure",
-        "Objective",
-        "Severity",
-        "Tally",
-    ),
-    "request": (
-        "FirstTokenOf",
-        "MetricAttributes",
-        "Request",
-        "RequestStatus",
-    ),
-    "shared_step": (
-        "ShareBasis",
-        "SharedStep",
-        "StepMember",
-    ),
-    "span": (
-        "Attributes",
-        "AttributeValue",
-        "Event",
-        "Link",
-        "Span",
-        "SpanKind",
-        "StatusCode",
-    ),
-    "stage": ("Stage",),
-    "trace": (
-        "Repair",
-        "RepairKind",
-        "Trace",
-    ),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+# In this order: each needs only those before it.
+_HOMES = (
+    "stage",
+    "span",
+    "packed.interval",
+    "ledger",
+    "trace",
+    "request",
+    "cohorts.breakdown",
+    "cohorts.cohort",
+    "gpu.shared_step",
+    "objective",
+    "alert",
+)
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> object:
-    """Load the module that has a word."""
-    module = _MODULE_OF.get(name)
-    if module is None:
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            for home in _HOMES:
+                module = import_module(f"{__name__}.{home}")
+                if hasattr(module, name):
+                    return globals().setdefault(name, getattr(module, name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

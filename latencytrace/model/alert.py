@@ -1,4 +1,4 @@
-"""Alerts: an objective that burns too fast, or that nothing is heard of, and why."""
+"""Alerts: an objective that burns too fast, or without data, and why."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from latencytrace.model.stage import Stage
 
 
 class AlertKind(StrEnum):
-    """What is wrong; the value is the alert's name."""
+    """The kind of fault; the value is the alert's name."""
 
     BURN = "LatencySLOBurn"
     NO_DATA = "LatencySLONoData"
@@ -20,7 +20,7 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurnRates:
-    """How fast the budget is spent in the two windows of a tier."""
+    """Rates at which the budget is spent in the two windows of a tier."""
 
     rule: BurnRule
     long: float | None  # None: no traffic
@@ -39,7 +39,7 @@ class GuiltyStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinction:
-    """What bad requests have in common that good ones have less."""
+    """A trait that bad requests have in common and good ones have less."""
 
     trait: str  # `instance`, `input_tokens`
     value: str  # `rag-2`, `over 4096`
@@ -49,7 +49,7 @@ class Distinction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRequest:
-    """One that broke the promise."""
+    """One that violated the objective."""
 
     trace_id: str
     span_id: str
@@ -60,7 +60,7 @@ class BadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of the latest requests that broke a promise."""
+    """Findings about the latest requests that violated an objective."""
 
     guilty: GuiltyStage | None  # None: nothing to compare with, or they were not slow
     failed_ratio: float | None  # of the bad ones; the others were slow; None: no bad one
@@ -71,7 +71,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where an objective stands at one moment."""
+    """The state of an objective at one moment."""
 
     objective: Objective
     rates: tuple[BurnRates, ...]  # of each tier, the fastest first
@@ -95,11 +95,11 @@ class Alert:
     window_ns: int | None  # that window
     standing: Standing
     evidence: Evidence
-    end_reason: str | None = None  # None: it fires, or the promise is kept again
+    end_reason: str | None = None  # None: it fires, or the objective is met again
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """What it is known by: the same from its first moment to its last."""
+        """Return what it is known by: the same from its first moment to its last."""
         objective = self.standing.objective
         labels = {
             "alertname": str(self.kind),

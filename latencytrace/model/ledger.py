@@ -1,4 +1,4 @@
-"""Where one request's time went."""
+"""The stages that one request's time went to."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTimes:
-    """How long a stage ran in one request, on the critical path or not."""
+    """The time that a stage ran in one request, on the critical path or not."""
 
     busy_ns: int  # while at least one of its spans ran
     exclusive_ns: int  # its spans' durations less what their children cover, added up

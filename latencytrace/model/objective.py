@@ -1,4 +1,4 @@
-"""Objectives: the share of requests that is promised to be fast, and the rules that watch it."""
+"""Objectives: the share of requests that should be fast, and the rules that watch it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,7 +30,7 @@ def window_text(window_ns: int) -> str:
 
 
 class Measure(StrEnum):
-    """What is timed of a request."""
+    """The part of a request that is timed."""
 
     DURATION = "duration"
     TIME_TO_FIRST_TOKEN = "time_to_first_token"  # noqa: S105 - no password
@@ -39,7 +39,7 @@ class Measure(StrEnum):
 
 
 class Severity(StrEnum):
-    """How soon somebody must look."""
+    """The time within which somebody must look."""
 
     PAGE = "page"  # now
     TICKET = "ticket"  # within days
@@ -47,7 +47,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A promise: at least `target_ratio` of a cohort's requests within `threshold_ns`."""
+    """A target: at least `target_ratio` of a cohort's requests within `threshold_ns`."""
 
     name: str
     display_name: str
@@ -63,16 +63,16 @@ class Objective:
 
     @property
     def budget_ratio(self) -> float:
-        """The share of requests that may break the promise."""
+        """The share of requests that may violate the objective."""
         return 1 - self.target_ratio
 
     @property
     def measured(self) -> str:
-        """What is timed, as objectives files spell it: `duration`, `stage:retrieve`."""
+        """Return what is timed, as objectives files spell it: `duration`, `stage:retrieve`."""
         return str(self.measure) if self.stage is None else f"{self.measure}:{self.stage}"
 
     def counts(self, request: Request) -> bool:
-        """Whether a request belongs to the cohort."""
+        """Return whether a request belongs to the cohort."""
         return (
             request.service == self.service
             and self.route in {None, request.route}
@@ -98,7 +98,7 @@ class BurnRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Requests counted in a window, and those of them that broke the promise."""
+    """Requests counted in a window, and those of them that violated the objective."""
 
     bad: int
     total: int

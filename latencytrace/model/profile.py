@@ -21,7 +21,7 @@ _ID_DIGITS: Final = 32
 
 
 class ProfilerState(StrEnum):
-    """What an agent could do now if it were asked."""
+    """The state of an agent's profiler: what it could do now if it were asked."""
 
     READY = "ready"
     IDLE = "idle"  # torch is loaded, and no step was seen so far
@@ -32,7 +32,7 @@ class ProfilerState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilingAgent:
-    """Who an agent is, as its posts say."""
+    """The identity of an agent, as its posts say."""
 
     service: str
     instance: str
@@ -65,7 +65,7 @@ class ProfilingAgent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOrder:
-    """What to profile: so many steps or so long, whichever is over first."""
+    """An order to profile so many steps or so long, whichever is over first."""
 
     profile_id: str
     steps: int = DEFAULT_STEPS
@@ -101,7 +101,7 @@ class ProfileOrder:
 
 
 def is_profile_id(text: str) -> bool:
-    """Whether it can be a profile's id, and so a file's name."""
+    """Return whether it can be a profile's id, and so a file's name."""
     return len(text) == _ID_DIGITS and set(text) <= set("0123456789abcdef")
 
 

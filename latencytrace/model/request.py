@@ -1,4 +1,4 @@
-"""What a caller asked of a service once, and what became of it."""
+"""A request: what a caller asked of a service once, and what became of it."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,7 +8,7 @@ from latencytrace.model.trace import Repair
 
 
 class RequestStatus(StrEnum):
-    """How a request ended."""
+    """The way in which a request ended."""
 
     OK = "ok"
     ERROR = "error"
@@ -18,7 +18,7 @@ class RequestStatus(StrEnum):
 
 
 class FirstTokenOf(StrEnum):
-    """Whose first token a request's time to first token is counted to."""
+    """The party whose first token a request's time to first token is counted to."""
 
     CALLER = "caller"  # it left for the caller
     MODEL = "model"  # a model made it: the answer was not streamed, or nobody saw it leave
@@ -26,7 +26,7 @@ class FirstTokenOf(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricAttributes:
-    """What metrics of OpenTelemetry's conventions say of a request, by the conventions' keys."""
+    """Attributes of OpenTelemetry's metrics of a request, by the conventions' keys."""
 
     http: tuple[tuple[str, str | int], ...] = ()  # empty: not asked over HTTP
     gen_ai: tuple[tuple[str, str | int], ...] = ()  # empty: no generative model served it
@@ -69,10 +69,10 @@ class Request:
     repairs: tuple[Repair, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()  # to ask for it by (`cohort_attributes`)
     attributes_left_out: int = 0
-    # Known while it is divided, and not kept.
+    # Known while it is attributed, and not kept.
     metric_attributes: MetricAttributes = field(default=MetricAttributes(), compare=False)
 
     @property
     def counts(self) -> bool:
-        """Whether breakdowns, metrics and objectives count it."""
+        """Return whether breakdowns, metrics and objectives count it."""
         return not (self.health or self.startup)

@@ -128,8 +128,8 @@ OPENTRACING_REF_TYPE = "opentracing.ref_type"  # child_of or follows_from
 STAGE = "latencytrace.stage"  # one of `Stage`
 ROUTE = "latencytrace.route"  # on metrics: `POST /chat`, or the name of a request's own span
 STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage
-INTERVALS = "latencytrace.intervals"  # see `model.interval`
-TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - see `model.token_times`
+INTERVALS = "latencytrace.intervals"  # see `model.packed.interval`
+TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - see `model.packed.token_times`
 # Of an answer that was streamed, as its caller got it (see `agent.toolkit.streaming`):
 STREAMED_TOKENS = "latencytrace.streamed.tokens"  # that left after the first packet
 STREAMED_EVENTS = "latencytrace.streamed.events"  # where nobody counts its tokens
@@ -163,7 +163,7 @@ HOOK = "latencytrace.hook"
 HOOK_STATE = "latencytrace.hook.state"
 HOOK_REASON = "latencytrace.hook.reason"
 
-# GPUs (hardware conventions); the names of their metrics stand in `model.gpu_sample`
+# GPUs (hardware conventions); the names of their metrics stand in `model.gpu.sample`
 HW_ID = "hw.id"
 HW_NAME = "hw.name"
 HW_TYPE = "hw.type"

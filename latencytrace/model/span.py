@@ -73,5 +73,5 @@ class Span:
 
     @property
     def clock(self) -> tuple[str, str]:
-        """Which clock told its times: the host's, or, of no known host, the instance's."""
+        """The clock that its times are of: the host's, or, of no known host, the instance's."""
         return (self.host, "") if self.host else (self.service, self.instance or "")

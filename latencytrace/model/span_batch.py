@@ -37,7 +37,7 @@ class SpanBatch:
     follows from it alone is found out once. Which attributes vary, and which no rule reads, says
     `analysis.columns.keys`: a shape holds all others, in order, and of the varying ones where
     among them they stand; and the names of the events, and whether there are links. A finer
-    division is as good.
+    distinction is as good.
     """
 
     trace_ids: Sequence[str]  # (t,): 32 lower-case hex digits

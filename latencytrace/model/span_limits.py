@@ -1,4 +1,4 @@
-"""How much of one span is kept."""
+"""Limits on what is kept of one span."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ class Stage(StrEnum):
 
     @property
     def explains(self) -> bool:
-        """Whether time in this stage counts as attributed.
+        """Return whether time in this stage counts as attributed.
 
         Wrapping an endpoint in a stage of one's own explains nothing, so
         `application` does not count, nor do `other` and `runtime`.
@@ -47,6 +47,7 @@ class Stage(StrEnum):
         return self not in _UNEXPLAINING
 
 
+STAGES = tuple(Stage)  # in columns of numbers a stage's is its place
 _UNEXPLAINING = frozenset({Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage.APPLICATION})
 
 _NAMED = {stage.value: stage for stage in Stage if stage is not Stage.UNATTRIBUTED}

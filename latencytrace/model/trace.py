@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from latencytrace.model.interval import Interval
+from latencytrace.model.packed.interval import Interval
 from latencytrace.model.span import Span
 from latencytrace.model.stage import Stage
 
 
 class RepairKind(StrEnum):
-    """What was wrong with a trace before it was mended."""
+    """Faults of a trace before it was mended."""
 
     DUPLICATE = "duplicate"  # the same span id came twice with different content
     ORPHAN = "orphan"  # its parent never arrived; hung where it most plausibly ran
@@ -20,7 +20,7 @@ class RepairKind(StrEnum):
     NEGATIVE = "negative"  # it ended before it started; made empty at its start
     CLIPPED = "clipped"  # it stuck out of its parent
     INTERVALS = "intervals"  # its packed intervals could not be read
-    TIMES = "times"  # times that its engine told could not be
+    TIMES = "times"  # times that its engine reported could not be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Trace:
     queued: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     def outlives(self, child: Span, parent: Span) -> bool:
-        """Whether a child went on when its parent had ended, by the clock that both tell.
+        """Return whether a child went on when its parent had ended, by the clock that both tell.
 
         Nobody can have waited for it there. Across clocks nothing is said: what sticks
         out may be a clock that is off.

@@ -72,14 +72,14 @@ def serve(
     insecure: bool,
     stopping: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the service until it is told to stop by SIGINT or SIGTERM.
+    """Run the service until SIGINT or SIGTERM stops it.
 
     Args:
-        settings: What it is told.
+        settings: Of the service.
         ready: Called with the addresses of the API, of the receiver over HTTP and of the one
             over gRPC, if it is on.
         insecure: Listen off loopback without asking for a token.
-        stopping: Called when it is told to stop.
+        stopping: Called when it is to stop.
 
     Raises:
         SettingsError: An address cannot be used; the message says what to do.
@@ -283,7 +283,7 @@ def _running(part: Pipeline | Watch | EngineScraper) -> Iterator[None]:
 def _metrics_endpoint(
     settings: ServiceSettings, own: Iterable[Address | None]
 ) -> MetricsEndpoint | None:
-    """Where metrics are sent, if anywhere; never to a receiver of our own."""
+    """Return where metrics are sent, if anywhere; never to a receiver of our own."""
     if settings.metrics_endpoint is None:
         return None
     receivers = [(address.host, address.port) for address in own if address is not None]
@@ -293,7 +293,7 @@ def _metrics_endpoint(
 def _recording(
     endpoint: MetricsEndpoint | None, telemetry: Telemetry, api_address: Address
 ) -> AbstractContextManager[Callable[[Iterable[Request]], None]]:
-    """What records requests, whose metrics are sent while the block runs."""
+    """Return what records requests, whose metrics are sent while the block runs."""
     if endpoint is None:
         return nullcontext(lambda _: None)
     # The SDK's metrics, which most services do without, take a while to import.

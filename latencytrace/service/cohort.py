@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
 from latencytrace.model import DurationRange, RequestStatus, TokenRange
-from latencytrace.model.cohort import attribute_text
+from latencytrace.model.cohorts.cohort import attribute_text
 
 MOST_CONDITIONS = 16
 HOUR_NS = 3_600_000_000_000

@@ -27,14 +27,14 @@ from latencytrace.model import (
     StagePart,
     TokenRange,
 )
-from latencytrace.model.overview import (
+from latencytrace.model.cohorts.overview import (
     ROWS_PER_DOUBLING,
     HeatCell,
     Overview,
     RouteSummary,
     TimeColumn,
 )
-from latencytrace.model.request_columns import DurationBand
+from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.service.cohort import Cohort
 
 MOST_PARTS: Final = 8  # of `runtime`, whose names senders tell

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PluginError, StoreError
 from latencytrace.model import Breakdown, Request, Span
-from latencytrace.model.overview import HeatCell, Overview
-from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.overview import HeatCell, Overview
+from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
 from latencytrace.service.cohort import Cohort

@@ -127,7 +127,7 @@ def test_of_three_overlapping_streams_the_middle_one_waits_for_the_end_of_the_fi
     assert ledger(passages, ranking, decode) == charged
 
 
-def test_a_gap_is_divided_by_what_the_child_that_fills_it_waited_for() -> None:
+def test_a_gap_is_attributed_by_what_the_child_that_fills_it_waited_for() -> None:
     agent = span("agent", 0, 90)
     plan = span("plan", 0, 25, parent="agent", stage=Stage.PREFILL)
     act = span("act", 25, 90, parent="agent", stage=Stage.TOOL)

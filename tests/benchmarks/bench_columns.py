@@ -22,7 +22,7 @@ from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
-from latencytrace.model.interval import pack_named
+from latencytrace.model.packed.interval import pack_named
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.service.metrics.tables import count_table
 from latencytrace.service.metrics.telemetry import Telemetry

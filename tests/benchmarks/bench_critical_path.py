@@ -17,9 +17,9 @@ import numba
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
-from latencytrace.analysis.ledger.kernels import PLAIN, Kernels, critical_paths, segments
+from latencytrace.analysis.ledger.kernels import PLAIN, Kernels
 from latencytrace.model import Span, SpanKind, Stage, Trace, semconv
-from latencytrace.model.span_columns import SpanColumns
+from tests.support.builders.span_columns import SpanColumns, critical_paths, segments
 
 SPANS = 10_000
 ROUNDS = 15

@@ -29,7 +29,7 @@ from latencytrace.agent.gpu.sampler import RARE_AFTER_NS, SLOW_AFTER_NS, GpuSamp
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.timing.hook import HookOptions
-from latencytrace.model.gpu_sample import GpuSample
+from latencytrace.model.gpu.sample import GpuSample
 from latencytrace.settings import DEFAULT_GPU_INTERVAL_S
 from tests.support.agent.hooked import hooked
 from tests.support.builders.gpu_requests import KeepingSender
@@ -88,7 +88,7 @@ def sampler_cost_s(nvml: FakeNvml, gpus: int) -> tuple[float, float]:
         sampler = GpuSampler(
             lambda: [NvmlReader(clock, nvml.path)],
             samples.extend,
-            turn=MachineLock("bench", Path(folder)),
+            lock=MachineLock("bench", Path(folder)),
             interval_ns=round(DEFAULT_GPU_INTERVAL_S * 1e9),
             now_ns=clock,
             on_fault=raise_fault,

@@ -39,8 +39,8 @@ from latencytrace.model import (
     TokenRange,
     semconv,
 )
-from latencytrace.model.overview import row_bounds_ns
-from latencytrace.model.request_columns import (
+from latencytrace.model.cohorts.overview import row_bounds_ns
+from latencytrace.model.cohorts.request_columns import (
     NUMBERS,
     UNKNOWN,
     WORDS,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
-from latencytrace.model.request_columns import STAGES, RequestColumns
+from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
 from tests.support.builders.otlp_messages import one_span, otlp
 from tests.support.servers.command_line import environment, latencytrace
 from tests.support.servers.running_service import RunningService

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from latencytrace.model import Span, semconv
-from latencytrace.model.gpu_sample import (
+from latencytrace.model.gpu.sample import (
     BandwidthMethod,
     ClockEvent,
     GpuMetric,
@@ -16,7 +16,7 @@ from latencytrace.model.gpu_sample import (
     Pipe,
     Reading,
 )
-from latencytrace.model.gpu_window import DeviceWork, GpuWindow
+from latencytrace.model.gpu.window import DeviceWork, GpuWindow
 from tests.support.builders.gpu_requests import request
 from tests.support.builders.otlp_messages import one_span, otlp
 from tests.support.fakes.contracts import GPU

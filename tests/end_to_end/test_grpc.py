@@ -62,7 +62,7 @@ def exported(
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
-def test_what_the_stock_exporter_sends_is_divided(
+def test_what_the_stock_exporter_sends_is_attributed(
     service: RunningService, compression: grpc.Compression
 ) -> None:
     provider = TracerProvider(resource=Resource.create({semconv.SERVICE_NAME: "stock-grpc"}))

@@ -144,7 +144,7 @@ def test_a_hidden_wait_is_unattributed_and_its_length_is_right(service: Service)
     assert SLEEP_MS * MS <= min(waits_ns) <= (SLEEP_MS + 2) * MS
 
 
-def test_a_streamed_answer_is_divided_into_its_stages(said: Said, service: Service) -> None:
+def test_a_streamed_answer_is_attributed_into_its_stages(said: Said, service: Service) -> None:
     (request,) = traced(service.url, "POST /chat", 1)
 
     assert said.events[-2:] == ["data: [DONE]", ""]

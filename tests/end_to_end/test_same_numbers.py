@@ -24,7 +24,7 @@ from latencytrace.model import (
     pack_intervals,
     semconv,
 )
-from latencytrace.model.units import duration, shares
+from latencytrace.model.texts.units import duration, shares
 from latencytrace.service.answers.documents import BreakdownDocument, ListedRequestDocument
 from tests.support.builders.otlp_messages import START_NS, one_span, otlp
 from tests.support.builders.trace_files import jaeger_json, otlp_json, otlp_json_lines

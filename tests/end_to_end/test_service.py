@@ -100,7 +100,7 @@ def test_who_starts_it_is_told_how_to_reach_it(service: RunningService) -> None:
     assert f"breakdown --url {service.url}\n" in said
 
 
-def test_what_the_stock_exporter_sends_is_divided(service: RunningService) -> None:
+def test_what_the_stock_exporter_sends_is_attributed(service: RunningService) -> None:
     provider = TracerProvider(resource=Resource.create({semconv.SERVICE_NAME: "stock"}))
     exporter = OTLPSpanExporter(endpoint=f"{service.otlp}/v1/traces")
     provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -256,7 +256,7 @@ def test_an_open_trace_is_not_found_and_says_why(service: RunningService, trace_
         ("/api/v1/breakdown?since=yesterday", 400, "RFC 3339"),
         ("/api/v1/requests?limit=0", 400, "limit"),
         ("/api/v1/requests?order=best", 400, "order"),
-        ("/api/v1/tail", 404, "/openapi.json"),
+        ("/api/v1/no_such_view", 404, "/openapi.json"),
     ],
 )
 def test_a_question_that_has_no_answer_is_a_problem(
@@ -369,7 +369,7 @@ def test_a_folder_in_use_is_one_sentence(tmp_path: Path) -> None:
         assert str(tmp_path / "data") in second.said()
 
 
-def test_what_was_sent_just_before_the_end_is_divided(tmp_path: Path, trace_id: str) -> None:
+def test_what_was_sent_just_before_the_end_is_attributed(tmp_path: Path, trace_id: str) -> None:
     with RunningService(tmp_path / "data") as first:
         first.post(otlp(root(trace_id)))
         code = first.end()

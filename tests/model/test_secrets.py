@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.model.secrets import Secrets, parted, shown, text_shown, with_path
+from latencytrace.model.texts.secrets import Secrets, parted, shown, text_shown, with_path
 
 SECRET = "hunter2secret"  # noqa: S105 - of nothing
 

@@ -12,7 +12,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "pages" / "propagation.md"
 
 
 def test_ray_has_its_row_in_the_docs() -> None:
-    assert "| Tasks and actors of Ray, which is told to trace | kept | kept |" in PAGE.read_text()
+    assert (
+        "| Tasks and actors of Ray, which is configured to trace | kept | kept |"
+        in PAGE.read_text()
+    )
 
 
 @pytest.mark.batchers

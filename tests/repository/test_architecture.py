@@ -12,7 +12,6 @@ PAGES += sorted((ROOT / "docs").glob("*/*.md"))
 MOST_FILES = 15
 PLURAL = {"hooks", "engines", "repairs", "views", "commands", "sinks", "readers", "stores"}
 SUPPORT = [f"tests/support/{path.name}" for path in (ROOT / "tests" / "support").glob("[!_]*/")]
-FLAT = {"model"}  # the words: one file each
 
 
 def named(page: Path) -> set[str]:
@@ -41,7 +40,7 @@ def test_every_room_is_on_the_map(room: str) -> None:
 
 @pytest.mark.parametrize("room", sorted([*map(str, rooms()), *SUPPORT]))
 def test_a_room_can_be_looked_over(room: str) -> None:
-    if Path(room).name not in PLURAL | FLAT:
+    if Path(room).name not in PLURAL:
         assert len(list((ROOT / room).glob("[!_]*.py"))) <= MOST_FILES
 
 

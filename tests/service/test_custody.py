@@ -170,7 +170,7 @@ def decode_ms(store: ChdbStore, trace_id: str) -> float | None:
     return None if found is None else found.ledger.get(Stage.DECODE, 0) / MS
 
 
-def test_a_trace_is_not_divided_while_its_spans_are_being_inserted(
+def test_a_trace_is_not_attributed_while_its_spans_are_being_inserted(
     rig: Rig, trace_id: str
 ) -> None:
     span = root(trace_id)
@@ -223,7 +223,7 @@ def test_a_trace_of_which_the_store_shows_less_than_it_took_is_given_back(
     assert decode_ms(rig.store, trace_id) == 60
 
 
-def test_spans_that_the_store_never_shows_are_counted_and_the_rest_is_divided(
+def test_spans_that_the_store_never_shows_are_counted_and_the_rest_is_attributed(
     short_of_memory: Rig, trace_id: str
 ) -> None:
     rig = short_of_memory
@@ -332,7 +332,7 @@ def test_spans_that_their_sender_must_send_again_are_in_no_account(rig: Rig) -> 
 # The service checks itself
 
 
-def test_a_root_that_the_store_has_and_no_ledger_is_found_and_divided(
+def test_a_root_that_the_store_has_and_no_ledger_is_found_and_attributed(
     rig: Rig, trace_id: str
 ) -> None:
     rig.store.insert([columns(encoded(root(trace_id)))])  # and the pipeline was never told

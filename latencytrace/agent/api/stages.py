@@ -31,7 +31,7 @@ def enqueue(*, tokens: int | None = None) -> Ticket:
     what the caller waits for, not in a helper that returns before.
 
     Args:
-        tokens: How much work it brings, if you know; `latencytrace trace` then divides
+        tokens: How much work it brings, if you know; `latencytrace trace` then apportions
             a batch by tokens instead of equally.
     """
     return new_ticket(contained("joining a queue")(recorder)(), tokens)

@@ -19,7 +19,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.transport import Response, TransportOptions
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
-from latencytrace.model.secrets import Secrets, parted, shown, why_no_address
+from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection

@@ -8,7 +8,7 @@ from latencytrace.agent.export.transport import ControlChannel, Response, Transp
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
 from latencytrace.model.profile import ORDER_HEADER
-from latencytrace.model.secrets import Secrets, parted, shown, why_no_address
+from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
 
 if TYPE_CHECKING:
     from latencytrace.agent.export.http_connection import HTTPConnection

@@ -69,7 +69,7 @@ class Sender(Protocol):
 
     @property
     def url(self) -> str:
-        """Return the address, as it may be shown: see `model.secrets`."""
+        """Return the address, as it may be shown: see `model.texts.secrets`."""
         ...
 
     def send(self, body: bytes, timeout_s: float | None = None) -> Response:

@@ -8,7 +8,7 @@ from latencytrace.agent.export.grpc import GrpcSender
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.export.transport import ControlChannel, Sender, TransportOptions
 from latencytrace.model.profile import UPLOAD_PATH
-from latencytrace.model.secrets import with_path
+from latencytrace.model.texts.secrets import with_path
 
 PROFILE_TIMEOUT_S: Final = 30.0
 

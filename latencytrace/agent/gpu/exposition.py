@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from latencytrace.agent.gpu.sampler import SamplerState
-from latencytrace.model.gpu_sample import GPU_METRICS, GpuDevice, GpuMetric
+from latencytrace.model.gpu.sample import GPU_METRICS, GpuDevice, GpuMetric
 
 _PREFIX = "latencytrace_gpu"
 _LABELS = ("gpu", "uuid", "name")

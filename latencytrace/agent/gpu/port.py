@@ -12,7 +12,7 @@ from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.agent.process.background import background_thread
 from latencytrace.agent.process.forks import whole_imports
-from latencytrace.model.gpu_sample import GpuDevice, GpuMetric, GpuSample
+from latencytrace.model.gpu.sample import GpuDevice, GpuMetric, GpuSample
 
 SILENT_NS: Final = 30_000_000_000  # a value that is older is not shown: nobody knows it any more
 AGAIN_AFTER_NS: Final = 10_000_000_000  # where somebody else listens

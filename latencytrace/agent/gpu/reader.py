@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
-from latencytrace.model.gpu_sample import GpuDevice, GpuSample
+from latencytrace.model.gpu.sample import GpuDevice, GpuSample
 
 
 class Detail(IntEnum):

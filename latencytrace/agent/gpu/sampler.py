@@ -11,7 +11,7 @@ from latencytrace.agent.gpu.sampling_grid import SamplingGrid
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.process.background import background_thread, join
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu_sample import GpuDevice, GpuSample
+from latencytrace.model.gpu.sample import GpuDevice, GpuSample
 
 SLOW_AFTER_NS: Final = 1_000_000_000
 RARE_AFTER_NS: Final = 10_000_000_000
@@ -22,7 +22,7 @@ _LOOK_AGAIN_NS: Final = 10_000_000_000  # while another process reads them
 Take = Callable[[Sequence[GpuSample]], None]
 
 
-class Turn(Protocol):
+class Lock(Protocol):
     """Lock of the process that reads the GPUs of this machine; see `MachineLock`."""
 
     def take(self) -> bool:
@@ -60,18 +60,18 @@ class GpuSampler:
     Args:
         load: Makes a reader for each vendor; called on the sampling thread.
         take: Where samples go; called on the sampling thread.
-        turn: Whose turn it is.
+        lock: Of the one process that reads them.
         interval_ns: Between two ticks.
         now_ns: A monotonic clock.
         on_fault: Takes what our own code raises.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is told, each by name
+    def __init__(  # noqa: PLR0913 - its settings, each by name
         self,
         load: Callable[[], Sequence[GpuReader]],
         take: Take,
         *,
-        turn: Turn,
+        lock: Lock,
         interval_ns: int,
         now_ns: Callable[[], int],
         on_fault: OnFault,
@@ -80,7 +80,7 @@ class GpuSampler:
         self._load = load
         self._readers: tuple[GpuReader, ...] = ()
         self._take = take
-        self._turn = turn
+        self._lock = lock
         self._interval_ns = interval_ns
         self._now_ns = now_ns
         self._on_fault = on_fault
@@ -105,7 +105,7 @@ class GpuSampler:
 
     def reset_after_fork(self) -> None:
         """In a forked child: the library's state did not come along; begin anew."""
-        self._turn.forget()
+        self._lock.forget()
         for reader in self._readers:
             reader.reset_after_fork()
         self.state = SamplerState()
@@ -132,7 +132,7 @@ class GpuSampler:
         for reader in self._open:
             reader.close()
         self._open = []
-        self._turn.release()
+        self._lock.release()
 
     def _begin_anew(self) -> None:
         self._stopping = threading.Event()
@@ -158,7 +158,7 @@ class GpuSampler:
         """Tell whether any GPU can be read, from now on."""
         if now_ns < self._again_ns:
             return False
-        if not self._turn.take():
+        if not self._lock.take():
             self.state.why_not = "another process of this user reads them"
             self._again_ns = now_ns + _LOOK_AGAIN_NS
             return False
@@ -199,7 +199,7 @@ class GpuSampler:
     def _put_off(self, now_ns: int, reason: str, *, is_over: bool) -> None:
         self.state.why_not = reason
         self.state.is_over = is_over
-        self._turn.release()
+        self._lock.release()
         self._again_ns = now_ns + self._pause_ns
         self._pause_ns = min(2 * self._pause_ns, _AGAIN_LAST_NS)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from latencytrace.model.gpu_sample import GpuDevice
+from latencytrace.model.gpu.sample import GpuDevice
 
 
 def visible_gpus(
@@ -14,7 +14,7 @@ def visible_gpus(
 
     Args:
         text: Of the variable; None: it is not set.
-        gpus: All that the driver shows, instances of divided ones too.
+        gpus: All that the driver shows, instances of partitioned ones too.
         in_bus_order: CUDA numbers as the driver does (`CUDA_DEVICE_ORDER=PCI_BUS_ID`); else
             the fastest first, which nobody but CUDA knows of GPUs that differ.
 

@@ -10,7 +10,7 @@ from latencytrace.agent.gpu.machine_lock import MachineLock
 from latencytrace.agent.gpu.report import STUCK_AFTER_NS, GpuReport
 from latencytrace.agent.gpu.sampler import GpuSampler
 from latencytrace.agent.guard import OnFault, logger
-from latencytrace.model.gpu_sample import GpuDevice, GpuSample
+from latencytrace.model.gpu.sample import GpuDevice, GpuSample
 
 if TYPE_CHECKING:
     from latencytrace.agent.gpu.port import GpuPort
@@ -33,7 +33,7 @@ class GpuWatch:
         on_fault: Takes what our own code raises.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is told, each by name
+    def __init__(  # noqa: PLR0913 - its settings, each by name
         self,
         resource: Mapping[str, object],
         new_sender: Callable[[], Sender] | None,
@@ -53,7 +53,7 @@ class GpuWatch:
         self._sampler = GpuSampler(
             lambda: installed_gpu_readers(on_fault),
             self._take,
-            turn=MachineLock("gpu"),
+            lock=MachineLock("gpu"),
             interval_ns=round(interval_s * 1e9),
             now_ns=monotonic_ns,
             on_fault=on_fault,

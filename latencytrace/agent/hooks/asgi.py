@@ -240,7 +240,7 @@ def _layers(application: object) -> Iterable[object]:
 
 
 def _already_timed(application: Any, layers_of: "_Layers") -> bool:  # noqa: ANN401 - somebody else's
-    """Whether the request has a server span, or will get one from contrib's middleware."""
+    """Return whether the request has a server span, or will get one from contrib's middleware."""
     if is_served():
         return True
     build = getattr(application, "build_middleware_stack", None)

@@ -161,7 +161,7 @@ def time_status(recorder: Recorder, original: Any) -> Any:  # noqa: ANN401 - one
 
 
 def _outcome(state: Any, *, failed: bool) -> HookAttributes:  # noqa: ANN401
-    """Why it ended."""
+    """Return why it ended."""
     if failed:
         return {semconv.ERROR_TYPE: "GenerationFailed"}
     limit = state.max_new_tokens

@@ -63,7 +63,7 @@ def in_child(begin_anew: Callable[[], None]) -> None:
 
 
 def notice_fork() -> bool:
-    """Begin anew if this is the child of a fork that Python was not told of.
+    """Begin anew if this is the child of a fork that Python does not know of.
 
     Returns:
         Whether it is.

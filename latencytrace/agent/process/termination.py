@@ -1,4 +1,4 @@
-"""Sends the last spans of a process that is told to end by SIGTERM."""
+"""Sends the last spans of a process that SIGTERM ends."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ class Termination:
     def _terminate(self, number: int, _: FrameType | None) -> None:
         try:
             contained("sending the last spans")(self._flush_meanwhile)()
-        finally:  # whatever happens, and whichever signal comes now: the process was told to end
+        finally:  # whatever happens, and whichever signal comes now: the process is to end
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 

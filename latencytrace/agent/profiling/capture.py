@@ -23,7 +23,7 @@ class CapturePhase(StrEnum):
 
 
 class EndedBy(StrEnum):
-    """Why it ended."""
+    """Reason for which it ended."""
 
     STEPS = "steps"
     TIME = "time"

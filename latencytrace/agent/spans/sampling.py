@@ -43,7 +43,7 @@ from latencytrace.errors import SettingsError
 
 ENTRY_POINTS = "opentelemetry_traces_sampler"  # where the SDK, too, finds other people's
 _RANDOM = 0x02  # W3C's flag of a random trace id
-_RANDOM_BITS = 56  # of a trace id, that W3C promises
+_RANDOM_BITS = 56  # of a trace id, that W3C guarantees
 _RANDOM_MASK = (1 << _RANDOM_BITS) - 1
 _RANDOMNESS = re.compile("rv:[0-9a-f]{14}")
 _VENDOR = "ot"  # OpenTelemetry's member of the trace state

@@ -13,7 +13,7 @@ from typing import Final
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.model import semconv
-from latencytrace.model.interval import MAX_INTERVALS, pack_named
+from latencytrace.model.packed.interval import MAX_INTERVALS, pack_named
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
@@ -90,7 +90,7 @@ def packed(stages: Stages, span_start_ns: int) -> str:
     """Write starts and ends as the value of `latencytrace.intervals`.
 
     Args:
-        stages: The times of each stage, of all together more than are told.
+        stages: The times of each stage, of all together more than are reported.
         span_start_ns: The monotonic start of the span that carries them.
     """
     few = {stage: noted[:] for stage, noted in stages.items() if len(noted) > 1}
@@ -102,7 +102,7 @@ def packed(stages: Stages, span_start_ns: int) -> str:
 
 
 def _fewer(times: Stages) -> dict[Stage, list[int]]:
-    """Merge neighbours, of the stage that has the most, until no more than are told are left."""
+    """Merge neighbours, of the stage that has the most, until few enough are left to report."""
     counts = {stage: len(noted) // 2 for stage, noted in times.items()}
     sizes = dict.fromkeys(times, 1)  # of neighbours that become one
     while sum(counts.values()) > MAX_INTERVALS:

@@ -155,7 +155,7 @@ def _subclasses(owner: type) -> set[type]:
 
 
 def unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:
-    """Why none of these requirements is met; None: one is."""
+    """Return why none of these requirements is met; None: one is."""
     reasons = []
     state = HookState.ABSENT
     for requirement in requirements:

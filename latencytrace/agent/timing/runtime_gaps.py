@@ -17,8 +17,8 @@ from latencytrace.agent.context import call_in, context_in
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.model import semconv
-from latencytrace.model.interval import pack_named
-from latencytrace.model.runtime_gap import RuntimeGap
+from latencytrace.model.packed.interval import pack_named
+from latencytrace.model.packed.runtime_gap import RuntimeGap
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import Token
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
@@ -120,7 +120,25 @@ class Call:
 
 _UNTIMED = Call(Stage.OTHER, None, raise_fault)
 
+
+class TimedCall(Protocol):
+    """The part of a call under way that its wrapper needs."""
+
+    def activate(self) -> None:
+        """Make its span current."""
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+
+    def finish(self, result: Any, /) -> None:  # noqa: ANN401 - the library's
+        """Note that it returned."""
+
+    def fail(self, error: BaseException, /) -> None:
+        """Note that it raised."""
+
+
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Call | None]
+BeginTimed = Callable[[tuple[Any, ...], dict[str, Any]], TimedCall | None]
 
 
 def timed(original: Timed, begin: Begin, *, kind_of: Timed | None = None) -> Timed:
@@ -133,12 +151,12 @@ def timed(original: Timed, begin: Begin, *, kind_of: Timed | None = None) -> Tim
     """
     kind_of = kind_of or original
     if inspect.iscoroutinefunction(kind_of):
-        return _timed_coroutine(original, begin)
+        return timed_coroutine(original, begin)
     if inspect.isasyncgenfunction(kind_of):
         return _timed_async_generator(original, begin)
     if inspect.isgeneratorfunction(kind_of):
         return _timed_generator(original, begin)
-    return _timed_function(original, begin)
+    return timed_function(original, begin)
 
 
 def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
@@ -198,7 +216,9 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     return begin
 
 
-def _timed_function(original: Timed, begin: Begin) -> Timed:
+def timed_function(original: Timed, begin: BeginTimed) -> Timed:
+    """Return the same function, timed; `begin` may change the keywords of its call."""
+
     @wraps(original)
     def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
         call = begin(args, kwargs)
@@ -218,7 +238,9 @@ def _timed_function(original: Timed, begin: Begin) -> Timed:
     return traced
 
 
-def _timed_coroutine(original: Timed, begin: Begin) -> Timed:
+def timed_coroutine(original: Timed, begin: BeginTimed) -> Timed:
+    """Return the same coroutine function, timed while it is awaited."""
+
     @wraps(original)
     async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         call = begin(args, kwargs)

@@ -1,4 +1,4 @@
-"""Which parts of a streamed answer carry output: a token's text, never a role or a comment.
+"""Parts of a streamed answer that carry output: a token's text, never a role or a comment.
 
 Only kinds and counts are read, and nothing of the content is kept. Speed is the point: the
 events of one stream begin alike, so once some are parsed, it is enough to see that the next
@@ -84,13 +84,13 @@ class AnswerEvents:
 
     @property
     def tokens(self) -> int | None:
-        """How many tokens the answer says that it has, without those of hidden reasoning."""
+        """Count the tokens that the answer says it has, without those of hidden reasoning."""
         if self._total is None or self._reasoning_left:
             return self._total
         return max(self._total - self._hidden, 0)
 
     def read(self, body: bytes) -> int:
-        """How many events with output a chunk has; `OPAQUE`: it has something, who knows what."""
+        """Count the events with output in a chunk; `OPAQUE`: it has something, who knows what."""
         between = self._between
         if between is None:
             return OPAQUE if body else 0
@@ -109,7 +109,7 @@ class AnswerEvents:
         return found or opaque
 
     def _alike(self, body: bytes, between: bytes) -> int:
-        """How many events have output under the key of those before, wherever that stands."""
+        """Count the events with output under the key of those before, wherever that stands."""
         found = body.count(self.key) - body.count(self.key + b'"')
         if found > 0:
             key_at = body.find(self.key)
@@ -150,7 +150,7 @@ class AnswerEvents:
 
 
 def events_of(headers: Iterable[tuple[bytes, bytes]]) -> AnswerEvents | None:
-    """What counts the events of an answer with these headers; None: it is sent in one piece."""
+    """Return the counter of an answer with these headers; None: it is sent in one piece."""
     content_type = b""
     for name, value in headers:
         lowered = name.lower()

@@ -1,4 +1,4 @@
-"""When the tokens of an answer were known, and when they left for the caller."""
+"""Times at which the tokens of an answer were known, and left for the caller."""
 
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
@@ -66,7 +66,7 @@ class ReadAnswer:
 
     @property
     def streams(self) -> bool:
-        """Whether something of it has left, so that what follows is not the whole answer."""
+        """Tell whether something of it has left, so that what follows is not the whole answer."""
         return self._first_read > 0 or self._first_body_ns is not None
 
     def begun(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -115,7 +115,7 @@ class ReadAnswer:
             self._sent.fold()
 
     def _output_in(self, body: bytes, known: int, sent_ns: int) -> int:
-        """How many events of a chunk have output."""
+        """Return how many events of a chunk have output."""
         if not self._open:
             return 0
         read = self._events.read(bytes(body))  # it may be a view
@@ -134,7 +134,7 @@ class ReadAnswer:
 
     @property
     def _all_carried(self) -> int:
-        """How many of the tokens made have left."""
+        """Return how many of the tokens made have left."""
         return self.carried if self._plain_over == _NEVER else self._plain_over
 
     @property
@@ -143,7 +143,7 @@ class ReadAnswer:
         return self._sent.count
 
     def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
-        """When its first token left, the times between it and the others, and how many those were.
+        """Return when its first token left, the times from it to the others, and their number.
 
         Args:
             span_start_ns: The monotonic start of the request's span.
@@ -177,11 +177,11 @@ class ReadAnswer:
             made = self._all_carried - self._first_known
             attributes[semconv.STREAMED_TOKENS] = max(made, following)
             return
-        told = self._events.tokens
-        if told is None or told < events:  # it does not tell of all of them
+        reported = self._events.tokens
+        if reported is None or reported < events:  # it does not report all of them
             attributes[semconv.STREAMED_EVENTS] = following
         else:
-            attributes[semconv.STREAMED_TOKENS] = round(told * following / events)
+            attributes[semconv.STREAMED_TOKENS] = round(reported * following / events)
 
 
 class AnswerStream(ReadAnswer):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate, chain, compress, count
 from operator import sub
 
-from latencytrace.model.token_times import (
+from latencytrace.model.packed.token_times import (
     LONGEST_TOLD,
     MAX_GAPS,
     TokenTimes,
@@ -45,7 +45,7 @@ class TokenRecorder:
 
     @property
     def count(self) -> int:
-        """How many tokens there were."""
+        """Return how many tokens there were."""
         return self._folded + len(self.times)
 
     def note(self, at_ns: int) -> None:
@@ -93,7 +93,7 @@ class TokenRecorder:
 
         Args:
             lengths: As in `TokenTimes`.
-            together: As in `TokenTimes`; empty: each gap is told by itself.
+            together: As in `TokenTimes`; empty: each gap is reported by itself.
         """
         alone = lengths
         if together:

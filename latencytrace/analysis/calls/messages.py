@@ -170,7 +170,7 @@ def _order(span: Span) -> tuple[int, int, str]:
 
 
 def _is_message(span: Span, sender: Span) -> bool:
-    """Whether a message started a span, and its sender did not hold it within its own time."""
+    """Tell whether a message started a span, and its sender did not hold it in its own time."""
     if span.end_ns <= sender.end_ns and span.parent_id is not None:
         return False
     return span.kind is SpanKind.CONSUMER or (
@@ -179,7 +179,7 @@ def _is_message(span: Span, sender: Span) -> bool:
 
 
 def _work_ends(spans: Iterable[Span]) -> dict[str, int]:
-    """When the last child of each span ended."""
+    """Return when the last child of each span ended."""
     ends: dict[str, int] = defaultdict(int)
     for span in spans:
         if span.parent_id is not None:

@@ -1,4 +1,4 @@
-"""Which calls were attempts that failed and were made again, and what they cost."""
+"""Calls that were attempts, failed and were made again, and what they cost."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -15,7 +15,7 @@ MAX_SIDE_BY_SIDE = 64  # failed attempts of one span that wait to be made again
 _FIRST_CLIENT_ERROR = 400
 _FIRST_SERVER_ERROR = 500
 _WORTH_ANOTHER = frozenset({408, 409, 425, 429})  # what clients make again, of HTTP's 4xx
-_ANSWERED = frozenset(  # what another attempt would be told again, of gRPC
+_ANSWERED = frozenset(  # what another attempt would get again, of gRPC
     {
         "INVALID_ARGUMENT", 3, "NOT_FOUND", 5, "ALREADY_EXISTS", 6, "PERMISSION_DENIED", 7,
         "FAILED_PRECONDITION", 9, "OUT_OF_RANGE", 11, "UNIMPLEMENTED", 12, "UNAUTHENTICATED", 16,
@@ -52,10 +52,10 @@ def failed_attempts(spans: Mapping[str, Span], root: Span) -> dict[str, str]:
     found: dict[str, str] = {}
     for together in _alike(spans.values(), parents, _process).values():
         found |= _counted(together)
-    told = set(found.values())
+    counted = set(found.values())
     for together in _alike(spans.values(), parents, _target).values():
         for one, following in pairwise(sorted(together, key=_order)):
-            known = one.span_id in found or following.span_id in told
+            known = one.span_id in found or following.span_id in counted
             if not known and _is_worth_another(one) and one.end_ns <= following.start_ns:
                 found[one.span_id] = following.span_id
     return found
@@ -78,7 +78,7 @@ def _process(span: Span) -> _Call:
 
 
 def _target(span: Span) -> _Call | None:
-    """What a span calls, and for whom; None: it does not say."""
+    """Return what a span calls, and for whom; None: it does not say."""
     target = [span.attributes.get(key) for key in _TARGETS]
     if all(part is None for part in target):
         return None
@@ -87,7 +87,7 @@ def _target(span: Span) -> _Call | None:
 
 
 def have_failed_calls(spans: Iterable[Span]) -> bool:
-    """Whether one of the spans is a call that failed: in most traces none is."""
+    """Return whether one of the spans is a call that failed: in most traces none is."""
     return any(map(is_failed_call, spans))
 
 
@@ -143,7 +143,7 @@ def with_retries(trace: Trace) -> Trace:
 
 
 def _other_work_ns(trace: Trace, attempt: Span, until_ns: int) -> int:
-    """When other work began after a failed attempt, at the latest when the next one did."""
+    """Return when other work began after a failed attempt, at the latest when the next one did."""
     siblings = trace.children[attempt.parent_id or ""]
     first = bisect_left(siblings, attempt.end_ns, key=_start_ns)
     for sibling in islice(siblings, first, None):
@@ -184,12 +184,12 @@ def _failed(span: Span) -> bool:
 
 
 def _is_worth_another(span: Span) -> bool:
-    """Whether a call failed in a way that clients make it again for."""
+    """Return whether a call failed in a way that clients make it again for."""
     if not _failed(span):
         return False
     if _FIRST_CLIENT_ERROR <= (code := _code(span)) < _FIRST_SERVER_ERROR:
         return code in _WORTH_ANOTHER
-    told = span.attributes.get(keys.RPC_RESPONSE_STATUS_CODE)
-    if told is None:
-        told = span.attributes.get(keys.RPC_GRPC_STATUS_CODE_OLD)
-    return told not in _ANSWERED
+    grpc_code = span.attributes.get(keys.RPC_RESPONSE_STATUS_CODE)
+    if grpc_code is None:
+        grpc_code = span.attributes.get(keys.RPC_GRPC_STATUS_CODE_OLD)
+    return grpc_code not in _ANSWERED

@@ -25,7 +25,7 @@ class _Wait(NamedTuple):
 
 
 def works_itself(trace: Trace, span_id: str | None) -> bool:
-    """Whether a span may have worked itself while it seems to wait."""
+    """Return whether a span may have worked itself while it seems to wait."""
     return span_id is not None and trace.stages[span_id] in _WORK
 
 
@@ -105,7 +105,7 @@ def _apart(waits: Iterable[_Wait]) -> list[_Wait]:
 
 
 def _waited(segment: Segment, waits: list[_Wait]) -> Iterator[Segment]:
-    """What of a span's own time was a wait, and what not.
+    """Yield what of a span's own time was a wait, and what not.
 
     Args:
         segment: Of the span; they come in order of time.

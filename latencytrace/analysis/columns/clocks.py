@@ -14,7 +14,7 @@ from latencytrace.model.span_batch import SpanBatch
 def shifts(
     batch: SpanBatch, facts: FactsOfBatch, traces: Iterable[int]
 ) -> tuple[NDArray[np.int64], dict[int, Repair]]:
-    """By how much the spans of traces are moved; and by row what is told of it."""
+    """By how much the spans of traces are moved; and by row what is reported of it."""
     moved_ns = np.zeros(len(batch.span_id), np.int64)
     told: dict[int, Repair] = {}
     for trace in traces:

@@ -24,7 +24,7 @@ from latencytrace.analysis.tokens.counts import (
 from latencytrace.analysis.trace.known_engines import engine_of, generation_of
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.calls.retries import is_failed_call
 from latencytrace.analysis.columns.keys import COUNTS
-from latencytrace.analysis.ledger.circumstances import OURS, told_preemptions
+from latencytrace.analysis.ledger.circumstances import OURS, reported_preemptions
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.analysis.tokens.counts import (
     FINISH_REASON,
@@ -25,9 +25,9 @@ from latencytrace.analysis.trace.is_request import ENTRY_KINDS, is_entry, is_sha
 from latencytrace.analysis.trace.known_engines import engine_of, is_step, may_be_of_engine
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, semconv
-from latencytrace.model.cohort import attribute_text
+from latencytrace.model.cohorts.cohort import attribute_text
 from latencytrace.model.span_batch import SpanBatch
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 # The columns of the table of facts
 (
@@ -226,7 +226,7 @@ class Facts:
             HAS_MODEL: value(span, MODEL) is not None,
             HAS_FINISH_REASON: value(span, FINISH_REASON) is not None,
             MAY_BE_OF_ENGINE: may_be_of_engine(span),
-            PREEMPTIONS: told_preemptions(span),
+            PREEMPTIONS: reported_preemptions(span),
             IS_OURS: span.scope == OURS,
             CHOICES: choices if type(choices) is int and choices > 0 else 1,
             LEAF_ONLY: span.kind is SpanKind.PRODUCER or tells_times,

@@ -12,7 +12,7 @@ from latencytrace.analysis.columns import told
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import FirstTokenOf, Request, Segment
 from latencytrace.model.ledger import ledger_of
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 FIRST_TOKEN_OF: Final = {told.OF_CALLER: FirstTokenOf.CALLER, told.OF_MODEL: FirstTokenOf.MODEL}
 _DIGITS = 16  # of a span's id

@@ -1,6 +1,6 @@
 """Reads packed times, many texts at once: array functions, to be compiled.
 
-What `model.interval.unpack_named` and `model.token_times.unpack_token_times` do text by text;
+What `unpack_named` and `unpack_token_times` of `model.packed` do text by text;
 those are the oracles. What cannot be read here they read, or refuse.
 """
 
@@ -54,7 +54,7 @@ def unpack_many(  # noqa: C901, PLR0912, PLR0915 - a loop without calls
     """Read intervals.
 
     Args:
-        data: Texts of the format of `model.interval`.
+        data: Texts of the format of `model.packed.interval`.
         begins: Where each begins (m + 1,).
         names: The names that groups may have.
         name_begins: Where each begins.
@@ -188,7 +188,7 @@ def total_gaps(data: _Bytes, begins: _Column) -> _Column:  # noqa: C901, PLR0912
     """How long the gaps between the tokens of each stream are together.
 
     Args:
-        data: Texts of the format of `model.token_times`.
+        data: Texts of the format of `model.packed.token_times`.
         begins: Where each begins (m + 1,).
 
     Returns:
@@ -250,4 +250,4 @@ def total_gaps(data: _Bytes, begins: _Column) -> _Column:  # noqa: C901, PLR0912
     return totals
 
 
-_LAST_BUCKET = 976  # of 2**64, see `model.token_times`
+_LAST_BUCKET = 976  # of 2**64, see `model.packed.token_times`

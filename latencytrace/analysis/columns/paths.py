@@ -1,4 +1,4 @@
-"""Critical paths with what processes told of their pauses: an array function, to be compiled.
+"""Critical paths with what processes reported of their pauses: an array function, to be compiled.
 
 What `analysis.gpu.engine_steps` and `analysis.ledger.runtime_gaps` do object by object; those
 are the oracles.
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns.facts import IS_STEP, PROCESS
 from latencytrace.model import Stage
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]

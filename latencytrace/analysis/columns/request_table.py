@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns.facts import Pairs
 from latencytrace.analysis.trace.startup import LOAD_ROUTE
 from latencytrace.model import MetricAttributes, Repair, RequestStatus, Stage
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]

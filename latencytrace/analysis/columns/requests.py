@@ -21,9 +21,9 @@ from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.tokens.counts import CACHED, INPUT, OUTPUT, SEQUENCES, in_ns
 from latencytrace.analysis.tokens.gaps import times_of
 from latencytrace.model import AttributeValue, Repair, semconv
-from latencytrace.model.runtime_gap import RuntimeGap, title_of_gap
+from latencytrace.model.packed.runtime_gap import RuntimeGap, title_of_gap
 from latencytrace.model.span_batch import SpanBatch
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
@@ -70,7 +70,10 @@ PLAIN: Final = Kernels(
 
 
 class Trees(NamedTuple):
-    """The trees of requests, laid out as `SpanColumns` are: a column for each of their places."""
+    """The trees of requests, a column for each of their places.
+
+    A request's root comes first, and the children of each span lie side by side.
+    """
 
     first: _Column  # (r + 1,): where each begins
     rows: _Column  # of the span in the batch
@@ -108,7 +111,7 @@ class RequestColumns:
     facts: FactsOfBatch
     start_ns: _Column  # (n,): of spans, by one clock, from when their proxies took them
     end_ns: _Column  # (n,)
-    skewed: Mapping[int, Repair]  # by row, what is told of clocks that were off
+    skewed: Mapping[int, Repair]  # by row, what is reported of clocks that were off
     requests: _Column  # (r, 4): row of the root, trace, whether it is outermost, how many spans
     trees: Trees
     clipped_spans: _Column  # (r,): how many stuck out of their parents
@@ -126,7 +129,7 @@ class RequestColumns:
 def attributed(
     batch: SpanBatch, facts: Facts, kernels: Kernels = PLAIN
 ) -> tuple[RequestColumns, _Column]:
-    """Divide every request of many traces into stages.
+    """Attribute every request of many traces to stages.
 
     Args:
         batch: The traces.

@@ -23,7 +23,7 @@ from latencytrace.analysis.columns.facts import (
 )
 from latencytrace.analysis.tail.cohort_attributes import MOST_ATTRIBUTES
 from latencytrace.model import Stage
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]

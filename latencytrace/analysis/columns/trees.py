@@ -27,7 +27,7 @@ from latencytrace.analysis.columns.facts import (
     STAGE,
 )
 from latencytrace.model import Stage
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
@@ -272,7 +272,7 @@ def lay_out_trees(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, 
     _Column, _Column, _Column, _Column, _Column, _Column, _Column, _Flags, _Flags,
     _Column, _Column, _Column, _Column,
 ]:  # fmt: skip
-    """Lay each request's tree out as `SpanColumns`, its spans clipped from the top down.
+    """Lay each request's tree out as columns, its spans clipped from the top down.
 
     Args:
         requests: From `link_spans`.

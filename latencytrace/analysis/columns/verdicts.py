@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns import told
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import Measure, Objective, RequestStatus
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 
 NOT_JUDGED, BAD, GOOD = -1, 0, 1
 _KNOWN: Final = {

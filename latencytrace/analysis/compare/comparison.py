@@ -22,7 +22,7 @@ from latencytrace.analysis.compare.shifts import (
 )
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
 from latencytrace.model import Stage
-from latencytrace.model.request_columns import STAGES, RequestColumns
+from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
 
 DECILES: Final = tuple(tenth / 10 for tenth in range(1, 10))
 TESTED: Final = (0.5, 0.95, 0.99)

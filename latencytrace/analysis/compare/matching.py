@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.request_columns import UNKNOWN, KnownNumbers, RequestColumns, Words
+from latencytrace.model.cohorts.request_columns import UNKNOWN, KnownNumbers, RequestColumns, Words
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

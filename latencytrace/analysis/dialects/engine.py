@@ -8,15 +8,15 @@ from latencytrace.model import Interval, Span, Stage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """What a span tells of the time inside it, beyond its own start and end."""
+    """Times inside a span that it reports, beyond its own start and end."""
 
     intervals: tuple[Interval, ...] = ()  # within the span, in order of time
-    faults: tuple[str, ...] = ()  # what it told and cannot be
+    faults: tuple[str, ...] = ()  # what it reported and cannot be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What a span tells of the tokens made, in words of its own; None: nothing."""
+    """Tokens that a span reports in words of its own; None: nothing."""
 
     first_token_ns: int | None = None  # after the start of the span
     decode_ns: int | None = None  # from the first token to the last
@@ -62,7 +62,7 @@ def _as_sent(span: Span) -> Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """How to read the spans of one engine, or of an instrumentation with words of its own.
+    """Rules to read the spans of one engine, or of an instrumentation with words of its own.
 
     A new one is a file in `analysis/engines` and a line in `analysis.trace.known_engines`.
     """
@@ -92,10 +92,10 @@ class Engine:
 
     @property
     def tells_times(self) -> bool:
-        """Whether its spans may tell of times inside them."""
+        """Return whether its spans may tell of times inside them."""
         return self.times is not _no_times
 
     @property
     def tells_tokens(self) -> bool:
-        """Whether its spans may tell of the tokens made in words of its own."""
+        """Return whether its spans may tell of the tokens made in words of its own."""
         return self.generation is not _no_generation

@@ -76,8 +76,8 @@ def laid_out(
     whole_ns = sum(length_ns for _, length_ns in known)
     room_ns = max(span.end_ns - span.start_ns, 0)
     if whole_ns > room_ns:
-        told = f"it tells of {whole_ns} ns and took {room_ns} ns"
-        faults = (*faults, told)
+        fault = f"it tells of {whole_ns} ns and took {room_ns} ns"
+        faults = (*faults, fault)
     at_ns = max(min(start_ns, span.end_ns - whole_ns), span.start_ns)
     intervals = []
     for stage, length_ns in known:

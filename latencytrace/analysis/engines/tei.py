@@ -2,7 +2,7 @@
 
 The handler's span tells three lengths that follow each other from its start: tokenization,
 queue and inference; of a request with several inputs, their means. What the inference is
-for is told by the route: embedding, reranking, classifying.
+for follows from the route: embedding, reranking, classifying.
 """
 
 from collections.abc import Sequence

@@ -35,8 +35,8 @@ def _known(span: Span) -> Span:
     unknown = [key for key in _TIMES if span.attributes.get(key) == _UNKNOWN_S]
     if not unknown:
         return span
-    told = {key: value for key, value in span.attributes.items() if key not in unknown}
-    return replace(span, attributes=told)
+    known = {key: value for key, value in span.attributes.items() if key not in unknown}
+    return replace(span, attributes=known)
 
 
 def _times(span: Span, _: Sequence[Span]) -> Times:
@@ -52,7 +52,7 @@ def _times(span: Span, _: Sequence[Span]) -> Times:
         prefill_ns = None if first_token_ns is None else max(first_token_ns - queue_ns, 0)
         parts = [(Stage.QUEUE, queue_ns), (Stage.PREFILL, prefill_ns)]
     elif first_token_ns is not None:
-        start_ns += first_token_ns  # what came before it is not divided
+        start_ns += first_token_ns  # what came before it is not split
     if first_token_ns is not None and whole_ns is not None:
         parts.append((Stage.DECODE, max(whole_ns - max(first_token_ns, queue_ns or 0), 0)))
     times = laid_out(span, parts, start_ns=start_ns, faults=reading.faults)
@@ -65,7 +65,7 @@ def _times(span: Span, _: Sequence[Span]) -> Times:
 
 
 def _without(intervals: Sequence[Interval], hole: Interval) -> list[Interval]:
-    """What intervals leave of themselves around another."""
+    """Return what intervals leave of themselves around another."""
     left = []
     for interval in intervals:
         before = replace(interval, end_ns=min(interval.end_ns, hole.start_ns))

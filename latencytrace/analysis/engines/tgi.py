@@ -2,7 +2,7 @@
 
 The handler's span tells three lengths that follow each other from its start: validation
 (which holds the tokenizing), queue and inference. Where the spans below arrive, inference
-is divided: of a request's spans `infer` the first is its prefill and each further one a
+is split: of a request's spans `infer` the first is its prefill and each further one a
 step of its decoding; in `waiting` it waits for the prefill of others. The spans `prefill`
 and `decode` are in the traces of the batches, one a step.
 """

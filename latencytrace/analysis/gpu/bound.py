@@ -1,4 +1,4 @@
-"""What held a stage up on its GPU: arithmetic, memory, copies, the host, or nothing we know."""
+"""The bound of a stage on its GPU: arithmetic, memory, copies, the host, or nothing we know."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from latencytrace.analysis.gpu.join import DeviceUse
-from latencytrace.model.gpu_window import DeviceWork
+from latencytrace.model.gpu.window import DeviceWork
 
 # What real kernels reach of the peaks that are counted against; measured on one H200: a copy
 # 0.875 of the bandwidth, a product of bf16 matrices 0.80 of the tensor cores.
@@ -24,7 +24,7 @@ LEAST_COVERAGE_RATIO: Final = 0.5
 
 
 class Bound(StrEnum):
-    """What held a stage up."""
+    """The thing that held a stage up."""
 
     COMPUTE = "compute"
     MEMORY_BANDWIDTH = "memory_bandwidth"
@@ -36,7 +36,7 @@ class Bound(StrEnum):
 
 
 class Confidence(StrEnum):
-    """How sure that is."""
+    """The certainty of a verdict."""
 
     HIGH = "high"  # counters of the device
     MEDIUM = "medium"  # times of the device, what it must move, or counters far from every roof
@@ -97,7 +97,7 @@ def _sum_if_known(numbers: Sequence[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuVerdict:
-    """What held a stage up, how sure that is, and what else is worth knowing."""
+    """The bound of a stage, how sure that is, and what else is worth knowing."""
 
     bound: Bound
     confidence: Confidence
@@ -106,7 +106,7 @@ class GpuVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
-    """What a GPU could do at its highest clocks; None: not known."""
+    """The most that a GPU can do at its highest clocks; None: not known."""
 
     bytes_per_s: float | None = None  # of its memory
     flops_per_s: float | None = None  # of its tensor cores in half precision
@@ -178,7 +178,7 @@ def _by_roofs(memory: float, arithmetic: float, *, is_host_slow: bool) -> tuple[
 
 
 def _to_roofs(use: DeviceUse) -> tuple[float | None, float | None]:
-    """How near the stage came to the roof of memory, and to that of arithmetic."""
+    """Return how near the stage came to the roof of memory, and to that of arithmetic."""
     if use.coverage_ratio < LEAST_COVERAGE_RATIO or (use.foreign_ratio or 0) >= MOSTLY_RATIO:
         return None, None
     bandwidth = use.ratio("bandwidth_ratio")

@@ -1,8 +1,8 @@
-"""What a span had a GPU do, as the agent's device timer noted it on the span."""
+"""The work that a span had a GPU do, as the agent's device timer noted it on the span."""
 
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import semconv
-from latencytrace.model.gpu_window import DeviceWork
+from latencytrace.model.gpu.window import DeviceWork
 from latencytrace.model.span import Attributes, Span
 
 

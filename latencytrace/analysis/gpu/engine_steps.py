@@ -54,7 +54,7 @@ def without_steps(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, .
 
 
 def _charged(trace: Trace) -> dict[str, Span]:
-    """What each step is a step of, by the step's id."""
+    """Return what each step is a step of, by the step's id."""
     charged: dict[str, Span] = {}
     if not have_engines(trace.spans.values()):
         return charged

@@ -1,4 +1,4 @@
-"""What each kind of work used of a GPU, from counters that saw them all mixed.
+"""The use of a GPU by each kind of work, from counters that saw them all mixed.
 
 A window of the counters is 100 ms or more, a decode step 5 to 30 ms: a window mixes kinds
 of work. Each window says that the shares of its time that the kinds had, times what each of
@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.gpu_window import DeviceWork, GpuWindow
+from latencytrace.model.gpu.window import DeviceWork, GpuWindow
 from latencytrace.model.stage import Stage
 
 FOREIGN_RATIO: Final = 0.15  # of a window that the device worked and we know nothing of
 FEWEST_WINDOWS: Final = 10
 MOST_WINDOWS: Final = 3000
-MOST_KINDS: Final = 12  # those with most work; what the others used is not told
+MOST_KINDS: Final = 12  # those with most work; what the others used is not reported
 LARGEST_ERROR_RATIO: Final = 0.03  # a wider interval is no answer
 SMALLEST_SHARE: Final = 0.05  # of a window, to count as one that a kind was in
 MOST_ALIKE: Final = 100.0  # variance inflation: kinds that only ever come together
@@ -53,7 +53,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
-    """What one kind of work used of the device while it ran there; what is unknown is left out."""
+    """The use of the device by one kind of work while it ran; what is unknown is left out."""
 
     used: Mapping[str, Estimate] = field(default_factory=dict)  # by a counter's name
     window_count: int = 0  # that it was in
@@ -70,14 +70,14 @@ class DeviceUse:
 def device_use(
     windows: Sequence[GpuWindow], work: Sequence[DeviceWork]
 ) -> Mapping[Kind, DeviceUse]:
-    """What each kind of work used of one GPU.
+    """Return what each kind of work used of one GPU.
 
     Args:
         windows: Of that GPU, in order of time; the newest `MOST_WINDOWS` are read.
         work: On that GPU.
 
     Returns:
-        Every kind there is; of one that cannot be told apart from others, that too few
+        Every kind there is; of one that cannot be distinguished from others, that too few
         windows saw, or whose interval is too wide, the counters are left out.
 
     Source: ordinary least squares, bounded to [0, 1] by fixing what lies outside.
@@ -163,7 +163,7 @@ def _throttled(windows: Sequence[GpuWindow]) -> NDArray[np.float64]:
 
 
 def _ratio_of_windows(holds: NDArray[np.float64], share: NDArray[np.float64]) -> float | None:
-    """How often something holds where a kind was, weighted by its share of each window."""
+    """Return how often something holds where a kind was, weighted by its share of each window."""
     known = ~np.isnan(holds)
     weight = float(share[known].sum())
     return float((holds[known] * share[known]).sum()) / weight if weight > 0 else None
@@ -175,7 +175,7 @@ def _coverage(
     kind: Kind,
     share: NDArray[np.float64],
 ) -> float:
-    """How much of its device time windows with counters saw, since the first of them."""
+    """Return how much of its device time windows with counters saw, since the first of them."""
     since_ns, until_ns = windows[0].start_ns, windows[-1].end_ns
     whole_ns = sum(
         one.device_ns
@@ -204,7 +204,7 @@ def _used(
 
 
 def _fitted(shares: Shares, counted: NDArray[np.float64]) -> Mapping[int, Estimate]:
-    """Bounded least squares; kinds that cannot be told are left out."""
+    """Bounded least squares; kinds that cannot be distinguished are left out."""
     present = [
         place
         for place in range(shares.shape[1])

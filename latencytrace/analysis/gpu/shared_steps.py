@@ -1,4 +1,4 @@
-"""Who shared a batch, and an estimate of what each member cost the others."""
+"""The members of a batch, and an estimate of what each cost the others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,7 +18,7 @@ _SIZES = (semconv.BATCH_SIZE, semconv.TGI_BATCH_SIZE)
 
 
 def shared_step(step: Span, linked: Iterable[Span]) -> SharedStep:
-    """Divide a shared step among its members.
+    """Apportion a shared step to its members.
 
     Args:
         step: The shared span.
@@ -27,7 +27,7 @@ def shared_step(step: Span, linked: Iterable[Span]) -> SharedStep:
 
     Returns:
         The members, the largest share first. Shares are an estimate: in proportion to
-        the tokens that each member brought, where all of them are told; else, and where
+        the tokens that each member brought, where all of them are reported; else, and where
         the step is a decode step (a token for each), one part each. Integer nanoseconds
         that add up to the step's duration exactly, by largest remainder; ties go to the
         smaller trace id, then span id.
@@ -46,7 +46,7 @@ def shared_step(step: Span, linked: Iterable[Span]) -> SharedStep:
         weights = [count or 0 for count in tokens]
         unknown_weight = whole - sum(weights)
     wall_ns = max(step.end_ns - step.start_ns, 0)  # as a negative span is repaired
-    shares_ns = divided(wall_ns, (*weights, unknown_weight if places or unknown else 1))
+    shares_ns = apportioned(wall_ns, (*weights, unknown_weight if places or unknown else 1))
     members = (
         StepMember(
             trace_id=place[0],
@@ -70,8 +70,8 @@ def shared_step(step: Span, linked: Iterable[Span]) -> SharedStep:
     )
 
 
-def divided(whole: int, weights: Sequence[int]) -> list[int]:
-    """Divide a number in proportion to weights, by largest remainder.
+def apportioned(whole: int, weights: Sequence[int]) -> list[int]:
+    """Apportion a number in proportion to weights, by largest remainder.
 
     Args:
         whole: Not negative.
@@ -115,26 +115,26 @@ def _leads_to(span: Span, step: Span) -> bool:
 
 
 def _tokens(span: Span | None, link: Link | None) -> int | None:
-    told = None if link is None else _count(link, (semconv.BATCH_TOKENS,))
-    if told is None and span is not None:
-        told = _count(span, (semconv.BATCH_TOKENS,))
-    return told
+    reported = None if link is None else _count(link, (semconv.BATCH_TOKENS,))
+    if reported is None and span is not None:
+        reported = _count(span, (semconv.BATCH_TOKENS,))
+    return reported
 
 
 def _whole(step: Span, tokens: Sequence[int | None], unknown: int) -> int | None:
-    """The tokens of all members, those unknown included; None: not told."""
-    told = [count for count in tokens if count is not None]
-    if len(told) < len(tokens):
+    """The tokens of all members, those unknown included; None: not reported."""
+    reported = [count for count in tokens if count is not None]
+    if len(reported) < len(tokens):
         return None
     if unknown == 0:
-        return sum(told) if told else None
+        return sum(reported) if reported else None
     whole = _count(step, (semconv.BATCH_TOKENS,))
-    return whole if whole is not None and whole >= sum(told) else None
+    return whole if whole is not None and whole >= sum(reported) else None
 
 
-def _count(told_by: Span | Link, keys: tuple[str, ...]) -> int | None:
+def _count(reporter: Span | Link, keys: tuple[str, ...]) -> int | None:
     for key in keys:
-        value = told_by.attributes.get(key)
+        value = reporter.attributes.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     return None

@@ -1,4 +1,4 @@
-"""What a request met where it was served, as far as its spans tell."""
+"""The circumstances that a request met where it was served, as far as its spans tell."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ def circumstances(trace: Trace) -> Circumstances:
     """Read what a request met off its spans.
 
     Nothing is made up: where neither our agent nor an engine tells a thing, it is unknown.
-    That no load is told means that there was none only if our agent timed the request,
-    whose hooks would have told it.
+    That no load is reported means that there was none only if our agent timed the request,
+    whose hooks would have reported it.
     """
     spans = trace.unclipped
     put_back = [count for span in spans.values() for count in _preemptions(span)]
@@ -38,12 +38,12 @@ def circumstances(trace: Trace) -> Circumstances:
         for intervals in trace.intervals.values()
         for interval in intervals
     )
-    told = trace.root.scope == OURS
+    is_ours = trace.root.scope == OURS
     return Circumstances(
         queue_depth=max(depths, default=None),
         concurrency=_count(spans[trace.root.span_id], semconv.CONCURRENCY),
         preemptions=sum(put_back) if put_back else None,
-        cold_start=loaded if loaded or told else None,
+        cold_start=loaded if loaded or is_ours else None,
     )
 
 
@@ -51,19 +51,19 @@ def _preemptions(span: Span) -> Iterator[int]:
     count = _count(span, semconv.PREEMPTIONS)
     if count is not None:
         yield count
-    yield from [1] * told_preemptions(span)
+    yield from [1] * reported_preemptions(span)
 
 
-def told_preemptions(span: Span) -> int:
-    """How often events of a span say that it was put back."""
+def reported_preemptions(span: Span) -> int:
+    """Return how often events of a span say that it was put back."""
     names = [event.name.lower() for event in span.events]
     return sum(any(part in name for part in _PUT_BACK) for name in names)
 
 
 def _count(span: Span, key: str) -> int | None:
     found = span.attributes.get(key)
-    told = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST
-    return found if told and isinstance(found, int) else None
+    is_count = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST
+    return found if is_count and isinstance(found, int) else None
 
 
 _MOST = 1 << 63  # what a column holds

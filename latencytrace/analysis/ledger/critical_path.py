@@ -1,4 +1,4 @@
-"""Which span, and which stage, each instant of a request belongs to."""
+"""The span and the stage that each instant of a request belongs to."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -21,7 +21,7 @@ class _Part(NamedTuple):
     end_ns: int
     span: Span
     stage: Stage
-    track: int = _OWN  # else the child's, to be divided; above 0: where its stretches will be
+    track: int = _OWN  # else the child's, to be walked; above 0: where its stretches will be
 
     def between(self, start_ns: int, end_ns: int) -> "_Part":
         """The same at another time: three times as fast as `_replace`."""
@@ -111,7 +111,7 @@ def _in_turn(children: Iterable[Span]) -> list[Span]:
 
 
 def _stretches(trace: Trace) -> list[_Part]:
-    """The path in order of time: each span is divided once, however many parts of it count.
+    """The path in order of time: each span is walked once, however many parts of it count.
 
     A span of which parts lie apart has a track of its own, from the first of them to the
     last. So no deep tree is gone down again for each of many gaps that it fills.
@@ -133,7 +133,7 @@ def _stretches(trace: Trace) -> list[_Part]:
 
 
 def _track(trace: Trace, whole: _Part, wanted: list[_Part]) -> list[_Part]:
-    """Divide a span as far as can be; add to `wanted` the spans of which parts lie apart."""
+    """Walk a span as far as can be; add to `wanted` the spans of which parts lie apart."""
     track = []
     pending = [whole]
     while pending:
@@ -141,7 +141,7 @@ def _track(trace: Trace, whole: _Part, wanted: list[_Part]) -> list[_Part]:
         if held.track != _DIVIDE:
             track.append(held)
             continue
-        parts = _divided(trace, held)
+        parts = _walked(trace, held)
         times = Counter(part.span.span_id for part in parts if part.track == _DIVIDE)
         places: dict[str, int] = {}
         for part in reversed(parts):
@@ -158,8 +158,8 @@ def _track(trace: Trace, whole: _Part, wanted: list[_Part]) -> list[_Part]:
     return track
 
 
-def _divided(trace: Trace, held: _Part) -> list[_Part]:
-    """Divide what is wanted of a span, in order of time."""
+def _walked(trace: Trace, held: _Part) -> list[_Part]:
+    """The parts of what is wanted of a span, in order of time."""
     span = held.span
     own = trace.stages[span.span_id]
     children: tuple[list[Span], list[Span]] = ([], [])
@@ -184,7 +184,7 @@ def _divided(trace: Trace, held: _Part) -> list[_Part]:
 
 
 def _between(parts: Sequence[_Part], window: _Part) -> list[_Part]:
-    """What of parts, in order of time, lies within the time of another."""
+    """Return what of parts, in order of time, lies within the time of another."""
     first = bisect_right(parts, window.start_ns, key=_start_ns) - 1
     within = list(parts[first : bisect_left(parts, window.end_ns, key=_start_ns)])
     if within:
@@ -198,7 +198,7 @@ def _start_ns(part: _Part) -> int:
 
 
 def _won(intervals: Iterable[Interval], span: Span) -> Iterator[_Part]:
-    """What each of the intervals packed on a span gets, in order of time."""
+    """Yield what each of the intervals packed on a span gets, in order of time."""
     waiting = sorted(intervals, key=lambda interval: -interval.start_ns)
     running: list[tuple[int, int, int, int, Interval]] = []
     at_ns = 0

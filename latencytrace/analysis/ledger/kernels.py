@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model import Segment
-from latencytrace.model.span_columns import STAGES, SpanColumns
-
 _Column = NDArray[np.int64]
 Kernel = Callable[..., Any]
 
@@ -28,54 +25,6 @@ class Kernels(NamedTuple):
     win: Kernel
     descend: Kernel
     gather: Kernel
-
-
-def critical_paths(columns: SpanColumns, kernels: Kernels) -> list[tuple[Segment, ...]]:
-    """Charge each nanosecond of many requests to the span that held it up.
-
-    Args:
-        columns: The requests' traces.
-        kernels: `PLAIN`, or these compiled.
-
-    Returns:
-        For each trace what `analysis.ledger.critical_path.critical_path` gives.
-    """
-    return _segments(columns, segments(columns, kernels))
-
-
-def segments(columns: SpanColumns, kernels: Kernels) -> _Column:
-    """The paths as rows of trace, start, end, stage and span, in order of trace and time."""
-    winners, won = kernels.win(
-        columns.intervals, columns.interval_start_ns, columns.interval_end_ns,
-        columns.interval_stage,
-    )  # fmt: skip
-    parts, tracks = kernels.descend(
-        columns.first, columns.start_ns, columns.end_ns, columns.stage, columns.children,
-        columns.outlives, winners, won,
-    )  # fmt: skip
-    found: _Column = kernels.gather(parts, tracks)
-    return found
-
-
-def _segments(columns: SpanColumns, found: _Column) -> list[tuple[Segment, ...]]:
-    trees, starts_ns, ends_ns, stages, rows = found.T.tolist()
-    paths: list[list[Segment]] = [[] for _ in columns.first[:-1]]
-    roots = columns.first.tolist()
-    spans = columns.spans
-    for tree, start_ns, end_ns, stage, row in zip(
-        trees, starts_ns, ends_ns, stages, rows, strict=True
-    ):
-        origin_ns = spans[roots[tree]].start_ns
-        paths[tree].append(
-            Segment(
-                start_ns=start_ns - origin_ns,
-                end_ns=end_ns - origin_ns,
-                stage=STAGES[stage],
-                span_id=spans[row].span_id,
-                name=spans[row].name,
-            )
-        )
-    return [tuple(path) for path in paths]
 
 
 # Columns of intervals and what they win, of parts and segments. A part's stage is below 0 where
@@ -91,7 +40,7 @@ def win(
     interval_end_ns: _Column,
     interval_stage: _Column,
 ) -> tuple[_Column, _Column]:
-    """What each of the intervals packed on a span gets.
+    """Return what each of the intervals packed on a span gets.
 
     Returns:
         Winners (at most 2 m, 4), in order of span and time; where each span's begin (n + 1,).
@@ -140,7 +89,7 @@ def descend(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and on
     winners: _Column,
     won: _Column,
 ) -> tuple[_Column, _Column]:
-    """Divide each span on a path once, however many parts of its time count.
+    """Walk each span on a path once, however many parts of its time count.
 
     A span of which parts lie apart has a track of its own: its parts from the first that
     counts to the last. Every trace has one, its root's; those of its other spans follow.
@@ -156,7 +105,7 @@ def descend(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and on
     wanted = np.empty((spans + len(first), 3), np.int64)  # of a track: span, start, end
     track_of = np.empty(spans, np.int64)
     times = np.zeros(spans, np.int64)  # how many parts of its parent a span gets
-    pending = np.empty((most, 4), np.int64)  # to be divided yet, the earliest on top
+    pending = np.empty((most, 4), np.int64)  # to be walked yet, the earliest on top
     walked = np.empty((most, 3), np.int64)  # a span's parts, the last first: child, start, end
     by_end = np.empty(spans, np.int64)
     beside = np.empty(spans, np.int64)  # children that end later than all before them
@@ -319,7 +268,7 @@ def descend(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and on
                         waiting += 1
                         to_ns = until_ns
 
-                # Spans of which parts lie apart are divided later, all that is wanted at once.
+                # Spans of which parts lie apart are walked later, all that is wanted at once.
                 for place in range(bottom, waiting):
                     child = pending[place, _ROW]
                     if pending[place, _STAGE] != _DIVIDE or times[child] == 1:

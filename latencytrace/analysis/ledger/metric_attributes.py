@@ -44,7 +44,7 @@ Pairs = Iterator[tuple[str, str | int]]
 
 
 def metric_attributes(root: Span, tokens: TokenLatency, status: RequestStatus) -> MetricAttributes:
-    """What the conventions' metrics say of a request.
+    """Return what the conventions' metrics say of a request.
 
     Args:
         root: Of the request.
@@ -53,7 +53,7 @@ def metric_attributes(root: Span, tokens: TokenLatency, status: RequestStatus) -
 
     Returns:
         For HTTP what a server span says of its request. For generative AI what the call says
-        that told the request's model; nothing for a program that only calls a model
+        that reported the request's model; nothing for a program that only calls a model
         elsewhere, nor for a model that says neither tokens nor an operation.
     """
     error_type = _error_type(root, status)
@@ -105,9 +105,9 @@ def _gen_ai(root: Span, call: Span, operation: str | None, model: str | None) ->
 
 
 def _operation(call: Span) -> str | None:
-    told = call.attributes.get(semconv.GEN_AI_OPERATION_NAME)
-    if told:
-        return _text(told)
+    reported = call.attributes.get(semconv.GEN_AI_OPERATION_NAME)
+    if reported:
+        return _text(reported)
     for key, names in _OPERATIONS:
         name = names.get(str(call.attributes.get(key)))
         if name:
@@ -116,9 +116,9 @@ def _operation(call: Span) -> str | None:
 
 
 def _error_type(root: Span, status: RequestStatus) -> str | None:
-    told = root.attributes.get(semconv.ERROR_TYPE)
-    if told:
-        return _text(told)
+    reported = root.attributes.get(semconv.ERROR_TYPE)
+    if reported:
+        return _text(reported)
     code = _code(root)
     if code is not None and code >= _FIRST_SERVER_ERROR:
         return str(code)

@@ -1,4 +1,4 @@
-"""From a heap of spans to the requests in it, each with its ledger."""
+"""From unordered spans to the requests in them, each with its ledger."""
 
 from collections.abc import Iterable, Mapping
 
@@ -50,10 +50,10 @@ def requests_of(
     *,
     rootless: bool = False,
 ) -> tuple[Request, ...]:
-    """Divide every request of one trace into stages.
+    """Attribute every request of one trace to stages.
 
     Args:
-        spans: Any heap of spans of one trace id, in any order.
+        spans: Spans of one trace id, in any order.
         revisions: The highest revision written so far, by trace id and request span id.
         rootless: The root, if it is not among the spans, will not come any more.
 
@@ -120,7 +120,7 @@ def request_of(
 
 
 def status_of(root: Span) -> RequestStatus:
-    """How the request of a root ended."""
+    """Return how the request of a root ended."""
     if root.attributes.get(semconv.CANCELLED) is True:
         return RequestStatus.CANCELLED
     code = _either(root, semconv.HTTP_RESPONSE_STATUS_CODE, semconv.HTTP_STATUS_CODE_OLD)

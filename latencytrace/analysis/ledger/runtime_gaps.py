@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from latencytrace.model import Segment, Span, Stage, Trace, semconv
-from latencytrace.model.interval import unpack_named
-from latencytrace.model.runtime_gap import RuntimeGap, title_of_gap
+from latencytrace.model.packed.interval import unpack_named
+from latencytrace.model.packed.runtime_gap import RuntimeGap, title_of_gap
 
 Gap = tuple[int, int, str]  # start and end from the request's start; of what
 
@@ -25,7 +25,7 @@ def with_runtime(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ..
     Returns:
         Segments that partition the same time; those filled are named after the gap.
     """
-    gaps = {(span.service, span.instance): list(_gaps(trace, span)) for span in _tellers(trace)}
+    gaps = {(span.service, span.instance): list(_gaps(trace, span)) for span in _reporting(trace)}
     if not gaps and not any(segment.stage is Stage.RUNTIME for segment in segments):
         return tuple(segments)
     found: list[Segment] = []
@@ -40,10 +40,10 @@ def with_runtime(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ..
     return tuple(found)
 
 
-def _tellers(trace: Trace) -> Iterator[Span]:
+def _reporting(trace: Trace) -> Iterator[Span]:
     """The spans that tell gaps, the outermost last: of a process it tells the most."""
-    told = [span for span in trace.unclipped.values() if semconv.RUNTIME_GAPS in span.attributes]
-    yield from sorted(told, key=lambda span: (-span.start_ns, span.span_id))
+    found = [span for span in trace.unclipped.values() if semconv.RUNTIME_GAPS in span.attributes]
+    yield from sorted(found, key=lambda span: (-span.start_ns, span.span_id))
 
 
 def _gaps(trace: Trace, span: Span) -> Iterator[Gap]:
@@ -52,13 +52,13 @@ def _gaps(trace: Trace, span: Span) -> Iterator[Gap]:
     if not isinstance(packed, str):
         return
     try:
-        told = sorted(
+        reported = sorted(
             (start_ns, end_ns, name) for name, start_ns, end_ns in unpack_named(packed, 0)
         )
     except ValueError:  # whatever a sender calls gaps
         return
     before_ns = span.start_ns - trace.root.start_ns
-    for start_ns, end_ns, name in told:
+    for start_ns, end_ns, name in reported:
         since_ns = max(start_ns + span.start_ns - trace.root.start_ns, before_ns)
         until_ns = end_ns + span.start_ns - trace.root.start_ns
         if since_ns < until_ns:

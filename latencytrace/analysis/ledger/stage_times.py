@@ -1,4 +1,4 @@
-"""How long each stage ran, on the critical path or not."""
+"""The time that each stage ran, on the critical path or not."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ def stage_times(trace: Trace, segments: Iterable[Segment] = ()) -> dict[Stage, S
 
     Args:
         trace: Every child lies within its parent (see `analysis.build_trace`).
-        segments: Its critical path; what its process told fills gaps there that no span has.
+        segments: Its critical path; what its process reported fills gaps there that no span has.
 
     Returns:
         For each stage that a span or an interval of the trace belongs to, but for
@@ -52,7 +52,7 @@ def stage_times(trace: Trace, segments: Iterable[Segment] = ()) -> dict[Stage, S
 
 
 def covered_ns(extents: Iterable[_Extent]) -> int:
-    """How long at least one of these runs."""
+    """Return how long at least one of these runs."""
     covered = 0
     until_ns: int | None = None
     for start_ns, end_ns in sorted(extents):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from latencytrace.analysis.tokens.gaps import inter_token
 from latencytrace.model import Segment, Stage, Trace
-from latencytrace.model.token_times import TokenTimes
+from latencytrace.model.packed.token_times import TokenTimes
 
 MEDIANS = 5  # batches grow and shrink, which makes gaps two or three times as long
 NOTICED_NS = 50_000_000  # shorter than a reader's eye rests on a word: nobody sees it
@@ -59,7 +59,7 @@ def stalls(
 
 
 def _alone(streams: Iterable[TokenTimes]) -> Iterator[tuple[int, int]]:
-    """Start and length of each gap told by itself, which the longest are."""
+    """Start and length of each gap reported by itself, which the longest are."""
     for times in streams:
         at_ns = times.first_ns
         for length_ns, together in zip(times.lengths_ns, times.together, strict=True):

@@ -140,7 +140,7 @@ def _outermost(spans: Iterable[Span]) -> Iterator[_Clock]:
 
 
 def _shift(windows: Iterable[_Window]) -> int:
-    """What the most windows allow: nothing if that is among it, else the middle of it."""
+    """Return what the most windows allow: nothing if that is among it, else the middle of it."""
     regions = _allowed_by_most(windows)
     if any(low_ns <= 0 <= high_ns for low_ns, high_ns in regions):
         return 0

@@ -41,7 +41,7 @@ def read_intervals(
 
 
 def clipped_intervals(sent: Span, span: Span, intervals: Intervals) -> tuple[Span, Intervals]:
-    """What of its intervals lies within a span that was clipped.
+    """Return what of its intervals lies within a span that was clipped.
 
     Args:
         sent: The span before it was clipped.

@@ -49,7 +49,7 @@ def adopt_orphans(
         spans: By span id.
         cut: Spans that must not keep their parent (see `repairs.cycles`).
         rootless: The root will not come any more. Where there is no request then, server and
-            consumer spans below orphans are, which is told; the spans above those are left out.
+            consumer spans below orphans are, which is noted; the spans above those are left out.
 
     Returns:
         Spans by id, the parent of each among them or None. What has no way to a request is
@@ -154,13 +154,13 @@ class _Group(NamedTuple):
         return max(orphan.end_ns for orphan in self.orphans) - self.orphans[0].start_ns
 
     def beside_ns(self, span: Span) -> int:
-        """How much of that time a span ran."""
+        """Return how much of that time a span ran."""
         start_ns = self.orphans[0].start_ns
         end_ns = start_ns + self.took_ns
         return max(0, min(end_ns, span.end_ns) - max(start_ns, span.start_ns))
 
     def ran_in(self, span: Span) -> bool:
-        """Whether all of them began in the time of a span, and half of them ended in it."""
+        """Return whether all of them began in the time of a span, and half of them ended in it."""
         if (
             not span.start_ns
             <= self.orphans[0].start_ns
@@ -292,7 +292,7 @@ class _Adoption:
         return max(likely, key=lambda call: (group.beside_ns(call), call.span_id), default=None)
 
     def _may_call(self, span: Span, group: _Group) -> bool:
-        """Whether a span can have caused orphans: nobody else has answered it, if it is a call."""
+        """Tell whether a span can have caused orphans: a call that nobody else has answered."""
         if span.kind is SpanKind.PRODUCER:
             return group.called
         is_call = span.kind is SpanKind.CLIENT
@@ -325,7 +325,7 @@ class _Adoption:
 
 
 def _names(call: Span, group: _Group) -> bool:
-    """Whether a call says that it goes to the service, or the host, of orphans."""
+    """Return whether a call says that it goes to the service, or the host, of orphans."""
     address = call.attributes.get(semconv.SERVER_ADDRESS)
     first = group.orphans[0]
     known = address is not None and address in {first.service, first.host}

@@ -57,7 +57,7 @@ def outliving(spans: Mapping[str, Span]) -> dict[str, Span]:
 
 
 def _found(spans: Mapping[str, Span]) -> dict[str, Span]:
-    """What outlives the step it was started in, if there is any."""
+    """Return what outlives the step it was started in, if there is any."""
     if not have_engines(spans.values()):
         return {}
     return {

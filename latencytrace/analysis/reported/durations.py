@@ -1,4 +1,4 @@
-"""Puts the times that engines tell of their spans where no span explains them."""
+"""Puts the durations that engines report of their spans where no span explains them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +13,17 @@ _Stretch = tuple[int, int]
 _Intervals = Mapping[str, tuple[Interval, ...]]
 
 
-def told_times(
+def reported_durations(
     spans: Mapping[str, Span],
     unclipped: Mapping[str, Span],
     children: Mapping[str, Sequence[Span]],
     stages: Mapping[str, Stage],
     packed: _Intervals,
 ) -> tuple[dict[str, tuple[Interval, ...]], list[Repair]]:
-    """Join what engines tell of the time inside their spans to the intervals packed there.
+    """Join what engines report of the time inside their spans to the intervals packed there.
 
     An attribute says how long a stage took, a span below says when as well: so what is
-    told fills only the time in which no span below explains anything, and no packed
+    reported fills only the time in which no span below explains anything, and no packed
     interval lies. In the critical path, where intervals win over all that lies below
     their span, it then takes nothing from a span that knows better.
 
@@ -36,25 +36,25 @@ def told_times(
 
     Returns:
         All intervals by span id, each within its span; and a repair for each span that
-        told what cannot be.
+        reported what cannot be.
     """
     intervals = dict(packed)
     repairs: list[Repair] = []
     if not have_engines(spans.values()):
         return intervals, repairs
-    tellers = {
+    reporting = {
         span_id: engine
         for span_id, span in spans.items()
         if (engine := engine_of(span)) is not None and engine.tells_times
     }
-    if not tellers:
+    if not reporting:
         return intervals, repairs
     explained: dict[str, list[_Stretch]] = defaultdict(list)
     for span_id, span in reversed(list(spans.items())):
         below = explained.pop(span_id, [])
         below += _stretches(intervals.get(span_id, ()))
-        if span_id in tellers:
-            times = tellers[span_id].times(unclipped[span_id], children.get(span_id, ()))
+        if span_id in reporting:
+            times = reporting[span_id].times(unclipped[span_id], children.get(span_id, ()))
             found = _around(times.intervals, span, _union(below))
             if found:
                 intervals[span_id] = _in_order((*intervals.get(span_id, ()), *found))
@@ -81,7 +81,7 @@ def _in_order(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _union(stretches: Iterable[_Stretch]) -> list[_Stretch]:
-    """What stretches cover together, in order of time; where they are many, a bit more."""
+    """Return what stretches cover together, in order of time; where they are many, a bit more."""
     union: list[_Stretch] = []
     for start_ns, end_ns in sorted(stretches):
         if union and start_ns <= union[-1][1]:
@@ -101,10 +101,12 @@ def _union(stretches: Iterable[_Stretch]) -> list[_Stretch]:
     return wide
 
 
-def _around(told: Iterable[Interval], span: Span, explained: Iterable[_Stretch]) -> list[Interval]:
-    """What is left of told intervals within a span, around what is explained."""
+def _around(
+    reported: Iterable[Interval], span: Span, explained: Iterable[_Stretch]
+) -> list[Interval]:
+    """Return what is left of reported intervals within a span, around what is explained."""
     left = []
-    for interval in told:
+    for interval in reported:
         at_ns, until_ns = max(interval.start_ns, span.start_ns), min(interval.end_ns, span.end_ns)
         for start_ns, end_ns in (*explained, (until_ns, until_ns)):
             gap_ns = min(start_ns, until_ns)

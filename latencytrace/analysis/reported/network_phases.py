@@ -1,17 +1,17 @@
-"""What the network's share of a request went to: connecting, sending, waiting and the like."""
+"""The phases of a request's network time: connecting, sending, waiting and the like."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from latencytrace.model import Segment, Span, Stage, Trace, semconv
-from latencytrace.model.interval import unpack_named
+from latencytrace.model.packed.interval import unpack_named
 
 PHASES = ("connect", "tls", "send", "wait", "receive")
-OTHER = "other"  # no phase that its client told: waiting for a connection, most often
+OTHER = "other"  # no phase that its client reported: waiting for a connection, most often
 
 
 def network_phases(trace: Trace, segments: Iterable[Segment]) -> dict[str, int]:
-    """Divide the critical path's network time by what the calling client told.
+    """Split the critical path's network time by what the calling client reported.
 
     Args:
         trace: Of the request.
@@ -43,7 +43,7 @@ def _phases(span: Span | None) -> Iterator[tuple[str, int, int]]:
     if span is None or not isinstance(packed, str):
         return
     try:
-        told = list(unpack_named(packed, span.start_ns))
+        reported = list(unpack_named(packed, span.start_ns))
     except ValueError:  # whatever a sender calls phases
         return
-    yield from ((phase, start, end) for phase, start, end in told if phase in PHASES)
+    yield from ((phase, start, end) for phase, start, end in reported if phase in PHASES)

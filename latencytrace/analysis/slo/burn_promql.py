@@ -37,7 +37,7 @@ def prometheus_rules(objective: Objective, scrape_ns: int) -> tuple[BurnRule, ..
 def recorded(
     objective: Objective, rules: tuple[BurnRule, ...], scrape_ns: int, interval_ns: int
 ) -> Iterator[tuple[str, str, str]]:
-    """What is recorded, in order: name, window, expression.
+    """Yield what is recorded, in order: name, window, expression.
 
     Args:
         objective: Whose it is.
@@ -63,12 +63,12 @@ def recorded(
 
 
 def fires(objective: Objective, rules: tuple[BurnRule, ...]) -> str:
-    """What makes an alert of these tiers begin."""
+    """Return what makes an alert of these tiers begin."""
     return "\nor\n".join(_fires(objective, rule) for rule in rules)
 
 
 def holds(objective: Objective, rules: tuple[BurnRule, ...], alert: str) -> str:
-    """What keeps an alert that fires from ending: not calm yet, or silence.
+    """Return what keeps an alert that fires from ending: not calm yet, or silence.
 
     Args:
         objective: Whose it is.

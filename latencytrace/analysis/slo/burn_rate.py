@@ -1,4 +1,4 @@
-"""How fast an error budget is spent: counts and an objective in, burn rates out.
+"""The speed at which an error budget is spent: counts and an objective in, burn rates out.
 
 Source: Google, The Site Reliability Workbook, chapter 5 (multiwindow, multi-burn-rate
 alerts). We differ in four things: windows scale with the period, so that a factor always
@@ -44,7 +44,7 @@ def scaled_rules(period_ns: int) -> tuple[BurnRule, ...]:
 
 
 def can_fire(objective: Objective, rule: BurnRule) -> bool:
-    """Whether any share of bad requests is enough: the highest burn rate is 1 / budget."""
+    """Return whether any share of bad requests is enough: the highest burn rate is 1 / budget."""
     return rule.factor * objective.budget_ratio < 1
 
 
@@ -54,7 +54,7 @@ def burn_rules(objective: Objective) -> tuple[BurnRule, ...]:
 
 
 def burn_rate(objective: Objective, tally: Tally) -> float | None:
-    """How many times faster than sustainable the budget is spent; None: no traffic."""
+    """Return how many times faster than sustainable the budget is spent; None: no traffic."""
     if tally.total == 0:
         return None
     return tally.bad / tally.total / objective.budget_ratio
@@ -63,7 +63,7 @@ def burn_rate(objective: Objective, tally: Tally) -> float | None:
 def usual_requests(
     objective: Objective, period: Tally, coverage_ratio: float, window_ns: int
 ) -> float:
-    """How many requests a window has in the mean of the period.
+    """Return how many requests a window has in the mean of the period.
 
     Args:
         objective: Whose period it is.
@@ -83,7 +83,7 @@ def burns(  # noqa: PLR0913, PLR0917 - what is counted, and how much of it can b
     coverage_ratio: float,
     usual: float = 0.0,
 ) -> bool:
-    """Whether a tier fires.
+    """Return whether a tier fires.
 
     Args:
         objective: Whose budget it is.
@@ -107,7 +107,7 @@ def burns(  # noqa: PLR0913, PLR0917 - what is counted, and how much of it can b
 def is_calm(
     objective: Objective, rule: BurnRule, long: Tally, short: Tally, coverage_ratio: float
 ) -> bool | None:
-    """Whether a tier that fired has calmed down, with some margin; None: nobody can know.
+    """Return whether a tier that fired has calmed down, with some margin; None: nobody can know.
 
     Silence is no recovery: without requests in the short window it cannot be known.
     """
@@ -119,7 +119,7 @@ def is_calm(
 
 
 def keep_firing_ns(objective: Objective, severity: Severity) -> int:
-    """How long a tier must be calm before its alert is over; scaled as its windows are."""
+    """Return how long a tier must be calm before its alert is over; scaled as its windows are."""
     return round(_KEEP_FIRING_NS[severity] * objective.period_ns / REFERENCE_PERIOD_NS)
 
 
@@ -139,7 +139,7 @@ def budget_left_ratio(objective: Objective, period: Tally, coverage_ratio: float
 def exhaustion_ns(
     objective: Objective, left_ratio: float | None, recent_burn_rate: float | None
 ) -> int | None:
-    """When the budget is gone at the recent burn rate; 0: it is; None: never, or unknown."""
+    """Return the time until the budget is gone at the recent rate; 0: it is; None: unknown."""
     if left_ratio is None:
         return None
     if left_ratio <= 0:
@@ -150,7 +150,7 @@ def exhaustion_ns(
 
 
 def detection_ns(objective: Objective, rule: BurnRule, bad_ratio: float) -> int | None:
-    """How long a step to a share of bad requests burns before a tier fires; None: never."""
+    """Return how long a step to a share of bad requests burns before a tier fires; None: never."""
     needed_ratio = rule.factor * objective.budget_ratio
     if bad_ratio <= needed_ratio:
         return None
@@ -158,6 +158,6 @@ def detection_ns(objective: Objective, rule: BurnRule, bad_ratio: float) -> int 
 
 
 def calming_ns(objective: Objective, rule: BurnRule, bad_ratio: float) -> int:
-    """How long after a long incident a tier has calmed down."""
+    """Return how long after a long incident a tier has calmed down."""
     calm_ratio = CALM_SHARE * rule.factor * objective.budget_ratio
     return max(0, round(rule.short_ns * (1 - calm_ratio / bad_ratio)))

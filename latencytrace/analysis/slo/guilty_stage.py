@@ -1,4 +1,4 @@
-"""Which stage slow requests spend their extra time in."""
+"""The stage that slow requests spend their extra time in."""
 
 from collections.abc import Mapping, Sequence
 

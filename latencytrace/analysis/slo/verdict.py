@@ -1,4 +1,4 @@
-"""Whether a request kept an objective's promise."""
+"""The verdict on one request: whether it met an objective."""
 
 from typing import assert_never
 
@@ -30,7 +30,7 @@ def is_good(objective: Objective, request: Request) -> bool | None:
 
 
 def measured_ns(objective: Objective, request: Request) -> int | None:
-    """How long what is measured took; None: the request has nothing of it."""
+    """Return how long what is measured took; None: the request has nothing of it."""
     match objective.measure:
         case Measure.DURATION:
             return request.duration_ns

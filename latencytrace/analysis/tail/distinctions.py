@@ -15,7 +15,7 @@ _QUANTILE = 0.9  # of good requests: what is above it is unusual
 
 
 def traits_of(request: Request) -> Traits:
-    """What a request can be told apart by; what is unknown is left out."""
+    """What a request can be distinguished by; what is unknown is left out."""
     known: dict[str, str | int | None] = {
         "route": request.route,
         "instance": request.instance,

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.tail.groups import Groups, Mask
-from latencytrace.model.request_columns import STAGES
-from latencytrace.model.tail import StageExcess
+from latencytrace.model.cohorts.request_columns import STAGES
+from latencytrace.model.cohorts.tail import StageExcess
 
 RESAMPLES = 1000
 LEVEL = 0.95

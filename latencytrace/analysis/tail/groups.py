@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 
 REFERENCE = (0.4, 0.6)  # quantiles around the median
 MOST_ROWS = 20_000  # of the tail, and of the reference; of more a share is read

@@ -6,8 +6,8 @@ from latencytrace.analysis.tail.cause import Explanation, explanation
 from latencytrace.analysis.tail.excess import stage_excess
 from latencytrace.analysis.tail.groups import Groups, Mask, Split, needed_requests
 from latencytrace.analysis.tail.traits import traits
-from latencytrace.model.request_columns import RequestColumns
-from latencytrace.model.tail import Tail
+from latencytrace.model.cohorts.request_columns import RequestColumns
+from latencytrace.model.cohorts.tail import Tail
 
 EXAMPLES = 3
 MOST_ATTRIBUTES = 12

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.tail.groups import Groups, Mask
-from latencytrace.model.request_columns import AttributeColumns, KnownNumbers
-from latencytrace.model.tail import SetApart
+from latencytrace.model.cohorts.request_columns import AttributeColumns, KnownNumbers
+from latencytrace.model.cohorts.tail import SetApart
 
 LEVEL = 0.05  # of all traits together: how often chance alone names one
 LEAST_DIFFERENCE = 0.1  # of the two shares
@@ -66,7 +66,7 @@ def traits(groups: Groups) -> tuple[Trait, ...]:
     frequent = np.argsort(-counts.sum(axis=(1, 2)), kind="stable")[:MOST_TRAITS]
     tail, reference, p_values = _compared(counts[frequent], groups)
     corrected = holm(p_values)
-    told = (tail - reference >= LEAST_DIFFERENCE) & (corrected <= LEVEL)
+    clear = (tail - reference >= LEAST_DIFFERENCE) & (corrected <= LEVEL)
     found = [
         Trait(
             apart=SetApart(
@@ -78,7 +78,7 @@ def traits(groups: Groups) -> tuple[Trait, ...]:
             ),
             rows=named[frequent[place]][2],
         )
-        for place in np.flatnonzero(told)
+        for place in np.flatnonzero(clear)
     ]
     found.sort(key=lambda one: one.apart.reference_ratio - one.apart.tail_ratio)
     return tuple(_one_bound_each(found))

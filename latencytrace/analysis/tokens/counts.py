@@ -1,4 +1,4 @@
-"""What a span says of a generation, under any convention or in its engine's own words."""
+"""The facts of a generation that a span reports, under any convention or in its engine's words."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Said:
     """A thing that spans say: its attributes, and its place in what engines tell."""
 
     keys: tuple[str, ...]  # new names first, then old ones and those of OpenInference
-    told: str | None = None  # the field of `Generation`
+    reported: str | None = None  # the field of `Generation`
 
 
 INPUT = Said(
@@ -80,14 +80,14 @@ _FIRST_TOKEN_EVENTS = frozenset(
 
 
 def tells(span: Span) -> bool:
-    """Whether a span may say anything of a generation; most do not."""
+    """Return whether a span may say anything of a generation; most do not."""
     return (
         bool(span.events) or not _ATTRIBUTES.isdisjoint(span.attributes) or may_be_of_engine(span)
     )
 
 
 def value(span: Span, said: Said) -> AttributeValue:
-    """What a span says, of a list the first; None: nothing."""
+    """Return what a span says, of a list the first; None: nothing."""
     for key in said.keys:
         found = span.attributes.get(key)
         if isinstance(found, str) and found[:1] in {"[", '"'}:
@@ -96,7 +96,7 @@ def value(span: Span, said: Said) -> AttributeValue:
             found = found[0] if found else None
         if found is not None and found != "":
             return found
-    return None if said.told is None else _told(span, said.told)
+    return None if said.reported is None else _reported(span, said.reported)
 
 
 def count(span: Span, said: Said) -> int | None:
@@ -105,22 +105,22 @@ def count(span: Span, said: Said) -> int | None:
         found = span.attributes.get(key)
         if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
             return found
-    told = None if said.told is None else _told(span, said.told)
-    return told if isinstance(told, int) else None
+    reported = None if said.reported is None else _reported(span, said.reported)
+    return reported if isinstance(reported, int) else None
 
 
 def first_token(span: Span) -> int | None:
-    """When a span's first token came; None also for a time outside the span, for it is wrong."""
+    """Return the time of a span's first token; None also for one outside it, which is wrong."""
     return _within(span, _first_token_after(span))
 
 
-def told_first_token(span: Span) -> int | None:
-    """When the first token came in the words of the engine or the instrumentation."""
+def reported_first_token(span: Span) -> int | None:
+    """Return when the first token came in the words of the engine or the instrumentation."""
     return _within(span, generation_of(span).first_token_ns)
 
 
 def callers_first_token(span: Span) -> int | None:
-    """When the first token left for who asked for a span's work; None also where it is wrong."""
+    """Return when the first token left for the caller of a span; None also where it is wrong."""
     after_ns = _seconds(span, semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK)
     if after_ns is None:
         after_ns = after_events(span)
@@ -128,13 +128,13 @@ def callers_first_token(span: Span) -> int | None:
 
 
 def first_body(span: Span) -> int | None:
-    """When the first body that was not empty left, of an answer in a form that nobody knows."""
+    """Return when the first body that was not empty left, of an answer of unknown form."""
     after_ns = span.attributes.get(semconv.STREAMED_FIRST_BODY)
     return _within(span, after_ns) if type(after_ns) is int else None
 
 
 def engines_first_token(span: Span) -> int | None:
-    """When the first token came as the engine itself says, not one who asked it."""
+    """Return when the first token came as the engine itself says, not one who asked it."""
     return _within(span, _seconds(span, semconv.LATENCY_TO_FIRST))
 
 
@@ -144,7 +144,7 @@ def _within(span: Span, after_ns: int | None) -> int | None:
     return span.start_ns + after_ns
 
 
-def _told(span: Span, field: str) -> AttributeValue:
+def _reported(span: Span, field: str) -> AttributeValue:
     generation = generation_of(span)
     if generation is NOTHING_GENERATED:
         return None
@@ -176,7 +176,7 @@ def _first_token_after(span: Span) -> int | None:
 
 
 def after_events(span: Span) -> int | None:
-    """How long after a span's start its events say that the first token came."""
+    """Return how long after a span's start its events say that the first token came."""
     times_ns = [event.time_ns for event in span.events if event.name in _FIRST_TOKEN_EVENTS]
     return min(times_ns) - span.start_ns if times_ns else None
 

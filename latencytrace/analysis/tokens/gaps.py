@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from latencytrace.model import Span, Trace, semconv
-from latencytrace.model.token_times import TokenTimes, middle_of, unpack_token_times
+from latencytrace.model.packed.token_times import TokenTimes, middle_of, unpack_token_times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterToken:
-    """How long a request's gaps between tokens were."""
+    """The lengths of a request's gaps between tokens."""
 
     p50_ns: int
     p99_ns: int
@@ -36,7 +36,7 @@ def token_times(trace: Trace) -> tuple[TokenTimes, ...]:
 
 
 def times_of(span: Span) -> TokenTimes | None:
-    """When the tokens of a span's stream came; None: it tells of no two of them."""
+    """Return when the tokens of a span's stream came; None: it tells of no two of them."""
     packed = span.attributes.get(semconv.TOKEN_TIMES)
     if not isinstance(packed, str):
         return None

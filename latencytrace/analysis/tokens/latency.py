@@ -1,4 +1,4 @@
-"""When a request's first token came, and how fast the others followed."""
+"""The time of a request's first token, and the speed of the others."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from latencytrace.analysis.tokens.counts import (
     engines_first_token,
     first_body,
     first_token,
+    reported_first_token,
     tells,
-    told_first_token,
     value,
 )
 from latencytrace.analysis.tokens.gaps import times_of
@@ -33,7 +33,7 @@ class TokenLatency:
     """Token times and counts of one request; None: unknown."""
 
     model: str | None
-    model_call: Span | None  # the span that told the model
+    model_call: Span | None  # the span that reported the model
     time_to_first_token_ns: int | None
     time_to_first_token_of: FirstTokenOf | None
     model_time_to_first_token_ns: int | None
@@ -64,17 +64,17 @@ def token_latency(trace: Trace) -> TokenLatency:
         Tokens: the sums over the model calls. Model, finish reason and batch size: of the
         model call that ended last; without model calls, of any span.
     """
-    tellers = [span for span in trace.spans.values() if tells(span)]
+    reporters = [span for span in trace.spans.values() if tells(span)]
     prefills = _only_prefilling(trace)
-    calls = _calls(trace, OUTPUT, tellers, prefills) or _calls(trace, INPUT, tellers, prefills)
-    told_by = calls or tellers
-    model_call = _last(told_by, MODEL)
+    calls = _calls(trace, OUTPUT, reporters, prefills) or _calls(trace, INPUT, reporters, prefills)
+    counted = calls or reporters
+    model_call = _last(counted, MODEL)
     model = None if model_call is None else value(model_call, MODEL)
-    finish_reason = _of_last(told_by, FINISH_REASON)
-    batch_size = _of_last(told_by, BATCH_SIZE)
+    finish_reason = _of_last(counted, FINISH_REASON)
+    batch_size = _of_last(counted, BATCH_SIZE)
     if batch_size is None and have_engines(trace.spans.values()):
-        batch_size = _of_last(tellers, BATCH_SIZE)
-    first_of, first_ns, models_ns = _first_tokens(trace, tellers, prefills)
+        batch_size = _of_last(reporters, BATCH_SIZE)
+    first_of, first_ns, models_ns = _first_tokens(trace, reporters, prefills)
     return TokenLatency(
         model=None if model is None else str(model),
         model_call=model_call,
@@ -85,7 +85,7 @@ def token_latency(trace: Trace) -> TokenLatency:
             _per_left_token(trace, calls)
             or _per_engines_token(calls)
             or _per_token(trace)
-            or _per_told_token(trace, calls)
+            or _per_reported_token(trace, calls)
             or _per_event(trace, calls)
             or None  # no time at all, as no stream takes
         ),
@@ -110,10 +110,10 @@ def _only_prefilling(trace: Trace) -> frozenset[str]:
 
 
 def _calls(
-    trace: Trace, said: Said, tellers: Iterable[Span], but: Collection[str]
+    trace: Trace, said: Said, reporters: Iterable[Span], but: Collection[str]
 ) -> tuple[Span, ...]:
     """The spans that say this and lie below no other such span, as they were sent."""
-    if all(count(span, said) is None for span in tellers):
+    if all(count(span, said) is None for span in reporters):
         return ()
     found = []
     pending = [trace.root]
@@ -127,22 +127,22 @@ def _calls(
 
 
 def _of_last(spans: Iterable[Span], said: Said) -> AttributeValue:
-    """What the span that ended last says, of those that say it."""
+    """Return what the span that ended last says, of those that say it."""
     last = _last(spans, said)
     return None if last is None else value(last, said)
 
 
 def _last(spans: Iterable[Span], said: Said) -> Span | None:
     """The span that ended last, of those that say this."""
-    told = (span for span in spans if value(span, said) is not None)
-    return max(told, key=lambda span: (span.end_ns, span.start_ns, span.span_id), default=None)
+    reported = (span for span in spans if value(span, said) is not None)
+    return max(reported, key=lambda span: (span.end_ns, span.start_ns, span.span_id), default=None)
 
 
 def _first_tokens(
-    trace: Trace, tellers: Iterable[Span], prefills: Collection[str]
+    trace: Trace, reporters: Iterable[Span], prefills: Collection[str]
 ) -> tuple[FirstTokenOf | None, int | None, int | None]:
-    """Whose time to first token is the request's, that time, and the model's own."""
-    models_ns = _models_first_token(trace, tellers, prefills)
+    """Return whose time to first token is the request's, that time, and the model's own."""
+    models_ns = _models_first_token(trace, reporters, prefills)
     root = trace.unclipped[trace.root.span_id]
     left_ns = callers_first_token(root)
     if left_ns is None and (models_ns is not None or _generates(trace)):
@@ -153,22 +153,22 @@ def _first_tokens(
 
 
 def _generates(trace: Trace) -> bool:
-    """Whether a model made an answer in it, so that what was streamed may well be that."""
+    """Return whether a model made an answer in it, so that what was streamed may well be that."""
     return not _GENERATING.isdisjoint(trace.stages.values())
 
 
 def _models_first_token(
-    trace: Trace, tellers: Iterable[Span], prefills: Collection[str]
+    trace: Trace, reporters: Iterable[Span], prefills: Collection[str]
 ) -> int | None:
     root_ns, root_id = trace.root.start_ns, trace.root.span_id
-    spans = [trace.unclipped[one.span_id] for one in tellers if one.span_id not in prefills]
+    spans = [trace.unclipped[one.span_id] for one in reporters if one.span_id not in prefills]
     first_ns = _earliest(map(engines_first_token, spans))
     if first_ns is None:
         first_ns = _earliest(_prefilled(trace))
     if first_ns is None:
         # What a request's own span says of its first chunk is its caller's.
         first_ns = _earliest(
-            told_first_token(span) if span.span_id == root_id else first_token(span)
+            reported_first_token(span) if span.span_id == root_id else first_token(span)
             for span in spans
         )
     return None if first_ns is None else min(max(first_ns, root_ns), trace.root.end_ns) - root_ns
@@ -179,7 +179,7 @@ def _earliest(times_ns: Iterable[int | None]) -> int | None:
 
 
 def _prefilled(trace: Trace) -> Iterator[int]:
-    """When each prefill ended."""
+    """Yield when each prefill ended."""
     for span_id, span in trace.spans.items():
         if trace.stages[span_id] is Stage.PREFILL:
             yield span.end_ns
@@ -195,8 +195,8 @@ def _per_left_token(trace: Trace, calls: Iterable[Span]) -> int | None:
     tokens = _number(root, semconv.STREAMED_TOKENS)
     if tokens is None:
         # Where each event carries one token, they are as many.
-        events, told = _number(root, semconv.STREAMED_EVENTS), _total(calls, OUTPUT)
-        if events is not None and told is not None and told <= events + _choices(root):
+        events, reported = _number(root, semconv.STREAMED_EVENTS), _total(calls, OUTPUT)
+        if events is not None and reported is not None and reported <= events + _choices(root):
             tokens = events
     return round(_left_ns(root) / tokens) if tokens else None
 
@@ -207,13 +207,13 @@ def _per_event(trace: Trace, calls: Iterable[Span]) -> int | None:
     events = _number(root, semconv.STREAMED_EVENTS)
     if events is None:
         return None
-    told, all_events = _total(calls, OUTPUT), events + _choices(root)
-    tokens = max(events, (told or 0) * events // all_events)
+    reported, all_events = _total(calls, OUTPUT), events + _choices(root)
+    tokens = max(events, (reported or 0) * events // all_events)
     return round(_left_ns(root) / tokens)
 
 
 def _left_ns(root: Span) -> int:
-    """How long tokens left for the caller, of each of the answers beside each other."""
+    """Return how long tokens left for the caller, of each of the answers beside each other."""
     times = times_of(root)
     return 0 if times is None else sum(times.lengths_ns) * _choices(root)
 
@@ -241,20 +241,20 @@ def _per_engines_token(calls: Iterable[Span]) -> int | None:
 def _per_token(trace: Trace) -> int | None:
     """Decode time over the tokens after the first; None where no decode span tells its tokens."""
     decodes: list[Span] = []
-    tellers: dict[str, Span] = {}  # one span may tell the tokens of several decode spans
+    reporters: dict[str, Span] = {}  # one span may tell the tokens of several decode spans
     for span_id, span in trace.spans.items():
         if trace.stages[span_id] is Stage.DECODE:
             parent = trace.spans.get(span.parent_id or "")
-            teller = span if parent is None or count(span, OUTPUT) is not None else parent
-            if count(teller, OUTPUT):
-                tellers[teller.span_id] = teller
+            reporter = span if parent is None or count(span, OUTPUT) is not None else parent
+            if count(reporter, OUTPUT):
+                reporters[reporter.span_id] = reporter
                 decodes.append(span)
-    following = sum(_following_tokens(span) for span in tellers.values())
+    following = sum(_following_tokens(span) for span in reporters.values())
     decoded_ns = sum(span.end_ns - span.start_ns for span in decodes)
     return round(decoded_ns / following) if following else None
 
 
-def _per_told_token(trace: Trace, calls: Iterable[Span]) -> int | None:
+def _per_reported_token(trace: Trace, calls: Iterable[Span]) -> int | None:
     """The decoding that engines tell inside spans over the tokens after the first."""
     following = sum(map(_following_tokens, calls))
     decoded_ns = sum(

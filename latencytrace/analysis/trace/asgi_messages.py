@@ -22,8 +22,8 @@ _Children = Mapping[str, tuple[Span, ...]]
 _Intervals = Mapping[str, tuple[Interval, ...]]
 
 
-class Told(NamedTuple):
-    """A request's tree, its messages told apart."""
+class MessageTree(NamedTuple):
+    """A request's tree, its messages distinguished."""
 
     spans: dict[str, Span]
     children: dict[str, tuple[Span, ...]]
@@ -39,7 +39,7 @@ def message_stage(span: Span) -> Stage | None:
 
 def with_messages(
     spans: Mapping[str, Span], children: _Children, stages: Mapping[str, Stage], packed: _Intervals
-) -> Told:
+) -> MessageTree:
     """Make sends intervals of the spans that they lie in, and waits for the hang-up nothing.
 
     While an answer is sent, its caller keeps the request waiting, whatever else runs: so a
@@ -71,7 +71,7 @@ def with_messages(
         one: _in_order(emptied.get(child.span_id, child) for child in children[one])
         for one in {span.parent_id or "" for span in emptied.values()}
     }
-    return Told({**spans, **emptied}, {**children, **below}, {**packed, **intervals})
+    return MessageTree({**spans, **emptied}, {**children, **below}, {**packed, **intervals})
 
 
 def _in_order(children: Iterable[Span]) -> tuple[Span, ...]:
@@ -79,7 +79,7 @@ def _in_order(children: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def is_send(span: Span, stage: Stage, children: _Children) -> bool:
-    """Whether a span is but one message sent, told by an interval of the span above."""
+    """Return whether a span is but one message sent, which is an interval of the span above."""
     return (
         stage is Stage.RESPOND
         and message_stage(span) is Stage.RESPOND
@@ -88,7 +88,7 @@ def is_send(span: Span, stage: Stage, children: _Children) -> bool:
 
 
 def awaits_hang_up(span: Span, children: _Children) -> bool:
-    """Whether a span waits for the caller to leave; one that is cancelled tells no message."""
+    """Tell whether a span waits for the caller to leave; one that is cancelled has no message."""
     return (
         span.name.endswith(_HTTP_RECEIVE)
         and span.scope.startswith(_SCOPES)

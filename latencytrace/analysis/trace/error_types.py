@@ -15,10 +15,10 @@ def error_type(span: Span) -> str | None:
         What its last event `exception` says; else its `error.type`, which may be the status of
         an answer, such as `503`; None, where it says neither.
     """
-    told = span.attributes.get(semconv.ERROR_TYPE)
-    if span.status is StatusCode.ERROR or told is not None:  # else it was recorded and handled
-        told = next(map(_exception_type, reversed(_exceptions(span.events))), None) or told
-    return told[:MOST_CHARACTERS] if isinstance(told, str) and told else None
+    reported = span.attributes.get(semconv.ERROR_TYPE)
+    if span.status is StatusCode.ERROR or reported is not None:  # else it was recorded and handled
+        reported = next(map(_exception_type, reversed(_exceptions(span.events))), None) or reported
+    return reported[:MOST_CHARACTERS] if isinstance(reported, str) and reported else None
 
 
 def failed_by(trace: Trace) -> tuple[Span, str] | None:
@@ -77,5 +77,5 @@ def _exceptions(events: Iterable[Event]) -> list[Event]:
 
 
 def _exception_type(event: Event) -> str | None:
-    told = event.attributes.get(semconv.EXCEPTION_TYPE)
-    return told if isinstance(told, str) and told else None
+    reported = event.attributes.get(semconv.EXCEPTION_TYPE)
+    return reported if isinstance(reported, str) and reported else None

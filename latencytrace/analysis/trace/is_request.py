@@ -1,4 +1,4 @@
-"""Which spans are requests: what a caller asked of a service once."""
+"""The spans that are requests: what a caller asked of a service once."""
 
 from latencytrace.analysis.trace.known_engines import engine_of
 from latencytrace.model import Span, SpanKind, semconv
@@ -9,7 +9,7 @@ _TGI_BATCH = "batch"  # the name of text-generation-inference's
 
 
 def is_request(span: Span, parent: Span | None) -> bool:
-    """Whether a span is a root, or a server or consumer called by another service.
+    """Return whether a span is a root, or a server or consumer called by another service.
 
     Engines mark spans inside one service SERVER as well (Triton, vLLM, Ray); those are
     no requests, and some requests begin with a span that is marked as nothing (SGLang).
@@ -21,7 +21,7 @@ def is_request(span: Span, parent: Span | None) -> bool:
 
 
 def is_entry(span: Span) -> bool:
-    """Whether a service begins to answer with this span."""
+    """Return whether a service begins to answer with this span."""
     if span.kind in ENTRY_KINDS:
         return True
     engine = engine_of(span)
@@ -29,7 +29,7 @@ def is_entry(span: Span) -> bool:
 
 
 def is_shared(span: Span) -> bool:
-    """Whether a span is work that serves many requests at once: a batch, a decode step."""
+    """Return whether a span is work that serves many requests at once: a batch, a decode step."""
     if semconv.SHARED in span.attributes:
         return span.attributes[semconv.SHARED] is True
     return (

@@ -52,17 +52,17 @@ def _candidates(scope: str) -> tuple[Engine, ...]:
 
 
 def may_be_of_engine(span: Span) -> bool:
-    """Whether an engine may have made a span, by its scope alone."""
+    """Return whether an engine may have made a span, by its scope alone."""
     return bool(_candidates(span.scope))
 
 
 def have_engines(spans: Iterable[Span]) -> bool:
-    """Whether an engine may have made one of these spans: most traces have none."""
+    """Return whether an engine may have made one of these spans: most traces have none."""
     return any(map(_candidates, {span.scope for span in spans}))
 
 
 def generation_of(span: Span) -> Generation:
-    """What a span tells of the tokens made in words of its engine's own."""
+    """Return what a span tells of the tokens made in words of its engine's own."""
     if not _candidates(span.scope):
         return NOTHING_GENERATED
     engine = engine_of(span)
@@ -76,6 +76,6 @@ def title_of(span: Span) -> str:
 
 
 def is_step(span: Span) -> bool:
-    """Whether a span is but a part of the span above it."""
+    """Return whether a span is but a part of the span above it."""
     engine = engine_of(span)
     return engine is not None and span.name in engine.steps

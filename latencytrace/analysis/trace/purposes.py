@@ -1,4 +1,4 @@
-"""What calls to servers that we cannot see were made for."""
+"""The purposes of calls to servers that we cannot see."""
 
 from collections.abc import Mapping
 

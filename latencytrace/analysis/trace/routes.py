@@ -1,4 +1,4 @@
-"""Which route a request took, and whether it only asks how the server is."""
+"""The route that a request took, and whether it only asks how the server is."""
 
 import re
 from typing import Final
@@ -53,7 +53,7 @@ def route_of(root: Span) -> str:
 
 
 def is_health(root: Span) -> bool:
-    """Whether a request is a probe: its health, readiness, version or metrics were asked for."""
+    """Tell whether a request is a probe: of health, readiness, version or metrics."""
     if root.kind is not SpanKind.SERVER:
         return False
     path = str(root.attributes.get(semconv.HTTP_ROUTE) or _path(root) or root.name)
@@ -64,7 +64,7 @@ def is_health(root: Span) -> bool:
 
 
 def _is_as_asked(root: Span, method: str) -> bool:
-    """Whether a name tells no more than the method, with the path or without."""
+    """Return whether a name tells no more than the method, with the path or without."""
     name = root.name.partition("?")[0]
     if name in {method, "HTTP", f"HTTP {method}"}:
         return True

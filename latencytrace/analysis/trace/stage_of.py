@@ -176,13 +176,13 @@ def _call(span: Span) -> Stage | None:
 
 
 def _by_name(span: Span) -> Stage | None:
-    """What is below a request; a job that is called `load` is one of its own."""
+    """Return what is below a request; a job that is called `load` is one of its own."""
     stage = stage_named(span.name)
     return stage if stage is not None and stage.explains else None
 
 
 def _producer(span: Span) -> Stage | None:
-    """What it takes to hand a message over, and to wait for the answer, is the queue's."""
+    """Return the queue for handing a message over and waiting for the answer."""
     return Stage.QUEUE if span.kind is SpanKind.PRODUCER and span.parent_id is not None else None
 
 

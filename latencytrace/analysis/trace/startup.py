@@ -1,4 +1,4 @@
-"""What a process did before it served anything: the load of the process, no request."""
+"""The work of a process before it served anything: its load, no request."""
 
 from dataclasses import replace
 from typing import Final
@@ -10,12 +10,12 @@ LOAD_ROUTE: Final = Stage.LOAD.value
 
 
 def may_be_startup(root: Span) -> bool:
-    """Whether a root may be work of starting up: nobody called for it."""
+    """Return whether a root may be work of starting up: nobody called for it."""
     return root.parent_id is None and not is_entry(root)
 
 
 def as_load(request: Request) -> Request:
-    """What a process did before it served its first request, as its load.
+    """Return what a process did before it served its first request, as its load.
 
     A client's call while modules are imported, or a model that is read, has a trace of its own
     and looks like a request that nobody made.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.compare.matching import matching
 from latencytrace.model import Stage
-from latencytrace.model.request_columns import STAGES, RequestColumns
+from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
 
 Floats = NDArray[np.float64]
 

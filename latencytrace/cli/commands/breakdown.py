@@ -14,7 +14,7 @@ from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import Stage
-from latencytrace.model.units import count, duration, share, shares
+from latencytrace.model.texts.units import count, duration, share, shares
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 
 BAR_SHORTEST, BAR_LONGEST = 4, 48

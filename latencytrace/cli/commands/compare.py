@@ -16,7 +16,7 @@ from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_inst
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import QuestionError, SettingsError
-from latencytrace.model.units import count
+from latencytrace.model.texts.units import count
 from latencytrace.service.answers.compare_documents import (
     BaselineDocument,
     BaselinesDocument,

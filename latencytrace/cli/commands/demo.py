@@ -35,7 +35,7 @@ from latencytrace.cli.processes.demo_programs import (
 from latencytrace.cli.processes.own_name import own_command
 from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError
-from latencytrace.model.units import count, duration
+from latencytrace.model.texts.units import count, duration
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.settings import DEFAULT_URL
 

@@ -21,8 +21,8 @@ from latencytrace.cli.pictures.terminal import say_document, screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import SettingsError
-from latencytrace.model.secrets import text_shown
-from latencytrace.model.units import count
+from latencytrace.model.texts.secrets import text_shown
+from latencytrace.model.texts.units import count
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.settings import (
     AgentSettings,

@@ -15,7 +15,7 @@ from latencytrace.cli.pictures.terminal import fit, say_document, screen, show
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.errors import ServiceUnreachableError
-from latencytrace.model.units import UNKNOWN, duration, share
+from latencytrace.model.texts.units import UNKNOWN, duration, share
 from latencytrace.service.answers.gpu_documents import GpuDocument, GpusDocument
 
 EVERY_S = 1.0
@@ -26,7 +26,6 @@ NOTHING = (
     "No GPU is read. On a machine with NVIDIA's driver: pip install 'latencytrace[gpu]', and "
     "trace a program there (`latencytrace run -- COMMAND`); `latencytrace doctor` says why not."
 )
-PIPES = ("tensor_any", "fp32", "fp16", "fp64", "int")
 
 
 def gpu(
@@ -111,14 +110,14 @@ def _remarks(gpus: list[GpuDocument]) -> list[RenderableType]:
             counted = ", ".join(f"{xid} ({times:.0f})" for xid, times in one["xid_errors"].items())
             lines.append(f"{of}: the driver reported Xid {counted}")
         if one["silent_ns"] > STALE_NS:
-            lines.append(f"{of}: nothing heard for {duration(one['silent_ns'])}")
+            lines.append(f"{of}: nothing received for {duration(one['silent_ns'])}")
         if one["bandwidth"] is None and one["silent_ns"] <= STALE_NS:
             lines.append(
                 f"{of}: no bandwidth, for GPUs before Hopper do not tell it; kernels ran "
                 f"{_percent(one['kernel_active_ratio'])} of the time, however small they were"
             )
     if any(one["parent_uuid"] is not None for one in gpus):
-        lines.append("* an instance of a divided GPU")
+        lines.append("* an instance of a partitioned GPU")
     return [Text(line, "yellow") for line in lines]
 
 

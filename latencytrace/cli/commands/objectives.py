@@ -1,4 +1,4 @@
-"""`latencytrace objectives`: what is promised, how it stands, and when somebody is called."""
+"""`latencytrace objectives`: the objectives, how each stands, and when somebody is paged."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
 from latencytrace.model.objective import length_text
-from latencytrace.model.units import count, duration, share
+from latencytrace.model.texts.units import count, duration, share
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.settings import objectives_file
 
@@ -40,8 +40,8 @@ def objectives(
 ) -> None:
     """Show how objectives stand and what fires; or check a file of them.
 
-    Without FILE the service is asked. Where none runs, or nothing is promised there, the
-    usual file is checked: what each objective promises, and when it alerts.
+    Without FILE the service is asked. Where none runs, or it has no objectives, the
+    usual file is checked: what each objective demands, and when it alerts.
 
     Example: latencytrace objectives objectives.yaml
     """
@@ -56,8 +56,8 @@ def objectives(
             say_document({"objectives": standing, "alerts": firing})
             return
         if standing or url is not None or objectives_file() is None:
-            unheard = [_unheard(asked, objective) for objective in standing]
-            show(screen(), *standings.picture(standing, firing), *filter(None, unheard))
+            silent = [_without_data(asked, objective) for objective in standing]
+            show(screen(), *standings.picture(standing, firing), *filter(None, silent))
             return
     found = read(file)
     show(screen(), *picture(found.objectives, found.notes))
@@ -77,7 +77,7 @@ def _asked(url: str | None, *, is_needed: bool) -> reading.Source | None:
         return None
 
 
-def _unheard(source: reading.Source, objective: ObjectiveDocument) -> str | None:
+def _without_data(source: reading.Source, objective: ObjectiveDocument) -> str | None:
     """Say why no request of an objective has come, if its names are known to nobody."""
     if objective["requests"]:
         return None
@@ -119,12 +119,12 @@ def picture(objectives: tuple[Objective, ...], notes: tuple[str, ...]) -> list[R
 def heading(objective: Objective) -> list[RenderableType]:
     """An objective in words."""
     of = [objective.service, objective.route, objective.model, objective.version]
-    promise = (
+    target = (
         f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "
         f"{objective.measured} within {duration(objective.threshold_ns)}, "
         f"over {length_text(objective.period_ns)}"
     )
-    return [Text(f"{objective.name}  {objective.display_name}", "bold"), promise]
+    return [Text(f"{objective.name}  {objective.display_name}", "bold"), target]
 
 
 def _tiers(objective: Objective) -> RenderableType:

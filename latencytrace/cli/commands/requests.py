@@ -17,7 +17,7 @@ from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import RequestStatus, Stage
-from latencytrace.model.units import UNKNOWN, count, duration, share
+from latencytrace.model.texts.units import UNKNOWN, count, duration, share
 from latencytrace.service.answers.documents import ListedRequestDocument
 
 BAR_SHORTEST, BAR_LONGEST = 8, 24

@@ -13,7 +13,7 @@ from latencytrace.cli.rule_files.prometheus import Document, RuleSettings, rules
 from latencytrace.cli.rule_files.tests import tests_document
 from latencytrace.errors import LatencytraceError
 from latencytrace.model import Objective
-from latencytrace.model.escaped import escaped
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.settings import dashboard_url
 
 _LONGEST_S = 300

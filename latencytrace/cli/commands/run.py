@@ -27,7 +27,7 @@ from latencytrace.cli.processes.local_service import (
 from latencytrace.cli.processes.own_name import own_command
 from latencytrace.cli.source.service_address import checked, service_address
 from latencytrace.errors import ServiceUnreachableError
-from latencytrace.model.secrets import text_shown
+from latencytrace.model.texts.secrets import text_shown
 from latencytrace.settings import AgentSettings, agent_settings, data_folder
 
 ABOUT = "Run a Python program with tracing on, and its child processes too."

@@ -62,7 +62,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         bool, typer.Option("--insecure", help="Listen off loopback without a token.")
     ] = False,
 ) -> None:
-    """Receive spans over OTLP, divide every request into stages, answer questions.
+    """Receive spans over OTLP, attribute every request's time to stages, answer questions.
 
     Every flag has an environment variable: LATENCYTRACE_DATA, _LISTEN, _OTLP_HTTP,
     _OTLP_GRPC, _STORE, _KEEP_SPANS, _OBJECTIVES. Stop it with Ctrl-C; nothing that was

@@ -24,7 +24,7 @@ from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError
-from latencytrace.model.units import count, duration, exact, shares
+from latencytrace.model.texts.units import count, duration, exact, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
 

@@ -25,7 +25,7 @@ class Program:
     """A command as it would run.
 
     Args:
-        interpreter: The Python that would run it; None: none that can be told.
+        interpreter: The Python that would run it; None: it is unknown.
         findings: What is worth saying about it.
     """
 
@@ -48,7 +48,7 @@ def program(command: Sequence[str]) -> Program:
     interpreter = shutil.which(words[0]) if words else None
     if interpreter is None or not _PYTHON.fullmatch(Path(interpreter).name):
         return _unknown(
-            f"{named} is no Python program: which interpreter it starts cannot be told",
+            f"{named} is no Python program: which interpreter it starts is unknown",
             f"let it start the doctor: {command[0]} run latencytrace doctor"
             if path.name in {"uv", "poetry", "pdm", "hatch"}
             else "latencytrace doctor -- PYTHON, with the interpreter that it starts",

@@ -8,8 +8,8 @@ from latencytrace.agent.gpu.discovery import installed_gpu_readers
 from latencytrace.agent.gpu.reader import GpuReader
 from latencytrace.agent.guard import FaultCounter
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu_sample import GpuDevice
-from latencytrace.model.units import count
+from latencytrace.model.gpu.sample import GpuDevice
+from latencytrace.model.texts.units import count
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 
 GPUS = "GPUs"

@@ -36,7 +36,7 @@ def plain_chunks(file: BinaryIO, on_read: Callable[[int], None]) -> Iterator[byt
 
     Args:
         file: Read to its end.
-        on_read: Told how many bytes were read from it.
+        on_read: Called with the number of bytes that were read from it.
 
     Raises:
         OtlpError: It breaks off here, after everything that could be read.

@@ -18,7 +18,7 @@ from latencytrace.cli.importing.target import Target, target
 from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.pictures.terminal import say_document, side_screen
 from latencytrace.errors import OtlpError
-from latencytrace.model.escaped import escaped
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.service.answers.documents import BreakdownDocument
 from latencytrace.service.otlp.traces import CheckedRequest, check_message
 

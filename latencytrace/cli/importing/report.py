@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.cli.importing.piece import Place
-from latencytrace.model.units import count
+from latencytrace.model.texts.units import count
 
 MAX_LISTED: Final = 100  # rejections that are listed one by one
 MAX_COUNTED: Final = 1_000_000  # traces that are counted exactly

@@ -14,7 +14,7 @@ CONTENT_KEYS = ("content", "reasoning_content", "reasoning", "tool_calls")
 
 
 class Shape(StrEnum):
-    """The way in which an answer's tokens are told apart."""
+    """The way in which an answer's tokens are separated."""
 
     OPENAI = "openai"  # events with choices, as OpenAI's API streams them
     EVENTS = "events"  # other server-sent events

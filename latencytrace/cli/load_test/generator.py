@@ -41,8 +41,8 @@ def generate(
 ) -> None:
     """Run every step to its end, one after the other, and note what happened in `record`.
 
-    Without a receiver, requests carry no trace context. `on_progress` is told how a step
-    goes, four times a second.
+    Without a receiver, requests carry no trace context. `on_progress` is called with
+    how a step goes, four times a second.
 
     Raises:
         KeyboardInterrupt: The user stopped it; `record` holds what was done by then.

@@ -11,7 +11,7 @@ from latencytrace.cli.load_test.answer import FIRST_TOKEN, Shape
 from latencytrace.cli.load_test.record import SERVICE, SpansSent
 from latencytrace.cli.load_test.summary import Distribution, Knee, RateSummary, shapes
 from latencytrace.cli.pictures.bars import BLOCK, table
-from latencytrace.model.units import UNKNOWN, count, duration
+from latencytrace.model.texts.units import UNKNOWN, count, duration
 
 COLUMN_WIDTH = 9
 PICTURE = "e2e: to the median, and on to p95"

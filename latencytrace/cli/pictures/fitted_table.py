@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import bar, stage_style, table
-from latencytrace.model.escaped import escaped
+from latencytrace.model.texts.escaped import escaped
 
 GAP = 2  # cells between columns
 NAME_LEAST = 12  # such as `unattributed`

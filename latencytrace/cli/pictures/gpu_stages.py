@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import stage_style, table
-from latencytrace.model.units import UNKNOWN, duration, share
+from latencytrace.model.texts.units import UNKNOWN, duration, share
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
 

@@ -3,7 +3,7 @@
 import sys
 from typing import TextIO
 
-from latencytrace.model.escaped import escaped, escaped_lines
+from latencytrace.model.texts.escaped import escaped, escaped_lines
 
 
 def say(line: str = "", *, flush: bool = False) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from latencytrace.model import Stage
-from latencytrace.model.units import duration
+from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import SegmentDocument
 
 MOST_NAMED = 5

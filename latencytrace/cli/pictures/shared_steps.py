@@ -7,7 +7,7 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import stage_style
 from latencytrace.model import ShareBasis
-from latencytrace.model.units import count, duration
+from latencytrace.model.texts.units import count, duration
 from latencytrace.service.answers.documents import (
     RequestDocument,
     RequestStepDocument,

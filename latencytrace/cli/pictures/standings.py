@@ -7,7 +7,7 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
 from latencytrace.model.objective import length_text
-from latencytrace.model.units import UNKNOWN, count, duration, share
+from latencytrace.model.texts.units import UNKNOWN, count, duration, share
 from latencytrace.service.answers.documents import (
     AlertDocument,
     BurnRateDocument,
@@ -28,7 +28,7 @@ def picture(
     parts: list[RenderableType] = []
     for objective in objectives:
         parts += [Text(f"{objective['name']}  {objective['display_name']}", "bold")]
-        parts += [_promise(objective), _budget(objective), _tiers(objective["burn_rates"]), ""]
+        parts += [_target(objective), _budget(objective), _tiers(objective["burn_rates"]), ""]
         for alert in alerts:
             if alert["labels"].get("slo") == objective["name"]:
                 parts += [*_alert(alert), ""]
@@ -38,7 +38,7 @@ def picture(
     return [*parts, f"{count(len(objectives), 'objective')}. {firing}."]
 
 
-def _promise(objective: ObjectiveDocument) -> str:
+def _target(objective: ObjectiveDocument) -> str:
     of = (objective["service"], objective["route"], objective["model"], objective["version"])
     return (
         f"{100 * objective['target_ratio']:.6g} % of {' · '.join(filter(None, of))}: "

@@ -7,13 +7,13 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
-from latencytrace.model.units import count, duration, share
+from latencytrace.model.texts.units import count, duration, share
 from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
 
 BAR_SHORTEST, BAR_LONGEST = 4, 32
 MOST_ATTRIBUTES = 8
 LEAST_SHARE = 0.005  # of the excess: stages with less are not shown
-SURE = 0.001  # smaller p-values are not told apart
+SURE = 0.001  # smaller p-values are not distinguished
 NOTHING = (
     "Nothing sets the tail apart: no attribute, and no stage that takes longer than its usual "
     "spread explains."

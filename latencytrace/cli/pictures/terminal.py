@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Span, Text
 
 from latencytrace.cli.pictures.lines import encodable
-from latencytrace.model.escaped import escaped, escaped_json, escaped_lines, is_fit
+from latencytrace.model.texts.escaped import escaped, escaped_json, escaped_lines, is_fit
 
 PIPED_WIDTH = 140  # nothing is cut off where nobody watches
 

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.runtime_parts import runtime_parts
 from latencytrace.model import FirstTokenOf, Stage
-from latencytrace.model.units import count, duration
+from latencytrace.model.texts.units import count, duration
 from latencytrace.service.answers.documents import RequestDocument, StallDocument
 
 MOST_STALLS = 10

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import BLOCK, FAILED, stage_style, table
-from latencytrace.model.escaped import escaped
-from latencytrace.model.units import count, duration
+from latencytrace.model.texts.escaped import escaped
+from latencytrace.model.texts.units import count, duration
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.waterfall_rows import LEVEL, Row, Stretch, chosen, rows
 

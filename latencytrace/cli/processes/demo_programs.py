@@ -17,7 +17,7 @@ from latencytrace.cli.processes.local_service import (
     service_program,
 )
 from latencytrace.errors import LatencytraceError
-from latencytrace.model.escaped import escaped
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL
 
 SERVICE = "rag_chat"

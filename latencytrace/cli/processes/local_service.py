@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from latencytrace.cli.processes.parent_death import ending_with_parent
 from latencytrace.errors import ServiceUnreachableError, SettingsError
-from latencytrace.model.secrets import parted, why_no_address
+from latencytrace.model.texts.secrets import parted, why_no_address
 from latencytrace.variables import OFF
 
 READY_TIMEOUT_S = 30.0

@@ -19,7 +19,7 @@ from latencytrace.cli.processes.local_service import (
 from latencytrace.cli.source.filters import Filters
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import LatencytraceError, ServiceUnreachableError
-from latencytrace.model.escaped import escaped
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.service.answers.documents import (
     AlertDocument,
     BreakdownDocument,

@@ -1,7 +1,7 @@
 """Addresses that a user named: checked before anything is sent there."""
 
 from latencytrace.errors import SettingsError
-from latencytrace.model.secrets import shown
+from latencytrace.model.texts.secrets import shown
 from latencytrace.service.net.addresses import flaw
 from latencytrace.settings import service_url
 

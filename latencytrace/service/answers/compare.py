@@ -15,7 +15,7 @@ from latencytrace.analysis.compare.comparison import (
 from latencytrace.analysis.compare.matching import FAILED
 from latencytrace.analysis.compare.shifts import Shift
 from latencytrace.errors import QuestionError
-from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.compare_documents import (
     BaselineDocument,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
 from latencytrace.errors import QuestionError
-from latencytrace.model.request_columns import (
+from latencytrace.model.cohorts.request_columns import (
     NUMBERS,
     STAGES,
     WORDS,

@@ -3,7 +3,7 @@
 from typing_extensions import TypedDict
 
 from latencytrace.model import Stage
-from latencytrace.model.overview import row_bounds_ns
+from latencytrace.model.cohorts.overview import row_bounds_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from latencytrace.analysis.tail.groups import Split
 from latencytrace.analysis.tail.tail import no_tail, tail_of
-from latencytrace.model.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.service.answers.tail_documents import (
     CauseDocument,
     SetApartDocument,

@@ -16,7 +16,7 @@ from latencytrace.analysis.whatif.replay import (
 )
 from latencytrace.errors import QuestionError
 from latencytrace.model import Request, Span, Stage, Trace
-from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 from latencytrace.service.answers.compare_documents import ForecastsDocument, WhatifDocument
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store

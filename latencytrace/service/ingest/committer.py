@@ -33,7 +33,7 @@ class Outcome(StrEnum):
 
     STORED = "stored"
     REFUSED = "refused"  # acknowledged, but the store's engine cannot read it
-    FAILED = "failed"  # never acknowledged: its sender was told so
+    FAILED = "failed"  # never acknowledged: its sender got an error
 
 
 OnSettled = Callable[[Sequence[CheckedRequest], Outcome], None]
@@ -49,7 +49,7 @@ class Waiting:
 
 
 class BlockTaker(Protocol):
-    """What a committer needs of a `Store`."""
+    """The part of a `Store` that a committer needs."""
 
     def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """See `Store.insert`."""
@@ -79,7 +79,7 @@ class CommitQueue:
         self.is_retry = True
 
     def due_in_ns(self, now_ns: int) -> int | None:
-        """How long the next commit can wait for company.
+        """Return how long the next commit can wait for company.
 
         Returns:
             0 when nothing was committed lately or a commit is full; None when
@@ -174,7 +174,7 @@ class Committer:
         """Begin to commit."""
         self._thread.start()
 
-    def rest(self, interval_ns: int) -> None:
+    def set_interval(self, interval_ns: int) -> None:
         """Commit as rarely as this from now on, where there is a journal."""
         if self._journal is not None:
             self._queue.interval_ns = interval_ns
@@ -228,7 +228,7 @@ class Committer:
 
     @property
     def is_running(self) -> bool:
-        """Whether requests are being committed."""
+        """Return whether requests are being committed."""
         return self._thread.is_alive()
 
     @property
@@ -238,7 +238,7 @@ class Committer:
 
     @property
     def fault(self) -> StoreError | None:
-        """Why nothing can be kept for now; None: it can, as far as is known."""
+        """Return why nothing can be kept for now; None: it can, as far as is known."""
         return self._journal_fault or self._fault
 
     @property
@@ -296,7 +296,7 @@ class Committer:
                 is_wanted |= not self._open
                 if due_in_ns is not None and (due_in_ns == 0 or is_wanted):
                     if self._journal is not None:
-                        self._journal.turn()
+                        self._journal.rotate()
                     return self._queue.take(self._now_ns())
                 self._changed.wait(None if due_in_ns is None else due_in_ns / 1e9)
 

@@ -139,11 +139,11 @@ class GrpcReceiver:
         code = _CODES[status]
         trailers: tuple[tuple[str, bytes], ...] = ()
         if status in _RETRIED:
-            told = Status(code=code.value[0], message=why)
+            details = Status(code=code.value[0], message=why)
             retry = RetryInfo()
             retry.retry_delay.seconds = RETRY_AFTER_S
-            told.details.add().Pack(retry)
-            trailers = (("grpc-status-details-bin", told.SerializeToString()),)
+            details.details.add().Pack(retry)
+            trailers = (("grpc-status-details-bin", details.SerializeToString()),)
         await context.abort(code, why, trailers)
         raise AssertionError  # `abort` has raised
 

@@ -59,28 +59,28 @@ def receiver(intake: Intake, reports: MetricReports, profiles: Profiles) -> Star
                 answer = await take(request)
             except (OtlpError, ClientDisconnect, OverloadedError, StoreError) as error:
                 return refused(_status(error), str(error), content_type)
-            told = _order(request, profiles)
-            return Response(answer.body, headers=told, media_type=answer.content_type)
+            headers = _order(request, profiles)
+            return Response(answer.body, headers=headers, media_type=answer.content_type)
 
         return answered
 
     async def elsewhere(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
         content_type = request.headers.get("content-type")
-        advice, told = _advice(request, error), error.headers
-        return refused(error.status_code, advice, content_type, told)
+        advice, headers = _advice(request, error), error.headers
+        return refused(error.status_code, advice, content_type, headers)
 
     def refused(
         status: int,
         message: str,
         content_type: str | None,
-        told: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Response:
         intake.refused(HTTPStatus(status))
         code = _CODES.get(HTTPStatus(status), otlp.INVALID_ARGUMENT)
         answer = otlp.refusal(message, code, content_type)
         retry = {"retry-after": str(RETRY_AFTER_S)} if status in _CODES else {}
-        return Response(answer.body, status, {**(told or {}), **retry}, answer.content_type)
+        return Response(answer.body, status, {**(headers or {}), **retry}, answer.content_type)
 
     profile = partial(_profile_kept, intake=intake, profiles=profiles)
     return Starlette(
@@ -130,7 +130,7 @@ async def _profile_kept(request: Request, intake: Intake, profiles: Profiles) ->
 
 
 def _order(request: Request, profiles: Profiles) -> Mapping[str, str] | None:
-    """What to tell the agent that posts, beside that its post was taken."""
+    """Return what to tell the agent that posts, beside that its post was taken."""
     agent = request.headers.get(AGENT_HEADER)
     order = profiles.received(agent) if agent is not None else None
     return {ORDER_HEADER: order} if order is not None else None
@@ -156,7 +156,7 @@ async def _body(request: Request, share: Share) -> bytes:
 
 
 def _status(error: Exception) -> HTTPStatus:
-    """Whose fault it is, and whether sending again can help."""
+    """Return whose fault it is, and whether sending again can help."""
     if isinstance(error, MediaTypeError):
         return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     if isinstance(error, OverloadedError):

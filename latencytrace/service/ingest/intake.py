@@ -1,4 +1,4 @@
-"""What both receivers do with what they were sent: bound it, check it, have it kept."""
+"""The intake of both receivers: bound what was sent, check it, have it kept."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ Submit = Callable[[CheckedRequest], Future[None]]
 
 
 class Share:
-    """What one body has taken of what all may take together."""
+    """The memory that one body has taken of what all may take together."""
 
     def __init__(self, intake: "Intake") -> None:
         self._intake = intake

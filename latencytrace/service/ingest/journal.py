@@ -53,7 +53,7 @@ class Segment:
 
 @dataclass(slots=True)
 class _Content:
-    """What a file holds."""
+    """The content of a file."""
 
     blocks: list[bytes]
     damaged: int
@@ -90,7 +90,7 @@ class Journal:
 
     @property
     def damaged_files(self) -> Mapping[str, int]:
-        """How many stretches of each file could not be read, each a block or more."""
+        """Return how many stretches of each file could not be read, each a block or more."""
         return {one.path.name: one.damaged for one in self._taken_up if one.damaged}
 
     def left(self) -> Iterator[tuple[bytes, Segment]]:
@@ -151,14 +151,14 @@ class Journal:
         except OSError as error:
             raise StoreError(f"the journal cannot be written: {error}") from error
 
-    def turn(self) -> None:
+    def rotate(self) -> None:
         """Write what comes from now on into a file of its own."""
         if self._file is not None and self._segment is not None:
             with suppress(OSError):  # of a network's disk; the next block meets it, too
                 os.close(self._file)
-            turned, self._file, self._segment = self._segment, None, None
-            if turned.blocks <= 0:
-                _end(turned)
+            rotated, self._file, self._segment = self._segment, None, None
+            if rotated.blocks <= 0:
+                _end(rotated)
 
     def committed(self, segment: Segment) -> None:
         """Note that one of a file's blocks is in the store, or never will be."""
@@ -190,7 +190,7 @@ class Journal:
 
 
 def _is_segment(path: Path) -> bool:
-    """Whether it is a file of ours; anything else is named and left alone."""
+    """Return whether it is a file of ours; anything else is named and left alone."""
     if _NAME.fullmatch(path.name) and stat.S_ISREG(path.lstat().st_mode):
         return True
     if _ASIDE.fullmatch(path.name):
@@ -265,7 +265,7 @@ def _fields_at(data: bytes, at: int) -> tuple[int, int] | None:
 
 
 def _next_head(data: bytes, at: int) -> int | None:
-    """Where the next head begins; None: there is none."""
+    """Return where the next head begins; None: there is none."""
     while (at := data.find(_MAGIC, at)) >= 0:
         if _fields_at(data, at) is not None:
             return at

@@ -1,8 +1,8 @@
-"""Which traces are open, when each is complete enough to be divided, and an account of all spans.
+"""Open traces, when each is complete enough for its ledgers, and an account of all spans.
 
 It knows trace ids, times and counts only; the spans stay in the store. No thread, no I/O.
 
-A trace is not divided while spans of it wait to be stored. Each span that was submitted is
+A trace is not attributed while spans of it wait to be stored. Each span that was submitted is
 counted until its end: with a ledger, or without one for a reason.
 """
 
@@ -16,7 +16,7 @@ from latencytrace.service.metrics.span_account import Account, Without
 SECOND_NS = 1_000_000_000
 QUIET_NS = SECOND_NS  # after the last span of a trace whose root has arrived
 ROOTLESS_QUIET_NS = 30 * SECOND_NS  # after the last span of one whose root has not
-AGE_NS = 300 * SECOND_NS  # after its first span a trace is divided, and revised as more come
+AGE_NS = 300 * SECOND_NS  # after its first span a trace is attributed, and revised as more come
 LATE_NS = 600 * SECOND_NS  # a span that comes later than this is counted, and left
 STORED_NS = 6000 * SECOND_NS  # for so long arrivals are in the store, and a while longer
 MISSED_NS = 60 * SECOND_NS  # how long spans are looked for that the store does not show
@@ -37,7 +37,7 @@ class _Open:
     waiting: int = 0  # of the spans, those that are not stored yet
     late: int = 0  # of the spans, those that are only stored
     missed_ns: int | None = None  # when spans of it were first missed in the store
-    left: bool = False  # an earlier process stored spans of it and did not divide them
+    left: bool = False  # an earlier process stored spans of it and did not attribute them
 
     @property
     def due_ns(self) -> int:
@@ -45,7 +45,7 @@ class _Open:
         return min(self.last_ns + quiet_ns, self.first_ns + AGE_NS)
 
     def is_complete(self, now_ns: int) -> bool:
-        """Whether it can be divided: all of it is stored, or it has grown old."""
+        """Whether it can be attributed: all of it is stored, or it has grown old."""
         return not self.waiting or now_ns - self.first_ns >= AGE_NS
 
 
@@ -54,7 +54,7 @@ class _Closed:
     """One trace that was due."""
 
     due_ns: int  # for the first time
-    spans: int  # that were divided
+    spans: int  # that were attributed
     old_ns: int | None = None  # when a rootless one has been quiet for so long that it is old
 
 
@@ -62,7 +62,7 @@ class _Closed:
 class AssemblerCounts:
     """What the bounds cost."""
 
-    evicted: int = 0  # traces divided early because too many were open
+    evicted: int = 0  # traces attributed early because too many were open
     late: int = 0  # times that spans came too late for their trace
 
 
@@ -112,7 +112,7 @@ class Assembler:
         return len(self._open) > 2 * self._max_open
 
     def is_open(self, trace_id: str) -> bool:
-        """Whether spans of a trace have come that are not divided yet."""
+        """Whether spans of a trace have come that are not attributed yet."""
         return trace_id in self._open or trace_id in self._dividing
 
     def is_old(self, trace_id: str) -> bool:
@@ -163,7 +163,7 @@ class Assembler:
             self._removed(trace_id, count)
 
     def left(self, trace_ids: Iterable[str]) -> None:
-        """Open traces whose spans an earlier process stored and did not divide."""
+        """Open traces whose spans an earlier process stored and did not attribute."""
         for trace_id in (one for one in trace_ids if one not in self._dividing):
             trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
             trace.left = trace.rooted = True
@@ -229,7 +229,7 @@ class Assembler:
                 self._closed[trace_id].spans += rootless.spans
 
     def without(self, trace_ids: Iterable[str], reason: Without | None) -> None:
-        """Give back traces that were divided and have no ledger: spans still make them due.
+        """Give back traces that were attributed and have no ledger: spans still make them due.
 
         Args:
             trace_ids: They.
@@ -254,7 +254,7 @@ class Assembler:
                 self.account.without[Without.NO_REQUEST] += forgotten.spans
 
     def again(self, trace_ids: Iterable[str]) -> None:
-        """Open traces again that were taken and could not be divided for now."""
+        """Open traces again that were taken and could not be attributed for now."""
         for trace_id in self._dividing.keys() & set(trace_ids):
             self._reopened(trace_id)
 
@@ -263,7 +263,7 @@ class Assembler:
 
         Returns:
             Whether it is open again, for they may come to light. Otherwise they count as
-            lost, and the trace is to be divided without them.
+            lost, and the trace is to be attributed without them.
         """
         now_ns = self._now_ns()
         trace = self._dividing[trace_id]
@@ -292,7 +292,7 @@ class Assembler:
         return [self._taken(trace_id) for trace_id in rooted]
 
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
-        # What was divided once has had its root; a late span is a revision.
+        # What was attributed once has had its root; a late span is a revision.
         trace = _Open(now_ns, now_ns, rooted or trace_id in self._closed)
         self._open[trace_id] = trace
         heappush(self._due, (trace.due_ns, trace_id))
@@ -337,7 +337,7 @@ class Assembler:
         return [self._taken(trace_id) for trace_id in evicted]
 
     def _grown_old(self, now_ns: int, limit: int) -> list[str]:
-        """Rootless traces that have just grown old: they are divided once more."""
+        """Rootless traces that have just grown old: they are attributed once more."""
         taken: list[str] = []
         while self._growing_old and self._growing_old[0][0] <= now_ns and len(taken) < limit:
             old_ns, trace_id = heappop(self._growing_old)
@@ -364,7 +364,7 @@ class Assembler:
         heappush(self._growing_old, (known.old_ns, trace_id))
 
     def _close(self, trace_id: str) -> int:
-        """Remember a trace that was divided; how many spans of it were."""
+        """Remember a trace that was attributed; how many spans of it were."""
         trace = self._dividing.pop(trace_id)
         self.account.open -= trace.spans
         closed = self._closed.setdefault(trace_id, _Closed(self._now_ns(), 0))

@@ -1,4 +1,4 @@
-"""The spans of traces divided into the ledgers of their requests."""
+"""The spans of traces attributed into the ledgers of their requests."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,8 +22,8 @@ from latencytrace.service.store import Revisions
 
 _log = logging.getLogger(__name__)
 
-# What a broken promise between our own functions raises. The analysis accepts any heap of
-# spans, so that each of these is a fault of ours: one trace must not stop the others for it.
+# What a broken contract between our own functions raises. The analysis accepts spans in any
+# order and state, so that each of these is a fault of ours: no trace must stop the others for it.
 FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
     ValueError,
@@ -39,7 +39,7 @@ class Attributed:
     withdrawn: dict[tuple[str, str], int] = field(default_factory=dict)  # none any more
     steps: dict[str, list[Span]] = field(default_factory=dict)  # shared ones, by trace
     reasons: dict[str, Without] = field(default_factory=dict)  # of traces without a request
-    starts: list[str] = field(default_factory=list)  # divided before as requests, and are none
+    starts: list[str] = field(default_factory=list)  # attributed before as requests, and are none
     spans: dict[str, Sequence[Span]] = field(default_factory=dict)  # of those made as objects
     device_spans: list[Span] = field(default_factory=list)  # of the others
 
@@ -65,7 +65,7 @@ class Attribution:
     Args:
         telemetry: Counts what stops it.
         is_old: Whether the root of a trace will not come any more.
-        known: Tells which processes have served, before the first trace is divided.
+        known: Tells which processes have served, before the first trace is attributed.
         cache: The folder for what is compiled.
     """
 

@@ -21,7 +21,7 @@ from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.analysis.trace.startup import may_be_startup
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
@@ -169,7 +169,7 @@ class ColumnAttribution:
     def _note_served(
         self, batch: SpanBatch, in_trace: NDArray[np.bool_], starts: ProcessStarts
     ) -> list[str]:
-        """Note the first span by which each process served, as if all were told of."""
+        """Note the first span by which each process served, as if all were reported."""
         rows = np.array(self._rows(batch, in_trace, _ShapeFacts.SERVES), np.int64)
         if not len(rows):
             return []

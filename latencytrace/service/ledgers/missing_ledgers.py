@@ -12,7 +12,7 @@ AFTER_S: Final = 60.0  # so old are the arrivals that are looked at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Traces that are to be divided."""
+    """Traces that are to be attributed."""
 
     without_ledger: Sequence[str] = ()  # though their root came long ago
     lost_ledger: Sequence[str] = ()  # with a part of the store, or that more spans came for
@@ -41,7 +41,7 @@ class MissingLedgers:
         self._next_ns = now_ns()
 
     def start(self) -> Sequence[str]:
-        """Traces that an earlier process left undivided.
+        """Traces that an earlier process left without a ledger.
 
         Raises:
             StoreError: The store fails.
@@ -53,7 +53,7 @@ class MissingLedgers:
         """Traces without a ledger; none if that was asked lately.
 
         Args:
-            is_open: Whether spans of a trace have come that are not divided yet; such a trace
+            is_open: Whether spans of a trace have come that are not attributed yet; such a trace
                 is looked at again later.
 
         Raises:
@@ -69,7 +69,7 @@ class MissingLedgers:
             looked_at.update(self._store.without_ledger(self._checked_ns, until_ns))
         open_now = {trace_id for trace_id in looked_at if is_open(trace_id)}
         closed = looked_at - open_now
-        # Asked once more: some were divided between the question and now.
+        # Asked once more: some were attributed between the question and now.
         written = {trace_id for trace_id, _ in self._store.revisions(closed)} if closed else set()
         damaged_parts = tuple(self._store.damaged_parts())
         lost: set[str] = set()

@@ -123,7 +123,7 @@ class Pipeline:
             _log.info("%d requests of an earlier run are stored now", len(resumed))
             self._traces.arrived(resumed)
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
-        self._committer.rest(round(PACE_S * 1e9))
+        self._committer.set_interval(round(PACE_S * 1e9))
         self._committer.start()
         self._thread.start()
 
@@ -133,7 +133,7 @@ class Pipeline:
         if not (self._thread.is_alive() and self._committer.is_running):
             return "spans are not being attributed: see the log, and start the service again"
         if self._committer.fault is not None:
-            return f"spans cannot be kept, and senders are told so: {self._committer.fault}"
+            return f"spans cannot be kept, and senders get an error: {self._committer.fault}"
         if self._take_up_fault is not None:
             return f"what an earlier run left cannot be read: {self._take_up_fault}"
         return None

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import told
 from latencytrace.analysis.columns.request_table import RequestTable
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 from latencytrace.service.clock import now_ns
 from latencytrace.service.metrics.cohorts import OVERFLOWED
 from latencytrace.service.metrics.histograms import ManyHistogram

@@ -43,7 +43,7 @@ _PREFIX = "latencytrace_service"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custody:
-    """The fate of the spans that were received, and what can be kept now."""
+    """The outcome of the spans that were received, and what can be kept now."""
 
     account: Account = field(default_factory=Account)
     damaged_files: Mapping[str, int] = field(default_factory=dict)  # of the journal: places

@@ -4,7 +4,7 @@ from urllib.parse import SplitResult, urlsplit
 
 
 def flaw(address: str) -> str | None:
-    """Why an address cannot be used; None: it can.
+    """Return why an address cannot be used; None: it can.
 
     Nothing of the address itself is said: a password may stand in it.
     """

@@ -32,7 +32,7 @@ class Connections:
 
     Args:
         most: At once.
-        closed: Told of each that was closed before its time, by reason.
+        closed: Called with each that was closed before its time, by reason.
     """
 
     def __init__(self, most: int, closed: Closed) -> None:

@@ -26,13 +26,13 @@ def raise_limit() -> int:
 
 
 def limit() -> int:
-    """How many files this process may have open."""
+    """Return how many files this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _WANTED if soft == resource.RLIM_INFINITY else soft
 
 
 def most_connections(files: int) -> int:
-    """How many connections one listener may have, where so many files may be open."""
+    """Return how many connections one listener may have, where so many files may be open."""
     affordable = (files - _KEPT) // _LISTENERS
     return max(_FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, affordable))
 

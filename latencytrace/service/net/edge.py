@@ -1,4 +1,4 @@
-"""What stands before both listeners: who may speak to them, and from where."""
+"""The checks before both listeners: who may speak to them, and from where."""
 
 import asyncio
 import hmac
@@ -42,7 +42,7 @@ SHOW_TOKEN = "send `Authorization: Bearer TOKEN` with the service's LATENCYTRACE
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can only be reached from this machine."""
+    """Return whether an address can only be reached from this machine."""
     if host == "localhost":
         return True
     try:
@@ -121,7 +121,7 @@ class Edge:
             await _refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, _ENDING)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[HTTPStatus, str] | None:
-        """Why a request is not let in."""
+        """Return why a request is not let in."""
         if sum(name.lower() == b"host" for name, _ in scope["headers"]) > 1:
             return HTTPStatus.BAD_REQUEST, _ONE_HOST
         if self._check_host and not names_loopback(headers.get(b"host", b"")):
@@ -153,7 +153,7 @@ class Edge:
         return is_looking and status is HTTPStatus.UNAUTHORIZED
 
     def _write_refusal(self, headers: Headers) -> tuple[HTTPStatus, str] | None:
-        """Why a request that may change something is not let in."""
+        """Return why a request that may change something is not let in."""
         if not self._is_from_here(headers):
             return HTTPStatus.FORBIDDEN, _FROM_ELSEWHERE
         if self._wants_json and _has_body(headers) and not _is_json(headers):
@@ -168,13 +168,13 @@ class Edge:
         origin = headers.get(b"origin")
         if origin is None:
             return True
-        told = _origin(origin.decode("latin-1"))
+        sent = _origin(origin.decode("latin-1"))
         host = headers.get(b"host", b"").decode("latin-1").lower()
-        return told in {f"http://{host}", f"https://{host}", self._public_origin}
+        return sent in {f"http://{host}", f"https://{host}", self._public_origin}
 
 
 def shows_token(headers: Headers, token: str | None) -> bool:
-    """Whether somebody may pass; None: anybody."""
+    """Return whether somebody may pass; None: anybody."""
     if token is None:
         return True
     scheme, _, shown = headers.get(b"authorization", b"").strip().partition(b" ")
@@ -183,7 +183,7 @@ def shows_token(headers: Headers, token: str | None) -> bool:
 
 
 def names_loopback(header: bytes) -> bool:
-    """Whether a Host header is exactly a name of this machine for itself, and perhaps a port."""
+    """Tell whether a Host header is a name of this machine for itself, and perhaps a port."""
     found = _HOST.fullmatch(header.decode("latin-1"))
     if found is None:
         return False

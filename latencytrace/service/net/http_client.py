@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import httpx
 
-from latencytrace.model.secrets import parted, why_no_address
+from latencytrace.model.texts.secrets import parted, why_no_address
 
 _AGENT = f"latencytrace/{version('latencytrace')}"
 

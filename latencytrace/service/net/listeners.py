@@ -58,7 +58,7 @@ class Companion(Protocol):
 
     @property
     def is_started(self) -> bool:
-        """Whether it answers."""
+        """Return whether it answers."""
         ...
 
     async def start(self) -> None:
@@ -80,7 +80,7 @@ class Servers:
     Args:
         companions: Those that are none of HTTP.
         stopping: Called at the first signal.
-        closed: Told of each connection that is closed before its time, by reason.
+        closed: Called with each connection that is closed before its time, by reason.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Servers:
 
     @property
     def are_started(self) -> bool:
-        """Whether each of them answers."""
+        """Return whether each of them answers."""
         return (
             bool(self._servers)
             and all(server.started for server in self._servers)
@@ -158,12 +158,12 @@ class Servers:
 
 async def _watch_descriptors() -> None:
     """Say when nobody can connect any more for want of descriptors: accepting fails in silence."""
-    told = None
+    known = None
     while True:
         short = descriptors.shortage()
-        if short is not None and told is None:
+        if short is not None and known is None:
             _log.error("%s", short)
-        elif short is None and told is not None:
+        elif short is None and known is not None:
             _log.warning("files and connections can be opened again")
-        told = short
+        known = short
         await asyncio.sleep(_LOOK_EVERY_S)

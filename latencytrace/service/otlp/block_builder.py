@@ -145,7 +145,7 @@ class _Builder:
         return removed
 
     def _attributes(self, pairs: Iterable[KeyValue]) -> tuple[int, int, int]:
-        """Where they begin, how many there are, and in how many of them content was removed."""
+        """Return where they begin, their number, and in how many of them content was removed."""
         first = len(self._pairs)
         removed = 0
         for pair in pairs:

@@ -146,7 +146,7 @@ WORD: Final = ("gen_ai.completion.*.finish_reason", "gen_ai.prompt.name")
 
 
 class Kind(StrEnum):
-    """What a key's values are, which says what becomes of them (see `redaction`)."""
+    """The kind of a key's values, which says what becomes of them (see `redaction`)."""
 
     KNOWN = "known"  # a short name of something
     LONG = "long"  # likewise, and may be long
@@ -200,7 +200,7 @@ _TOKEN_NUMBER_KEY = re.compile(
 
 
 def kind_of(key: str) -> Kind:
-    """What the values under a key are."""
+    """Return what the values under a key are."""
     listed = _LISTED.get(key)
     if listed is not None:
         return listed

@@ -50,7 +50,7 @@ def purify(message: ExportTraceServiceRequest, *, capture_content: bool) -> None
 
 
 def has_ids(span: ProtoSpan) -> bool:
-    """Whether a span's ids are ids."""
+    """Return whether a span's ids are ids."""
     trace_id, span_id = span.trace_id, span.span_id
     return (
         len(trace_id) == TRACE_ID_BYTES

@@ -84,7 +84,7 @@ _STATE = re.compile(
 
 
 def holds_secret(text: str) -> bool:
-    """Whether a text has the form of a password, a token or a key somewhere."""
+    """Return whether a text has the form of a password, a token or a key somewhere."""
     return _SECRET.search(text) is not None or ("jdbc:" in text.lower() and "@" in text)
 
 
@@ -184,7 +184,7 @@ def _value(text: str, characters: int) -> str:
 
 
 def _until_stable(text: str, plain: Callable[[str], str]) -> str:
-    """What stays as it is: what is cut out of an address may leave another one."""
+    """Return what stays as it is: what is cut out of an address may leave another one."""
     while (cut := plain(text)) != text:
         text = cut
     return text
@@ -218,7 +218,7 @@ def _words(text: str) -> str:
 
 
 def _query_of_path(text: str) -> int:
-    """Where the first query begins that stands behind a slash."""
+    """Return where the first query begins that stands behind a slash."""
     for found in _WORDS.finditer(text):
         slash = text.find("/", found.start(), found.end())
         query = _QUERY.search(text, slash, found.end()) if slash >= 0 else None
@@ -228,7 +228,7 @@ def _query_of_path(text: str) -> int:
 
 
 def _first_parameter(text: str) -> int:
-    """Where something like `?token=` begins."""
+    """Return where something like `?token=` begins."""
     for found in _PARAMETER.finditer(text):
         if _QUERY.match(text, found.start()):
             return found.start()
@@ -256,6 +256,6 @@ def _without_users(text: str) -> str:
 
 
 def _host_of(text: str) -> str:
-    """What follows `user:password@`; all of it where there is no such thing."""
+    """Return what follows `user:password@`; all of it where there is no such thing."""
     user, _, host = text.rpartition("@")
     return host if host and ":" in re.split("[?#]", user, maxsplit=1)[0] else text

@@ -30,7 +30,7 @@ _SCALARS = frozenset({"bool_value", "int_value", "double_value"})
 
 
 class Texts(dict[str, str | None]):
-    """What stands in the place of a text under some keys; None: it stays.
+    """Replacements of texts under some keys; None: the text stays.
 
     Args:
         plain: Says so of one that is not remembered.
@@ -58,12 +58,12 @@ class Texts(dict[str, str | None]):
 
     def __missing__(self, text: str) -> str | None:
         plain = None if text == MARK else self._plain(text)
-        told = None if plain == text else plain
+        found = None if plain == text else plain
         if len(text) <= self._longest:
             if len(self) >= MOST_REMEMBERED:
                 self.clear()
-            self[text] = told
-        return told
+            self[text] = found
+        return found
 
 
 KINDS: Final = {
@@ -84,7 +84,7 @@ KINDS: Final = {
 
 
 class _Keys(dict[str, Texts]):
-    """What becomes of the texts under each key."""
+    """The treatment of the texts under each key."""
 
     def __missing__(self, key: str) -> Texts:
         kind = kind_of(key)
@@ -102,7 +102,7 @@ _KEYS = _Keys()
 
 
 def texts_under(key: str) -> Texts:
-    """What becomes of the texts under a key: one of `KINDS`."""
+    """Return what becomes of the texts under a key: one of `KINDS`."""
     return _KEYS[key]
 
 
@@ -181,7 +181,7 @@ def _redact(pairs: Iterable[KeyValue]) -> None:
 
 
 def _takes(texts: Texts, form: str | None, value: AnyValue) -> bool:
-    """Whether a value stays that is neither a text nor a number."""
+    """Return whether a value stays that is neither a text nor a number."""
     if form is None:
         return texts.takes_key
     if form == "string_value":
@@ -190,7 +190,7 @@ def _takes(texts: Texts, form: str | None, value: AnyValue) -> bool:
 
 
 def is_plain(items: Iterable[AnyValue]) -> bool:
-    """Whether a list has a few short names and numbers alone."""
+    """Return whether a list has a few short names and numbers alone."""
     for count, item in enumerate(items):
         form = item.WhichOneof("value")
         text = item.string_value

@@ -140,11 +140,11 @@ class _Tables:
         return bool(done != self._wire.ODD)
 
     def count(self, counter: int) -> int:
-        """How many there are of something."""
+        """Return how many there are of something."""
         return int(self._out[counter])
 
     def may_have_too_many_parts(self, size: int) -> bool:
-        """Whether `messages` may refuse the request; the parts of rejected spans are not known."""
+        """Tell whether `messages` may refuse the request; rejected spans' parts are not known."""
         wire = self._wire
         if size <= 2 * MOST_PARTS:  # no part is shorter
             return False
@@ -168,7 +168,7 @@ class _Tables:
 
 
 class _KeyFacts(NamedTuple):
-    """What is known of a key."""
+    """Facts about a key."""
 
     rule: int
     is_read: bool
@@ -500,7 +500,7 @@ def _number_shapes(
 
 
 def _canonical(form: int, raw: bytes) -> bytes | None:
-    """What the decoder writes of a list or a map; None: it is none."""
+    """Return what the decoder writes of a list or a map; None: it is none."""
     kind = ArrayValue if form == Form.ARRAY else KeyValueList
     try:
         value = kind.FromString(raw)

@@ -79,7 +79,7 @@ class Shapes:
 
     @property
     def is_full(self) -> bool:
-        """Whether no new shape gets a number."""
+        """Return whether no new shape gets a number."""
         return len(self.spans) >= self._most or self._hashes >= _MOST_HASHES
 
     def number(self, span: Span, learned: frozenset[str], generation: int) -> int:

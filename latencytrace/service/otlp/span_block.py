@@ -77,12 +77,12 @@ class SpanBlock:
 
     @property
     def count(self) -> int:
-        """How many spans it has."""
+        """Return how many spans it has."""
         return len(self.table)
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Return how much memory it takes."""
         return len(self.texts) + sum(records.nbytes for records in self._records())
 
     @property
@@ -262,7 +262,7 @@ _KINDS_OF_RECORDS: Final = {
 
 
 def is_packed(data: bytes) -> bool:
-    """Whether bytes begin as `SpanBlock.packed` writes them."""
+    """Return whether bytes begin as `SpanBlock.packed` writes them."""
     return data.startswith(_MAGIC)
 
 

@@ -60,22 +60,22 @@ class CheckedRequest:
 
     @property
     def span_count(self) -> int:
-        """How many spans it has."""
+        """Return how many spans it has."""
         return self.columns.count
 
     @property
     def span_counts(self) -> Mapping[str, int]:
-        """How many spans each trace has."""
+        """Return how many spans each trace has."""
         return {trace_id: len(rows) for trace_id, rows in self.rows.items()}
 
     @property
     def rejected_spans(self) -> int:
-        """How many spans were left out, for their ids are none."""
+        """Return how many spans were left out, for their ids are none."""
         return self.columns.rejected
 
     @property
     def reason(self) -> str | None:
-        """Why spans were left out; None: none were."""
+        """Return why spans were left out; None: none were."""
         return _REASON if self.columns.rejected else None
 
 
@@ -128,7 +128,7 @@ def check(
 
 
 def media_type(content_type: str | None) -> str:
-    """Which of the two formats of OTLP/HTTP a Content-Type names.
+    """Return which of the two formats of OTLP/HTTP a Content-Type names.
 
     Args:
         content_type: The header, empty where there is none; None: it did not come over HTTP,

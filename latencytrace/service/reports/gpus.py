@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from latencytrace.analysis.gpu.bound import Peaks
 from latencytrace.model import semconv
-from latencytrace.model.gpu_sample import (
+from latencytrace.model.gpu.sample import (
     GPU_METRICS,
     THROTTLING,
     BandwidthMethod,
@@ -24,7 +24,7 @@ from latencytrace.model.gpu_sample import (
     GpuMetric,
     Pipe,
 )
-from latencytrace.model.gpu_window import GpuWindow
+from latencytrace.model.gpu.window import GpuWindow
 from latencytrace.service.otlp.metrics import number, texts
 from latencytrace.service.reports.dcgm import dcgm_readings
 

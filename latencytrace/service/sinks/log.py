@@ -4,7 +4,7 @@ import logging
 from typing import Self
 
 from latencytrace.errors import SettingsError
-from latencytrace.model.escaped import escaped
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.service.sink import Notification, Transition
 
 _log = logging.getLogger(__name__)

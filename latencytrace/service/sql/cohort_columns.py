@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from latencytrace.model import Stage
-from latencytrace.model.request_columns import (
+from latencytrace.model.cohorts.request_columns import (
     NUMBERS,
     UNKNOWN,
     WORDS,

@@ -33,6 +33,8 @@ from latencytrace.service.otlp.span_block import (
     taken,
 )
 from latencytrace.service.otlp.values import LETTERS, Form, double_text, flat_text
+from latencytrace.service.sql import native_values
+from latencytrace.service.sql.native_values import VERSION, packed
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, SPANS, Target, column_type
 
 _COLUMN_TYPES: Final = {name: column_type(SPAN_COLUMNS[name]) for name in SPAN_COLUMNS}
@@ -40,9 +42,6 @@ _COLUMN_TYPES: Final = {name: column_type(SPAN_COLUMNS[name]) for name in SPAN_C
 ARRIVED: Final = Target(table=ARRIVALS, columns=_COLUMN_TYPES, block_format="Native")
 KEPT: Final = Target(table=SPANS, columns=_COLUMN_TYPES, block_format="Native")
 
-_LOW_CARDINALITY = (1).to_bytes(8, "little")  # the version of its dictionaries
-_OWN_KEYS = 1 << 9  # a dictionary comes with its rows
-_INDEXES: Final = (np.uint8, np.uint16, np.uint32, np.uint64)
 _LONGEST_REMEMBERED = 256  # of lists and maps
 _DIGITS = 16  # of a number in hex
 
@@ -58,9 +57,9 @@ def native(block: SpanBlock, rows: Numbers | None = None) -> bytes:
     if not len(spans):
         return b""
     columns = _Columns(block, spans).columns()
-    parts = [_size(len(_COLUMN_TYPES)), _size(len(spans))]
+    parts = [native_values.size(len(_COLUMN_TYPES)), native_values.size(len(spans))]
     for name, kind in _COLUMN_TYPES.items():
-        parts += (_packed(name.encode()), _packed(kind.encode()), *columns[name])
+        parts += (packed(name.encode()), packed(kind.encode()), *columns[name])
     return b"".join(parts)
 
 
@@ -91,7 +90,7 @@ class _Columns:
             "ScopeName": self._words(scopes["name"]),
             "ScopeVersion": self._words(scopes["version"]),
             "SpanAttributes": [
-                _LOW_CARDINALITY,
+                VERSION,
                 _offsets(spans["pair_count"]),
                 *self._words(pairs["key"])[1:],
                 *_values(block, pairs, _deep_text),
@@ -127,7 +126,7 @@ class _Columns:
             "ServiceVersion": self._words(found["version"]),
             "Host": self._words(found["host"]),
             "ResourceAttributes": [
-                _LOW_CARDINALITY,
+                VERSION,
                 _offsets(found["pair_count"]),
                 *self._words(np.concatenate(keys) if keys else _NO_NUMBERS)[1:],
                 *values,
@@ -165,7 +164,7 @@ class _Columns:
         pairs = taken(self._block.pairs, ranges(owners["pairs"], counts))
         keys = self._words(pairs["key"])
         values = _values(self._block, pairs, _base64_text)
-        maps = [_LOW_CARDINALITY, _offsets(counts), *keys[1:], *values]
+        maps = [VERSION, _offsets(counts), *keys[1:], *values]
         return maps, _types(pairs, counts)
 
     def _words(self, numbers: NDArray[np.int32]) -> Sequence[bytes]:
@@ -178,7 +177,7 @@ class _Columns:
     ) -> bytes:
         """Words without one."""
         used, index = _used(numbers, len(self._block.words))
-        texts = [_packed(written(self._block.word_bytes(word))) for word in used.tolist()]
+        texts = [packed(written(self._block.word_bytes(word))) for word in used.tolist()]
         if len(texts) == 1:
             return texts[0] * len(numbers)
         return b"".join([texts[place] for place in index.tolist()])
@@ -219,12 +218,12 @@ def _plain_values(
     texts = block.texts
     made: list[bytes] = []
     for value, size, _, form, _ in pairs.tolist():
-        if form == Form.STRING:
-            made += (_size(size), texts[value : value + size])
-        elif form in _NESTED:
-            made.append(_packed(text_of(form, texts[value : value + size])))
-        else:
-            made.append(_packed(flat_text(form, value, texts[value : value + size]).encode()))
+        text = texts[value : value + size]
+        if form in _NESTED:
+            text = text_of(form, text)
+        elif form != Form.STRING:
+            text = flat_text(form, value, text).encode()
+        made.append(packed(text))
     return made
 
 
@@ -369,14 +368,9 @@ def _used(numbers: NDArray[np.int32], most: int) -> tuple[Numbers, NDArray[np.in
     seen = np.zeros(most, np.bool_)
     seen[rows] = True
     used = np.flatnonzero(seen).astype(np.int64)
-    places: NDArray[Any] = np.zeros(most, _INDEXES[_width(len(used))])
+    places: NDArray[Any] = np.zeros(most, native_values.index_type(len(used)))
     places[used] = np.arange(len(used))
     return used, places[rows]
-
-
-def _width(count: int) -> int:
-    """Which of the types of indexes holds so many."""
-    return 0 if count <= 1 << 8 else 1 if count <= 1 << 16 else 2
 
 
 def _texts(texts: Sequence[bytes]) -> Sequence[bytes]:
@@ -388,16 +382,7 @@ def _texts(texts: Sequence[bytes]) -> Sequence[bytes]:
 
 def _low(texts: Sequence[bytes], index: NDArray[np.integer]) -> Sequence[bytes]:
     """A column of the type LowCardinality(String): its head, and the rest, if it has rows."""
-    if not len(index):
-        return (_LOW_CARDINALITY,)
-    width = _width(len(texts))
-    return (
-        _LOW_CARDINALITY,
-        _longs(width | _OWN_KEYS, len(texts)),
-        *map(_packed, texts),
-        _longs(len(index)),
-        index.astype(_INDEXES[width]).tobytes(),
-    )
+    return (VERSION, *native_values.dictionary(texts, index))
 
 
 def _array(offsets: bytes, items: Sequence[bytes]) -> Sequence[bytes]:
@@ -407,10 +392,6 @@ def _array(offsets: bytes, items: Sequence[bytes]) -> Sequence[bytes]:
 
 def _offsets(counts: NDArray[np.int32]) -> bytes:
     return np.cumsum(counts, dtype=np.uint64).tobytes()
-
-
-def _longs(*numbers: int) -> bytes:
-    return b"".join(number.to_bytes(8, "little") for number in numbers)
 
 
 def _as_hex(identifier: bytes) -> bytes:
@@ -439,17 +420,3 @@ def _hex_or_empty(numbers: NDArray[np.uint64]) -> bytes:
     written = np.ones(rows.shape, np.bool_)
     written[is_empty, 1:] = False
     return rows[written].tobytes()
-
-
-def _packed(text: bytes) -> bytes:
-    return _size(len(text)) + text
-
-
-def _size(number: int) -> bytes:
-    """A length, seven bits a byte, the lowest first."""
-    if number < len(_SIZES):
-        return _SIZES[number]
-    return bytes((number & 127 | 128,)) + _size(number >> 7)
-
-
-_SIZES = [bytes((number,)) for number in range(128)]

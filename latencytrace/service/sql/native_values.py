@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 VERSION: Final = (1).to_bytes(8, "little")  # of a dictionary: with keys of its own
+_INDEX_TYPES: Final = (np.uint8, np.uint16, np.uint32)
 _OWN_KEYS: Final = 0x600  # and they are all that is needed
-_INDICES: Final = ((0, np.uint8), (1, np.uint16), (2, np.uint32))
 _HIGHEST_BIT: Final = 0x80
-_SHORT: Final = tuple(bytes((size,)) for size in range(128))
+_SIZES: Final = tuple(bytes((size,)) for size in range(_HIGHEST_BIT))
 
 T = TypeVar("T")
 Numbers = Sequence[int | None]
@@ -23,7 +23,7 @@ Numbers = Sequence[int | None]
 
 def block(rows: int, columns: Sequence[tuple[str, str, bytes]]) -> bytes:
     """A block of columns, each with its name and its type."""
-    parts = [_size(len(columns)), _size(rows)]
+    parts = [size(len(columns)), size(rows)]
     for name, type_, values in columns:
         parts += (text(name), text(type_), values)
     return b"".join(parts)
@@ -31,9 +31,19 @@ def block(rows: int, columns: Sequence[tuple[str, str, bytes]]) -> bytes:
 
 def text(value: str) -> bytes:
     """One text."""
-    encoded = value.encode("utf-8", "surrogateescape")
-    size = len(encoded)
-    return (_SHORT[size] if size < len(_SHORT) else _size(size)) + encoded
+    return packed(value.encode("utf-8", "surrogateescape"))
+
+
+def packed(value: bytes) -> bytes:
+    """A text's bytes, after their length."""
+    return size(len(value)) + value
+
+
+def size(number: int) -> bytes:
+    """A length, seven bits a byte, the lowest first."""
+    if number < _HIGHEST_BIT:
+        return _SIZES[number]
+    return bytes((number & (_HIGHEST_BIT - 1) | _HIGHEST_BIT,)) + size(number >> 7)
 
 
 def texts(values: Iterable[str]) -> bytes:
@@ -86,32 +96,29 @@ def lists_of_words(values: Sequence[Sequence[str]]) -> bytes:
     return VERSION + ends.tobytes() + _dictionary(list(chain.from_iterable(values)), {})
 
 
-def _dictionary(values: Sequence[str | None], places: dict[str | None, int]) -> bytes:
-    """The distinct values, and of each value which of them it is."""
-    found = [places.setdefault(value, len(places)) for value in values]
-    return dictionary(list(places), np.array(found, np.int64))
-
-
-def dictionary(distinct: Sequence[str | None], places: NDArray[np.int64]) -> bytes:
-    """Distinct values, and of each row which of them it has; without rows nothing."""
-    if not len(places):
-        return b""
-    code, dtype = next(one for one in _INDICES if len(distinct) <= np.iinfo(one[1]).max + 1)
-    return b"".join(
-        (
-            (_OWN_KEYS | code).to_bytes(8, "little"),
-            len(distinct).to_bytes(8, "little"),
-            texts(value or "" for value in distinct),
-            len(places).to_bytes(8, "little"),
-            places.astype(dtype).tobytes(),
-        )
+def dictionary(keys: Sequence[bytes], index: NDArray[np.integer]) -> Sequence[bytes]:
+    """The distinct texts, and of each row which of them it has; without rows nothing."""
+    if not len(index):
+        return ()
+    dtype = index_type(len(keys))
+    return (
+        _longs(_OWN_KEYS | _INDEX_TYPES.index(dtype), len(keys)),
+        *map(packed, keys),
+        _longs(len(index)),
+        index.astype(dtype).tobytes(),
     )
 
 
-def _size(number: int) -> bytes:
-    found = bytearray()
-    while number >= _HIGHEST_BIT:  # seven bits a byte
-        found.append(number & (_HIGHEST_BIT - 1) | _HIGHEST_BIT)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
+def index_type(count: int) -> type[np.uint8 | np.uint16 | np.uint32]:
+    """Return the smallest type of numbers from 0 on that tells so many keys apart."""
+    return _INDEX_TYPES[0 if count <= 1 << 8 else 1 if count <= 1 << 16 else 2]
+
+
+def _dictionary(values: Sequence[str | None], places: dict[str | None, int]) -> bytes:
+    found = [places.setdefault(value, len(places)) for value in values]
+    keys = [(value or "").encode("utf-8", "surrogateescape") for value in places]
+    return b"".join(dictionary(keys, np.array(found, np.int64)))
+
+
+def _longs(*numbers: int) -> bytes:
+    return b"".join(number.to_bytes(8, "little") for number in numbers)

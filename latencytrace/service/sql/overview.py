@@ -6,7 +6,7 @@ from typing import Final, cast
 import orjson
 
 from latencytrace.model import Stage
-from latencytrace.model.overview import (
+from latencytrace.model.cohorts.overview import (
     ROWS_PER_DOUBLING,
     HeatCell,
     Overview,

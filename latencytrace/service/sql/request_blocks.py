@@ -15,7 +15,7 @@ from latencytrace.analysis.columns import told
 from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF, parted
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words, by_appearance
 from latencytrace.model import Request, Stage
-from latencytrace.model.span_columns import STAGES
+from latencytrace.model.stage import STAGES
 from latencytrace.service.sql import native_values, request_rows
 from latencytrace.service.sql.request_rows import NATIVE, TARGET, Void
 from latencytrace.service.sql.tables import stage_column
@@ -198,7 +198,8 @@ def _dictionary(words: Words, before: Mapping[str | None, int]) -> bytes:
     distinct, places = by_appearance(words.codes, len(words.values))
     found = dict(before)
     of_distinct = [found.setdefault(words.values[code], len(found)) for code in distinct.tolist()]
-    return native_values.dictionary(list(found), np.array(of_distinct, np.int64)[places])
+    keys = [(word or "").encode("utf-8", "surrogateescape") for word in found]
+    return b"".join(native_values.dictionary(keys, np.array(of_distinct, np.int64)[places]))
 
 
 def _unknown(values: NDArray[np.int64], dtype: type[np.number]) -> bytes:

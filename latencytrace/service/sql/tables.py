@@ -68,7 +68,7 @@ def stage_column(stage: Stage) -> str:
 
 
 def host_of(resource: str) -> str:
-    """Whose clock a resource's spans were told by: a node's, which its containers share."""
+    """The clock that a resource's spans were timed by: a node's, which its containers share."""
     first = ", ".join(f"nullIf({resource}['{name}'], '')" for name in CLOCK_NAMES)
     return f"ifNull(coalesce({first}), '')"
 

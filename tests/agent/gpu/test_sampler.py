@@ -15,7 +15,7 @@ from latencytrace.agent.gpu.reader import Detail, GpuReader
 from latencytrace.agent.gpu.sampler import GpuSampler
 from latencytrace.agent.guard import raise_fault
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu_sample import GpuSample
+from latencytrace.model.gpu.sample import GpuSample
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 
 INTERVAL_NS = 200_000_000
@@ -42,7 +42,7 @@ def sampler(
     return GpuSampler(
         lambda: [reader],
         take,
-        turn=MachineLock("gpu", folder),
+        lock=MachineLock("gpu", folder),
         interval_ns=INTERVAL_NS,
         now_ns=clock,
         on_fault=raise_fault,

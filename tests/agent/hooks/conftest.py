@@ -1,10 +1,12 @@
-"""Models that need no download, made once: the hooks are tested with the real libraries."""
+"""Models that need no download and servers, made once: hooks meet the real libraries."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.models import tiny_chat as model
+from tests.support.servers.postgres import program, serving_postgres
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +21,12 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.support.models.tiny_gguf import write_tiny_gguf  # noqa: PLC0415 - only where it is there
 
     return write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """What clients of a PostgreSQL server connect with."""
+    if program("initdb") is None:
+        pytest.skip("PostgreSQL is not installed")
+    with serving_postgres() as address:
+        yield address

@@ -14,7 +14,7 @@ from opentelemetry.trace import INVALID_SPAN, SpanKind, get_current_span
 
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
-from latencytrace.model.interval import unpack_named
+from latencytrace.model.packed.interval import unpack_named
 from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.agent.receiving import TracedProgram
 from tests.support.servers.serving import serving

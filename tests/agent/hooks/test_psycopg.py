@@ -1,47 +1,42 @@
-"""The hook of psycopg 3, against a PostgreSQL server of the test's own."""
+"""The hook of psycopg 3, and what psycopg2's has in common with it, against PostgreSQL itself."""
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
+from types import ModuleType
 
 import psycopg
+import psycopg2
 import pytest
 from psycopg import sql
 
 from latencytrace.agent.hooks.psycopg import PsycopgHook
+from latencytrace.agent.hooks.psycopg2 import Psycopg2Hook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
-from tests.support.servers.postgres import program, serving_postgres
 
-pytestmark = pytest.mark.skipif(program("initdb") is None, reason="PostgreSQL is not installed")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with serving_postgres() as address:
-        yield address
+both = pytest.mark.parametrize("driver", [psycopg, psycopg2], ids=["psycopg", "psycopg2"])
 
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    with hooked(PsycopgHook) as spans:
+    with hooked(PsycopgHook, Psycopg2Hook) as spans:
         yield spans
 
 
-def test_statements_of_connections_and_cursors_are_spans(spans: Spans, server: str) -> None:
+@both
+def test_statements_of_cursors_are_spans(spans: Spans, postgres: str, driver: ModuleType) -> None:
     def work() -> None:
-        with psycopg.connect(server) as connection, connection.cursor() as cursor:
+        with closing(driver.connect(postgres)) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE TEMPORARY TABLE passages (key int, text text)")
             rows = [(1, "a secret"), (2, "another")]
             cursor.executemany("INSERT INTO passages VALUES (%s, %s)", rows)
-            composed = sql.SQL("SELECT key FROM passages WHERE text = {}").format("a secret")
-            assert connection.execute(composed).fetchall() == [(1,)]
-            assert list(cursor.stream("SELECT key FROM passages ORDER BY key")) == [(1,), (2,)]
+            cursor.execute("SELECT key FROM passages WHERE text = %s", ("a secret",))
+            assert cursor.fetchall() == [(1,)]
 
     in_request(spans, work)
 
-    assert spans.names == [
-        "CREATE passages", "INSERT passages", "SELECT passages", "SELECT passages", "request",
-    ]  # fmt: skip
+    assert spans.names == ["CREATE passages", "INSERT passages", "SELECT passages", "request"]
     assert dict(spans.all[2].attributes) == {
         semconv.STAGE: Stage.DATABASE,
         semconv.DB_SYSTEM_NAME: "postgresql",
@@ -51,12 +46,20 @@ def test_statements_of_connections_and_cursors_are_spans(spans: Spans, server: s
     assert "secret" not in attribute_text(spans)
 
 
+@both
+@pytest.mark.parametrize("operator", ["<=>", "<->"])
 def test_a_search_by_vectors_is_retrieving_and_its_error_is_its_own(
-    spans: Spans, server: str
+    spans: Spans, postgres: str, driver: ModuleType, operator: str
 ) -> None:
+    statement = "SELECT key FROM passages ORDER BY vector OP %s".replace("OP", operator)
+
     def work() -> None:
-        with psycopg.connect(server) as connection, pytest.raises(psycopg.errors.UndefinedTable):
-            connection.execute("SELECT key FROM passages ORDER BY vector <=> %s", ("[1, 2]",))
+        with (
+            closing(driver.connect(postgres)) as connection,
+            connection.cursor() as cursor,
+            pytest.raises(driver.errors.UndefinedTable),
+        ):
+            cursor.execute(statement, ("[1, 2]",))
 
     in_request(spans, work)
 
@@ -64,9 +67,24 @@ def test_a_search_by_vectors_is_retrieving_and_its_error_is_its_own(
     assert search.attributes[semconv.ERROR_TYPE] == "UndefinedTable"
 
 
-def test_an_async_connection_is_timed_while_it_is_awaited(spans: Spans, server: str) -> None:
+def test_statements_of_connections_and_streams_of_cursors_are_spans(
+    spans: Spans, postgres: str
+) -> None:
+    def work() -> None:
+        with psycopg.connect(postgres) as connection, connection.cursor() as cursor:
+            composed = sql.SQL("SELECT {} AS answer").format("a secret")
+            assert connection.execute(composed).fetchall() == [("a secret",)]
+            assert list(cursor.stream("SELECT 1")) == [(1,)]
+
+    in_request(spans, work)
+
+    assert spans.names == ["SELECT", "SELECT", "request"]
+    assert "secret" not in attribute_text(spans)
+
+
+def test_an_async_connection_is_timed_while_it_is_awaited(spans: Spans, postgres: str) -> None:
     async def work() -> None:
-        async with await psycopg.AsyncConnection.connect(server) as connection:
+        async with await psycopg.AsyncConnection.connect(postgres) as connection:
             found = await connection.execute("SELECT 21 * 2 AS answer")
             assert await found.fetchall() == [(42,)]
             cursor = connection.cursor()

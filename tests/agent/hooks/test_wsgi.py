@@ -27,7 +27,7 @@ from werkzeug.serving import make_server
 from latencytrace.agent.hooks.wsgi import WsgiHook
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import Stage, semconv
-from latencytrace.model.token_times import unpack_token_times
+from latencytrace.model.packed.token_times import unpack_token_times
 from tests.support.agent.hooked import Spans, attribute_text, hooked, intervals_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

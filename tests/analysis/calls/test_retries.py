@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
-from latencytrace.analysis.ledger.kernels import PLAIN, critical_paths
+from latencytrace.analysis.ledger.kernels import PLAIN
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Request, Span, SpanKind, Stage, StatusCode, semconv
-from latencytrace.model.span_columns import SpanColumns
 from latencytrace.service.answers.requests import request_document
+from tests.support.builders.span_columns import SpanColumns, critical_paths
 from tests.support.builders.strategies import LAST_NS
 from tests.support.builders.trees import ROOT, root, span
 
@@ -79,7 +79,7 @@ def test_what_the_server_did_for_a_failed_attempt_is_part_of_the_retry() -> None
     assert request_document(found)["retries"] == 1
 
 
-def test_the_request_of_the_server_that_failed_is_divided_as_ever() -> None:
+def test_the_request_of_the_server_that_failed_is_attributed_as_ever() -> None:
     spans = [
         root(),
         call("first", 0, 40, 500),

@@ -8,7 +8,7 @@ import pytest
 from latencytrace.analysis.compare.comparison import Comparison, compare
 from latencytrace.analysis.compare.verdict import Verdict
 from latencytrace.model import Stage
-from latencytrace.model.request_columns import RequestColumns
+from latencytrace.model.cohorts.request_columns import RequestColumns
 from tests.support.simulation.cohorts import System, cohort, slower, together, with_words
 
 USUAL = System()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.gpu.shared_steps import divided, shared_step
+from latencytrace.analysis.gpu.shared_steps import apportioned, shared_step
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.trace.is_request import is_request, is_shared
 from latencytrace.model import (
@@ -113,7 +113,7 @@ def test_the_order_of_arrival_changes_nothing(
 
 @given(st.integers(0, 10**12), st.lists(st.integers(0, 10**6), min_size=1).filter(any))
 def test_each_part_is_less_than_one_from_its_exact_value(whole: int, weights: list[int]) -> None:
-    parts = divided(whole, weights)
+    parts = apportioned(whole, weights)
 
     assert sum(parts) == whole
     off = [
@@ -137,7 +137,7 @@ def test_a_member_whose_span_is_not_there_is_known_by_its_link() -> None:
     assert [(one.trace_id, one.span) for one in found.members] == [(f"{1:032x}", None)]
 
 
-def test_prefill_is_divided_by_tokens() -> None:
+def test_prefill_is_apportioned_by_tokens() -> None:
     members = [member(0, 32_000), member(1, 500), member(2, 500)]
 
     found = shared_step(step(*members, wall_ns=330, stage=Stage.PREFILL), members)
@@ -147,7 +147,7 @@ def test_prefill_is_divided_by_tokens() -> None:
     assert found.tokens == 33_000
 
 
-def test_decode_is_divided_equally_whatever_the_tokens() -> None:
+def test_decode_is_apportioned_equally_whatever_the_tokens() -> None:
     members = [member(0, 32_000), member(1, 500)]
 
     found = shared_step(step(*members, stage=Stage.DECODE), members)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
-from latencytrace.analysis.ledger.kernels import PLAIN, Kernels, critical_paths
+from latencytrace.analysis.ledger.kernels import PLAIN, Kernels
 from latencytrace.model import Span, Stage, Trace
-from latencytrace.model.span_columns import SpanColumns
+from tests.support.builders.span_columns import SpanColumns, critical_paths
 from tests.support.builders.strategies import heaps, traces
 from tests.support.builders.trees import request, span
 

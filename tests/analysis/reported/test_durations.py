@@ -201,7 +201,7 @@ def test_what_engines_tell_lies_within_their_spans(spans: list[Span]) -> None:
         )
 
 
-def test_a_long_chain_of_engines_inside_each_other_is_divided_soon() -> None:
+def test_a_long_chain_of_engines_inside_each_other_is_attributed_soon() -> None:
     chain = [
         vllm(name=f"span {number}", parent=f"span {number - 1}" if number else "root")
         for number in range(5_000)

@@ -12,8 +12,8 @@ from latencytrace.analysis.tail.groups import Split, needed_requests
 from latencytrace.analysis.tail.tail import no_tail, tail_of
 from latencytrace.analysis.tail.traits import holm
 from latencytrace.model import Request, Stage
-from latencytrace.model.request_columns import STAGES, RequestColumns
-from latencytrace.model.tail import CauseKind, StageExcess, Tail
+from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
+from latencytrace.model.cohorts.tail import CauseKind, StageExcess, Tail
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.simulation.tails import INCIDENTS, cohort, tail
 

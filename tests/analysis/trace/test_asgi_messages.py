@@ -17,13 +17,13 @@ from opentelemetry.trace import Tracer
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
-from latencytrace.analysis.ledger.kernels import PLAIN, critical_paths
+from latencytrace.analysis.ledger.kernels import PLAIN
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.ledger.stage_times import stage_times
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.ledger import ledger_of
-from latencytrace.model.span_columns import SpanColumns
 from tests.support.builders.recorded import recorded_requests, reported, spans_of
+from tests.support.builders.span_columns import SpanColumns, critical_paths
 from tests.support.builders.trees import request, root, span
 from tests.support.servers.serving import serving
 

@@ -132,7 +132,7 @@ def test_what_the_service_refused_is_counted_with_its_fix(tmp_path: Path) -> Non
 
     assert wrong == {
         "posts that were not OTLP, 400: 1": (
-            "the answer told the sender why; look at what posts to this address"
+            "the answer gave the sender the reason; look at what posts to this address"
         ),
         "posts of another kind than traces and metrics, 404: 1": (
             "in the senders: export OTEL_LOGS_EXPORTER=none"

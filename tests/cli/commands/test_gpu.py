@@ -60,10 +60,10 @@ def test_what_is_unknown_is_not_drawn_as_nothing_used() -> None:
     [
         ({"clock_events": ["sw_power_cap"]}, "GPU 0: clocks held down by sw_power_cap"),
         ({"xid_errors": {"79": 2.0}}, "GPU 0: the driver reported Xid 79 (2)"),
-        ({"silent_ns": 70_000 * MS}, "GPU 0: nothing heard for 1 min 10 s"),
-        ({"parent_uuid": "GPU-b"}, "* an instance of a divided GPU"),
+        ({"silent_ns": 70_000 * MS}, "GPU 0: nothing received for 1 min 10 s"),
+        ({"parent_uuid": "GPU-b"}, "* an instance of a partitioned GPU"),
     ],
-    ids=["throttled", "faulty", "silent", "divided"],
+    ids=["throttled", "faulty", "silent", "partitioned"],
 )
 def test_what_needs_a_look_is_said_below(changed: dict[str, object], says: str) -> None:
     assert says in drawn(of(gpu_document(**changed)))

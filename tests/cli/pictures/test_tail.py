@@ -7,7 +7,7 @@ from rich.console import Console
 
 from latencytrace.cli.pictures.tail import picture
 from latencytrace.model import Stage
-from latencytrace.model.tail import CauseKind
+from latencytrace.model.cohorts.tail import CauseKind
 from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
 
 MS = 1_000_000

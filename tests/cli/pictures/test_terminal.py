@@ -14,7 +14,7 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
 from latencytrace.cli.pictures.terminal import LogFormatter, Screen, fit, json_text, show
-from latencytrace.model.escaped import escaped, escaped_lines
+from latencytrace.model.texts.escaped import escaped, escaped_lines
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.model.units import count, duration, exact, share, shares
+from latencytrace.model.texts.units import count, duration, exact, share, shares
 
 
 @pytest.mark.parametrize(

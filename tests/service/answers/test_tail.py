@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from latencytrace.model import Stage
-from latencytrace.model.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.service.answers.tail import tail_document
 from latencytrace.service.answers.tail_documents import TailDocument
 

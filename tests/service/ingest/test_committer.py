@@ -234,7 +234,7 @@ def test_a_store_that_fails_fails_its_senders_but_not_the_committer(rig: Rig) ->
 def resting(tmp_path: Path) -> Iterator[Rig]:
     """One that has committed something, and will not soon again unless it must."""
     rig = Rig(journal=Journal(tmp_path))
-    rig.committer.rest(10**18)
+    rig.committer.set_interval(10**18)
     rig.committer.start()
     rig.committer.submit(checked("first")).result(timeout=10)
     rig.committer.flush()
@@ -304,7 +304,7 @@ def test_what_was_answered_for_is_tried_again_when_the_store_fails(
 
 def test_what_a_failing_store_never_took_is_left_to_the_next_process(tmp_path: Path) -> None:
     rig, request = Rig(journal=Journal(tmp_path)), checked("second")
-    rig.committer.rest(10**18)
+    rig.committer.set_interval(10**18)
     rig.committer.start()
     rig.committer.submit(checked("first")).result(timeout=10)
     rig.committer.flush()

@@ -34,7 +34,7 @@ def test_a_new_folder_holds_nothing(tmp_path: Path) -> None:
 def test_the_next_process_finds_what_was_not_committed_in_its_order(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append(b"one")
-    journal.turn()
+    journal.rotate()
     journal.append(b"two")
     journal.append(b"")
 
@@ -44,7 +44,7 @@ def test_the_next_process_finds_what_was_not_committed_in_its_order(tmp_path: Pa
 def test_a_file_goes_once_all_its_blocks_are_committed(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     segments = [journal.append(b"one"), journal.append(b"two")]
-    journal.turn()
+    journal.rotate()
     journal.append(b"three")
 
     journal.committed(segments[0])
@@ -60,7 +60,7 @@ def test_a_file_whose_blocks_are_committed_before_it_ends_goes_with_its_end(
     journal = Journal(tmp_path)
     journal.committed(journal.append(b"one"))
 
-    journal.turn()
+    journal.rotate()
 
     assert list(tmp_path.iterdir()) == []
 

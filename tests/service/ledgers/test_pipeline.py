@@ -238,7 +238,7 @@ def test_a_part_that_only_the_journal_holds_is_divided_with_the_rest(
 ) -> None:
     clock, telemetry = FakeClock(), Telemetry()
     pipeline = Pipeline(store, telemetry, clock, journal=Journal(tmp_path))
-    pipeline._committer.rest(10**18)  # noqa: SLF001 - as after a long division
+    pipeline._committer.set_interval(10**18)  # noqa: SLF001 - as while much is attributed
     pipeline._committer.start()  # noqa: SLF001 - its other thread would divide on its own
     span = root(trace_id)
     for sent in (root(uuid4().hex), child(span, CHILD, Stage.RETRIEVE, 0, 60), span):

@@ -17,7 +17,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.gpu.machine_lock import MachineLock
 from latencytrace.agent.gpu.sampler import GpuSampler, SamplerState
 from latencytrace.agent.guard import raise_fault
-from latencytrace.model.gpu_sample import GpuSample
+from latencytrace.model.gpu.sample import GpuSample
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 
 PATIENCE_NS = 30_000_000_000
@@ -29,7 +29,7 @@ def main() -> None:
     sampler = GpuSampler(
         lambda: [reader],
         lambda samples: taken.put(samples[0]),
-        turn=MachineLock("gpu", Path(sys.argv[1])),
+        lock=MachineLock("gpu", Path(sys.argv[1])),
         interval_ns=200_000_000,
         now_ns=monotonic_ns,
         on_fault=raise_fault,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.model import Stage
-from latencytrace.model.request_columns import (
+from latencytrace.model.cohorts.request_columns import (
     NUMBERS,
     STAGES,
     WORDS,

@@ -16,7 +16,7 @@ from latencytrace.model import (
     pack_intervals,
     semconv,
 )
-from latencytrace.model.interval import pack_named
+from latencytrace.model.packed.interval import pack_named
 
 Attributes = dict[str, AttributeValue]
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from latencytrace.analysis.tail.groups import Split
 from latencytrace.analysis.tail.tail import tail_of
 from latencytrace.model import Stage
-from latencytrace.model.request_columns import (
+from latencytrace.model.cohorts.request_columns import (
     STAGES,
     AttributeColumns,
     KnownNumbers,
     RequestColumns,
     Words,
 )
-from latencytrace.model.tail import CauseKind, Tail
+from latencytrace.model.cohorts.tail import CauseKind, Tail
 
 START_NS = 1_763_690_000 * 10**9
 HOUR_NS = 3_600 * 10**9

@@ -22,12 +22,18 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.timing.wrapping import named_arguments
+from latencytrace.agent.timing.wrapping import (
+    BeginTimed,
+    named_arguments,
+    timed_coroutine,
+    timed_function,
+)
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _FIRST_ERROR = 400
 _PORTS = {"https": 443, "wss": 443}
+_OUR_HEADERS = "latencytrace's headers"  # a keyword that no call has
 
 
 class ClientCall:
@@ -128,79 +134,47 @@ def timed_calls(kind: type[ClientCall]) -> Callable[[Recorder, Timed], Timed]:
     """Build what times the calls of a library's function, sync or async."""
 
     def build(recorder: Recorder, original: Timed) -> Timed:
-        timed = _timed_coroutine if iscoroutinefunction(original) else _timed_function
-        return timed(original, _beginning(kind, recorder, original))
+        timed = timed_coroutine if iscoroutinefunction(original) else timed_function
+        return timed(_with_our_headers(kind, original), _beginning(kind, recorder, original))
 
     return build
 
 
-_Made = tuple[ClientCall, tuple[Any, ...], dict[str, Any]]  # a call, and what it is made with
-_Begin = Callable[[tuple[Any, ...], dict[str, Any]], _Made | None]
-
-
-def _beginning(kind: type[ClientCall], recorder: Recorder, original: Timed) -> _Begin:
-    """Return what begins to time a call, and gives it our headers."""
+def _beginning(kind: type[ClientCall], recorder: Recorder, original: Timed) -> BeginTimed:
+    """Return what begins to time a call, and adds our headers to its keywords."""
     arguments_of = named_arguments(original)
-    name = kind.headers_argument
-    at = list(signature(original).parameters).index(name) if name else 0
+    adds_headers = kind.headers_argument is not None
 
-    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made | None:
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ClientCall | None:
         with guarded("starting a call", recorder.on_fault):
             if recorder.suppressed():
                 return None
             call = kind.begin(recorder, arguments_of(args, kwargs))
-            if call is None:
-                return None
-            if name is None:
-                return call, args, kwargs
-            if len(args) > at:
-                return call, (*args[:at], call.headers, *args[at + 1 :]), kwargs
-            return call, args, {**kwargs, name: call.headers}
+            if call is not None and adds_headers:
+                kwargs[_OUR_HEADERS] = call.headers
+            return call
         return None
 
     return begin
 
 
-def _timed_function(original: Timed, begin: _Begin) -> Timed:
+def _with_our_headers(kind: type[ClientCall], original: Timed) -> Timed:
+    """Return the function that sends our headers, where there are some, in place of its own."""
+    name = kind.headers_argument
+    if name is None:
+        return original
+    at = list(signature(original).parameters).index(name)
+
     @wraps(original)
-    def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
-        made = begin(args, kwargs)
-        if made is None:
-            return original(*args, **kwargs)
-        call, args, kwargs = made
-        call.activate()
-        try:
-            answer = original(*args, **kwargs)
-        except BaseException as error:
-            call.deactivate()
-            call.fail(error)
-            raise
-        call.deactivate()
-        call.finish(answer)
-        return answer
+    def sent(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
+        ours = kwargs.pop(_OUR_HEADERS, None)
+        if ours is not None and len(args) > at:
+            args = (*args[:at], ours, *args[at + 1 :])
+        elif ours is not None:
+            kwargs[name] = ours
+        return original(*args, **kwargs)
 
-    return timed
-
-
-def _timed_coroutine(original: Timed, begin: _Begin) -> Timed:
-    @wraps(original)
-    async def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        made = begin(args, kwargs)
-        if made is None:
-            return await original(*args, **kwargs)
-        call, args, kwargs = made
-        call.activate()
-        try:
-            answer = await original(*args, **kwargs)
-        except BaseException as error:
-            call.deactivate()
-            call.fail(error)
-            raise
-        call.deactivate()
-        call.finish(answer)
-        return answer
-
-    return timed
+    return sent
 
 
 def is_within_call() -> bool:

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from latencytrace.analysis.compare.verdict import Verdict
 from latencytrace.cli.pictures.bars import bar, stage_style, table
-from latencytrace.model.escaped import escaped
-from latencytrace.model.units import UNKNOWN, duration, share
+from latencytrace.model.texts.escaped import escaped
+from latencytrace.model.texts.units import UNKNOWN, duration, share
 from latencytrace.service.answers.compare_documents import (
     BaselinesDocument,
     CompareDocument,

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
-from latencytrace.model.units import count, duration, share
+from latencytrace.model.texts.units import count, duration, share
 from latencytrace.service.answers.compare_documents import WhatifDocument
 
 

@@ -30,7 +30,7 @@ _START = 0x1F3D5B799B5D3F1D  # of a hash of small numbers: no few of them lead t
 
 
 class Filter(NamedTuple):
-    """What `judge` knows of rules, by their number, and of letters."""
+    """Rules that `judge` knows, by their number, and letters."""
 
     how: Array  # one of the five above
     longest: Array  # bytes of a text that is not asked about
@@ -45,7 +45,7 @@ class Filter(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What stands in the place of content: where its text lies, and its word."""
+    """The mark in the place of content: where its text lies, and its word."""
 
     at: int
     size: int
@@ -54,7 +54,7 @@ class Mark(NamedTuple):
 
 @_compiled
 def _tells(texts: Array, at: int, size: int, to: Filter) -> bool:
-    """Whether a text may hold what `plain_text` takes out."""
+    """Return whether a text may hold what `plain_text` takes out."""
     state = np.int64(0)
     seen = np.int64(0)
     for place in range(at, at + size):
@@ -73,7 +73,7 @@ def _has_letters_alone(texts: Array, at: int, size: int, packed: Array) -> bool:
 
 @_compiled
 def _is_asked(texts: Array, at: int, size: int, rule: int, to: Filter) -> bool:
-    """Whether Python has to look at a text that is not content whatever it says."""
+    """Return whether Python has to look at a text that is not content whatever it says."""
     how = to.how[rule]
     if how == ASK or size > to.longest[rule]:
         return True
@@ -154,7 +154,7 @@ def judge(texts: Array, pairs: Array, rules: Array, to: Filter, mark: Mark, aske
 
 
 class Keys(NamedTuple):
-    """What keys are to the analysis, by word."""
+    """Roles of keys in the analysis, by word."""
 
     is_read: Array
     is_count: Array
@@ -201,7 +201,7 @@ def _mixed_list(
 
 
 class Lists(NamedTuple):
-    """What spans refer to."""
+    """The lists that spans refer to."""
 
     pairs: Array
     events: Array

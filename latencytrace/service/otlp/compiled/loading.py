@@ -85,7 +85,7 @@ def told_as_runtime_errors() -> Iterator[None]:
 
 @contextmanager
 def kept_in(folder: Path) -> Iterator[None]:
-    """Keep what numba is told to compile meanwhile in a folder."""
+    """Keep what numba compiles meanwhile in a folder."""
     import numba  # noqa: PLC0415 - half a second
 
     before = numba.config.CACHE_DIR  # type: ignore[attr-defined] # made when it is loaded
@@ -97,7 +97,7 @@ def kept_in(folder: Path) -> Iterator[None]:
 
 
 def is_writable(package: Path) -> bool:
-    """Whether something can be kept beside a package's sources."""
+    """Return whether something can be kept beside a package's sources."""
     return os.access(package / "__pycache__", os.W_OK)
 
 

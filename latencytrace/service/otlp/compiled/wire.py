@@ -124,7 +124,7 @@ def _tag(data: Array, at: int, end: int) -> tuple[int, int]:
 
 @_compiled
 def _skipped(data: Array, at: int, end: int, wire: int) -> int:
-    """Where a field ends that nobody reads."""
+    """Return where a field ends that nobody reads."""
     if wire == 0:
         _, at = _varint(data, at, end)
     elif wire == 2:
@@ -138,6 +138,25 @@ def _skipped(data: Array, at: int, end: int, wire: int) -> int:
     else:
         at = np.int64(ODD)
     return at if at <= end else np.int64(ODD)
+
+
+@_compiled
+def _next(data: Array, at: int, end: int) -> tuple[int, int, int]:
+    """The next field that has a length: its tag, where it begins, its length.
+
+    The tag is 0 where none follows, and `ODD` where it cannot be read.
+    """
+    while at < end:
+        tag, at = _tag(data, at, end)
+        if at < 0:
+            break
+        if tag & 7 == 2:
+            size, at = _sized(data, at, end)
+            return (tag if at >= 0 else np.int64(ODD)), at, size
+        at = _skipped(data, at, end, tag & 7)
+        if at < 0:
+            break
+    return np.int64(0 if at >= 0 else ODD), np.int64(at), np.int64(0)
 
 
 @_compiled
@@ -364,18 +383,8 @@ def _link(data: Array, at: int, end: int, out: Array, seed: int) -> int:
     out[LINKS] = number + 1
     first = out[PAIRS]
     trace = span = state = np.int64(0)
-    while at < end:
-        tag, at = _tag(data, at, end)
-        if at < 0:
-            return np.int64(ODD)
-        if tag & 7 != 2:
-            at = _skipped(data, at, end, tag & 7)
-            if at < 0:
-                return np.int64(ODD)
-            continue
-        size, at = _sized(data, at, end)
-        if at < 0:
-            return np.int64(ODD)
+    tag, at, size = _next(data, at, end)
+    while tag > 0:
         done = np.int64(0)
         if tag == 0x0A:
             done = trace = _word(data, at, size, False, out, seed)
@@ -387,7 +396,9 @@ def _link(data: Array, at: int, end: int, out: Array, seed: int) -> int:
             done = _pair(data, at, at + size, out, seed)
         if done < 0:
             return np.int64(ODD)
-        at += size
+        tag, at, size = _next(data, at + size, end)
+    if tag < 0:
+        return np.int64(ODD)
     place = out[FIRST + LINKS] + 3 * number
     out[place] = trace | span << 32
     out[place + 1] = state | first << 32
@@ -554,18 +565,8 @@ def _scope(data: Array, at: int, end: int, out: Array, seed: int) -> int:
     """An instrumentation scope: its attributes are read, and dropped."""
     place = out[FIRST + SCOPES] + out[SCOPES] - 1
     name, version = out[place] & _LOW_32, out[place] >> 32
-    while at < end:
-        tag, at = _tag(data, at, end)
-        if at < 0:
-            return np.int64(ODD)
-        if tag & 7 != 2:
-            at = _skipped(data, at, end, tag & 7)
-            if at < 0:
-                return np.int64(ODD)
-            continue
-        size, at = _sized(data, at, end)
-        if at < 0:
-            return np.int64(ODD)
+    tag, at, size = _next(data, at, end)
+    while tag > 0:
         done = np.int64(0)
         if tag == 0x0A:
             done = name = _word(data, at, size, True, out, seed)
@@ -579,7 +580,9 @@ def _scope(data: Array, at: int, end: int, out: Array, seed: int) -> int:
             out[PAIRS] -= 1
         if done < 0:
             return np.int64(ODD)
-        at += size
+        tag, at, size = _next(data, at + size, end)
+    if tag < 0:
+        return np.int64(ODD)
     out[place] = name | version << 32
     return np.int64(0)
 
@@ -591,18 +594,8 @@ def _scope_spans(data: Array, at: int, end: int, out: Array, seed: int) -> int:
         return np.int64(ODD)
     out[SCOPES] = number + 1
     out[out[FIRST + SCOPES] + number] = 0
-    while at < end:
-        tag, at = _tag(data, at, end)
-        if at < 0:
-            return np.int64(ODD)
-        if tag & 7 != 2:
-            at = _skipped(data, at, end, tag & 7)
-            if at < 0:
-                return np.int64(ODD)
-            continue
-        size, at = _sized(data, at, end)
-        if at < 0:
-            return np.int64(ODD)
+    tag, at, size = _next(data, at, end)
+    while tag > 0:
         done = np.int64(0)
         if tag == 0x12:
             done = _span(data, at, at + size, out, seed)
@@ -612,8 +605,8 @@ def _scope_spans(data: Array, at: int, end: int, out: Array, seed: int) -> int:
             done = np.int64(ODD)
         if done < 0:
             return np.int64(ODD)
-        at += size
-    return np.int64(0)
+        tag, at, size = _next(data, at + size, end)
+    return tag
 
 
 @_compiled
@@ -622,19 +615,15 @@ def _resource(data: Array, at: int, end: int, out: Array, seed: int) -> int:
     if out[place] >> 32:  # its attributes would not lie together
         return np.int64(ODD)
     first = out[PAIRS]
-    while at < end:
-        tag, at = _tag(data, at, end)
-        if at < 0 or tag == 0x1A:  # entities
+    tag, at, size = _next(data, at, end)
+    while tag > 0:
+        if tag == 0x1A:  # entities
             return np.int64(ODD)
-        if tag != 0x0A:
-            at = _skipped(data, at, end, tag & 7)
-            if at < 0:
-                return np.int64(ODD)
-            continue
-        size, at = _sized(data, at, end)
-        if at < 0 or _pair(data, at, at + size, out, seed) < 0:
+        if tag == 0x0A and _pair(data, at, at + size, out, seed) < 0:
             return np.int64(ODD)
-        at += size
+        tag, at, size = _next(data, at + size, end)
+    if tag < 0:
+        return np.int64(ODD)
     out[place] = first | (out[PAIRS] - first) << 32
     return np.int64(0)
 
@@ -646,18 +635,8 @@ def _resource_spans(data: Array, at: int, end: int, out: Array, seed: int) -> in
         return np.int64(ODD)
     out[RESOURCES] = number + 1
     out[out[FIRST + RESOURCES] + 3 * number] = out[PAIRS]
-    while at < end:
-        tag, at = _tag(data, at, end)
-        if at < 0:
-            return np.int64(ODD)
-        if tag & 7 != 2:
-            at = _skipped(data, at, end, tag & 7)
-            if at < 0:
-                return np.int64(ODD)
-            continue
-        size, at = _sized(data, at, end)
-        if at < 0:
-            return np.int64(ODD)
+    tag, at, size = _next(data, at, end)
+    while tag > 0:
         done = np.int64(0)
         if tag == 0x12:
             done = _scope_spans(data, at, at + size, out, seed)
@@ -667,26 +646,18 @@ def _resource_spans(data: Array, at: int, end: int, out: Array, seed: int) -> in
             done = np.int64(ODD)
         if done < 0:
             return np.int64(ODD)
-        at += size
-    return np.int64(0)
+        tag, at, size = _next(data, at + size, end)
+    return tag
 
 
 @_compiled
 def scan(data: Array, out: Array, seed: int) -> int:
     """Fill the tables with a request; `ODD`: it is for the plain way."""
-    at, end = np.int64(0), np.int64(len(data))
+    end = np.int64(len(data))
     out[WORDS] = 1
-    while at < end:
-        tag, at = _tag(data, at, end)
-        if at < 0:
+    tag, at, size = _next(data, np.int64(0), end)
+    while tag > 0:
+        if tag == 0x0A and _resource_spans(data, at, at + size, out, seed) < 0:
             return np.int64(ODD)
-        if tag != 0x0A:
-            at = _skipped(data, at, end, tag & 7)
-            if at < 0:
-                return np.int64(ODD)
-            continue
-        size, at = _sized(data, at, end)
-        if at < 0 or _resource_spans(data, at, at + size, out, seed) < 0:
-            return np.int64(ODD)
-        at += size
-    return np.int64(0)
+        tag, at, size = _next(data, at + size, end)
+    return tag

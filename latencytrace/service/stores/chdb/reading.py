@@ -9,8 +9,8 @@ import orjson
 from numpy.typing import NDArray
 
 from latencytrace.model import Breakdown, Request, Span, Stage
-from latencytrace.model.overview import HeatCell, Overview
-from latencytrace.model.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.overview import HeatCell, Overview
+from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import (
     cohort_columns,

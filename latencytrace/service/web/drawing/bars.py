@@ -7,8 +7,8 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from latencytrace.model import Stage
-from latencytrace.model.escaped import escaped
-from latencytrace.model.units import duration, share
+from latencytrace.model.texts.escaped import escaped
+from latencytrace.model.texts.units import duration, share
 
 WIDTH, HEIGHT = 1000, 20  # of a bar, which is stretched to its place
 MOST_SEGMENTS = 400  # that a bar shows one by one

@@ -6,7 +6,7 @@ from math import log
 import orjson
 from markupsafe import Markup, escape
 
-from latencytrace.model.overview import ROWS_PER_DOUBLING
+from latencytrace.model.cohorts.overview import ROWS_PER_DOUBLING
 from latencytrace.service.answers.overview_documents import HeatMapDocument
 from latencytrace.service.web.drawing.axes import HEIGHT, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number

@@ -6,7 +6,7 @@ from math import log2
 from markupsafe import Markup, escape
 
 from latencytrace.model import RequestStatus
-from latencytrace.model.units import duration
+from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.web.drawing.axes import HEIGHT, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number

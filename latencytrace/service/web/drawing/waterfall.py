@@ -7,8 +7,8 @@ from itertools import chain
 from markupsafe import Markup
 
 from latencytrace.model import Stage
-from latencytrace.model.escaped import escaped
-from latencytrace.model.units import duration
+from latencytrace.model.texts.escaped import escaped
+from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import (
     ListedRequestDocument,
     RequestDocument,

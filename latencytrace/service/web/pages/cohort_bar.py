@@ -10,7 +10,7 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from latencytrace.errors import QuestionError
-from latencytrace.model.units import count
+from latencytrace.model.texts.units import count
 from latencytrace.service.cohort import Cohort, CohortQuery, Filters
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.rendering import Address

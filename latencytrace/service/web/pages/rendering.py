@@ -11,9 +11,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from latencytrace.errors import LatencytraceError
-from latencytrace.model import units
-from latencytrace.model.escaped import escaped
 from latencytrace.model.objective import length_text
+from latencytrace.model.texts import units
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.service.web.drawing.bars import in_order, stacked_bar
 from latencytrace.service.web.pages.assets import Assets
 

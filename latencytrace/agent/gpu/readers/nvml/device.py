@@ -1,4 +1,4 @@
-"""Readings of NVML from one GPU, or from one instance of a divided one."""
+"""Readings of NVML from one GPU, or from one instance of a partitioned one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from latencytrace.agent.gpu.reader import Detail
 from latencytrace.agent.gpu.readers.nvml.calls import NvmlCalls
 from latencytrace.agent.gpu.readers.nvml.gpm import GpmWindows, Window, bandwidth
 from latencytrace.agent.gpu.readers.nvml.peaks import bandwidth_peak, tensor_peak
-from latencytrace.model.gpu_sample import (
+from latencytrace.model.gpu.sample import (
     ClockEvent,
     GpuDevice,
     GpuMetric,

@@ -11,7 +11,7 @@ from latencytrace.agent.gpu.readers.nvml.calls import LIBRARY, GpuLostError, Nvm
 from latencytrace.agent.gpu.readers.nvml.device import NvmlDevice
 from latencytrace.agent.gpu.readers.nvml.gpm import GpmWindows
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu_sample import GpuDevice, GpuSample
+from latencytrace.model.gpu.sample import GpuDevice, GpuSample
 
 _XID: Final = 8  # the kind of event
 _MOST_XIDS_A_TICK: Final = 16
@@ -93,7 +93,7 @@ class NvmlReader:
         self._errors = Counter()
 
     def _add(self, index: int, driver: str | None) -> None:
-        """Begin to read one GPU, and the instances that it may be divided into."""
+        """Begin to read one GPU, and the instances that it may be partitioned into."""
         calls = self._calls
         assert calls is not None  # noqa: S101 - open
         handle = calls.ask(f"gpu {index}", "nvmlDeviceGetHandleByIndex", index)
@@ -106,7 +106,7 @@ class NvmlReader:
         if not mode or not mode[0]:
             self._read_from(whole, handle)
             return
-        self._read_from(whole, handle, is_divided=True)
+        self._read_from(whole, handle, is_partitioned=True)
         most = calls.ask(whole.uuid, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
         for place in range(most):
             name = "nvmlDeviceGetMigDeviceHandleByIndex"
@@ -139,10 +139,12 @@ class NvmlReader:
             parent_uuid=parent_uuid,
         )
 
-    def _read_from(self, device: GpuDevice, handle: object, *, is_divided: bool = False) -> None:
+    def _read_from(
+        self, device: GpuDevice, handle: object, *, is_partitioned: bool = False
+    ) -> None:
         assert self._calls is not None  # noqa: S101 - open
         windows = GpmWindows(self._calls, device.uuid, handle, self._wall_ns)
-        counts = not is_divided and windows.open()
+        counts = not is_partitioned and windows.open()
         self._devices[device.uuid] = NvmlDevice(
             self._calls, device, handle, windows if counts else None, self._wall_ns
         )

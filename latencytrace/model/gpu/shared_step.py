@@ -8,7 +8,7 @@ from latencytrace.model.stage import Stage
 
 
 class ShareBasis(StrEnum):
-    """What the shares of a step's members are estimated by."""
+    """The basis on which the shares of a step's members are estimated."""
 
     TOKENS = "tokens"  # in proportion to the tokens that each brought
     EQUAL = "equal"  # one part each
@@ -21,7 +21,7 @@ class StepMember:
     trace_id: str
     span_id: str  # what the step was to it, in its own trace
     span: Span | None  # that span; None: it is not there, only the step's link to it
-    tokens: int | None  # that it brought; None: not told
+    tokens: int | None  # that it brought; None: not reported
     share_ns: int  # the estimate of what it cost
 
 

@@ -1,19 +1,19 @@
-"""When the tokens of a stream came: the value of `latencytrace.token_times`.
+"""The times of a stream's tokens: the value of `latencytrace.token_times`.
 
     1200000;310,5821x19,420;88x3,1x16
 
 The first token's time from the start of the span; then the gaps between tokens in order of
-time, in nanoseconds; then, where there were too many, how long those were that are told
+time, in nanoseconds; then, where there were too many, how long those were that are reported
 together. `total x count` are so many gaps in a row, together so long. Their lengths are
 counted in buckets, 16 to a power of two, `difference x count`: how far a bucket is from the
 one before, and how many gaps it holds. So count and sum are exact, and so is every gap that
-is told by itself.
+is reported by itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-MAX_GAPS = 128  # told one by one; of more, the longest are
+MAX_GAPS = 128  # reported one by one; of more, the longest are
 LONGEST_TOLD = 32  # with what lies between them, 65 entries at most
 _PER_OCTAVE = 16
 
@@ -24,8 +24,8 @@ class TokenTimes:
 
     first_ns: int
     lengths_ns: Sequence[int]  # of gaps, in order of time
-    together: Sequence[int]  # for each: 0, one gap told by itself; else of how many the total
-    buckets: Mapping[int, int]  # of the gaps told together: bucket → how many
+    together: Sequence[int]  # for each: 0, one gap reported by itself; else of how many the total
+    buckets: Mapping[int, int]  # of the gaps reported together: bucket → how many
 
 
 def bucket_of(length_ns: int) -> int:

@@ -31,7 +31,7 @@ def text_shown(text: str) -> str:
 
 
 def why_no_address(address: str, error: ValueError) -> str:
-    """Why an address is none; an error that may repeat a part of a password is not repeated."""
+    """Return why an address is none, without an error that may repeat a part of a password."""
     why = "of what stands before its last @ (in a password, / is %2F, : is %3A and @ is %40)"
     return f"{shown(address)!r} is no address: {why if '@' in address else error}"
 
@@ -59,7 +59,7 @@ def with_path(address: str, path: str) -> str:
 
 
 class Secrets:
-    """What of an address and of headers is shown to nobody.
+    """Parts of an address and of headers that are shown to nobody.
 
     Args:
         address: Where something is sent.

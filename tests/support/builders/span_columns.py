@@ -1,4 +1,4 @@
-"""Well-formed traces as columns of numbers, for arithmetic over many of them at once."""
+"""Well-formed traces as columns of numbers, and their critical paths by the array functions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.interval import Interval
-from latencytrace.model.span import Span
-from latencytrace.model.stage import Stage
-from latencytrace.model.trace import Trace
+from latencytrace.analysis.ledger.kernels import Kernels
+from latencytrace.model import Interval, Segment, Span, Trace
+from latencytrace.model.stage import STAGES
 
-STAGES = tuple(Stage)  # a stage's number is its place
 _NUMBERS = {stage: number for number, stage in enumerate(STAGES)}
 
-Times = NDArray[np.int64]  # ns since the Unix epoch
-Rows = NDArray[np.int64]
-Numbers = NDArray[np.int64]  # of stages
+Column = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +24,16 @@ class SpanColumns:
     order of start, those that start together in order of their span ids.
     """
 
-    first: Rows  # (t + 1,): where each trace begins; its last element is n
-    start_ns: Times  # (n,)
-    end_ns: Times  # (n,)
-    stage: Numbers  # (n,)
-    children: Rows  # (n, 2): where each span's children begin and end
+    first: Column  # (t + 1,): where each trace begins; its last element is n
+    start_ns: Column  # (n,)
+    end_ns: Column  # (n,)
+    stage: Column  # (n,)
+    children: Column  # (n, 2): where each span's children begin and end
     outlives: NDArray[np.bool_]  # (n,): it went on after its parent (see `Trace.outlives`)
-    intervals: Rows  # (n + 1,): where each span's intervals begin; the last element is m
-    interval_start_ns: Times  # (m,), those of a span in order of start
-    interval_end_ns: Times  # (m,)
-    interval_stage: Numbers  # (m,)
+    intervals: Column  # (n + 1,): where each span's intervals begin; the last element is m
+    interval_start_ns: Column  # (m,), those of a span in order of start
+    interval_end_ns: Column  # (m,)
+    interval_stage: Column  # (m,)
     spans: Sequence[Span]  # (n,)
 
     @classmethod
@@ -92,3 +88,51 @@ def _order(span: Span) -> tuple[int, str]:
 
 def _start(interval: Interval) -> int:
     return interval.start_ns
+
+
+def critical_paths(columns: SpanColumns, kernels: Kernels) -> list[tuple[Segment, ...]]:
+    """Charge each nanosecond of many requests to the span that held it up.
+
+    Args:
+        columns: The requests' traces.
+        kernels: `PLAIN`, or these compiled.
+
+    Returns:
+        For each trace what `analysis.ledger.critical_path.critical_path` gives.
+    """
+    return _segments(columns, segments(columns, kernels))
+
+
+def segments(columns: SpanColumns, kernels: Kernels) -> Column:
+    """The paths as rows of trace, start, end, stage and span, in order of trace and time."""
+    winners, won = kernels.win(
+        columns.intervals, columns.interval_start_ns, columns.interval_end_ns,
+        columns.interval_stage,
+    )  # fmt: skip
+    parts, tracks = kernels.descend(
+        columns.first, columns.start_ns, columns.end_ns, columns.stage, columns.children,
+        columns.outlives, winners, won,
+    )  # fmt: skip
+    found: Column = kernels.gather(parts, tracks)
+    return found
+
+
+def _segments(columns: SpanColumns, found: Column) -> list[tuple[Segment, ...]]:
+    trees, starts_ns, ends_ns, stages, rows = found.T.tolist()
+    paths: list[list[Segment]] = [[] for _ in columns.first[:-1]]
+    roots = columns.first.tolist()
+    spans = columns.spans
+    for tree, start_ns, end_ns, stage, row in zip(
+        trees, starts_ns, ends_ns, stages, rows, strict=True
+    ):
+        origin_ns = spans[roots[tree]].start_ns
+        paths[tree].append(
+            Segment(
+                start_ns=start_ns - origin_ns,
+                end_ns=end_ns - origin_ns,
+                stage=STAGES[stage],
+                span_id=spans[row].span_id,
+                name=spans[row].name,
+            )
+        )
+    return [tuple(path) for path in paths]

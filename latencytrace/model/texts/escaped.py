@@ -31,7 +31,7 @@ def escaped_json(text: str) -> str:
 
 
 def is_fit(character: str) -> bool:
-    """Whether a character is shown as it is."""
+    """Return whether a character is shown as it is."""
     return _UNFIT.match(character) is None
 
 

@@ -1,4 +1,4 @@
-"""What a GPU counted over a short stretch of time, and the work that was on it."""
+"""Counts of a GPU over a short stretch of time, and the work that was on it."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class GpuWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceWork:
-    """What one span had a GPU do, as the device timer measured it."""
+    """The work that one span had a GPU do, as the device timer measured it."""
 
     trace_id: str
     span_id: str

@@ -24,7 +24,7 @@ class TokenRange:
 
 
 def attribute_text(value: AttributeValue) -> str:
-    """How an attribute is kept and asked for: as JSON spells it, the first characters."""
+    """Return how an attribute is kept and asked for: as JSON spells it, the first characters."""
     if isinstance(value, str):
         return value[:ATTRIBUTE_CHARACTERS]
     text = str(value)[:ATTRIBUTE_CHARACTERS]

@@ -1,4 +1,4 @@
-"""What is read of a GPU, by whoever reads it: devices, metrics, samples."""
+"""Readings of a GPU, whoever reads it: devices, metrics, samples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class BandwidthMethod(StrEnum):
-    """How a memory bandwidth is known; it stands beside every such number."""
+    """The source of a memory bandwidth; it stands beside every such number."""
 
     GPM = "gpm"  # counted by the device, read through NVML
     DCGM = "dcgm"  # counted by the device, read by NVIDIA's own exporter
@@ -27,7 +27,7 @@ class Pipe(StrEnum):
 
 
 class ClockEvent(StrEnum):
-    """Why a GPU's clocks are lower than they could be."""
+    """Reasons for which a GPU's clocks are lower than they could be."""
 
     IDLE = "idle"
     APPLICATION_CLOCKS = "application_clocks"
@@ -80,7 +80,7 @@ class GpuMetric(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricForm:
-    """How a metric is written: in OTLP, and for Prometheus behind `latencytrace_gpu_`."""
+    """The form of a metric: in OTLP, and for Prometheus behind `latencytrace_gpu_`."""
 
     prometheus: str
     unit: str  # of UCUM
@@ -216,7 +216,7 @@ GPU_METRICS: Mapping[GpuMetric, MetricForm] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDevice:
-    """One GPU, or one instance of a divided GPU."""
+    """One GPU, or one instance of a partitioned GPU."""
 
     uuid: str
     index: int  # among the GPUs that the driver shows, which need not be the program's numbering

@@ -1,0 +1,1 @@
+"""Requests of a cohort, and what is said of them together."""

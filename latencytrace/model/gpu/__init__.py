@@ -1,0 +1,1 @@
+"""Readings of GPUs, and the steps that many requests share on them."""
