@@ -1,6 +1,6 @@
 """The one colour of each stage: pages on a light and on a dark ground, terminals of 256 colours.
 
-Chosen so that stages that often touch can be told apart, by colour-blind people as well; the
+Chosen so that stages that often touch can be distinguished, by colour-blind people as well; the
 contrast with the ground is at least 3 : 1. A test holds these properties.
 """
 

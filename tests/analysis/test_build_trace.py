@@ -19,8 +19,8 @@ from latencytrace.model import (
     Trace,
     semconv,
 )
-from tests.support.builders.strategies import heaps
-from tests.support.builders.trees import request, root, span
+from tests.support.builders.spans.strategies import heaps
+from tests.support.builders.spans.trees import request, root, span
 
 SERVER = SpanKind.SERVER
 CLIENT = SpanKind.CLIENT

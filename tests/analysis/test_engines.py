@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.analysis.trace.known_engines import ENGINES
 from latencytrace.model import Request, Stage
-from tests.support.builders.recorded import FIXTURES, recorded, recorded_requests, reported
+from tests.support.builders.spans.recorded import FIXTURES, recorded, recorded_requests, reported
 
 MS = 1_000_000
 

@@ -3,7 +3,7 @@
 import pytest
 
 from latencytrace.model import Stage
-from tests.support.builders.recorded import recorded, recorded_requests
+from tests.support.builders.spans.recorded import recorded, recorded_requests
 
 MS = 1_000_000
 

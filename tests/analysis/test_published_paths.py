@@ -11,7 +11,7 @@ import pytest
 
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Span, Trace
-from tests.support.builders.trees import request, span, stretches
+from tests.support.builders.spans.trees import request, span, stretches
 from tests.support.simulation.published_rules import Charged, by_crisp, by_jaeger
 
 

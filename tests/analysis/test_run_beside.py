@@ -7,7 +7,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.ledger import ledger_of
-from tests.support.builders.trees import request, root, span
+from tests.support.builders.spans.trees import request, root, span
 
 
 def ledger(*below: Span) -> Mapping[Stage, int]:

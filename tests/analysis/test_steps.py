@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, Span, Stage
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 STEPS = 50_000
 

@@ -19,7 +19,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.kernels import PLAIN, Kernels
 from latencytrace.model import Span, SpanKind, Stage, Trace, semconv
-from tests.support.builders.span_columns import SpanColumns, critical_paths, segments
+from tests.support.builders.spans.span_columns import SpanColumns, critical_paths, segments
 
 SPANS = 10_000
 ROUNDS = 15

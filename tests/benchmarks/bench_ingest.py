@@ -28,7 +28,7 @@ from latencytrace.service.otlp.scanner import compile_scanner, scanned
 from latencytrace.service.otlp.span_block import SpanBlock, joined
 from latencytrace.service.sql.native import native
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.otlp_messages import one_span, proto_span
+from tests.support.builders.spans.otlp_messages import one_span, proto_span
 
 SPANS = 512
 REQUESTS = 40

@@ -19,7 +19,7 @@ from latencytrace.model import AttributeValue, Request, Stage, semconv
 from latencytrace.service.metrics.requests import RequestMetrics
 from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.made_requests import made_request
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 ROUNDS, REQUESTS, BATCH = 5, 4000, 500
 POSTED: dict[str, AttributeValue] = {

@@ -30,7 +30,7 @@ import numpy as np
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.model import AttributeValue, SpanKind
-from tests.support.builders.otlp_messages import one_span, proto_span
+from tests.support.builders.spans.otlp_messages import one_span, proto_span
 from tests.support.servers.running_service import PROTOBUF, RunningService
 
 POSTS: Final = 8  # of a group, across which traces are cut

@@ -35,7 +35,7 @@ from latencytrace.service.sql.tables import REQUESTS, SPANS
 from latencytrace.service.store import Order, TableFormat
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
-from tests.support.builders.otlp_messages import columns, one_span, otlp
+from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.servers.running_service import PROTOBUF, RunningService
 from tests.support.waiting import until
 

@@ -12,7 +12,7 @@ from latencytrace.cli.importing.piece import Place
 from latencytrace.cli.importing.report import MAX_LISTED, Report
 from latencytrace.cli.source.folder import open_folder
 from latencytrace.model import SpanKind
-from tests.support.builders.otlp_messages import START_NS, message, one_span, otlp
+from tests.support.builders.spans.otlp_messages import START_NS, message, one_span, otlp
 from tests.support.builders.trace_files import jaeger_json, otlp_json_lines
 from tests.support.servers.command_line import COMMAND, environment, latencytrace
 

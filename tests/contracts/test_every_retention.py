@@ -12,7 +12,7 @@ from latencytrace.service.storage.retention import DAY_NS, Limits, Retention
 from latencytrace.service.store import Store, Table
 from tests.contracts.conftest import EXAMPLES
 from tests.support.builders.made_requests import made_request
-from tests.support.builders.otlp_messages import columns, one_span, otlp
+from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.fakes.contracts import FakeClock
 
 NAMES = [*(plugin.name for plugin in plugins(STORES)), *EXAMPLES[STORES]]

@@ -54,7 +54,7 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.traces import check
 from latencytrace.service.store import Order, Questions, Store, TableFormat
 from tests.contracts.conftest import EXAMPLES
-from tests.support.builders.otlp_messages import (
+from tests.support.builders.spans.otlp_messages import (
     START_NS,
     columns,
     key_values,

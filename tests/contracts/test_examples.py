@@ -9,7 +9,7 @@ import pytest
 from latencytrace.errors import StoreInUseError
 from latencytrace_examples.sqlite_store import SqliteStore
 from tests.contracts.conftest import PROJECT
-from tests.support.builders.otlp_messages import columns, one_span, otlp
+from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.servers.running_service import RunningService
 
 

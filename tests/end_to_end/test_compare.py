@@ -13,7 +13,7 @@ import pytest
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.command_line import environment, latencytrace
 from tests.support.servers.running_service import RunningService
 from tests.support.simulation.cohorts import BEGIN_NS, System, cohort

@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from latencytrace.model.semconv import CONTENT_REMOVED as MARK
-from tests.support.builders.otlp_messages import any_value, key_values, message, one_span
+from tests.support.builders.spans.otlp_messages import any_value, key_values, message, one_span
 from tests.support.secrets.content_keys import ADDRESSES, HARMLESS, KEYS, SAID
 from tests.support.secrets.data_folder import DataFolder
 from tests.support.servers.command_line import environment

@@ -18,7 +18,7 @@ from latencytrace.model.gpu.sample import (
 )
 from latencytrace.model.gpu.window import DeviceWork, GpuWindow
 from tests.support.builders.gpu_requests import request
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.fakes.contracts import GPU
 from tests.support.servers.running_service import RunningService
 from tests.support.simulation.simulated_gpu import LLM, SimulatedGpu

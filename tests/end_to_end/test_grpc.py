@@ -25,7 +25,7 @@ from opentelemetry.trace import SpanKind as SdkSpanKind
 from latencytrace.model import semconv
 from latencytrace.service.ingest.grpc import EXPORT, EXPORT_METRICS
 from latencytrace.service.otlp.traces import MAX_BYTES
-from tests.support.builders.otlp_messages import message, one_span
+from tests.support.builders.spans.otlp_messages import message, one_span
 from tests.support.servers.running_service import RunningService
 
 TOKEN = "correct horse"  # noqa: S105 - a test's

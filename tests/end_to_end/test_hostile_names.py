@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from latencytrace.model import Span, SpanKind, semconv
-from tests.support.builders.otlp_messages import message, one_span
+from tests.support.builders.spans.otlp_messages import message, one_span
 from tests.support.servers.command_line import environment
 from tests.support.servers.recording import RecordingServer, Response
 from tests.support.servers.running_service import RunningService

@@ -17,7 +17,7 @@ import pytest
 from latencytrace.service.net.connections import HEADERS_S, MAX_HEADER_BYTES
 from latencytrace.service.net.listeners import GRACE_S
 from latencytrace.service.otlp.traces import JSON, MAX_BYTES, MAX_MEMBERS, PROTOBUF
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 

@@ -14,7 +14,7 @@ from latencytrace.service.app import serve
 from latencytrace.settings import service_settings
 from tests.support.agent.receiving import Receiver
 from tests.support.builders.metric_points import Point, points
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until

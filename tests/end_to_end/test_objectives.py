@@ -12,7 +12,7 @@ import pytest
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from tests.support.builders.objectives_yaml import objectives_yaml
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.recording import RecordingServer
 from tests.support.servers.running_prometheus import RunningAlertmanager
 from tests.support.servers.running_service import RunningService

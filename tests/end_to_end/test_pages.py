@@ -15,7 +15,6 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from latencytrace.model import Span
 from tests.support.builders.objectives_yaml import objectives_yaml
-from tests.support.builders.otlp_messages import message
 from tests.support.builders.seen_traffic import (
     FAILED_TRACE,
     HOSTILE_TRACE,
@@ -25,6 +24,7 @@ from tests.support.builders.seen_traffic import (
     huge,
     traffic,
 )
+from tests.support.builders.spans.otlp_messages import message
 from tests.support.servers.browser import Watched, chromium
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until

@@ -26,7 +26,7 @@ from latencytrace.model import (
 )
 from latencytrace.model.texts.units import duration, shares
 from latencytrace.service.answers.documents import BreakdownDocument, ListedRequestDocument
-from tests.support.builders.otlp_messages import START_NS, one_span, otlp
+from tests.support.builders.spans.otlp_messages import START_NS, one_span, otlp
 from tests.support.builders.trace_files import jaeger_json, otlp_json, otlp_json_lines
 from tests.support.servers.command_line import environment, latencytrace
 from tests.support.servers.running_service import RunningService

@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind as SdkSpanKind
 
 from latencytrace.model import Link, Span, SpanKind, Stage, semconv
-from tests.support.builders.otlp_messages import message, one_span, otlp
+from tests.support.builders.spans.otlp_messages import message, one_span, otlp
 from tests.support.servers.running_service import PROTOBUF, RunningService
 from tests.support.waiting import until
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from latencytrace.model import Span, SpanKind
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from latencytrace.service.answers.tail_documents import TailDocument
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.model import Interval, Stage, pack_intervals, unpack_intervals
-from tests.support.builders.strategies import LAST_NS, intervals
+from tests.support.builders.spans.strategies import LAST_NS, intervals
 
 
 @given(st.integers(0, 2**63), st.data())

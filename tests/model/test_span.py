@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from tests.support.builders.trees import span
+from tests.support.builders.spans.trees import span
 
 
 def test_a_span_cannot_be_changed() -> None:

@@ -25,7 +25,7 @@ LONGER = {
     "lay_out_trees": 155,
     "link_spans": 220,
     "load": 90,
-    "read_tellers": 255,
+    "read_reporters": 255,
     "serve": 115,
     "start_span": 65,
     "total_gaps": 65,

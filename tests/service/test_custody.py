@@ -20,8 +20,8 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.otlp_messages import columns, one_span
-from tests.support.builders.otlp_messages import otlp as encoded
+from tests.support.builders.spans.otlp_messages import columns, one_span
+from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
 
 MS = 1_000_000

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.model import Attributes, semconv
-from tests.support.builders.otlp_messages import key_values
+from tests.support.builders.spans.otlp_messages import key_values
 
 GATEWAY: Final = "gateway"
 WORKER: Final = "worker"

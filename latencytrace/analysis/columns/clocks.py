@@ -16,7 +16,7 @@ def shifts(
 ) -> tuple[NDArray[np.int64], dict[int, Repair]]:
     """By how much the spans of traces are moved; and by row what is reported of it."""
     moved_ns = np.zeros(len(batch.span_id), np.int64)
-    told: dict[int, Repair] = {}
+    reported: dict[int, Repair] = {}
     for trace in traces:
         first, beyond = batch.first[trace : trace + 2].tolist()
         rows = first + np.argsort(batch.span_id[first:beyond])
@@ -25,8 +25,8 @@ def shifts(
         for row, (span_id, span) in zip(rows.tolist(), spans.items(), strict=True):
             moved_ns[row] = moved[span_id].start_ns - span.start_ns
         places = dict(zip(spans, rows.tolist(), strict=True))
-        told.update({places[repair.span_id]: repair for repair in repairs})
-    return moved_ns, told
+        reported.update({places[repair.span_id]: repair for repair in repairs})
+    return moved_ns, reported
 
 
 def _bare(batch: SpanBatch, facts: FactsOfBatch, row: int) -> Span:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns import told
+from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.facts import IS_ENTRY, TELLS_TIMES, TELLS_TOKENS, FactsOfBatch
 from latencytrace.analysis.dialects.engine import Times
 from latencytrace.analysis.reported.proxy_queue import MAX_QUEUED_NS
@@ -33,7 +33,11 @@ _MOST_NS = 1 << 48  # likewise; three days
 _QUEUE = STAGES.index(Stage.QUEUE)
 _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
 _NUMBERS = {stage: number for number, stage in enumerate(STAGES)}
-_COUNTS = ((told.SAID_INPUT, INPUT), (told.SAID_OUTPUT, OUTPUT), (told.SAID_CACHED, CACHED))
+_COUNTS = (
+    (reported.SAID_INPUT, INPUT),
+    (reported.SAID_OUTPUT, OUTPUT),
+    (reported.SAID_CACHED, CACHED),
+)
 
 
 def add_engines(
@@ -48,7 +52,7 @@ def add_engines(
     Args:
         batch: The spans.
         facts: Of their shapes.
-        said: See `told`.
+        said: See `reported`.
         odd_row: Takes those that tell what cannot be.
         packed: Where the intervals of each span begin; start, end and stage of each.
 
@@ -77,23 +81,23 @@ def add_engines(
 
 def _add_tokens(span: Span, said: _Column) -> bool:
     """Add what a span tells of tokens; return whether its numbers can be added up here."""
-    told_by_it = generation_of(span)
+    reported_of = generation_of(span)
     numbers = [(column, count(span, which), MOST_COUNTED) for column, which in _COUNTS]
     numbers += [
-        (told.SAID_DECODED, told_by_it.decode_ns, _MOST_NS),
-        (told.SAID_FIRST_TOLD, told_by_it.first_token_ns, _MOST_NS),
-        (told.SAID_FIRST_EVENT, after_events(span), _MOST_NS),
+        (reported.SAID_DECODED, reported_of.decode_ns, _MOST_NS),
+        (reported.SAID_FIRST_TOLD, reported_of.first_token_ns, _MOST_NS),
+        (reported.SAID_FIRST_EVENT, after_events(span), _MOST_NS),
     ]
     batch_size = value(span, BATCH_SIZE)
     if batch_size is not None:
         size = batch_size if type(batch_size) is int else MOST_COUNTED
-        numbers.append((told.SAID_BATCH_SIZE, size, MOST_COUNTED))
+        numbers.append((reported.SAID_BATCH_SIZE, size, MOST_COUNTED))
     for column, number, most in numbers:
         if number is not None and abs(number) >= most:
             return False
-        said[column] = told.UNKNOWN if number is None else number
-    said[told.SAID_MODEL] = value(span, MODEL) is not None
-    said[told.SAID_FINISH_REASON] = value(span, FINISH_REASON) is not None
+        said[column] = reported.UNKNOWN if number is None else number
+    said[reported.SAID_MODEL] = value(span, MODEL) is not None
+    said[reported.SAID_FINISH_REASON] = value(span, FINISH_REASON) is not None
     return True
 
 
@@ -110,7 +114,7 @@ def begun_earlier(
         batch: The spans.
         sent_ns: When each starts, as sent.
         facts: Of their shapes.
-        said: See `told`; what counts from a span's start moves along.
+        said: See `reported`; what counts from a span's start moves along.
         packed: Where the intervals of each span begin; start, end and stage of each.
 
     Returns:
@@ -124,8 +128,8 @@ def begun_earlier(
         return sent_ns, packed
     longer_ns = np.zeros(len(sent_ns), np.int64)
     longer_ns[rows] = queued_ns
-    bodies = rows[said[rows, told.SAID_FIRST_BODY] != told.UNKNOWN]
-    said[bodies, told.SAID_FIRST_BODY] += longer_ns[bodies]
+    bodies = rows[said[rows, reported.SAID_FIRST_BODY] != reported.UNKNOWN]
+    said[bodies, reported.SAID_FIRST_BODY] += longer_ns[bodies]
     _move_first_chunks(batch, said, longer_ns)
     begins, intervals = packed
     owners = np.repeat(np.arange(len(longer_ns)), np.diff(begins))
@@ -142,7 +146,9 @@ def _move_first_chunks(batch: SpanBatch, said: _Column, longer_ns: _Column) -> N
     for row, seconds in zip(batch.packed[key][0].tolist(), batch.packed[key][1], strict=True):
         if longer_ns[row] and isinstance(seconds, int | float):
             after_ns = in_ns(seconds + int(longer_ns[row]) / 1e9)
-            said[row, told.SAID_FIRST_CHUNK] = told.UNKNOWN if after_ns is None else after_ns
+            said[row, reported.SAID_FIRST_CHUNK] = (
+                reported.UNKNOWN if after_ns is None else after_ns
+            )
 
 
 def _joined(

@@ -73,7 +73,7 @@ class FactsOfBatch:
 
     kind: _Numbers  # (n,): of each row the row of the table, one for roots and one for others
     table: _Numbers
-    told: _Numbers  # attributes by number; below 0: varying ones, by their keys' places
+    reported: _Numbers  # attributes by number; below 0: varying ones, by their keys' places
     places: Mapping[str, int]  # of keys that vary
     pairs: "Pairs"  # those that are in no shape are forgotten with it
     odd_ones: dict[int, Span]  # by row: the whole spans of no shape; of a trace one at most
@@ -135,8 +135,8 @@ class Facts:
     def __init__(self) -> None:
         self._known = np.zeros(_FIRST_ROWS, np.bool_)
         self._table = np.zeros((2 * _FIRST_ROWS, len(_NAMES)), np.int64)
-        self._told_so_far: list[int] = []
-        self._told_numbers: _Numbers = np.zeros(0, np.int64)
+        self._reported_so_far: list[int] = []
+        self._reported_numbers: _Numbers = np.zeros(0, np.int64)
         self._pairs = Pairs()
         self._places: dict[str, int] = {}
         self._numbers: dict[Hashable, int] = {}
@@ -145,7 +145,7 @@ class Facts:
         """The facts of a batch's rows. All batches number their shapes alike."""
         self._learn(batch)
         shape = batch.shape.astype(np.int64)
-        table, told, pairs = self._table, self._told_numbers, Pairs(self._pairs)
+        table, reported, pairs = self._table, self._reported_numbers, Pairs(self._pairs)
         without = np.flatnonzero(shape < 0)
         odd_ones: dict[int, Span] = {}
         if len(without):
@@ -155,14 +155,14 @@ class Facts:
             for row in _alone(without, batch).tolist():
                 odd_ones[row] = span = batch.span(row)
                 shape[row] = (len(table) + len(private)) // 2
-                begin = len(told) + len(of_private)
-                of_private += self._told(span, (), pairs)
+                begin = len(reported) + len(of_private)
+                of_private += self._reported(span, (), pairs)
                 private += self._both(span, _handed(batch, row, span), begin)
-                private[-1][PAIRS_END] = private[-2][PAIRS_END] = len(told) + len(of_private)
+                private[-1][PAIRS_END] = private[-2][PAIRS_END] = len(reported) + len(of_private)
             table = np.concatenate((table, np.array(private, np.int64)))
-            told = np.concatenate((told, np.array(of_private, np.int64)))
+            reported = np.concatenate((reported, np.array(of_private, np.int64)))
         kind = 2 * shape + (batch.parent_id != 0)
-        return FactsOfBatch(kind, table, told, self._places, pairs, odd_ones)
+        return FactsOfBatch(kind, table, reported, self._places, pairs, odd_ones)
 
     def _learn(self, batch: SpanBatch) -> None:
         shapes = len(batch.shapes)
@@ -180,16 +180,16 @@ class Facts:
             for number, row in zip(distinct.tolist(), unknown[first].tolist(), strict=True):
                 span = batch.shapes[number]
                 handed = _handed(batch, row, span)
-                begin = len(self._told_so_far)
-                self._told_so_far += self._told(span, handed, self._pairs)
+                begin = len(self._reported_so_far)
+                self._reported_so_far += self._reported(span, handed, self._pairs)
                 both = self._both(span, handed, begin)
-                both[0][PAIRS_END] = both[1][PAIRS_END] = len(self._told_so_far)
+                both[0][PAIRS_END] = both[1][PAIRS_END] = len(self._reported_so_far)
                 self._table[2 * number : 2 * number + 2] = both
                 self._known[number] = True
         finally:  # whatever stops it: what is known refers to these
-            self._told_numbers = np.array(self._told_so_far, np.int64)
+            self._reported_numbers = np.array(self._reported_so_far, np.int64)
 
-    def _told(self, span: Span, handed: Container[str], pairs: Pairs) -> Iterator[int]:
+    def _reported(self, span: Span, handed: Container[str], pairs: Pairs) -> Iterator[int]:
         """The attributes of a shape, in order; of those that vary the place of their key."""
         for key, found in span.attributes.items():
             if key in LEFT_OUT:

@@ -8,13 +8,16 @@ from typing import Final, overload
 
 import numpy as np
 
-from latencytrace.analysis.columns import told
+from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import FirstTokenOf, Request, Segment
 from latencytrace.model.ledger import ledger_of
 from latencytrace.model.stage import STAGES
 
-FIRST_TOKEN_OF: Final = {told.OF_CALLER: FirstTokenOf.CALLER, told.OF_MODEL: FirstTokenOf.MODEL}
+FIRST_TOKEN_OF: Final = {
+    reported.OF_CALLER: FirstTokenOf.CALLER,
+    reported.OF_MODEL: FirstTokenOf.MODEL,
+}
 _DIGITS = 16  # of a span's id
 
 
@@ -81,10 +84,10 @@ def _one(
     segments: tuple[Segment, ...],
     revisions: Mapping[tuple[str, str], int],
 ) -> Request:
-    known = [None if one == told.UNKNOWN else one for one in table.known[place].tolist()]
+    known = [None if one == reported.UNKNOWN else one for one in table.known[place].tolist()]
     root = table.roots[table.root[place]]
     trace_id, span_id = table.trace_ids[place], f"{int(table.span_id[place]):016x}"
-    first_of, cold_start = known[told.FIRST_TOKEN_OF], known[told.COLD_START]
+    first_of, cold_start = known[reported.FIRST_TOKEN_OF], known[reported.COLD_START]
     first, beyond = table.attribute_first[place : place + 2].tolist()
     return Request(
         trace_id=trace_id,
@@ -99,18 +102,18 @@ def _one(
         start_ns=int(table.start_ns[place]),
         duration_ns=int(table.duration_ns[place]),
         revision=revisions.get((trace_id, span_id), 0) + 1,
-        time_to_first_token_ns=known[told.FIRST_TOKEN],
+        time_to_first_token_ns=known[reported.FIRST_TOKEN],
         time_to_first_token_of=None if first_of is None else FIRST_TOKEN_OF[first_of],
-        model_time_to_first_token_ns=known[told.MODELS_FIRST_TOKEN],
-        time_per_output_token_ns=known[told.PER_TOKEN],
-        input_tokens=known[told.INPUT],
-        cached_input_tokens=known[told.CACHED],
-        output_tokens=known[told.OUTPUT],
+        model_time_to_first_token_ns=known[reported.MODELS_FIRST_TOKEN],
+        time_per_output_token_ns=known[reported.PER_TOKEN],
+        input_tokens=known[reported.INPUT],
+        cached_input_tokens=known[reported.CACHED],
+        output_tokens=known[reported.OUTPUT],
         finish_reason=table.finish_reason.values[table.finish_reason.codes[place]],
-        batch_size=known[told.BATCH_SIZE],
-        queue_depth=known[told.QUEUE_DEPTH],
-        concurrency=known[told.CONCURRENCY],
-        preemptions=known[told.REQUEST_PREEMPTIONS],
+        batch_size=known[reported.BATCH_SIZE],
+        queue_depth=known[reported.QUEUE_DEPTH],
+        concurrency=known[reported.CONCURRENCY],
+        preemptions=known[reported.REQUEST_PREEMPTIONS],
         cold_start=None if cold_start is None else bool(cold_start),
         startup=bool(table.startup[place]),
         health=root.health,

@@ -69,21 +69,21 @@ def fill_pauses(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, an
     found = np.empty((most, 6), np.int64)
     begins = np.zeros(requests + 1, np.int64)
     ledger = np.zeros((requests, _STAGES), np.int64)
-    tellers = np.empty(len(tree_rows), np.int64)
+    pausing = np.empty(len(tree_rows), np.int64)
     whole = np.empty(len(tree_rows), np.int64)  # of steps the place that they are charged to
     made = following = 0
     for request in range(requests):
         base, beyond = tree_first[request], tree_first[request + 1]
         origin_ns = start_ns[tree_rows[base]]
-        told = 0
+        reported = 0
         for at in range(base, beyond):
             whole[at] = at
             up = above[at]
             if up >= 0 and facts[kind[tree_rows[at]], IS_STEP] and stages[at] == stages[up]:
                 whole[at] = whole[up]
             if tells[tree_rows[at]]:
-                tellers[told] = tree_rows[at]
-                told += 1
+                pausing[reported] = tree_rows[at]
+                reported += 1
         while following < len(segments) and segments[following, 0] == request:
             from_ns = segments[following, 1] - origin_ns
             to_ns = segments[following, 2] - origin_ns
@@ -102,21 +102,21 @@ def fill_pauses(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, an
             title = OWN_NAME
             if stage == _RUNTIME and stages[place] != _RUNTIME:
                 title = collection
-            elif stage == _UNATTRIBUTED and told:
+            elif stage == _UNATTRIBUTED and reported:
                 # The outermost span of this process that tells.
                 process = facts[kind[tree_rows[place]], PROCESS]
-                teller = -1
-                for one in range(told):
-                    row = tellers[one]
+                first = -1
+                for one in range(reported):
+                    row = pausing[one]
                     if facts[kind[row], PROCESS] == process and (
-                        teller < 0
-                        or start_ns[row] < start_ns[teller]
-                        or (start_ns[row] == start_ns[teller] and span_id[row] > span_id[teller])
+                        first < 0
+                        or start_ns[row] < start_ns[first]
+                        or (start_ns[row] == start_ns[first] and span_id[row] > span_id[first])
                     ):
-                        teller = row
-                if teller >= 0:
-                    shift_ns = start_ns[teller] - origin_ns
-                    for one in range(gaps[teller], gaps[teller + 1]):
+                        first = row
+                if first >= 0:
+                    shift_ns = start_ns[first] - origin_ns
+                    for one in range(gaps[first], gaps[first + 1]):
                         since_ns = max(gap[one, 0] + shift_ns, from_ns)
                         until_ns = min(gap[one, 1] + shift_ns, to_ns)
                         if since_ns >= until_ns:

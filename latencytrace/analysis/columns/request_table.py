@@ -56,7 +56,9 @@ class RequestTable:
     finish_reason: Words  # (r,)
     metric: _Column  # (r,): likewise
     metrics: Sequence[MetricAttributes]
-    known: _Column  # (r, `told.KNOWN`): tokens and what it met; the spans there say nothing here
+    known: (
+        _Column  # (r, `reported.KNOWN`): tokens and what it met; the spans there say nothing here
+    )
     attributes: _Column  # (a,): numbers of `pairs`
     attribute_first: _Column  # (r + 1,): where each one's begin
     attributes_left_out: _Column  # (r,)

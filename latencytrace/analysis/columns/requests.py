@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns import packed, paths, told, trees
+from latencytrace.analysis.columns import packed, paths, reported, trees
 from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
@@ -60,8 +60,8 @@ PLAIN: Final = Kernels(
     unpack=packed.unpack_many,
     apart=packed.put_apart,
     total=packed.total_gaps,
-    read=told.read_tellers,
-    tell=told.tell_attributes,
+    read=reported.read_reporters,
+    tell=reported.tell_attributes,
     fill=paths.fill_pauses,
     win=critical_path.win,
     descend=critical_path.descend,
@@ -115,7 +115,7 @@ class RequestColumns:
     requests: _Column  # (r, 4): row of the root, trace, whether it is outermost, how many spans
     trees: Trees
     clipped_spans: _Column  # (r,): how many stuck out of their parents
-    known: _Column  # (r, `told.KNOWN`): tokens and what it met
+    known: _Column  # (r, `reported.KNOWN`): tokens and what it met
     attributes: _Column  # (r, `MOST_ATTRIBUTES`): numbers of `facts.pairs`; -1: no more
     attributes_counted: _Column  # (r,): all of them
     segments: _Column  # (s, 6): see `analysis.columns.paths`; titles are those of `TITLES`
@@ -164,7 +164,7 @@ def attributed(
     )  # fmt: skip
     attributes, counted = kernels.tell(
         requests, laid.first, laid.rows, _uniform(batch.first), by_start, known.kind, known.table,
-        known.told, *_varying(batch, known), len(known.pairs),
+        known.reported, *_varying(batch, known), len(known.pairs),
     )  # fmt: skip
     columns = RequestColumns(
         batch=batch, facts=known, start_ns=start_ns, end_ns=end_ns, skewed=skewed,
@@ -198,7 +198,7 @@ def _link(  # noqa: PLR0913, PLR0917 - columns
         return linked, times, {}
     moved_ns, skewed = shifts(batch, known, np.flatnonzero(aligned).tolist())
     # An absolute time would have to move along.
-    odd_row[(moved_ns != 0) & (said[:, told.SAID_FIRST_TOLD] != told.UNKNOWN)] = True
+    odd_row[(moved_ns != 0) & (said[:, reported.SAID_FIRST_TOLD] != reported.UNKNOWN)] = True
     moved = [one + moved_ns for one in times]
     return kernels.link(*spans, *moved, *shapes, aligned), moved, skewed
 
@@ -225,9 +225,9 @@ def _signed(ids: NDArray[np.uint64]) -> _Column:
 
 
 def _said(batch: SpanBatch, odd_row: _Flags, kernels: Kernels) -> _Column:
-    """The numbers that spans carry (see `told`); notes those beyond what is added up here."""
-    said = np.full((len(odd_row), told.SAID), told.UNKNOWN, np.int64)
-    said[:, told.SAID_LEFT] = 0
+    """The numbers that spans carry (see `reported`); notes those beyond what is added up here."""
+    said = np.full((len(odd_row), reported.SAID), reported.UNKNOWN, np.int64)
+    said[:, reported.SAID_LEFT] = 0
     for column, key in _COUNTED:
         if key in batch.counts:
             rows, values = batch.counts[key]
@@ -241,7 +241,7 @@ def _said(batch: SpanBatch, odd_row: _Flags, kernels: Kernels) -> _Column:
     for column, key in _SECONDS:
         rows, seconds = batch.packed.get(key, _NOTHING)
         lengths_ns = [in_ns(value) for value in seconds]
-        said[rows, column] = [told.UNKNOWN if one is None else one for one in lengths_ns]
+        said[rows, column] = [reported.UNKNOWN if one is None else one for one in lengths_ns]
     _add_left(batch, said, kernels)
     return said
 
@@ -250,7 +250,9 @@ def _add_left(batch: SpanBatch, said: _Column, kernels: Kernels) -> None:
     """How long the tokens of streams left for their callers."""
     rows, values = batch.packed.get(semconv.TOKEN_TIMES, _NOTHING)
     streamed = np.flatnonzero(
-        np.maximum(said[rows, told.SAID_STREAMED_TOKENS], said[rows, told.SAID_STREAMED_EVENTS])
+        np.maximum(
+            said[rows, reported.SAID_STREAMED_TOKENS], said[rows, reported.SAID_STREAMED_EVENTS]
+        )
         > 0
     )
     if not len(streamed):
@@ -260,7 +262,7 @@ def _add_left(batch: SpanBatch, said: _Column, kernels: Kernels) -> None:
     for place in np.flatnonzero(totals < 0).tolist():
         times = times_of(batch.span(int(rows[streamed[place]])))
         totals[place] = 0 if times is None else sum(times.lengths_ns)
-    said[rows[streamed], told.SAID_LEFT] = totals
+    said[rows[streamed], reported.SAID_LEFT] = totals
 
 
 def _unpacked(
@@ -314,21 +316,21 @@ _NOTHING: tuple[_Column, Sequence[AttributeValue]] = (np.zeros(0, np.int64), ())
 _STAGE_NAMES = _names([stage.value for stage in STAGES])
 _GAP_NAMES = _names([gap.value for gap in GAPS])
 _COUNTED = (  # of the keys of one column the last wins
-    *((told.SAID_INPUT, key) for key in reversed(INPUT.keys)),
-    *((told.SAID_OUTPUT, key) for key in reversed(OUTPUT.keys)),
-    *((told.SAID_CACHED, key) for key in reversed(CACHED.keys)),
-    *((told.SAID_SEQUENCES, key) for key in reversed(SEQUENCES.keys)),
-    (told.SAID_STREAMED_TOKENS, semconv.STREAMED_TOKENS),
-    (told.SAID_STREAMED_EVENTS, semconv.STREAMED_EVENTS),
-    (told.SAID_QUEUE_DEPTH, semconv.QUEUE_DEPTH),
-    (told.SAID_CONCURRENCY, semconv.CONCURRENCY),
-    (told.SAID_PREEMPTIONS, semconv.PREEMPTIONS),
+    *((reported.SAID_INPUT, key) for key in reversed(INPUT.keys)),
+    *((reported.SAID_OUTPUT, key) for key in reversed(OUTPUT.keys)),
+    *((reported.SAID_CACHED, key) for key in reversed(CACHED.keys)),
+    *((reported.SAID_SEQUENCES, key) for key in reversed(SEQUENCES.keys)),
+    (reported.SAID_STREAMED_TOKENS, semconv.STREAMED_TOKENS),
+    (reported.SAID_STREAMED_EVENTS, semconv.STREAMED_EVENTS),
+    (reported.SAID_QUEUE_DEPTH, semconv.QUEUE_DEPTH),
+    (reported.SAID_CONCURRENCY, semconv.CONCURRENCY),
+    (reported.SAID_PREEMPTIONS, semconv.PREEMPTIONS),
 )
 _ANY_NUMBER = (
-    (told.SAID_BATCH_SIZE, semconv.BATCH_SIZE),
-    (told.SAID_FIRST_BODY, semconv.STREAMED_FIRST_BODY),
+    (reported.SAID_BATCH_SIZE, semconv.BATCH_SIZE),
+    (reported.SAID_FIRST_BODY, semconv.STREAMED_FIRST_BODY),
 )
 _SECONDS = (
-    (told.SAID_FIRST_CHUNK, semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK),
-    (told.SAID_FIRST_TOKEN, semconv.LATENCY_TO_FIRST),
+    (reported.SAID_FIRST_CHUNK, semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK),
+    (reported.SAID_FIRST_TOKEN, semconv.LATENCY_TO_FIRST),
 )

@@ -38,16 +38,16 @@ class Shapes:
     def read(self, span: Span) -> tuple[int, Sequence[Varying]]:
         """The number of a span's shape, -1 if none is left; and what does not belong to it."""
         varying: list[Varying] = []
-        told: list[tuple[str, str]] = []
+        reported: list[tuple[str, str]] = []
         for key, value in span.attributes.items():
             if not is_read(key):
                 continue
             if varies(key, value, self._learned):
                 count = value if key in COUNTS and isinstance(value, int) else None
                 varying.append((key, count, value))
-                told.append((key, _VARIES))
+                reported.append((key, _VARIES))
             else:
-                told.append((key, repr(value)))
+                reported.append((key, repr(value)))
         shape = (
             span.name,
             span.kind,
@@ -57,7 +57,7 @@ class Shapes:
             span.version,
             span.scope,
             span.status,
-            tuple(told),
+            tuple(reported),
             tuple(event.name for event in span.events),
             bool(span.links),
         )
@@ -66,12 +66,12 @@ class Shapes:
             if len(self.spans) < self._most:
                 number = self._numbers[shape] = len(self.spans)
                 self.spans.append(span)
-            self._learn(told)
+            self._learn(reported)
         return number, varying
 
-    def _learn(self, told: Iterable[tuple[str, str]]) -> None:
+    def _learn(self, reported: Iterable[tuple[str, str]]) -> None:
         """Note the values of a new shape, so that keys with many vary from the next span on."""
-        for key, value in told:
+        for key, value in reported:
             if value == _VARIES or key in self._learned or not may_vary(key):
                 continue
             if key in self._values or len(self._values) < MOST_KEYS:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.build_trace import MAX_REPAIRS_OF_A_KIND
-from latencytrace.analysis.columns import told
+from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.facts import TELLS_TOKENS
 from latencytrace.analysis.columns.paths import END, IN_STAGE, OWN_NAME, PLACE, REQUEST, TITLE
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words, by_appearance
@@ -58,7 +58,7 @@ class Tables:
         root, roots = _of_shapes(columns, rows, self._root, self._roots)
         metric, metrics = self._metrics_of(columns, rows, known)
         counted = columns.attributes_counted[numbers]
-        told_of = np.arange(MOST_ATTRIBUTES) < counted[:, None]
+        is_kept = np.arange(MOST_ATTRIBUTES) < counted[:, None]
         segments = _segments(columns, numbers)
         return RequestTable(
             trace_ids=[batch.trace_ids[one] for one in trace.tolist()],
@@ -69,12 +69,12 @@ class Tables:
             duration_ns=columns.end_ns[rows] - columns.start_ns[rows],
             root=root,
             roots=roots,
-            model=self._words(columns, known[:, told.MODEL_CALL], 0),
-            finish_reason=self._words(columns, known[:, told.FINISHER], 1),
+            model=self._words(columns, known[:, reported.MODEL_CALL], 0),
+            finish_reason=self._words(columns, known[:, reported.FINISHER], 1),
             metric=metric,
             metrics=metrics,
             known=known,
-            attributes=columns.attributes[numbers][told_of],
+            attributes=columns.attributes[numbers][is_kept],
             attribute_first=_begins(np.minimum(counted, MOST_ATTRIBUTES)),
             attributes_left_out=np.maximum(counted - MOST_ATTRIBUTES, 0),
             pairs=columns.facts.pairs,
@@ -106,7 +106,7 @@ class Tables:
     def _words(self, columns: RequestColumns, rows: _Column, part: int) -> Words:
         """What the spans of some rows say as the model, or as the reason to finish."""
         codes = np.zeros(len(rows), np.int64)
-        says = np.flatnonzero(rows != told.UNKNOWN)
+        says = np.flatnonzero(rows != reported.UNKNOWN)
         found, calls = _of_shapes(columns, rows[says], self._call, self._calls)
         codes[says] = found + 1
         return Words(codes, [None, *(call[part] for call in calls)])
@@ -130,10 +130,10 @@ class Tables:
         self, columns: RequestColumns, rows: _Column, known: _Column
     ) -> tuple[_Column, list[MetricAttributes]]:
         shapes = columns.batch.shape
-        calls = known[:, told.MODEL_CALL]
-        has_call = calls != told.UNKNOWN
-        has_tokens = (known[:, told.INPUT] != told.UNKNOWN) | (
-            known[:, told.OUTPUT] != told.UNKNOWN
+        calls = known[:, reported.MODEL_CALL]
+        has_call = calls != reported.UNKNOWN
+        has_tokens = (known[:, reported.INPUT] != reported.UNKNOWN) | (
+            known[:, reported.OUTPUT] != reported.UNKNOWN
         )
         call_shapes = np.where(has_call, shapes[np.where(has_call, calls, 0)], _NO_CALL)
         codes: list[int] = []

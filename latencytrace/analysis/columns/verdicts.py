@@ -8,15 +8,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns import told
+from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import Measure, Objective, RequestStatus
 from latencytrace.model.stage import STAGES
 
 NOT_JUDGED, BAD, GOOD = -1, 0, 1
 _KNOWN: Final = {
-    Measure.TIME_TO_FIRST_TOKEN: told.FIRST_TOKEN,
-    Measure.TIME_PER_OUTPUT_TOKEN: told.PER_TOKEN,
+    Measure.TIME_TO_FIRST_TOKEN: reported.FIRST_TOKEN,
+    Measure.TIME_PER_OUTPUT_TOKEN: reported.PER_TOKEN,
 }
 
 
@@ -36,7 +36,7 @@ def in_cohort(objective: Objective, table: RequestTable) -> NDArray[np.bool_]:
 def verdicts(objective: Objective, table: RequestTable) -> NDArray[np.int64]:
     """(r,): whether each request, of the cohort or not, is good, bad or not to be judged."""
     times_ns, within_ns = _measured_ns(objective, table), objective.threshold_ns
-    is_known = times_ns != told.UNKNOWN
+    is_known = times_ns != reported.UNKNOWN
     cancelled, failed = (
         np.array([root.status in statuses for root in table.roots], np.bool_)[table.root]
         for statuses in (_CANCELLED, _FAILED)
@@ -61,9 +61,9 @@ def _measured_ns(objective: Objective, table: RequestTable) -> NDArray[np.int64]
     if objective.measure in _KNOWN:
         return table.known[:, _KNOWN[objective.measure]]
     if objective.stage is None:
-        return np.full(len(table), told.UNKNOWN)
+        return np.full(len(table), reported.UNKNOWN)
     times_ns = table.ledger[:, STAGES.index(objective.stage)]
-    return np.where(times_ns == 0, told.UNKNOWN, times_ns)
+    return np.where(times_ns == 0, reported.UNKNOWN, times_ns)
 
 
 _CANCELLED: Final = {RequestStatus.CANCELLED}

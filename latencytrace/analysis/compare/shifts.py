@@ -217,7 +217,7 @@ def _differences(excess: Floats, weight: Floats, in_b: Floats) -> Floats:
         variances.append(np.maximum(spread, 0) / np.square(total) * number / (number - 1))
     error = np.sqrt(variances[0] + variances[1])
     difference = means[0] - means[1]
-    return np.asarray(np.divide(difference, error, out=np.zeros_like(error), where=error > 0))
+    return np.asarray(np.true_divide(difference, error, out=np.zeros_like(error), where=error > 0))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -95,7 +95,7 @@ class Assembler:
         self._max_closed = max_closed
         self._on_forgotten = on_forgotten
         self._open: OrderedDict[str, _Open] = OrderedDict()
-        self._dividing: dict[str, _Open] = {}
+        self._attributing: dict[str, _Open] = {}
         self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
         self._closed: OrderedDict[str, _Closed] = OrderedDict()
         self._rootless: OrderedDict[str, _Closed] = OrderedDict()
@@ -113,7 +113,7 @@ class Assembler:
 
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have come that are not attributed yet."""
-        return trace_id in self._open or trace_id in self._dividing
+        return trace_id in self._open or trace_id in self._attributing
 
     def is_old(self, trace_id: str) -> bool:
         """Whether a trace has been quiet for so long that its root will not come any more."""
@@ -164,7 +164,7 @@ class Assembler:
 
     def left(self, trace_ids: Iterable[str]) -> None:
         """Open traces whose spans an earlier process stored and did not attribute."""
-        for trace_id in (one for one in trace_ids if one not in self._dividing):
+        for trace_id in (one for one in trace_ids if one not in self._attributing):
             trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
             trace.left = trace.rooted = True
             heappush(self._due, (trace.due_ns, trace_id))
@@ -213,11 +213,11 @@ class Assembler:
         since_ns = self._now_ns() - STORED_NS
         known = (self._closed.get(trace_id), self._rootless.get(trace_id))
         before = sum(one.spans for one in known if one is not None and one.due_ns > since_ns)
-        return before + self._dividing[trace_id].spans
+        return before + self._attributing[trace_id].spans
 
-    def being_divided(self, trace_ids: Iterable[str]) -> list[str]:
+    def being_attributed(self, trace_ids: Iterable[str]) -> list[str]:
         """Those of the traces that were taken and not given back."""
-        return [trace_id for trace_id in trace_ids if trace_id in self._dividing]
+        return [trace_id for trace_id in trace_ids if trace_id in self._attributing]
 
     def attributed(self, trace_ids: Iterable[str]) -> None:
         """Give back traces that have their ledgers."""
@@ -255,7 +255,7 @@ class Assembler:
 
     def again(self, trace_ids: Iterable[str]) -> None:
         """Open traces again that were taken and could not be attributed for now."""
-        for trace_id in self._dividing.keys() & set(trace_ids):
+        for trace_id in self._attributing.keys() & set(trace_ids):
             self._reopened(trace_id)
 
     def missed(self, trace_id: str, count: int) -> bool:
@@ -266,7 +266,7 @@ class Assembler:
             lost, and the trace is to be attributed without them.
         """
         now_ns = self._now_ns()
-        trace = self._dividing[trace_id]
+        trace = self._attributing[trace_id]
         if trace.missed_ns is None or now_ns - trace.missed_ns < MISSED_NS:
             missed_ns = now_ns if trace.missed_ns is None else trace.missed_ns
             self._reopened(trace_id).missed_ns = missed_ns
@@ -308,11 +308,11 @@ class Assembler:
             rest.spans = rest.waiting = trace.waiting
             trace.spans -= trace.waiting
             trace.waiting = 0
-        self._dividing[trace_id] = trace
+        self._attributing[trace_id] = trace
         return trace_id
 
     def _reopened(self, trace_id: str) -> _Open:
-        taken = self._dividing.pop(trace_id)
+        taken = self._attributing.pop(trace_id)
         trace = self._open.get(trace_id)
         if trace is None:
             trace = self._opened(trace_id, self._now_ns(), rooted=True)
@@ -365,7 +365,7 @@ class Assembler:
 
     def _close(self, trace_id: str) -> int:
         """Remember a trace that was attributed; how many spans of it were."""
-        trace = self._dividing.pop(trace_id)
+        trace = self._attributing.pop(trace_id)
         self.account.open -= trace.spans
         closed = self._closed.setdefault(trace_id, _Closed(self._now_ns(), 0))
         closed.spans += trace.spans

@@ -182,8 +182,8 @@ class Attribution:
         root = trace.root
         if not may_be_startup(root):
             return False
-        told = root.attributes.get(semconv.STARTUP) is True
-        if told or trace.stages[root.span_id] is Stage.LOAD:
+        reported = root.attributes.get(semconv.STARTUP) is True
+        if reported or trace.stages[root.span_id] is Stage.LOAD:
             return True
         return self._starts is not None and self._starts.is_start(root)
 

@@ -26,7 +26,11 @@ from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.otlp.batches import batch_of
-from latencytrace.service.otlp.compiled.loading import is_writable, kept_in, told_as_runtime_errors
+from latencytrace.service.otlp.compiled.loading import (
+    is_writable,
+    kept_in,
+    raised_as_runtime_errors,
+)
 from latencytrace.service.otlp.scanner import compile_scanner
 
 _log = logging.getLogger(__name__)
@@ -92,7 +96,7 @@ class ColumnAttribution:
             self._shapes = batch.shapes
             self._facts, self._tables, self._shape_facts = Facts(), Tables(), _ShapeFacts()
         try:
-            with told_as_runtime_errors():
+            with raised_as_runtime_errors():
                 columns, odd = attributed(batch, self._facts, self._kernels)
         except RuntimeError:
             _log.exception("traces are attributed as objects from now on, please report this")
@@ -138,7 +142,7 @@ class ColumnAttribution:
         yield_to_others()
         compile_scanner(self._cache).join()  # first, for it sets where things are kept
         try:
-            with told_as_runtime_errors():
+            with raised_as_runtime_errors():
                 kernels = self._compiled()
         except (
             EOFError,
@@ -191,9 +195,9 @@ class ColumnAttribution:
             root = batch.span(int(rows[place]))
             if not may_be_startup(root):
                 continue
-            told = root.attributes.get(semconv.STARTUP) is True
+            reported = root.attributes.get(semconv.STARTUP) is True
             stage = int(columns.trees.stage[columns.trees.first[number]])
-            if told or stage == _LOAD or starts.is_start(root):
+            if reported or stage == _LOAD or starts.is_start(root):
                 found.append(place)
         return found
 

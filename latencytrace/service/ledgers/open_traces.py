@@ -131,7 +131,7 @@ class OpenTraces:
     def being_attributed(self, trace_ids: Iterable[str]) -> list[str]:
         """Those of the traces that were taken and not given back."""
         with self._lock:
-            return self._assembler.being_divided(trace_ids)
+            return self._assembler.being_attributed(trace_ids)
 
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have arrived that have no ledger yet."""

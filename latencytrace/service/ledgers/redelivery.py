@@ -8,20 +8,20 @@ from latencytrace.service.store import Store
 
 
 def apart_from_resent(
-    divided: Sequence[Request], store: Store
+    attributed: Sequence[Request], store: Store
 ) -> tuple[list[Request], list[Request]]:
     """Part requests that say something new from those that are written just so already.
 
     Returns:
         The new ones; the others under the revision that they are written as.
     """
-    revised = {request.trace_id for request in divided if request.revision > 1}
+    revised = {request.trace_id for request in attributed if request.revision > 1}
     if not revised:
-        return list(divided), []
+        return list(attributed), []
     written = {(request.trace_id, request.span_id): request for request in store.written(revised)}
     fresh: list[Request] = []
     resent: list[Request] = []
-    for request in divided:
+    for request in attributed:
         before = written.get((request.trace_id, request.span_id))
         if before is not None and replace(request, revision=before.revision) == before:
             resent.append(before)

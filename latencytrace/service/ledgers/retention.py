@@ -44,8 +44,10 @@ class SpanKeeping:
             ((root.service, root.route), root.status is not RequestStatus.OK)
             for root in table.roots
         ]
-        told = zip(table.root.tolist(), table.trace_ids, table.duration_ns.tolist(), strict=True)
-        for place, (root, trace_id, duration_ns) in enumerate(told):
+        reported = zip(
+            table.root.tolist(), table.trace_ids, table.duration_ns.tolist(), strict=True
+        )
+        for place, (root, trace_id, duration_ns) in enumerate(reported):
             key, failed = roots[root]
             keeps[place] = self._keeps(key, trace_id, duration_ns, failed=failed)
         return keeps

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns import told
+from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model.stage import STAGES
 from latencytrace.service.clock import now_ns
@@ -71,20 +71,20 @@ class _Cohort:
         for number in np.flatnonzero(table.ledger[places].any(axis=0)).tolist():
             labels = (*self._cohort, STAGES[number].value)
             self._observe(telemetry.stage_duration, labels, table.ledger[:, number], unknown=0)
-        self._observe_known(telemetry.time_to_first_token, told.FIRST_TOKEN)
-        self._observe_known(telemetry.time_per_output_token, told.PER_TOKEN)
-        self._add_tokens(told.INPUT, "input")
-        self._add_tokens(told.OUTPUT, "output")
+        self._observe_known(telemetry.time_to_first_token, reported.FIRST_TOKEN)
+        self._observe_known(telemetry.time_per_output_token, reported.PER_TOKEN)
+        self._add_tokens(reported.INPUT, "input")
+        self._add_tokens(reported.OUTPUT, "output")
 
     def _observe_known(self, histogram: ManyHistogram, column: int) -> None:
-        self._observe(histogram, self._cohort, self._table.known[:, column], told.UNKNOWN)
+        self._observe(histogram, self._cohort, self._table.known[:, column], reported.UNKNOWN)
 
     def _observe(
         self,
         histogram: ManyHistogram,
         labels: tuple[str, ...],
         times_ns: NDArray[np.int64],
-        unknown: int = told.UNKNOWN,
+        unknown: int = reported.UNKNOWN,
     ) -> None:
         places = self._places[times_ns[self._places] != unknown]
         if len(places):
@@ -94,5 +94,5 @@ class _Cohort:
 
     def _add_tokens(self, column: int, direction: str) -> None:
         tokens = self._table.known[self._places, column]
-        if total := int(tokens[tokens != told.UNKNOWN].sum()):
+        if total := int(tokens[tokens != reported.UNKNOWN].sum()):
             self._telemetry.tokens.labels(*self._cohort, direction).inc(total)

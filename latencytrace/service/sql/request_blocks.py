@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns import told
+from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF, parted
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words, by_appearance
 from latencytrace.model import Request, Stage
@@ -25,16 +25,16 @@ _MS = 1_000_000
 
 _RUNTIME: Final = STAGES.index(Stage.RUNTIME)
 _KNOWN: Mapping[str, int] = {
-    "TimeToFirstTokenNs": told.FIRST_TOKEN,
-    "ModelTimeToFirstTokenNs": told.MODELS_FIRST_TOKEN,
-    "TimePerOutputTokenNs": told.PER_TOKEN,
-    "InputTokens": told.INPUT,
-    "CachedInputTokens": told.CACHED,
-    "OutputTokens": told.OUTPUT,
-    "BatchSize": told.BATCH_SIZE,
-    "QueueDepth": told.QUEUE_DEPTH,
-    "Concurrency": told.CONCURRENCY,
-    "Preemptions": told.REQUEST_PREEMPTIONS,
+    "TimeToFirstTokenNs": reported.FIRST_TOKEN,
+    "ModelTimeToFirstTokenNs": reported.MODELS_FIRST_TOKEN,
+    "TimePerOutputTokenNs": reported.PER_TOKEN,
+    "InputTokens": reported.INPUT,
+    "CachedInputTokens": reported.CACHED,
+    "OutputTokens": reported.OUTPUT,
+    "BatchSize": reported.BATCH_SIZE,
+    "QueueDepth": reported.QUEUE_DEPTH,
+    "Concurrency": reported.CONCURRENCY,
+    "Preemptions": reported.REQUEST_PREEMPTIONS,
 }
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ def block_of_table(table: RequestTable, read_ns: int) -> bytes:
         "DurationNs": table.duration_ns.astype(np.uint64).tobytes(),
         "TimeToFirstTokenOf": _words(_first_tokens(table), {None: 0}),
         **{name: _unknown(table.known[:, column], np.int64) for name, column in _KNOWN.items()},
-        "ColdStart": _unknown(table.known[:, told.COLD_START], np.uint8),
+        "ColdStart": _unknown(table.known[:, reported.COLD_START], np.uint8),
         "AttributesLeftOut": np.minimum(table.attributes_left_out, _U32)
         .astype(np.uint32)
         .tobytes(),
@@ -146,10 +146,10 @@ def _runtime(table: RequestTable) -> dict[str, bytes]:
         owners.tolist(), codes.tolist(), lengths.tolist(), strict=True
     ):
         parts.setdefault(owner, Counter())[names[code]] += length_ns
-    ends, told_names = _few(table, parts)
+    ends, names_written = _few(table, parts)
     times_ns = [length_ns for one in parts.values() for length_ns in one.values()]
     return {
-        "Runtime.Name": _lists(ends, Words(np.arange(len(told_names)), told_names)),
+        "Runtime.Name": _lists(ends, Words(np.arange(len(names_written)), names_written)),
         "Runtime.Ns": ends + np.array(times_ns, np.uint64).tobytes(),
     }
 
@@ -179,8 +179,8 @@ def _few(table: RequestTable, lists: Mapping[int, Collection[T]]) -> tuple[bytes
 
 
 def _first_tokens(table: RequestTable) -> Words:
-    of = table.known[:, told.FIRST_TOKEN_OF]
-    codes = np.where(of == told.UNKNOWN, 0, of)
+    of = table.known[:, reported.FIRST_TOKEN_OF]
+    codes = np.where(of == reported.UNKNOWN, 0, of)
     return Words(codes, [FIRST_TOKEN_OF.get(code) for code in range(len(FIRST_TOKEN_OF) + 1)])
 
 
@@ -204,7 +204,7 @@ def _dictionary(words: Words, before: Mapping[str | None, int]) -> bytes:
 
 def _unknown(values: NDArray[np.int64], dtype: type[np.number]) -> bytes:
     """Numbers, or none."""
-    is_unknown: NDArray[np.bool_] = values == told.UNKNOWN
+    is_unknown: NDArray[np.bool_] = values == reported.UNKNOWN
     return is_unknown.tobytes() + np.where(is_unknown, 0, values).astype(dtype).tobytes()
 
 

@@ -90,7 +90,7 @@ class Retention:
     Args:
         store: What is kept.
         limits: How much of it may be.
-        now_ns: The time of day, by which partitions are told apart.
+        now_ns: The time of day, by which partitions are distinguished.
         steady_ns: A clock that is never set back, for the pace.
     """
 

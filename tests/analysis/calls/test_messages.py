@@ -7,7 +7,7 @@ import pytest
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Link, Span, SpanKind, Stage, semconv
-from tests.support.builders.trees import TRACE_ID, root, span
+from tests.support.builders.spans.trees import TRACE_ID, root, span
 
 PRODUCER, CONSUMER = SpanKind.PRODUCER, SpanKind.CONSUMER
 SEND = span("send", 10, 12, kind=PRODUCER)

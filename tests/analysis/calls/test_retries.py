@@ -13,9 +13,9 @@ from latencytrace.analysis.ledger.kernels import PLAIN
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Request, Span, SpanKind, Stage, StatusCode, semconv
 from latencytrace.service.answers.requests import request_document
-from tests.support.builders.span_columns import SpanColumns, critical_paths
-from tests.support.builders.strategies import LAST_NS
-from tests.support.builders.trees import ROOT, root, span
+from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
+from tests.support.builders.spans.strategies import LAST_NS
+from tests.support.builders.spans.trees import ROOT, root, span
 
 CLIENT = SpanKind.CLIENT
 CODE = semconv.HTTP_RESPONSE_STATUS_CODE

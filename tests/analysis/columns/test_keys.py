@@ -14,8 +14,8 @@ from latencytrace.analysis.columns.keys import COUNTS, PACKED, RULED, UNREAD, is
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.model import AttributeValue, Span, semconv
-from tests.support.builders.recorded import FIXTURES, recorded
-from tests.support.builders.strategies import heaps
+from tests.support.builders.spans.recorded import FIXTURES, recorded
+from tests.support.builders.spans.strategies import heaps
 from tests.support.simulation.made_traces import made_trace
 
 HELD = COUNTS | PACKED | RULED

@@ -21,8 +21,8 @@ from latencytrace.model import (
     StatusCode,
     semconv,
 )
-from tests.support.builders.recorded import FIXTURES, recorded
-from tests.support.builders.strategies import heaps
+from tests.support.builders.spans.recorded import FIXTURES, recorded
+from tests.support.builders.spans.strategies import heaps
 from tests.support.simulation.by_columns import ByColumns, Traces, differences
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate

@@ -21,7 +21,7 @@ from latencytrace.model import (
     Stage,
     semconv,
 )
-from tests.support.builders.strategies import heaps
+from tests.support.builders.spans.strategies import heaps
 
 STEP_TRACE, STEP = "5" * 32, "5" * 16
 

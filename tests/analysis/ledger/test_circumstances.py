@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Event, Request, Span, Stage, semconv
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 OURS = "latencytrace"
 

@@ -14,8 +14,8 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Interval, Segment, Span, Stage, Trace, semconv
 from latencytrace.model.ledger import ledger_of
-from tests.support.builders.strategies import heaps, traces
-from tests.support.builders.trees import request, span, stretches
+from tests.support.builders.spans.strategies import heaps, traces
+from tests.support.builders.spans.trees import request, span, stretches
 
 STAGES = list(Stage)
 DOCS = Path(__file__).parents[3] / "docs" / "pages" / "ledger.md"

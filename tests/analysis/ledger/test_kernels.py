@@ -9,9 +9,9 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.kernels import PLAIN, Kernels
 from latencytrace.model import Span, Stage, Trace
-from tests.support.builders.span_columns import SpanColumns, critical_paths
-from tests.support.builders.strategies import heaps, traces
-from tests.support.builders.trees import request, span
+from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
+from tests.support.builders.spans.strategies import heaps, traces
+from tests.support.builders.spans.trees import request, span
 
 
 @pytest.fixture(scope="module")

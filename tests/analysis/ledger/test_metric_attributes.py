@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, MetricAttributes, Span, SpanKind, semconv
-from tests.support.builders.trees import ROOT, span
+from tests.support.builders.spans.trees import ROOT, span
 
 CHAT: dict[str, AttributeValue] = {
     semconv.GEN_AI_OPERATION_NAME: "chat",

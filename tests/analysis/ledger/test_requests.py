@@ -18,8 +18,8 @@ from latencytrace.model import (
     StatusCode,
     semconv,
 )
-from tests.support.builders.strategies import heaps
-from tests.support.builders.trees import ROOT, TRACE_ID, root, span
+from tests.support.builders.spans.strategies import heaps
+from tests.support.builders.spans.trees import ROOT, TRACE_ID, root, span
 
 
 @given(heaps())

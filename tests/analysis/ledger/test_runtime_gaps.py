@@ -12,7 +12,7 @@ from latencytrace.analysis.ledger.runtime_gaps import with_runtime
 from latencytrace.model import AttributeValue, Segment, Span, SpanKind, Stage, semconv
 from latencytrace.model.packed.interval import pack_named
 from latencytrace.model.packed.runtime_gap import RuntimeGap, title_of_gap
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 GAPS, INTERVALS = semconv.RUNTIME_GAPS, semconv.INTERVALS
 LOOP, COLLECTION = RuntimeGap.EVENT_LOOP_LAG, RuntimeGap.GARBAGE_COLLECTION

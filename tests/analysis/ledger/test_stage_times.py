@@ -11,8 +11,8 @@ from latencytrace.analysis.ledger.runtime_gaps import with_runtime
 from latencytrace.analysis.ledger.stage_times import stage_times
 from latencytrace.model import Stage, StageTimes, Trace, semconv
 from latencytrace.model.ledger import ledger_of
-from tests.support.builders.strategies import traces
-from tests.support.builders.trees import request, root, span
+from tests.support.builders.spans.strategies import traces
+from tests.support.builders.spans.trees import request, root, span
 
 
 def test_parallel_spans_are_busy_once_and_exclusive_each() -> None:

@@ -9,7 +9,7 @@ from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.stalls import Stall, stalls
 from latencytrace.analysis.tokens.gaps import token_times
 from latencytrace.model import Event, Interval, Span, Stage, pack_intervals, semconv
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 MS = 1_000_000
 # Ten tokens, 10 ms apart, but for 100 ms between the fifth and the sixth: from 60 ms to 160.

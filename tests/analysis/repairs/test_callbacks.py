@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.model import Span, Trace, semconv
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 
 def chain(name: str, start_ns: int, end_ns: int, parent: str = "root") -> Span:

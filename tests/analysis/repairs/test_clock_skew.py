@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.model import Event, RepairKind, Span, SpanKind
-from tests.support.builders.strategies import heaps
-from tests.support.builders.trees import span
+from tests.support.builders.spans.strategies import heaps
+from tests.support.builders.spans.trees import span
 
 CLIENT = SpanKind.CLIENT
 SERVER = SpanKind.SERVER

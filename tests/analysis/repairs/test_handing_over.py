@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.model import RepairKind, Span, Trace
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 
 def routing(end_ns: int) -> Span:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import RepairKind, Span, SpanKind, Stage, StatusCode, Trace, semconv
-from tests.support.builders.trees import ROOT, root, span
+from tests.support.builders.spans.trees import ROOT, root, span
 
 CLIENT, SERVER = SpanKind.CLIENT, SpanKind.SERVER
 GATEWAY = replace(root(330), service="gateway")

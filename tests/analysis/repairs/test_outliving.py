@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.model import Span, SpanKind, Stage, Trace, semconv
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 FASTAPI, LITELLM = "fastapi", "litellm"
 CALL = {semconv.GEN_AI_OPERATION_NAME: "chat"}

@@ -23,7 +23,7 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.model.ledger import ledger_of
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 S = 1_000_000_000
 QUEUE, PREFILL, DECODE = (

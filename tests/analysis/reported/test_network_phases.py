@@ -5,7 +5,7 @@ import pytest
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.reported.network_phases import network_phases
 from latencytrace.model import Span, SpanKind, Stage, semconv
-from tests.support.builders.trees import request, root, span
+from tests.support.builders.spans.trees import request, root, span
 
 TOLD = "connect:5+10;tls:15+5;send:20+2;wait:22+50;receive:72+8"
 

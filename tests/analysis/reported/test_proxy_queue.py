@@ -4,7 +4,7 @@ import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import SpanKind, Stage, semconv
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 FIRST = semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK
 SECOND_NS = 1_000_000_000

@@ -5,7 +5,7 @@ import pytest
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.tokens.gaps import InterToken, inter_token, token_times
 from latencytrace.model import AttributeValue, Span, Stage, Trace, semconv
-from tests.support.builders.trees import request, root, span
+from tests.support.builders.spans.trees import request, root, span
 
 TIMES = semconv.TOKEN_TIMES
 

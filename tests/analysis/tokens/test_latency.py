@@ -7,7 +7,7 @@ import pytest
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.tokens.latency import token_latency
 from latencytrace.model import AttributeValue, FirstTokenOf, Span, SpanKind, Stage, semconv
-from tests.support.builders.trees import request, root, span
+from tests.support.builders.spans.trees import request, root, span
 
 OUTPUT = semconv.GEN_AI_USAGE_OUTPUT_TOKENS
 INPUT = semconv.GEN_AI_USAGE_INPUT_TOKENS

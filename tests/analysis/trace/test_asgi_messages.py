@@ -22,9 +22,9 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.ledger.stage_times import stage_times
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.ledger import ledger_of
-from tests.support.builders.recorded import recorded_requests, reported, spans_of
-from tests.support.builders.span_columns import SpanColumns, critical_paths
-from tests.support.builders.trees import request, root, span
+from tests.support.builders.spans.recorded import recorded_requests, reported, spans_of
+from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
+from tests.support.builders.spans.trees import request, root, span
 from tests.support.servers.serving import serving
 
 CONTRIB = "opentelemetry.instrumentation.fastapi"

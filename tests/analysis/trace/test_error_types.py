@@ -7,7 +7,7 @@ import pytest
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.trace.error_types import MOST_CHARACTERS, error_type, failed_by
 from latencytrace.model import Event, Span, Stage, StatusCode, semconv
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.trees import root, span
 
 TIMEOUT, KEY = "httpx.ReadTimeout", "KeyError"
 

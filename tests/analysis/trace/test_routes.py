@@ -23,8 +23,8 @@ from werkzeug.wrappers import Response
 from latencytrace.analysis.trace.routes import UNMATCHED, is_health, route_of
 from latencytrace.model import AttributeValue, Span, SpanKind
 from tests.analysis.fixtures.recording import FIXTURES
-from tests.support.builders.recorded import recorded_requests, spans_of
-from tests.support.builders.trees import root, span
+from tests.support.builders.spans.recorded import recorded_requests, spans_of
+from tests.support.builders.spans.trees import root, span
 
 Get = Callable[[str], object]
 PATHS = ("/chat", "/chats/1", "/chats/2?q=a%20b", "/a%20b", "/")

@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import AttributeValue, SpanKind, Stage, semconv
-from tests.support.builders.trees import span
+from tests.support.builders.spans.trees import span
 
 CLIENT = SpanKind.CLIENT
 

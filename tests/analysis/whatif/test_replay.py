@@ -10,7 +10,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.whatif.replay import Change, replayed_segments, replayed_spans
 from latencytrace.model import Span, Stage
-from tests.support.builders.trees import request, span
+from tests.support.builders.spans.trees import request, span
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import simulate
 

@@ -8,7 +8,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from latencytrace.cli.importing.jaeger import message_from_jaeger
 from latencytrace.model import Event, SpanKind, StatusCode, semconv
-from tests.support.builders.otlp_messages import START_NS, TRACE, message, one_span
+from tests.support.builders.spans.otlp_messages import START_NS, TRACE, message, one_span
 from tests.support.builders.trace_files import jaeger_json
 
 SHORT_TRACE = "8448eb211c80319c"  # of 64 bits, as Jaeger's own clients made them

@@ -15,7 +15,7 @@ from latencytrace.cli.importing.chunks import plain_chunks
 from latencytrace.cli.importing.piece import Record, Unread
 from latencytrace.cli.importing.records import records
 from latencytrace.model import Span
-from tests.support.builders.otlp_messages import message, one_span, otlp
+from tests.support.builders.spans.otlp_messages import message, one_span, otlp
 from tests.support.builders.trace_files import (
     jaeger_json,
     otlp_json,

@@ -16,7 +16,7 @@ from latencytrace.model import Span
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.documents import RequestDocument, SpanDocument
 from tests.support.builders.documents import MS, request_document, span
-from tests.support.builders.strategies import heaps
+from tests.support.builders.spans.strategies import heaps
 
 METADATA = {"process_name", "process_sort_index", "thread_name"}
 

@@ -10,7 +10,7 @@ import pytest
 from latencytrace.cli.source.folder import FolderSource
 from latencytrace.errors import LatencytraceError
 from tests.support.builders.filtered_folder import folder
-from tests.support.builders.otlp_messages import TRACE
+from tests.support.builders.spans.otlp_messages import TRACE
 
 __all__ = ["folder"]
 

@@ -37,7 +37,7 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Order, Store
 from tests.support.builders.made_requests import made_request
-from tests.support.builders.otlp_messages import SPAN, START_NS, TRACE, one_span
+from tests.support.builders.spans.otlp_messages import SPAN, START_NS, TRACE, one_span
 
 CHILD = "00000000000000a2"
 INNER = "00000000000000a3"

@@ -15,8 +15,8 @@ from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock, unpacked
 from latencytrace.service.otlp.traces import CheckedRequest
-from tests.support.builders.otlp_messages import one_span
-from tests.support.builders.otlp_messages import otlp as encoded
+from tests.support.builders.spans.otlp_messages import one_span
+from tests.support.builders.spans.otlp_messages import otlp as encoded
 
 MS = 1_000_000
 

@@ -16,7 +16,7 @@ from latencytrace.service.otlp import shapes
 from latencytrace.service.otlp.compiled import loading
 from latencytrace.service.otlp.shapes import SHAPES
 from latencytrace.service.otlp.traces import check
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.simulation.simulator import simulate
 from tests.support.simulation.ways import WAYS
 

@@ -14,7 +14,7 @@ from latencytrace.service.ledgers.held_spans import (
     spans_in,
 )
 from latencytrace.service.otlp.traces import CheckedRequest, check
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 
 FIRST, SECOND = "1" * 32, "2" * 32
 

@@ -24,8 +24,8 @@ from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.otlp_messages import columns, one_span
-from tests.support.builders.otlp_messages import otlp as encoded
+from tests.support.builders.spans.otlp_messages import columns, one_span
+from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
 from tests.support.waiting import PATIENCE_S, until
 

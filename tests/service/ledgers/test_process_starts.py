@@ -9,7 +9,7 @@ from latencytrace.model import Span, SpanKind, Stage, semconv
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.process_starts import MAX_PENDING, ProcessStarts, served_by
 from latencytrace.service.metrics.telemetry import Telemetry
-from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.spans.otlp_messages import one_span
 
 MS = 1_000_000
 START_NS = 1_795_000_000_000_000_000

@@ -10,7 +10,7 @@ from latencytrace.model import Request, RequestStatus, Span, StatusCode
 from latencytrace.service.ledgers.retention import SpanKeeping
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
-from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.spans.otlp_messages import one_span
 
 FIRST_ID = "0" * 32
 LAST_ID = "f" * 32

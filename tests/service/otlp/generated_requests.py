@@ -6,7 +6,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 
 from latencytrace.model import AttributeValue, semconv
-from tests.support.builders.otlp_messages import any_value, key_values
+from tests.support.builders.spans.otlp_messages import any_value, key_values
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
 pieces = st.lists(

@@ -17,7 +17,7 @@ from latencytrace.service.otlp.scanner import compile_scanner, scanned
 from latencytrace.service.otlp.shapes import SHAPES, shape_of
 from latencytrace.service.otlp.span_block import SpanBlock
 from tests.service.otlp.generated_requests import requests
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 
 pytestmark = pytest.mark.timeout(300)  # where nothing is compiled yet
 

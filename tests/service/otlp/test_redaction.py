@@ -30,8 +30,8 @@ from latencytrace.service.otlp.content_keys import ADDRESSES, CONTENT, KNOWN, ST
 from latencytrace.service.otlp.json import message_from_json
 from latencytrace.service.otlp.messages import message_of, purify
 from latencytrace.service.otlp.plain_text import MARK
-from tests.support.builders.otlp_messages import key_values, message, one_span
-from tests.support.builders.recorded import FIXTURES, spans_of
+from tests.support.builders.spans.otlp_messages import key_values, message, one_span
+from tests.support.builders.spans.recorded import FIXTURES, spans_of
 
 SAID = "xyzzy"
 TOLD = {semconv.EXCEPTION_MESSAGE, semconv.EXCEPTION_STACKTRACE}

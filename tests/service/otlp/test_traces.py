@@ -23,8 +23,8 @@ from latencytrace.model import SpanKind
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.messages import MOST_PARTS
 from latencytrace.service.otlp.wire_parts import has_more_parts
-from tests.support.builders.otlp_messages import SPAN, TRACE, one_span
-from tests.support.builders.otlp_messages import otlp as encoded
+from tests.support.builders.spans.otlp_messages import SPAN, TRACE, one_span
+from tests.support.builders.spans.otlp_messages import otlp as encoded
 
 SENT = one_span(attributes={"a": 1, "b": 0.5, "http.route": "/chat"})
 BODY = encoded(SENT)

@@ -21,7 +21,7 @@ from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS
 from latencytrace.service.stores.chdb.engine import Connection, Engine
 from tests.service.otlp.generated_requests import requests
 from tests.service.sql import otlp_view
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 
 COLUMNS = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 QUESTION = f"SELECT {COLUMNS} FROM {ARRIVALS}"  # noqa: S608 - our own names

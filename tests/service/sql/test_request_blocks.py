@@ -15,7 +15,7 @@ from latencytrace.model import Span
 from latencytrace.service.sql.request_blocks import block_of_table
 from latencytrace.service.sql.request_rows import block_of
 from tests.support.builders.made_tables import made_table
-from tests.support.builders.recorded import FIXTURES, recorded
+from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.simulation.by_columns import ByColumns
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import simulate

@@ -9,7 +9,7 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.service.otlp.json import message_from_json
 from latencytrace.service.otlp.traces import check_message
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.recorded import FIXTURES, recorded, recorded_requests
+from tests.support.builders.spans.recorded import FIXTURES, recorded, recorded_requests
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from latencytrace.cli.importing.files import import_files
 from latencytrace.cli.source.folder import FolderSource, open_folder
 from latencytrace.model import Span, semconv
-from tests.support.builders.otlp_messages import START_NS, message, one_span
+from tests.support.builders.spans.otlp_messages import START_NS, message, one_span
 
 
 def two_requests() -> tuple[Span, Span]:

@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 
-from latencytrace.analysis.columns import told
+from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import Repair, RepairKind, RequestStatus
 from tests.support.simulation.by_columns import ByColumns
@@ -30,9 +30,9 @@ def made_table(seed: int, traces: int = 12) -> RequestTable:
         for root in table.root.tolist()
     ]
     known = table.known.copy()
-    for column in (told.FIRST_TOKEN, told.PER_TOKEN, told.INPUT, told.OUTPUT):
+    for column in (reported.FIRST_TOKEN, reported.PER_TOKEN, reported.INPUT, reported.OUTPUT):
         for place in range(len(table)):
-            known[place, column] = random.choice((told.UNKNOWN, random.randrange(3000 * MS)))
+            known[place, column] = random.choice((reported.UNKNOWN, random.randrange(3000 * MS)))
     repairs = {
         place: (*found, Repair(kind=RepairKind.ORPHAN, span_id="1", detail=""))
         for place, found in table.repairs.items()

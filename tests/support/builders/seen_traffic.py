@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from latencytrace.model import Attributes, Span, SpanKind, StatusCode, semconv
-from tests.support.builders.otlp_messages import one_span
+from tests.support.builders.spans.otlp_messages import one_span
 
 MS = 1_000_000
 HOSTILE = "<script>alert(1)</script>\u202e</script>\x1b[31m\"'&"

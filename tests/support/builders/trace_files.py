@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from google.protobuf import json_format
 
 from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, StatusCode
-from tests.support.builders.otlp_messages import message, otlp
+from tests.support.builders.spans.otlp_messages import message, otlp
 
 _IDS = frozenset({"traceId", "spanId", "parentSpanId"})
 

@@ -13,7 +13,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from tests.support.builders.otlp_messages import message, one_span
+from tests.support.builders.spans.otlp_messages import message, one_span
 
 PREFIX = "xyzzyxyzzy"  # of every secret
 VISIBLE = "plughplugh"  # of what stays, so that a search that finds nothing is known to work

@@ -14,7 +14,7 @@ from latencytrace.model import Attributes, Span, SpanKind, Stage, StatusCode, se
 from tests.service.reports.test_agents import report
 from tests.support.builders.gpu_requests import request, whole_sample
 from tests.support.builders.objectives_yaml import objectives_yaml
-from tests.support.builders.otlp_messages import one_span, otlp
+from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.recording import Received, RecordingServer, Response
 from tests.support.servers.running_prometheus import RunningPrometheus
 from tests.support.servers.running_service import RunningService

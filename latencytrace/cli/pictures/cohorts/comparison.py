@@ -36,7 +36,7 @@ SIGNS: Final = {
 PROVEN: Final = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 SURE: Final = 0.05
 BAR_CELLS: Final = 16
-LEAST_P: Final = 0.001  # smaller ones are not told apart
+LEAST_P: Final = 0.001  # smaller ones are written alike
 
 
 def picture(document: CompareDocument, sides: tuple[str, str]) -> list[RenderableType]:

@@ -9,10 +9,10 @@ ABOUT = "service"
 LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and what helps
     "latencytrace_service_spans_rejected_total": (
         "spans rejected, for their ids are none",
-        "see which sender makes ids of zeros; partial success told it so",
+        "see which sender makes ids of zeros; partial success said so",
     ),
     "latencytrace_service_evicted_traces_total": (
-        "traces divided early, because too many were open",
+        "traces attributed early, because too many were open",
         "run one more service, or sample in the senders",
     ),
     "latencytrace_service_late_traces_total": (
@@ -25,7 +25,7 @@ LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and 
     ),
     "latencytrace_service_overflowed_requests_total": (
         "requests counted in the cohort `overflow`",
-        "give the routes templates: too many services, routes and models are told apart",
+        "give the routes templates: too many services, routes and models are counted apart",
     ),
     "latencytrace_service_faulty_traces_total": (
         "traces set aside by a fault of ours",
@@ -36,18 +36,18 @@ LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and 
         "please report it, with the service's log",
     ),
     "latencytrace_service_recovered_total": (
-        "traces that the service found without a ledger and divided then, by a fault of ours",
+        "traces that the service found without a ledger and attributed then, by a fault of ours",
         "nothing is missing now; please report it, with the service's log",
     ),
     "latencytrace_service_store_errors_total": (
-        "times that the store could not take what was divided",
+        "times that the store could not take what was attributed",
         "see the service's log, and whether its disk is full",
     ),
 }
 REFUSALS: Mapping[str, tuple[str, str]] = {  # by HTTP status
     "400": (
         "posts that were not OTLP",
-        "the answer told the sender why; look at what posts to this address",
+        "the answer gave the sender the reason; look at what posts to this address",
     ),
     "404": (
         "posts of another kind than traces and metrics",

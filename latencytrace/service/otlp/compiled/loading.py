@@ -56,7 +56,7 @@ def start(cache: Path | None, warm: Warm) -> threading.Thread:
 
 def _compile(cache: Path | None, warm: Warm) -> None:
     try:
-        with told_as_runtime_errors():
+        with raised_as_runtime_errors():
             kernels = _loaded(cache)
             warm(kernels)
     except (EOFError, ImportError, OSError, RuntimeError, UnpicklingError) as error:
@@ -73,7 +73,7 @@ def _loaded(cache: Path | None) -> Kernels:
 
 
 @contextmanager
-def told_as_runtime_errors() -> Iterator[None]:
+def raised_as_runtime_errors() -> Iterator[None]:
     """Raise what the compiler refuses as `RuntimeError`."""
     from numba.core.errors import NumbaError  # noqa: PLC0415 - half a second
 

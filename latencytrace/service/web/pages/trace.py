@@ -1,4 +1,4 @@
-"""One request: its time divided, its spans over time, and what is worth knowing about it."""
+"""One request: its time in stages, its spans over time, and what is worth knowing about it."""
 
 from collections.abc import Mapping
 
@@ -75,7 +75,7 @@ def _head(found: ListedRequestDocument) -> Mapping[str, object]:
     return {
         "title": f"{found['route']} {found['trace_id'][:12]}",
         "found": found,
-        "divided": segment_bar(segments, found["duration_ns"]),
+        "stages_bar": segment_bar(segments, found["duration_ns"]),
         "gaps": gaps(found, MOST_GAPS),
         "export": Address(f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}"),
         "trace_address": trace_address,

@@ -15,7 +15,7 @@ from latencytrace.service.storage.retention import DAY_NS, Limits, Retention
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
-from tests.support.builders.otlp_messages import columns, one_span, otlp
+from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.fakes.contracts import FakeClock
 
 DAYS = 40  # before today

@@ -20,7 +20,7 @@ from latencytrace.service.sql.tables import UUIDS
 from latencytrace.service.stores.chdb.engine import bound_text
 from latencytrace.service.stores.chdb.store import MOST_TO_KEEP, TO_KEEP, ChdbStore
 from tests.support.builders.made_requests import made_request
-from tests.support.builders.otlp_messages import TRACE, columns, one_span, otlp
+from tests.support.builders.spans.otlp_messages import TRACE, columns, one_span, otlp
 
 ENGINE = "clickhouse"
 SPAN = one_span()
@@ -159,7 +159,7 @@ def _child(body: str) -> subprocess.Popen[str]:
     imports = (
         "import itertools\nfrom pathlib import Path\n"
         "from latencytrace.service.stores.chdb.store import ChdbStore\n"
-        "from tests.support.builders.otlp_messages import columns, one_span, otlp\n"
+        "from tests.support.builders.spans.otlp_messages import columns, one_span, otlp\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", imports + body],

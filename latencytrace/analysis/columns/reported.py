@@ -54,7 +54,7 @@ _GENERATING = (_PREFILL, _DECODE, _REMOTE_MODEL)
 _SPANS = (MODEL_CALL, FINISHER)
 
 
-def read_tellers(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and loops without calls
+def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and loops without calls
     first: _Column,
     rows: _Column,
     above: _Column,
@@ -240,8 +240,8 @@ def read_tellers(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, a
         tokens, events = said[root, SAID_STREAMED_TOKENS], said[root, SAID_STREAMED_EVENTS]
         choices = facts[kind[root], CHOICES]
         all_left_ns = said[root, SAID_LEFT] * choices
-        told = known[request, OUTPUT]
-        if tokens <= 0 < events and told != UNKNOWN and told <= events + choices:
+        reported = known[request, OUTPUT]
+        if tokens <= 0 < events and reported != UNKNOWN and reported <= events + choices:
             tokens = events
         per_token_ns = 0
         if tokens > 0:
@@ -265,16 +265,16 @@ def read_tellers(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, a
             for at in range(base, beyond):
                 if stages[at] != _DECODE:
                     continue
-                teller = at
+                reporter = at
                 if above[at] >= 0 and said[rows[at], SAID_OUTPUT] == UNKNOWN:
-                    teller = above[at]
-                output = said[rows[teller], SAID_OUTPUT]
+                    reporter = above[at]
+                output = said[rows[reporter], SAID_OUTPUT]
                 if output <= 0:
                     continue
                 decoded_ns += finish_ns[at] - begin_ns[at]
-                if not counts_as[teller]:
-                    counts_as[teller] = True
-                    sequences = said[rows[teller], SAID_SEQUENCES]
+                if not counts_as[reporter]:
+                    counts_as[reporter] = True
+                    sequences = said[rows[reporter], SAID_SEQUENCES]
                     if sequences <= 0:
                         sequences = 1
                     following += max(output // sequences - 1, 0)
@@ -289,8 +289,8 @@ def read_tellers(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, a
                             decoded_ns += interval_end_ns[one] - interval_start_ns[one]
             per_token_ns = int(np.rint(decoded_ns / all_following))
         if not per_token_ns and events > 0:
-            told = max(told, 0) * events // (events + choices)
-            per_token_ns = int(np.rint(all_left_ns / max(events, told)))
+            reported = max(reported, 0) * events // (events + choices)
+            per_token_ns = int(np.rint(all_left_ns / max(events, reported)))
         if per_token_ns:
             known[request, PER_TOKEN] = per_token_ns
 
@@ -300,11 +300,11 @@ def read_tellers(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, a
             row = rows[at]
             depth = said[row, SAID_QUEUE_DEPTH]
             known[request, QUEUE_DEPTH] = max(known[request, QUEUE_DEPTH], depth)
-            told = said[row, SAID_PREEMPTIONS]
-            if told != UNKNOWN or facts[kind[row], PREEMPTIONS]:
+            more = said[row, SAID_PREEMPTIONS]
+            if more != UNKNOWN or facts[kind[row], PREEMPTIONS]:
                 if known[request, REQUEST_PREEMPTIONS] == UNKNOWN:
                     known[request, REQUEST_PREEMPTIONS] = 0
-                known[request, REQUEST_PREEMPTIONS] += max(told, 0) + facts[kind[row], PREEMPTIONS]
+                known[request, REQUEST_PREEMPTIONS] += max(more, 0) + facts[kind[row], PREEMPTIONS]
         if loaded or facts[kind[root], IS_OURS]:
             known[request, COLD_START] = 1 if loaded else 0
     return known
@@ -318,7 +318,7 @@ def tell_attributes(  # noqa: C901, PLR0913, PLR0917 - columns, and loops withou
     by_start: _Column,
     kind: _Column,
     facts: _Column,
-    told: _Column,
+    reported: _Column,
     varying: _Column,
     varying_number: _Column,
     pairs: int,
@@ -333,7 +333,7 @@ def tell_attributes(  # noqa: C901, PLR0913, PLR0917 - columns, and loops withou
         by_start: The rows of each trace in order of start.
         kind: Of each span its row of the facts.
         facts: See `analysis.columns.facts`.
-        told: See there.
+        reported: See there.
         varying: By attribute that varies, where it is in the next.
         varying_number: There and by span its number; below 0: none to tell.
         pairs: How many numbers there are.
@@ -357,7 +357,7 @@ def tell_attributes(  # noqa: C901, PLR0913, PLR0917 - columns, and loops withou
                 if row == root or inside[row] != request:
                     continue
             for one in range(facts[kind[row], PAIRS], facts[kind[row], PAIRS_END]):
-                pair = told[one]
+                pair = reported[one]
                 if pair < 0:
                     pair = varying_number[varying[-1 - pair], row]
                     if pair < 0:

@@ -22,7 +22,7 @@ from latencytrace.model import (
 )
 from latencytrace.service.otlp.json import message_from_json
 
-FIXTURES = Path(__file__).parents[2] / "analysis" / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "analysis" / "fixtures"
 
 
 def recorded(name: str) -> list[Span]:
