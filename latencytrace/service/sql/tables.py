@@ -164,8 +164,8 @@ REQUEST_COLUMNS = {
 } | {stage_column(stage): "UInt64 CODEC(ZSTD(1))" for stage in Stage}
 
 HAS_TTL = (
-    "SELECT count() FROM system.tables WHERE database = currentDatabase() "
-    f"AND name = '{ARRIVALS}' AND create_table_query LIKE '% TTL %'"
+    f"SELECT count() FROM system.tables WHERE database || '.' || name = '{ARRIVALS}' "
+    "AND create_table_query LIKE '% TTL %'"
 )
 NO_TTL = f"ALTER TABLE {ARRIVALS} REMOVE TTL"
 

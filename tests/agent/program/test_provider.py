@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -196,3 +198,23 @@ def test_a_provider_that_takes_no_processors_is_left_alone_with_a_warning(
         uninstrument()
 
     assert "takes no processors" in caplog.text
+
+
+def test_an_endpoint_that_raises_after_its_answer_is_no_warning_of_the_programs_sdk(
+    settings: AgentSettings, program: TracerProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = FastAPI()
+
+    @app.get("/boom")
+    async def boom() -> None:
+        raise LookupError
+
+    set_tracer_provider(program)
+    start(settings, raise_fault)
+    try:
+        answer = TestClient(app, raise_server_exceptions=False).get("/boom")
+    finally:
+        uninstrument()
+
+    assert answer.status_code == 500
+    assert "ended span" not in caplog.text

@@ -10,7 +10,7 @@ import pytest
 
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.tables import REQUESTS, SPANS
+from latencytrace.service.sql.tables import ARRIVALS, HAS_TTL, REQUESTS, SPANS
 from latencytrace.service.storage.retention import DAY_NS, SURE_S, Limits, Retention
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
@@ -119,6 +119,20 @@ def test_what_is_dropped_stays_dropped(folder: Path) -> None:
     store = ChdbStore.open(folder)
     assert days_kept(store) == {Table.ARRIVALS: 1, Table.SPANS: 7, Table.REQUESTS: 30}
     assert store.damaged_parts() == []
+    store.close()
+
+
+def test_the_engine_drops_no_arrivals_of_its_own_also_of_an_older_folder(tmp_path: Path) -> None:
+    store = ChdbStore.open(tmp_path)
+    older = f"ALTER TABLE {ARRIVALS} MODIFY TTL toDateTime(Arrived) + INTERVAL 1 SECOND"
+    store._assembler.query("SYSTEM STOP TTL MERGES", "Null")  # noqa: SLF001 - as it once was
+    store.insert([columns(otlp(one_span("a" * 32)))])
+    store._assembler.query(older, "Null")  # noqa: SLF001 - likewise
+    assert store._assembler.query(HAS_TTL, "TSV") == b"1\n"  # noqa: SLF001 - likewise
+    store.close()
+
+    store = ChdbStore.open(tmp_path)
+    assert store._assembler.query(HAS_TTL, "TSV") == b"0\n"  # noqa: SLF001 - likewise
     store.close()
 
 
