@@ -11,7 +11,7 @@ from rich.text import Text
 from latencytrace.analysis.compare.verdict import Verdict
 from latencytrace.cli.pictures.bars import bar, stage_style, table
 from latencytrace.model.texts.escaped import escaped
-from latencytrace.model.texts.units import UNKNOWN, duration, share
+from latencytrace.model.texts.units import UNKNOWN, duration, share, signed
 from latencytrace.service.answers.compare_documents import (
     BaselinesDocument,
     CompareDocument,
@@ -202,18 +202,14 @@ def _cells(shift: ShiftDocument) -> list[str]:
     return [
         duration(shift["a"]),
         duration(shift["b"]),
-        f"{_signed(shift['shift'])}{percent}",
-        f"{_signed(shift['low'])} … {_signed(shift['high'])}",
+        f"{signed(shift['shift'], '+')}{percent}",
+        f"{signed(shift['low'], '+')} … {signed(shift['high'], '+')}",
         _chance(shift["p_value"]),
     ]
 
 
 def _ratio(shift: ShiftDocument) -> float | None:
     return shift["shift"] / shift["a"] if shift["a"] else None
-
-
-def _signed(value_ns: int) -> str:
-    return f"{'-' if value_ns < 0 else '+'}{duration(abs(value_ns))}"
 
 
 def _chance(p_value: float | None) -> str:
@@ -233,7 +229,7 @@ def _deciles(deciles: Sequence[DecileDocument], at_least_ratio: float) -> Table:
             f"p{round(100 * one['quantile'])}",
             Text(drawn_bar if ratio < 0 else "", stage_style("retrieve")),
             Text(drawn_bar if ratio >= 0 else "", stage_style("queue")),
-            f"{_signed(one['shift'])} ({100 * ratio:+.1f} %)",
-            f"{_signed(one['low'])} … {_signed(one['high'])}",
+            f"{signed(one['shift'], '+')} ({100 * ratio:+.1f} %)",
+            f"{signed(one['low'], '+')} … {signed(one['high'], '+')}",
         )
     return drawn

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from latencytrace.service.web.pages.analyses.tail import tail_pages
 from latencytrace.service.web.pages.api_docs import api_pages
 from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.breakdown import breakdown_pages
@@ -36,6 +37,7 @@ def add_pages(
     for router in (
         overview_pages(parts),
         breakdown_pages(parts),
+        tail_pages(parts),
         requests_pages(parts),
         trace_pages(parts),
         objectives_pages(parts),

@@ -1,0 +1,130 @@
+"""The pages that explain, forecast and compare cohorts, in a real browser."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.support.builders.seen_traffic import HOSTILE
+from tests.support.builders.slow_searches import REQUESTS, slow_searches
+from tests.support.builders.spans.otlp_messages import otlp
+from tests.support.servers.browser import SCREENS, opened, violations
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
+
+TAIL = "/tail?service=search&quantile=0.95"
+EVIL = f"svc {HOSTILE}"
+EVIL_TAIL = f"/tail?{urlencode({'service': EVIL, 'quantile': '0.95'})}"
+PAGES = {
+    "tail": TAIL,
+    "hostile tail": EVIL_TAIL,
+    "tail of few": "/tail?service=search",
+    "tail of none": "/tail?service=nobody",
+    "tail of a wrong quantile": "/tail?quantile=2",
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """One that holds slow searches, once more with hostile names."""
+    kept = {"LATENCYTRACE_CAPTURE_CONTENT": "1"}  # else most hostile names would be taken out
+    with RunningService(tmp_path_factory.mktemp("analyses") / "data", env=kept) as running:
+        plain = [replace(span, service="search") for span in slow_searches()]
+        evil = [replace(span, service=EVIL) for span in slow_searches(HOSTILE, 10_000)]
+        for spans in (plain, evil):
+            assert running.post(otlp(*spans)).is_success
+        until(lambda: running.ask("/breakdown")["requests"] == 2 * REQUESTS, running.said)
+        yield running
+
+
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
+def test_a_page_is_sound(
+    service: RunningService, browser: Browser, path: str, options: Mapping[str, Any]
+) -> None:
+    with opened(browser, f"{service.url}{path}", **options) as (page, watched):
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert watched.errors == []
+        assert watched.hosts == {urlsplit(service.url).netloc}
+
+
+@pytest.mark.parametrize("path", [EVIL_TAIL])
+def test_hostile_names_are_text(service: RunningService, browser: Browser, path: str) -> None:
+    with opened(browser, f"{service.url}{path}") as (page, watched):
+        said = page.content()
+
+        expect(page.get_by_role("main")).to_contain_text("<script>alert(1)")
+        assert "<script>alert" not in said
+        assert not re.search("[\x1b\u202e]", said)
+        assert watched.errors == []
+
+
+def test_the_cause_is_two_clicks_from_the_breakdown_and_the_guilty_span_a_third(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=search") as (page, watched):
+        page.get_by_role("link", name="why the slowest are slow").first.click()
+        page.get_by_role("link", name="take the tail from p95 on").click()
+        expect(page.locator(".verdict")).to_contain_text(
+            "Slower dependency: 100 % of the tail have collection big"
+        )
+        page.locator(".examples").get_by_role("link").first.click()
+
+        expect(page.locator("#detail h2")).to_have_text("a span of retrieve")
+        assert watched.errors == []
+
+
+def test_the_tail_says_the_same_as_the_api(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}{TAIL}") as (page, _):
+        address = page.get_by_role("link", name="JSON", exact=True).get_attribute("href")
+        found: Any = service.get(str(address)).json()
+
+        assert (found["requests"], found["quantile"]) == (REQUESTS, 0.95)
+        expect(page.locator(".verdict strong")).to_have_text(found["cause"]["sentence"])
+        retrieve = page.locator(".stages tr", has_text="retrieve")
+        expect(retrieve).to_contain_text(f"{found['stages'][0]['excess_ns'] / 1e6:.0f} ms")
+        expect(retrieve).to_contain_text(f"{found['stages'][0]['low_ns'] / 1e6:.0f} ms …")
+
+
+@pytest.mark.parametrize(
+    "path", [TAIL, EVIL_TAIL], ids=["an attribute", "an attribute with a hostile value"]
+)
+def test_what_sets_the_tail_apart_leads_to_those_requests(
+    service: RunningService, browser: Browser, path: str
+) -> None:
+    with opened(browser, f"{service.url}{path}") as (page, _):
+        page.get_by_role("link", name=re.compile("Requests of the tail with collection")).click()
+
+        expect(page.get_by_role("heading", level=1)).to_have_text("Requests")
+        expect(page.locator(".bar-line")).to_contain_text("20 of 20 requests")
+
+
+def test_the_tail_begins_where_the_picker_says(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/tail?service=search") as (page, _):
+        expect(page.locator(".verdict")).to_contain_text("400 of at least 1,000")
+        page.get_by_label("Tail from").select_option("0.9")
+        page.get_by_role("button", name="Show").click()
+
+        expect(page.locator(".facts")).to_contain_text("tail: 40 requests from p90")
+        expect(page.get_by_label("Service")).to_have_value("search")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/tail?quantile=2", "quantile: Input should be less than or equal to 0.9999"),
+        ("/tail?quantile=much", "quantile: Input should be a valid number"),
+        ("/tail?since=yesterday", "write RFC 3339"),
+        ("/tail?service=nobody", "without service there are"),
+    ],
+)
+def test_what_cannot_be_shown_is_said_with_what_to_do(
+    service: RunningService, browser: Browser, path: str, said: str
+) -> None:
+    with opened(browser, f"{service.url}{path}", java_script_enabled=False) as (page, _):
+        expect(page.get_by_role("main")).to_contain_text(said)
