@@ -19,12 +19,16 @@ from tests.support.waiting import until
 TAIL = "/tail?service=search&quantile=0.95"
 EVIL = f"svc {HOSTILE}"
 EVIL_TAIL = f"/tail?{urlencode({'service': EVIL, 'quantile': '0.95'})}"
+WHATIF = "/whatif?service=search&stage=retrieve"
 PAGES = {
     "tail": TAIL,
     "hostile tail": EVIL_TAIL,
     "tail of few": "/tail?service=search",
     "tail of none": "/tail?service=nobody",
     "tail of a wrong quantile": "/tail?quantile=2",
+    "what if": WHATIF,
+    "what if of no stage": "/whatif",
+    "what if of too much": f"{WHATIF}&amount=200",
 }
 
 
@@ -114,11 +118,63 @@ def test_the_tail_begins_where_the_picker_says(service: RunningService, browser:
         expect(page.get_by_label("Service")).to_have_value("search")
 
 
+def test_a_faster_stage_is_forecast_as_the_api_does(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/whatif?service=search") as (page, watched):
+        page.get_by_label("If stage").select_option("retrieve")
+        page.get_by_label("were", exact=True).fill("80")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator(".verdict")).to_contain_text("If retrieve were 80 % faster: p50 -")
+        address = page.get_by_role("link", name="JSON", exact=True).get_attribute("href")
+        found: Any = service.get(str(address)).json()
+
+        assert "faster=0.8" in str(address)
+        assert found["duration_ns"]["p95"]["then"] < 0.5 * found["duration_ns"]["p95"]["now"]
+        then_ms = found["duration_ns"]["p95"]["then"] / 1e6
+        expect(page.locator(".forecast tr", has_text="p95")).to_contain_text(f"{then_ms:.0f} ms")
+        expect(page.locator(".facts")).to_contain_text(
+            f"off by {100 * found['error_ratio']:.1f} %"
+        )
+        assert watched.errors == []
+
+
+def test_calls_of_a_stage_are_cut_short(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}{WHATIF}") as (page, _):
+        page.get_by_label("were", exact=True).fill("20")
+        page.get_by_label("Unit").select_option("ms at most")
+        page.get_by_role("button", name="Show").click()
+
+        expect(page.locator(".verdict")).to_contain_text(
+            "no call of retrieve took longer than 20 ms"
+        )
+        exported = page.get_by_role("link", name="JSON", exact=True)
+        expect(exported).to_have_attribute("href", re.compile("at_most_ms=20"))
+
+
+def test_the_cause_of_the_tail_leads_to_what_mending_it_would_give(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}{TAIL}") as (page, _):
+        page.get_by_role("link", name="What if retrieve were 50 % faster?").click()
+
+        expect(page.locator(".verdict")).to_contain_text("If retrieve were 50 % faster: p50 -")
+        page.get_by_role("link", name="What if decode were 50 % faster").click()
+        expect(page.locator(".verdict")).to_contain_text("If decode were 50 % faster: p50 -")
+        expect(page.get_by_label("Service")).to_have_value("search")
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
         ("/tail?quantile=2", "quantile: Input should be less than or equal to 0.9999"),
         ("/tail?quantile=much", "quantile: Input should be a valid number"),
+        ("/whatif", "Choose a stage"),
+        (f"{WHATIF}&amount=200", "amount: a stage can be 100 % faster at most, not 200 %"),
+        (f"{WHATIF}&amount=some", "amount: Input should be a valid number"),
+        (f"{WHATIF}&change=at_most_ms", "say how many milliseconds"),
+        ("/whatif?stage=search", "stage 'search' is not known: use"),
+        ("/whatif?stage=retrieve&service=nobody", "without service there are"),
         ("/tail?since=yesterday", "write RFC 3339"),
         ("/tail?service=nobody", "without service there are"),
     ],

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from latencytrace.service.web.pages.analyses.tail import tail_pages
+from latencytrace.service.web.pages.analyses.whatif import whatif_pages
 from latencytrace.service.web.pages.api_docs import api_pages
 from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.breakdown import breakdown_pages
@@ -40,6 +41,7 @@ def add_pages(
         tail_pages(parts),
         requests_pages(parts),
         trace_pages(parts),
+        whatif_pages(parts),
         objectives_pages(parts),
         health_pages(parts, metrics, unready),
         api_pages(app, parts.renderer),

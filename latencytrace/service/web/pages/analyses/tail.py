@@ -61,6 +61,7 @@ def tail_pages(parts: Parts) -> APIRouter:
             "beyond": lambda document: question.link("/requests", duration=_from(document)),
             "having": lambda document, one: having(question, document, one),
             "examples": lambda document: list(examples(parts, question, document)),
+            "whatif": lambda stage: question.link("/whatif", stage=stage),
             "nearest": lambda: list(nearest(parts.store, question)),
         }
 
