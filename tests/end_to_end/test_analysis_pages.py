@@ -9,6 +9,8 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.support.builders.compared_versions import REQUESTS as OF_EACH
+from tests.support.builders.compared_versions import VERSIONS, compared_versions
 from tests.support.builders.seen_traffic import HOSTILE
 from tests.support.builders.slow_searches import REQUESTS, slow_searches
 from tests.support.builders.spans.otlp_messages import otlp
@@ -20,12 +22,17 @@ TAIL = "/tail?service=search&quantile=0.95"
 EVIL = f"svc {HOSTILE}"
 EVIL_TAIL = f"/tail?{urlencode({'service': EVIL, 'quantile': '0.95'})}"
 WHATIF = "/whatif?service=search&stage=retrieve"
+SLOWER = "/compare?a=version%3D1&b=version%3Dslower-search"
+EVIL_COMPARE = f"/compare?{urlencode({'a': urlencode({'service': EVIL}), 'b': 'service=search'})}"
 PAGES = {
     "tail": TAIL,
     "hostile tail": EVIL_TAIL,
     "tail of few": "/tail?service=search",
     "tail of none": "/tail?service=nobody",
     "tail of a wrong quantile": "/tail?quantile=2",
+    "hostile comparison": EVIL_COMPARE,
+    "comparison of what is proposed": "/compare",
+    "comparison of nonsense": "/compare?a=nonsense",
     "what if": WHATIF,
     "what if of no stage": "/whatif",
     "what if of too much": f"{WHATIF}&amount=200",
@@ -57,7 +64,7 @@ def test_a_page_is_sound(
         assert watched.hosts == {urlsplit(service.url).netloc}
 
 
-@pytest.mark.parametrize("path", [EVIL_TAIL])
+@pytest.mark.parametrize("path", [EVIL_TAIL, EVIL_COMPARE])
 def test_hostile_names_are_text(service: RunningService, browser: Browser, path: str) -> None:
     with opened(browser, f"{service.url}{path}") as (page, watched):
         said = page.content()
@@ -169,6 +176,13 @@ def test_the_cause_of_the_tail_leads_to_what_mending_it_would_give(
     [
         ("/tail?quantile=2", "quantile: Input should be less than or equal to 0.9999"),
         ("/tail?quantile=much", "quantile: Input should be a valid number"),
+        ("/compare?service=nobody", "without service there are"),
+        ("/compare?a=nonsense", "'nonsense' is no cohort: write KEY=VALUE"),
+        ("/compare?a=colour%3Dred", "'colour' is no filter of requests: use service"),
+        ("/compare?a=baseline:gone", "gone"),
+        ("/compare?a=since%3Dyesterday", "write RFC 3339"),
+        ("/compare?a=service%3Dsearch&least=much", "least: Input should be a valid number"),
+        ("/compare?a=service%3Dnobody", "A has 0 requests, B has 800"),
         ("/whatif", "Choose a stage"),
         (f"{WHATIF}&amount=200", "amount: a stage can be 100 % faster at most, not 200 %"),
         (f"{WHATIF}&amount=some", "amount: Input should be a valid number"),
@@ -184,3 +198,100 @@ def test_what_cannot_be_shown_is_said_with_what_to_do(
 ) -> None:
     with opened(browser, f"{service.url}{path}", java_script_enabled=False) as (page, _):
         expect(page.get_by_role("main")).to_contain_text(said)
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """One that holds three versions, of which a baseline is saved."""
+    with RunningService(tmp_path_factory.mktemp("versions") / "data") as running:
+        for spans in compared_versions():
+            assert running.post(otlp(*spans)).is_success
+        wanted = OF_EACH * len(VERSIONS)
+        until(lambda: running.ask("/breakdown")["requests"] == wanted, running.said)
+        saved = running.client.put(
+            f"{running.url}/api/v1/baselines/release-1", json={"cohort": "version=1"}
+        )
+        assert saved.is_success
+        yield running
+
+
+def test_a_slower_version_is_named_with_its_stage_as_the_api_does(
+    versions: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{versions.url}/compare") as (page, watched):
+        page.get_by_label("A", exact=True).fill("version=1")
+        page.get_by_label("B", exact=True).fill("version=slower-search")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator(".verdict.worse")).to_contain_text("Regression: p50 is")
+        expect(page.locator(".verdict")).to_contain_text("in retrieve")
+        expect(page.get_by_role("main")).to_contain_text("At equal input tokens, output tokens")
+        address = page.get_by_role("link", name="JSON", exact=True).get_attribute("href")
+        found: Any = versions.get(str(address)).json()
+
+        shift = next(one for one in found["stages"] if one["stage"] == "retrieve")["p50"]
+        retrieve = page.locator(".shifts tr.first", has_text="retrieve")
+        expect(retrieve).to_contain_text(f"+{shift['shift'] / 1e6:.1f} ms")
+        expect(retrieve).to_contain_text("▲ slower")
+        expect(page.locator(".shifts tr.first", has_text="prefill")).to_contain_text("not proven")
+        assert violations(page) == []
+        assert watched.errors == []
+
+
+def test_a_bar_begins_at_zero_and_ends_within_its_interval(
+    versions: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{versions.url}{SLOWER}") as (page, _):
+        drawn = page.locator(".shifts tr.first", has_text="retrieve").locator("svg.interval")
+        edges = drawn.evaluate(
+            """svg => Object.fromEntries(['rect', '.zero', '.ends'].map((name) => {
+                 const { left, right } = svg.querySelector(name).getBoundingClientRect();
+                 return [name, [left, right]];
+               }))"""
+        )
+
+        bar, zero, ends = edges["rect"], edges[".zero"], edges[".ends"]
+        assert bar[0] == pytest.approx(sum(zero) / 2, abs=2)
+        assert bar[0] + 10 < ends[0] < bar[1] < ends[1]
+
+
+def test_sides_are_swapped(versions: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{versions.url}{SLOWER}") as (page, _):
+        page.get_by_role("link", name="Swap A and B").click()
+
+        expect(page.locator(".verdict.better")).to_contain_text("Improvement: p50 is")
+        expect(page.get_by_label("A", exact=True)).to_have_value("version=slower-search")
+
+
+def test_too_few_requests_are_said_with_how_many_it_takes(
+    versions: RunningService, browser: Browser
+) -> None:
+    few = "/compare?a=version%3D1&b=version%3D1&input_tokens=500..510"
+    with opened(browser, f"{versions.url}{few}") as (page, _):
+        expect(page.locator(".verdict")).to_contain_text(
+            re.compile(r"Not enough data: it takes about [\d,]+ requests of each side")
+        )
+        page.get_by_role("link", name="Take those of the last 24h").click()
+
+        expect(page.get_by_label("Since")).to_have_value("24h")
+        expect(page.get_by_label("B", exact=True)).to_have_value("version=1")
+
+
+def test_a_baseline_is_compared_with_the_last_hour(
+    versions: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{versions.url}/compare?version=slower-search") as (page, _):
+        page.get_by_role("link", name="Compare release-1 with the last hour").click()
+
+        expect(page.locator(".verdict.worse")).to_contain_text("in retrieve")
+        expect(page.locator(".beside")).to_contain_text("baseline:release-1")
+        expect(page.locator(".beside")).to_contain_text("version slower-search")
+
+
+def test_versions_that_there_are_are_proposed(versions: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{versions.url}/compare") as (page, _):
+        proposed = page.locator(".empty li")
+        expect(proposed.first).to_contain_text(re.compile("version=.+ against version=.+"))
+        proposed.get_by_role("link").first.click()
+
+        expect(page.locator(".verdict")).to_be_visible()
+        expect(page.locator(".beside tbody tr").first).to_contain_text("500")

@@ -53,6 +53,7 @@ NAVIGATION: Final = (
     PageLink("/breakdown", "Breakdown", "b"),
     PageLink("/tail", "Tail", "t"),
     PageLink("/requests", "Requests", "r"),
+    PageLink("/compare", "Compare", "c"),
     PageLink("/whatif", "What if", "w"),
     PageLink("/objectives", "Objectives", "s"),
     PageLink("/health", "Health", "h"),
