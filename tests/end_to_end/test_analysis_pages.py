@@ -115,6 +115,18 @@ def test_what_sets_the_tail_apart_leads_to_those_requests(
         expect(page.locator(".bar-line")).to_contain_text("20 of 20 requests")
 
 
+def test_a_longer_time_is_offered_until_there_is_none(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/tail?service=search") as (page, _):
+        for since in ("1d", "7d", "30d"):
+            page.get_by_role("link", name=f"take the requests of the last {since}").click()
+            expect(page.get_by_label("Since")).to_have_value(since)
+
+        expect(page.get_by_role("link", name="take the tail from p95 on")).to_be_visible()
+        expect(page.get_by_role("link", name="take the requests of")).to_have_count(0)
+
+
 def test_the_tail_begins_where_the_picker_says(service: RunningService, browser: Browser) -> None:
     with opened(browser, f"{service.url}/tail?service=search") as (page, _):
         expect(page.locator(".verdict")).to_contain_text("400 of at least 1,000")
@@ -270,9 +282,9 @@ def test_too_few_requests_are_said_with_how_many_it_takes(
         expect(page.locator(".verdict")).to_contain_text(
             re.compile(r"Not enough data: it takes about [\d,]+ requests of each side")
         )
-        page.get_by_role("link", name="Take those of the last 24h").click()
+        page.get_by_role("link", name="Take those of the last 1d").click()
 
-        expect(page.get_by_label("Since")).to_have_value("24h")
+        expect(page.get_by_label("Since")).to_have_value("1d")
         expect(page.get_by_label("B", exact=True)).to_have_value("version=1")
 
 

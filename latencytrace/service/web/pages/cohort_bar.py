@@ -19,6 +19,7 @@ from latencytrace.service.web.queries import RequestsQuery
 FIELDS: Final = tuple(CohortQuery.model_fields)
 TIMES: Final = ("since", "until")
 FIRST: Final = "1970-01-01T00:00:00Z"
+LONGER: Final = {f"{days}d": days * 86_400 * 10**9 for days in (1, 7, 30)}
 MOST_NAMES: Final = 200  # that a field proposes
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -55,6 +56,11 @@ class Asked:
             "since": rfc3339(self.cohort.since_ns or 0),
             "until": rfc3339(self.cohort.until_ns or self.now_ns),
         }
+
+    def longer(self) -> str | None:
+        """A `since` that takes a longer time than this cohort's; None: longer than any of them."""
+        taken_ns = (self.cohort.until_ns or self.now_ns) - (self.cohort.since_ns or 0)
+        return next((text for text, length_ns in LONGER.items() if length_ns > taken_ns), None)
 
     def period(self) -> str:
         """The time in words."""

@@ -44,7 +44,6 @@ MOST_LOOKED_AT: Final = 5_000  # requests, for the versions there are
 LEAST_REQUESTS: Final = 100  # of a version that is offered
 PERCENT: Final = 100.0
 BORDERS: Final = {Verdict.REGRESSION: "worse", Verdict.IMPROVEMENT: "better"}
-LONGER: Final = "24h"
 
 
 class Least(BaseModel):
@@ -130,12 +129,15 @@ def whole(question: Asked, side: str) -> str:
     return urlencode([*((name, text) for name, text in question.given if name not in named), *own])
 
 
-def longer(question: Asked, written: Mapping[str, str]) -> Address | None:
-    """The same over a longer time; None: a side has its own time."""
-    if any("since=" in side or side.startswith(answers.BASELINE) for side in written.values()):
+def longer(question: Asked, written: Mapping[str, str]) -> tuple[str, Address] | None:
+    """The same over a longer time; None: there is none, or a side has its own time."""
+    since = question.longer()
+    if since is None or any(
+        "since=" in side or side.startswith(answers.BASELINE) for side in written.values()
+    ):
         return None
-    kept = {**question.parameters, "since": LONGER, "until": None}
-    return question.link("/compare", **kept)
+    kept = {**question.parameters, "since": since, "until": None}
+    return since, question.link("/compare", **kept)
 
 
 def offers(
@@ -146,17 +148,20 @@ def offers(
     share = min(1.0, MOST_LOOKED_AT / max(requests, 1))
     columns = store.cohort_columns(question.cohort, [DurationBand(share_ratio=share)])
     for key, words in (("version", columns.version), ("model", columns.model)):
-        numbers = words.number.tolist()
-        often = Counter(number for number in numbers if number >= 0)
-        first = {number: numbers.index(number) for number in often}
+        often: Counter[int] = Counter()
+        began: dict[int, int] = {}
+        for number, start_ns in zip(words.number.tolist(), columns.start_ns.tolist(), strict=True):
+            often[number] += 1
+            began[number] = min(start_ns, began.get(number, start_ns))
         names = [
             words.names[number]
-            for number in sorted(often, key=lambda one: columns.start_ns[first[one]])
-            if often[number] >= LEAST_REQUESTS * share
+            for number in sorted(began, key=lambda one: began[one])
+            if number >= 0 and often[number] >= LEAST_REQUESTS * share
         ]
         for one, other in pairwise(names):
             yield urlencode({key: one}), urlencode({key: other})
-    for baseline in saved[-1:]:
+    if saved:
+        baseline = max(saved, key=lambda one: int(one["saved"]))
         yield f"{answers.BASELINE}{baseline['name']}", HALVES[1]
     yield HALVES
 

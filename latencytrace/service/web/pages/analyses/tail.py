@@ -34,7 +34,6 @@ NO_FILTERS: Final = (  # traits that requests cannot be asked for by
     "cached_input_tokens", "batch_size", "queue_depth", "concurrency", "preemptions",
     "finish_reason", "cold_start",
 )  # fmt: skip
-LONGER: Final = "24h"
 
 
 def tail_pages(parts: Parts) -> APIRouter:
@@ -114,8 +113,12 @@ def enough(question: Asked, document: TailDocument) -> Iterator[tuple[str, Addre
     if suits:
         text = f"take the tail from {percentile(str(max(suits)))} on, for which these are enough"
         yield text, question.link("/tail", quantile=str(max(suits)))
-    longer = question.link("/tail", since=LONGER, until=None, quantile=str(document["quantile"]))
-    yield f"take the requests of the last {LONGER}", longer
+    since = question.longer()
+    if since is not None:
+        longer = question.link(
+            "/tail", since=since, until=None, quantile=str(document["quantile"])
+        )
+        yield f"take the requests of the last {since}", longer
 
 
 def having(question: Asked, document: TailDocument, one: SetApartDocument) -> Address | None:
