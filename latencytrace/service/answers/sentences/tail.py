@@ -6,6 +6,7 @@ NOTHING = (
     "Nothing sets the tail apart: no attribute, and no stage that takes longer than its usual "
     "spread explains."
 )
+MIXED = "No single cause explains the tail: what it has more often stands below."
 
 
 def sentence(document: TailDocument) -> str:
@@ -16,4 +17,6 @@ def sentence(document: TailDocument) -> str:
             f"{document['needed_requests']:,}."
         )
     cause = document["cause"]
-    return cause["sentence"] if cause else NOTHING
+    if cause:
+        return cause["sentence"]
+    return MIXED if document["attributes"] else NOTHING
