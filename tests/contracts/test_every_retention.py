@@ -8,7 +8,7 @@ import pytest
 
 from latencytrace.plugins import STORES, load_plugin, plugins
 from latencytrace.service.clock import now_ns
-from latencytrace.service.storage.retention import DAY_NS, Limits, Retention
+from latencytrace.service.storage.retention import DAY_NS, SURE_S, Limits, Retention
 from latencytrace.service.store import Store, Table
 from tests.contracts.conftest import EXAMPLES
 from tests.support.builders.made_requests import made_request
@@ -33,7 +33,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def swept(store: Store, days: float) -> dict[Table, int]:
     """The rows of each table once so many days have passed."""
-    retention = Retention(store, Limits(), lambda: now_ns() + round(days * DAY_NS), FakeClock())
+    steady = FakeClock()
+    retention = Retention(store, Limits(), lambda: now_ns() + round(days * DAY_NS), steady)
+    retention.step()
+    steady.move_s(SURE_S)
     retention.step()
     assert len(retention.partitions) == len(store.partitions())
     return {

@@ -191,7 +191,7 @@ class _Connection:
 
     def __init__(self, opened: socket.socket) -> None:
         # Loaded where it is used, by the exporter's thread: importing it takes a while.
-        with whole_imports:
+        with whole_imports.lock:
             from h2.config import H2Configuration  # noqa: PLC0415 - an extra
             from h2.connection import H2Connection  # noqa: PLC0415 - an extra
 
@@ -325,7 +325,7 @@ def _retry_after_s(details: str) -> float | None:
     if not details:
         return None
     # Loaded where it is needed: importing protobuf takes 0.1 s.
-    with whole_imports:
+    with whole_imports.lock:
         from google.protobuf.message import DecodeError  # noqa: PLC0415 - only for what is refused
         from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415 - only for what is refused
         from google.rpc.status_pb2 import Status  # noqa: PLC0415 - only for what is refused

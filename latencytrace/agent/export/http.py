@@ -1,6 +1,8 @@
 """Posts OTLP over a connection that is kept alive."""
 
 from collections.abc import Mapping
+from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
@@ -70,11 +72,7 @@ class HttpSender:
         Raises:
             OSError: Nobody answered.
         """
-        with whole_imports:
-            from latencytrace.agent.export.http_connection import (  # noqa: PLC0415 - takes a while
-                HTTPException,
-            )
-
+        HTTPException = _connections().HTTPException  # noqa: N806 - a class
         kept, body = self._connection is not None, self._options.packed(body)
         try:
             return self._send_once(body, timeout_s)
@@ -115,13 +113,10 @@ class HttpSender:
         return self._secrets.hidden_in(str(error)) or type(error).__name__
 
     def _open(self) -> "HTTPConnection":
-        with whole_imports:
-            from latencytrace.agent.export.http_connection import (  # noqa: PLC0415 - likewise
-                connection_to,
-            )
-
         tls = self._options if self._secure else None
-        self._connection = connection_to(self._host, self._port, self._timeout_s, tls)
+        self._connection = _connections().connection_to(
+            self._host, self._port, self._timeout_s, tls
+        )
         return self._connection
 
     def close(self) -> None:
@@ -129,3 +124,12 @@ class HttpSender:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+@cache
+def _connections() -> ModuleType:
+    """Import what takes a while; the lock is held once, for others may hold it for seconds."""
+    with whole_imports.lock:
+        from latencytrace.agent.export import http_connection  # noqa: PLC0415 - see above
+
+    return http_connection

@@ -1,7 +1,8 @@
 """The contract of what carries an exporter's bytes to a receiver."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from latencytrace.agent.process.forks import whole_imports
@@ -32,10 +33,7 @@ class TransportOptions:
         """Return the bytes of a request."""
         if not self.gzip:
             return body
-        with whole_imports:
-            from gzip import compress  # noqa: PLC0415 - takes a while, and few programs need it
-
-        return compress(body, 1)
+        return _compress()(body, 1)
 
     def tls(self) -> "ssl.SSLContext":
         """Return the settings of TLS.
@@ -43,7 +41,7 @@ class TransportOptions:
         Raises:
             OSError: A file cannot be read.
         """
-        with whole_imports:
+        with whole_imports.lock:
             import ssl  # noqa: PLC0415 - likewise
 
         context = ssl.create_default_context(cafile=self.certificate)
@@ -83,3 +81,12 @@ class Sender(Protocol):
     def close(self) -> None:
         """Let go of the connection, without a word: it may be that of a process forked from."""
         ...
+
+
+@cache
+def _compress() -> Callable[[bytes, int], bytes]:
+    """Import what takes a while and few programs need."""
+    with whole_imports.lock:
+        from gzip import compress  # noqa: PLC0415 - see above
+
+    return compress

@@ -11,7 +11,7 @@ def installed_gpu_readers(on_fault: OnFault) -> list[GpuReader]:
     readers: list[GpuReader] = []
     for plugin in plugins(GPU_READERS):
         with guarded(f"loading the GPU reader {plugin.name!r}", on_fault):
-            with whole_imports:
+            with whole_imports.lock:
                 kind = plugin.load()
             readers.append(kind())
     return readers

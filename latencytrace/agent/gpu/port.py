@@ -72,7 +72,7 @@ class GpuPort:
 
     def text(self) -> bytes:
         """Return what a Prometheus reads."""
-        with whole_imports:
+        with whole_imports.lock:
             from latencytrace.agent.gpu.exposition import exposition  # noqa: PLC0415 - only where it is asked for
 
         latest_ns = self._now_ns() - SILENT_NS

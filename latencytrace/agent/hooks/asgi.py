@@ -252,22 +252,22 @@ def _already_timed(application: Any, layers_of: "_Layers") -> bool:  # noqa: ANN
 class _Layers:
     """The layers of the application that was called last, as far as they matter here."""
 
-    __slots__ = ("_has_contribs", "_stack")
+    __slots__ = ("_seen",)
 
     def __init__(self) -> None:
-        self._stack: object = None
-        self._has_contribs = False
+        self._seen: tuple[object, bool] = (None, False)
 
     def have_contribs(self, application: object) -> bool:
         """Tell whether contrib's middleware is among an application's layers."""
         stack = getattr(application, "middleware_stack", None)
         if stack is None:
             stack = application
-        if stack is not self._stack:
+        seen, has_contribs = self._seen
+        if stack is not seen:
             layers = _layers(application)
-            self._has_contribs = any(type(layer).__module__ == _CONTRIB for layer in layers)
-            self._stack = stack
-        return self._has_contribs
+            has_contribs = any(type(layer).__module__ == _CONTRIB for layer in layers)
+            self._seen = (stack, has_contribs)  # at once: applications may be served on threads
+        return has_contribs
 
 
 def _begun(

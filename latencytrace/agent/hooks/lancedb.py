@@ -14,16 +14,27 @@ _BUILDERS = (
     "LanceEmptyQueryBuilder",
     "AsyncQueryBase",
 )
+_READERS = (  # whose `to_batches` does not go through `to_arrow`
+    "LanceVectorQueryBuilder",
+    "LanceEmptyQueryBuilder",
+    "AsyncQueryBase",
+    "AsyncHybridQuery",
+)
 
 
 class LancedbHook(Hook):
-    """Times where a query is carried out, which all forms of its results go through."""
+    """Times where a query is carried out; of a reader, until it is handed out."""
 
     requires = ("lancedb >= 0.25",)
     patches = (
         *(
             replace(patch, name="search")
-            for patch in _QUERY.calls("lancedb.query", *_BUILDERS, searches=("to_arrow",))
+            for patch in (
+                *_QUERY.calls("lancedb.query", *_BUILDERS, searches=("to_arrow",)),
+                *_QUERY.calls(
+                    "lancedb.query", *_READERS, searches=("to_batches",), optional=("to_batches",)
+                ),
+            )
         ),
         *_TABLE.calls(
             "lancedb.table",

@@ -7,7 +7,6 @@ for ever, so that whoever needs the module there meets a "partially initialized"
 import os
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
 LONGEST_WAIT_S = 2.0  # of a fork: who imports may itself wait for what the forking thread holds
 
@@ -16,26 +15,15 @@ _pid = os.getpid()  # of the process that everything is made for
 
 
 class WholeImports:
-    """Have what a background thread imports inside of it imported whole before a fork."""
+    """Have what a background thread imports under the lock imported whole before a fork."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._forking: set[int] = set()  # threads that hold the lock for a fork
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        self._lock.release()
 
     def before_fork(self) -> None:
         """Wait for an import that is under way, but not for ever."""
-        if self._lock.acquire(timeout=LONGEST_WAIT_S):
+        if self.lock.acquire(timeout=LONGEST_WAIT_S):
             self._forking.add(threading.get_ident())
 
     def after_fork(self) -> bool:
@@ -44,13 +32,13 @@ class WholeImports:
         if thread not in self._forking:
             return False
         self._forking.discard(thread)
-        self._lock.release()
+        self.lock.release()
         return True
 
     def after_fork_in_child(self) -> None:
         """Let imports go on, also where the thread that was at one did not come along."""
         if not self.after_fork():
-            self._lock = threading.RLock()
+            self.lock = threading.RLock()
         self._forking.clear()
 
 

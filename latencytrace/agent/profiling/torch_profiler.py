@@ -39,7 +39,7 @@ class TorchProfiler:
 
     def __init__(self) -> None:
         self.interrupted: Callable[[], None] = self.stop
-        with whole_imports:
+        with whole_imports.lock:
             self._module = importlib.import_module("torch.profiler")
             self._base = importlib.import_module("torch.autograd.profiler")
         self._torch = sys.modules["torch"]
@@ -105,7 +105,7 @@ class TorchProfiler:
         return str(self._torch.__version__)
 
     def _new_run(self, *, cuda: bool) -> Any:  # noqa: ANN401 - torch's
-        with whole_imports:
+        with whole_imports.lock:
             bindings = importlib.import_module("torch._C._profiler")
         try:
             all_threads = bindings._ExperimentalConfig(profile_all_threads=True)  # noqa: SLF001 - the only way

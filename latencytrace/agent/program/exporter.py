@@ -22,7 +22,7 @@ class ProgramExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send a batch."""
-        with whole_imports:
+        with whole_imports.lock:
             from opentelemetry.exporter.otlp.proto.common.trace_encoder import (  # noqa: PLC0415 - takes a while
                 encode_spans,
             )

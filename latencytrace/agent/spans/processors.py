@@ -46,7 +46,7 @@ class ProgramProcessors:
     def resource(self) -> "Resource":
         """Return what this process is, as the SDK says it."""
         if self._resource is None:
-            with whole_imports:
+            with whole_imports.lock:
                 from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is used
 
             self._resource = Resource(dict(self._described))  # type: ignore[arg-type]  # as detected
@@ -135,7 +135,7 @@ class ProgramProcessors:
         return True
 
     def _show_all(self) -> None:
-        with whole_imports:
+        with whole_imports.lock:
             import opentelemetry.sdk.trace  # noqa: F401, PLC0415 - which `readable` needs
 
         for _ in range(len(self._ended)):

@@ -188,7 +188,7 @@ class AnswerStream(ReadAnswer):
     """The answer of one request while it is streamed.
 
     Speed is the point here: of a chunk that leaves, four values are held, and many are read
-    together, the last ones off the serving thread (`catch_up`; `bench_request.py`).
+    together (`catch_up`; `bench_request.py`).
 
     Args:
         sends: Takes the starts and ends of sends that were held.

@@ -113,6 +113,8 @@ class FolderTarget:
     def finish(self) -> Source:
         """See `Target.finish`."""
         self.pipeline.close()
+        if self.pipeline.left_fault is not None:
+            raise self.pipeline.left_fault
         return self.source
 
 

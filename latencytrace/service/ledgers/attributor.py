@@ -61,7 +61,9 @@ class Attributor:
         self._on_spans = on_spans
         self._attribution = Attribution(telemetry, traces.is_old, store.instances, cache)
         self.is_fast = False  # of the latest traces, most went by columns
+        self.has_failed = False  # the store, at the latest batch
         self.recovering: set[str] = set()  # traces that had no ledger
+        self._in_doubt: set[tuple[str, str]] = set()  # requests that may have been written
         self.counted_before: set[str] = set()  # traces whose ledgers were lost
 
     def attribute(self, taken: Sequence[str]) -> bool:
@@ -74,10 +76,12 @@ class Attributor:
         try:
             self._attribute(taken)
             left.clear()
+            self.has_failed = False
         except (PoisonedBlockError, *FAULTS):
             halves = self._halves(taken)
             left.clear()
         except StoreError as error:
+            self.has_failed = True
             self._telemetry.store_errors.inc()
             _log.error("%d traces are attributed later: %s", len(left), error)
             return False
@@ -174,15 +178,29 @@ class Attributor:
         known = [*(request for request in requests if request.revision > 1), *resent]
         # What was lost with a part of the store was counted, unless it still waits for that.
         known += [one for one in requests if one.trace_id in self.counted_before]
-        counted = self._settling.counted(known)
+        counted = self._settling.counted(known) - self._in_doubt
         age_ns = self._now_ns() - read_ns
         written = [*requests, *resent]
         withdrawn, table = found.withdrawn, found.table
         all_written = written if table is None else WithTable(written, table)
-        done = self._store.write(all_written, kept, withdrawn, age_ns, counted)
+        try:
+            done = self._store.write(all_written, kept, withdrawn, age_ns, counted)
+        except StoreError:  # it may have kept some of them, which are not counted yet
+            self._in_doubt |= _keys(written, table) - counted
+            raise
+        if self._in_doubt:
+            self._in_doubt -= _keys(written, table)
         self._settling.withdraw(withdrawn)
         uncounted = [one for one in written if (one.trace_id, one.span_id) not in counted]
         self._settling.add(uncounted, done.at_ns, table)
         self._telemetry.withdrawn.inc(done.withdrawn)
         revised = [one for one in requests if (one.trace_id, one.span_id) in counted]
         self._telemetry.revised.inc(len(revised))
+
+
+def _keys(requests: Iterable[Request], table: RequestTable | None) -> set[tuple[str, str]]:
+    keys = {(one.trace_id, one.span_id) for one in requests}
+    if table is not None:
+        span_ids = (f"{span_id:016x}" for span_id in table.span_id.tolist())
+        keys.update(zip(table.trace_ids, span_ids, strict=True))
+    return keys

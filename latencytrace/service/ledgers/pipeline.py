@@ -20,6 +20,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from latencytrace.errors import OverloadedError, StoreError
@@ -101,9 +103,11 @@ class Pipeline:
         )
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._kept_ns: int | None = None  # when spans were last copied
+        self._has_failed_to_keep = False  # the last time
+        self._left: set[str] = set()  # traces of which only the store has the spans
         self._busy_ns: int | None = None  # since when traces are attributed without a pause
         self._has_taken_up = False  # what an earlier process left is attributed
-        self._take_up_fault: StoreError | None = None  # why that cannot be read
+        self.left_fault: StoreError | None = None  # why that cannot be read
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-ledger", daemon=True)
         telemetry.watch(
@@ -134,8 +138,8 @@ class Pipeline:
             return "spans are not being attributed: see the log, and start the service again"
         if self._committer.fault is not None:
             return f"spans cannot be kept, and senders get an error: {self._committer.fault}"
-        if self._take_up_fault is not None:
-            return f"what an earlier run left cannot be read: {self._take_up_fault}"
+        if self.left_fault is not None:
+            return f"what an earlier run left cannot be read: {self.left_fault}"
         return None
 
     def submit(self, checked: CheckedRequest) -> Future[None]:
@@ -200,6 +204,7 @@ class Pipeline:
             self._telemetry.store_errors.inc()
             _log.error("the store is asked later what has no ledger: %s", error)
             return
+        self._left.update(found.without_ledger, found.lost_ledger)
         self._traces.left((*found.without_ledger, *found.lost_ledger))
         self._attributor.recovering.update(found.without_ledger)
         self._attributor.counted_before.update(found.lost_ledger)
@@ -210,11 +215,23 @@ class Pipeline:
         if self._kept_ns is not None and now_ns - self._kept_ns < KEEP_PACE_S * 1e9:
             return
         self._kept_ns = now_ns
+        self._has_failed_to_keep = True
         try:
             self._store.keep_noted()
+            self._has_failed_to_keep = False
         except StoreError as error:
             self._telemetry.store_errors.inc()
             _log.error("spans are kept later: %s", error)
+
+    def look_after(self) -> None:
+        """Do what is due from time to time; each has a pace of its own."""
+        self.keep_noted()
+        self.check()
+        self._left = set(filter(self.is_open, self._left))
+        # Nothing is dropped that something is still to be made of.
+        if not (self._left or self._has_failed_to_keep or self._attributor.has_failed):
+            self._tidy()
+        self._committer.probe()
 
     def _take_up(self) -> None:
         """Look for what an earlier process left. No trace is attributed before that.
@@ -226,10 +243,12 @@ class Pipeline:
             self._traces.known(ids)
         if left:
             _log.info("%d traces of an earlier run are attributed now", len(left))
+            self._left.update(left)
             self._traces.left(left)
         if self._counted_until_ns is not None:
-            for written_ns, request in self._store.uncounted(self._counted_until_ns):
-                self._settling.add([request], written_ns)
+            uncounted = self._store.uncounted(self._counted_until_ns)
+            for written_ns, together in groupby(uncounted, key=itemgetter(0)):
+                self._settling.add([request for _, request in together], written_ns)
 
     def _has_looked(self) -> bool:
         """Take up what was left; False: the store fails at that."""
@@ -237,10 +256,10 @@ class Pipeline:
             self._take_up()
         except StoreError as error:
             self._telemetry.store_errors.inc()
-            self._take_up_fault = error
+            self.left_fault = error
             _log.error("what an earlier run left is looked for again: %s", error)
             return False
-        self._take_up_fault = None
+        self.left_fault = None
         return True
 
     def _run(self) -> None:
@@ -251,13 +270,10 @@ class Pipeline:
         while not self._stopping.wait(PACE_S):
             self._busy_ns = self._now_ns()
             while self.step() >= BATCH_TRACES and not self._stopping.is_set():
-                pass
+                self.look_after()
             self._busy_ns = None
             self._has_taken_up = True
-            self.keep_noted()
-            self.check()
-            self._tidy()
-            self._committer.probe()
+            self.look_after()
         left = self._traces.close_all()
         for start in range(0, len(left), BATCH_TRACES):
             self._attributor.attribute(left[start : start + BATCH_TRACES])

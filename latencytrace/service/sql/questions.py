@@ -56,9 +56,10 @@ STANDING: Final = (  # where requests stand, to be voided if they moved, and how
 UNASSEMBLED: Final = (  # no request was written since their last span arrived
     f"SELECT TraceId FROM (SELECT TraceId, max(Arrived) AS LastArrived FROM {ARRIVALS} "
     "GROUP BY TraceId) AS Came LEFT JOIN "
-    # A request is written after its spans arrived, and those are kept for two hours.
+    # A request is written after its spans arrived.
     f"(SELECT TraceId, max(Written) AS LastWritten FROM {REQUESTS} "
-    "WHERE Written >= now() - INTERVAL 3 HOUR GROUP BY TraceId) AS Done USING TraceId "
+    f"WHERE Written >= (SELECT min(Arrived) FROM {ARRIVALS}) - INTERVAL 1 HOUR "
+    "GROUP BY TraceId) AS Done USING TraceId "
     "WHERE LastArrived > LastWritten "
     # A shared step never has a request: it is done unless the process ended in its last minute.
     f"AND (LastArrived > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE "

@@ -16,7 +16,6 @@ ARRIVALS = f"{DATABASE}.span_arrivals"
 SPANS = f"{DATABASE}.spans"
 REQUESTS = f"{DATABASE}.requests"
 
-ARRIVALS_KEPT = "INTERVAL 2 HOUR"
 
 TABLE_UUIDS = (
     f"SELECT database || '.' || name, uuid FROM system.tables WHERE database = '{DATABASE}'"
@@ -164,6 +163,12 @@ REQUEST_COLUMNS = {
     "AttributesLeftOut": "UInt32 DEFAULT 1",  # in rows of older versions all of them are
 } | {stage_column(stage): "UInt64 CODEC(ZSTD(1))" for stage in Stage}
 
+HAS_TTL = (
+    "SELECT count() FROM system.tables WHERE database = currentDatabase() "
+    f"AND name = '{ARRIVALS}' AND create_table_query LIKE '% TTL %'"
+)
+NO_TTL = f"ALTER TABLE {ARRIVALS} REMOVE TTL"
+
 _BLOOM = "INDEX ByTrace TraceId TYPE bloom_filter(0.001) GRANULARITY 1"
 
 # A part that cannot be read is set aside by the engine, however many there are.
@@ -187,8 +192,8 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
             f"ENGINE = {engine('MergeTree', '')} "
             "PARTITION BY toStartOfHour(Arrived) "
             "ORDER BY (toStartOfFiveMinutes(Timestamp), TraceId, Timestamp, SpanId) "
-            f"TTL toDateTime(Arrived) + {ARRIVALS_KEPT} "
-            f"SETTINGS ttl_only_drop_parts = 1, {_SET_ASIDE_TORN}"
+            # No TTL: the engine would drop what no request is made of yet; `Retention` does not.
+            f"SETTINGS {_SET_ASIDE_TORN}"
         ),
     )
     yield (

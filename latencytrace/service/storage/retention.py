@@ -16,6 +16,14 @@ DAY_NS: Final = 24 * HOUR_NS
 ARRIVALS_NS: Final = 2 * HOUR_NS
 # Rows are stamped a little before they are written, and clocks are set back.
 STILL_RECEIVES_NS: Final = HOUR_NS
+OPEN_NS: Final = {  # so long after its end a partition stays
+    Table.ARRIVALS: STILL_RECEIVES_NS,
+    Table.SPANS: STILL_RECEIVES_NS,
+    # Ledgers outlive the arrivals that they are made of, or a start would make them again.
+    Table.REQUESTS: ARRIVALS_NS + 2 * HOUR_NS,
+}
+# A clock that is ahead for a while, as at a start before it is set, makes nothing old.
+SURE_S: Final = 600.0
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +63,7 @@ def expired(
     before ledgers; arrivals go by age alone, for ledgers are made of them.
     """
     left_bytes = sum(one.bytes for one in partitions)
-    closed = [one for one in partitions if one.until_ns + STILL_RECEIVES_NS <= now_ns]
+    closed = [one for one in partitions if one.until_ns + OPEN_NS[one.table] <= now_ns]
     closed.sort(key=lambda one: one.since_ns)
     kept: dict[Table, list[Partition]] = {table: [] for table in Table}
     for one in closed:
@@ -65,10 +73,16 @@ def expired(
             yield one, Reason.AGE
         else:
             kept[one.table].append(one)
+    if limits.max_bytes is None:
+        return
+    ledger_bytes = sum(one.bytes for one in kept[Table.REQUESTS])
     for one in (*kept[Table.SPANS], *kept[Table.REQUESTS]):
-        if limits.max_bytes is None or left_bytes <= limits.max_bytes:
+        # Where what came today is too much, all ledgers together would not make up for it.
+        too_much = one.table is Table.REQUESTS and left_bytes - ledger_bytes > limits.max_bytes
+        if left_bytes <= limits.max_bytes or too_much:
             return
         left_bytes -= one.bytes
+        ledger_bytes -= one.bytes if one.table is Table.REQUESTS else 0
         yield one, Reason.SIZE
 
 
@@ -109,6 +123,7 @@ class Retention:
         self._now_ns = now_ns
         self._steady_ns = steady_ns
         self._next_ns = steady_ns()
+        self._old_since_ns: dict[tuple[Table, int], int] = {}
 
     def step(self) -> None:
         """Drop what is due, unless that was looked at lately; the store may fail at that."""
@@ -127,7 +142,17 @@ class Retention:
 
     def _drop(self) -> None:
         left = list(self._store.partitions())
-        for partition, reason in list(expired(left, self.limits, self._now_ns())):
+        steady_ns = self._steady_ns()
+        due = list(expired(left, self.limits, self._now_ns()))
+        self._old_since_ns = {
+            (one.table, one.since_ns): self._old_since_ns.get((one.table, one.since_ns), steady_ns)
+            for one, reason in due
+            if reason is Reason.AGE
+        }
+        for partition, reason in due:
+            since_ns = self._old_since_ns.get((partition.table, partition.since_ns))
+            if since_ns is not None and steady_ns - since_ns < SURE_S * 1e9:
+                continue
             self._store.drop(partition)
             left.remove(partition)
             # The rows first: who reads meanwhile sees no partition without them.

@@ -48,6 +48,13 @@ def test_a_search_is_one_span_of_retrieving(spans: Spans, table: Any, form: str)
     }
 
 
+def test_a_search_that_is_read_in_batches_is_one_span(spans: Spans, table: Any) -> None:  # noqa: ANN401
+    batches = table.search([1.0, 0.0]).limit(3).to_batches()
+
+    assert sum(len(batch) for batch in batches) == 3
+    assert spans.names == ["search"]
+
+
 def test_reading_and_writing_are_distinguished(spans: Spans, table: Any) -> None:  # noqa: ANN401
     table.search().where("id > 2").to_list()
     table.add(ROWS[:2])

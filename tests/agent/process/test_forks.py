@@ -29,7 +29,7 @@ def test_a_fork_waits_for_an_import_but_not_for_ever() -> None:
     imports, begun, over = WholeImports(), threading.Event(), threading.Event()
 
     def importing() -> None:
-        with imports:
+        with imports.lock:
             begun.set()
             over.wait()
 
@@ -43,7 +43,7 @@ def test_a_fork_waits_for_an_import_but_not_for_ever() -> None:
 
     over.set()
     thread.join()
-    with imports:  # it was left as it was
+    with imports.lock:  # it was left as it was
         pass
     assert LONGEST_WAIT_S * 0.9 < waited_s < LONGEST_WAIT_S + 5
 

@@ -11,6 +11,7 @@ from latencytrace.service.storage.retention import (
     HOUR_NS,
     PACE_S,
     STILL_RECEIVES_NS,
+    SURE_S,
     Limits,
     Reason,
     Retention,
@@ -106,6 +107,8 @@ def test_it_looks_once_a_minute_and_says_what_it_dropped(
     retention = Retention(store, Limits(), wall, steady)
 
     retention.step()
+    steady.move_s(SURE_S)
+    retention.step()
     assert store.kept == list(retention.partitions) == [young]
     assert retention.expired() == {(Table.SPANS, Reason.AGE): (1, old.rows)}
     assert "dropped 9 rows of spans that arrived from 1971-01-28T00:00Z" in caplog.text
@@ -113,10 +116,48 @@ def test_it_looks_once_a_minute_and_says_what_it_dropped(
     wall.move_s(86_400)
     retention.step()
     assert store.kept == [young]
-    steady.move_s(PACE_S)
-    retention.step()
+    for _ in range(2):
+        steady.move_s(max(PACE_S, SURE_S))
+        retention.step()
     assert store.kept == []
     assert retention.expired() == {(Table.SPANS, Reason.AGE): (2, old.rows + young.rows)}
+
+
+def test_a_clock_that_is_ahead_for_a_moment_makes_nothing_old() -> None:
+    wall, steady = FakeClock(NOW_NS), FakeClock()
+    store = PartitionedStore(*(day(Table.REQUESTS, ago) for ago in range(20)))
+    retention = Retention(store, Limits(), wall, steady)
+
+    wall.move_s(400 * 86_400)
+    retention.step()
+    wall.move_s(-400 * 86_400)
+    steady.move_s(SURE_S)
+    retention.step()
+
+    assert len(store.kept) == 20
+
+
+def test_ledgers_stay_where_even_all_of_them_would_not_make_room() -> None:
+    today = replace(day(Table.SPANS, 0), bytes=30 * GB)
+    ledgers = [day(Table.REQUESTS, ago) for ago in range(1, 20)]
+
+    found = dropped(Limits(max_bytes=20 * GB), today, day(Table.SPANS, 2), *ledgers)
+
+    assert [one.table for one, _ in found] == [Table.SPANS]
+
+
+def test_ledgers_outlive_the_arrivals_that_they_are_made_of() -> None:
+    last_hour = hour(2)
+    ledgers = replace(day(Table.REQUESTS, 0), until_ns=last_hour.until_ns)
+    nothing = Limits(requests_ns=1, spans_ns=1, max_bytes=1)
+
+    gone = [
+        {one.table for one, _ in expired([last_hour, ledgers], nothing, NOW_NS + hours * HOUR_NS)}
+        for hours in range(5)
+    ]
+
+    assert [Table.REQUESTS in one for one in gone] == [False, False, False, True, True]
+    assert [Table.ARRIVALS in one for one in gone] == [False, True, True, True, True]
 
 
 def test_a_store_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -126,19 +167,25 @@ def test_a_store_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture) -> 
     retention = Retention(store, Limits(), FakeClock(NOW_NS), steady)
 
     retention.step()
+    steady.move_s(SURE_S)
+    retention.step()
     assert "dropped later: the disk is gone" in caplog.text
     assert not retention.expired()
 
     store.fails = None
-    steady.move_s(PACE_S)
-    retention.step()
+    for _ in range(2):
+        steady.move_s(max(PACE_S, SURE_S))
+        retention.step()
     assert store.kept == []
 
 
 def test_metrics_say_what_is_kept_since_when_and_what_was_dropped() -> None:
     kept = [day(Table.REQUESTS, 2), day(Table.REQUESTS, 5, 2 * GB), hour(0)]
     store = PartitionedStore(*kept, day(Table.SPANS, 12))
-    retention = Retention(store, Limits(max_bytes=50 * GB), FakeClock(NOW_NS), FakeClock())
+    steady = FakeClock()
+    retention = Retention(store, Limits(max_bytes=50 * GB), FakeClock(NOW_NS), steady)
+    retention.step()
+    steady.move_s(SURE_S)
     retention.step()
 
     samples = {

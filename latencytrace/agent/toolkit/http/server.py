@@ -99,9 +99,10 @@ class ServedRequest:
     def fail(self, error: BaseException) -> None:
         """Note what the application raised, or that the caller is gone."""
         try:
-            self.timing.note(self._noted)
-            self._noted = {}  # for what is raised goes before a status
-            self.timing.fail(error)
+            if self.timing.span.is_recording():  # the SDK's spans complain once they have ended
+                self.timing.note(self._noted)
+                self._noted = {}  # for what is raised goes before a status
+                self.timing.fail(error)
         except FAULTS as fault:
             self.recorder.on_fault("noting an exception", fault)
 

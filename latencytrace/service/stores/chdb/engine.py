@@ -16,7 +16,9 @@ from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.service.sql.tables import (
     COUNT,
     DATABASE,
+    HAS_TTL,
     NO_LONGER_USED,
+    NO_TTL,
     TABLE_UUIDS,
     UUIDS,
     Target,
@@ -148,6 +150,9 @@ class Engine:
             connection.query(f"{verb} {table} UUID '{UUIDS[table]}' {definition}", "Null")
         for statement in (*missing_columns(), *NO_LONGER_USED):
             connection.query(statement, "Null")
+        # Older versions let the engine drop arrivals.
+        if connection.query(HAS_TTL, "TSV").strip() == b"1":
+            connection.query(NO_TTL, "Null")
 
     def _connect_repaired(self, aside: Path) -> "Connection":
         try:

@@ -162,7 +162,8 @@ class ChdbStore(ChdbQuestions):
     def known_traces(self) -> Iterator[NDArray[np.uint64]]:
         """See `Store.known_traces`: a day at a time, for all of them are many."""
         days = [one for one in self.partitions() if one.table is Table.REQUESTS]
-        for day in sorted(days, key=lambda one: one.since_ns, reverse=True):
+        # Who takes them forgets the first ones first.
+        for day in sorted(days, key=lambda one: one.since_ns):
             stretch = {"since": day.since_ns, "until": day.until_ns}
             found = self._assembler.query(questions.KNOWN_TRACES, "RowBinary", stretch)
             ids = np.frombuffer(found, ">u8").astype(np.uint64).reshape(-1, 2)

@@ -11,7 +11,7 @@ import pytest
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import REQUESTS, SPANS
-from latencytrace.service.storage.retention import DAY_NS, Limits, Retention
+from latencytrace.service.storage.retention import DAY_NS, SURE_S, Limits, Retention
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
@@ -54,6 +54,16 @@ def store(folder: Path) -> Iterator[ChdbStore]:
     opened.close()
 
 
+def swept(store: ChdbStore, limits: Limits | None = None) -> Retention:
+    """Drop what is due, at two looks."""
+    steady = FakeClock()
+    retention = Retention(store, limits or Limits(), now_ns, steady)
+    retention.step()
+    steady.move_s(SURE_S)
+    retention.step()
+    return retention
+
+
 def days_kept(store: ChdbStore) -> dict[Table, int]:
     partitions = store.partitions()
     return {table: sum(one.table is table for one in partitions) for table in Table}
@@ -61,9 +71,7 @@ def days_kept(store: ChdbStore) -> dict[Table, int]:
 
 def test_old_days_are_dropped_and_the_others_answer(store: ChdbStore) -> None:
     assert days_kept(store) == {Table.ARRIVALS: 1, Table.SPANS: DAYS, Table.REQUESTS: DAYS}
-    retention = Retention(store, Limits(), now_ns, FakeClock())
-
-    retention.step()
+    retention = swept(store)
 
     assert days_kept(store) == {Table.ARRIVALS: 1, Table.SPANS: 7, Table.REQUESTS: 30}
     assert list(retention.partitions) == store.partitions()
@@ -92,12 +100,12 @@ def test_the_size_is_held_by_spans_before_ledgers(store: ChdbStore) -> None:
     ledgers_and_arrivals = sizes[Table.REQUESTS] + sizes[Table.ARRIVALS]
     limits = Limits(requests_ns=None, spans_ns=None, max_bytes=ledgers_and_arrivals)
 
-    Retention(store, limits, now_ns, FakeClock()).step()
+    swept(store, limits)
     assert days_kept(store)[Table.REQUESTS] == DAYS
     assert days_kept(store)[Table.SPANS] <= 1  # yesterday is not over for an hour, perhaps
 
     limits = Limits(requests_ns=None, spans_ns=None, max_bytes=ledgers_and_arrivals // 2)
-    Retention(store, limits, now_ns, FakeClock()).step()
+    swept(store, limits)
     left = store.requests(EVERYTHING, Order.NEWEST, 100)
     assert 0 < len(left) < DAYS
     assert {one.trace_id for one in left} == {f"{ago:032x}" for ago in range(1, len(left) + 1)}
@@ -105,7 +113,7 @@ def test_the_size_is_held_by_spans_before_ledgers(store: ChdbStore) -> None:
 
 def test_what_is_dropped_stays_dropped(folder: Path) -> None:
     store = ChdbStore.open(folder)
-    Retention(store, Limits(), now_ns, FakeClock()).step()
+    swept(store)
     store.close()
 
     store = ChdbStore.open(folder)
@@ -145,6 +153,6 @@ def test_a_death_half_way_leaves_days_that_are_whole(folder: Path, after: int) -
     assert store.count(EVERYTHING) == count[Table.REQUESTS]
     kept = store.kept_counts([f"{ago:032x}" for ago in range(1, DAYS + 1)])
     assert len(kept) == count[Table.SPANS]
-    Retention(store, Limits(), now_ns, FakeClock()).step()
+    swept(store)
     assert days_kept(store) == {Table.ARRIVALS: 1, Table.SPANS: 7, Table.REQUESTS: 30}
     store.close()

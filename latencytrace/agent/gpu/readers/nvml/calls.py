@@ -125,7 +125,7 @@ def opened(library: str = LIBRARY) -> NvmlCalls:
             is_absent=True,
         ) from None
     try:
-        with whole_imports:
+        with whole_imports.lock:
             binding = importlib.import_module("pynvml")
     except ImportError:
         raise GpuUnavailableError(
