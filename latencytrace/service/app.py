@@ -40,6 +40,8 @@ from latencytrace.service.reports.device_works import DeviceWorks
 from latencytrace.service.reports.engine_fetch import checked_engines, fetch
 from latencytrace.service.reports.engine_scraper import EngineScraper
 from latencytrace.service.reports.received import MetricReports
+from latencytrace.service.storage.baselines import NAME as BASELINES
+from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.storage.retention import Limits, Retention
 from latencytrace.service.store import Store, open_store
 from latencytrace.service.watch.loop import Watch
@@ -89,6 +91,7 @@ def serve(
     _refuse_open_doors(settings, insecure=insecure)
     objectives = _objectives(settings)
     addresses = checked_engines(settings.scrape)
+    folder = settings.folder
     with ExitStack() as opened:
         api_socket = opened.enter_context(_listening(settings.listen, "--listen"))
         otlp_socket = opened.enter_context(_listening(settings.otlp_http, "--otlp-http"))
@@ -97,7 +100,7 @@ def serve(
             grpc_socket = opened.enter_context(_listening(settings.otlp_grpc, "--otlp-grpc"))
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
         endpoint = _metrics_endpoint(settings, (_address(otlp_socket), grpc_address))
-        store = opened.enter_context(closing(open_store(settings.store, settings.folder)))
+        store = opened.enter_context(closing(open_store(settings.store, folder)))
         telemetry = Telemetry(objectives=objectives)
         reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
         engines = EngineScraper(addresses, fetch, time.monotonic_ns, reports.gpus.receive)
@@ -105,14 +108,14 @@ def serve(
         telemetry.registry.register(reports)
         telemetry.registry.register(engines)
         profiles = Profiles(
-            ProfileFolder(settings.folder / PROFILES),
+            ProfileFolder(folder / PROFILES),
             time.monotonic_ns,
             now_ns,
             on_alert=settings.profile_on_alert,
         )
         links = _links(settings, _address(api_socket), profiles)
         evaluator, watch = watching(
-            settings.folder, objectives, settings.sinks, store, links, telemetry, profiles.alerted
+            folder, objectives, settings.sinks, store, links, telemetry, profiles.alerted
         )
         record = opened.enter_context(_recording(endpoint, telemetry, _address(api_socket)))
 
@@ -128,10 +131,10 @@ def serve(
             on_settled,
             works.add,
             ObjectiveIndex(objectives),
-            Journal(settings.folder / "journal"),
+            Journal(folder / "journal"),
             settings.settle_s,
             evaluator.counted_until_ns,
-            cache=settings.folder / COMPILED,
+            cache=folder / COMPILED,
             tidy=_retention(settings, store, telemetry).step,
         )
         token = None if insecure else settings.token
@@ -139,20 +142,14 @@ def serve(
         grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
         servers = Servers(*grpc, stopping=stopping, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
+        read_gpus = partial(gpus, reports.gpus, works)
         answering = api(
-            store,
-            pipeline,
-            telemetry,
-            unready,
-            _address(otlp_socket),
-            profiles,
-            partial(gpus, reports.gpus, works),
-            settings.folder,
+            store, pipeline, telemetry, unready, _address(otlp_socket), profiles, read_gpus, folder
         )
         answering.include_router(objectives_router(evaluator, links), prefix=API)
         answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
         renderer = _with_pages(
-            answering, store, pipeline, profiles, evaluator, links, telemetry, unready
+            answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready
         )
         with _running(watch), _running(pipeline), _running(engines):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
@@ -212,6 +209,7 @@ def _links(settings: ServiceSettings, listened: Address, profiles: Profiles) -> 
 def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
     app: FastAPI,
     store: Store,
+    folder: Path,
     pipeline: Pipeline,
     profiles: Profiles,
     evaluator: Evaluator,
@@ -224,6 +222,7 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
     renderer = Renderer(assets)
     parts = Parts(
         store=store,
+        baselines=Baselines(folder / BASELINES),
         now_ns=now_ns,
         renderer=renderer,
         request=partial(

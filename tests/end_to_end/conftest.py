@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.support.agent.receiving import Receiver
+from tests.support.servers.browser import chromium
 
 
 @pytest.fixture
@@ -12,3 +14,13 @@ def receiver() -> Iterator[Receiver]:
     """Takes spans."""
     with Receiver() as receiver:
         yield receiver
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Chromium without a window."""
+    with (
+        sync_playwright() as playwright,
+        chromium(playwright, tmp_path_factory.mktemp("browser")) as started,
+    ):
+        yield started

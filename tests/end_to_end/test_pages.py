@@ -3,15 +3,12 @@
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-import axe_playwright_python
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from latencytrace.model import Span
 from tests.support.builders.objectives_yaml import objectives_yaml
@@ -25,15 +22,13 @@ from tests.support.builders.seen_traffic import (
     traffic,
 )
 from tests.support.builders.spans.otlp_messages import message
-from tests.support.servers.browser import Watched, chromium
+from tests.support.servers.browser import SCREENS, opened, violations
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
-AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 TOKEN = "the pages' token"  # noqa: S105 - a test's
 HUGE = 12_000
 POST = 2000  # spans of a post
-PHONE = {"width": 360, "height": 780}
 PAGES = {
     "overview": "/",
     "breakdown": "/breakdown",
@@ -46,15 +41,6 @@ PAGES = {
     "nothing found": "/breakdown?route=nothing",
     "API": "/docs",
 }
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with (
-        sync_playwright() as playwright,
-        chromium(playwright, tmp_path_factory.mktemp("browser")) as started,
-    ):
-        yield started
 
 
 def post(service: RunningService, spans: Iterable[Span]) -> None:
@@ -85,19 +71,6 @@ def is_counted(service: RunningService) -> bool:
     return bool(objectives[0]["requests"])
 
 
-@contextmanager
-def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, Watched]]:  # noqa: ANN401 - the browser's
-    context = browser.new_context(**options)
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    watched = Watched.of(page)
-    page.goto(address, wait_until="load")
-    try:
-        yield page, watched
-    finally:
-        context.close()
-
-
 def row(page: Page, text: str) -> Any:  # noqa: ANN401 - a locator
     return page.locator(".grid-row", has_text=text).first
 
@@ -118,27 +91,12 @@ def test_one_gets_from_the_overview_to_the_guilty_span(
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"color_scheme": "dark"}, {"viewport": PHONE, "has_touch": True}],
-    ids=["light", "dark", "phone"],
-)
+@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_a_page_is_sound(
     service: RunningService, browser: Browser, path: str, options: dict[str, Any]
 ) -> None:
     with opened(browser, f"{service.url}{path}", **options) as (page, watched):
-        for details in page.locator("details").all():
-            details.evaluate("element => { element.open = true; }")
-        page.evaluate(AXE.read_text())
-        found = cast(
-            "list[dict[str, Any]]", page.evaluate("axe.run().then(found => found.violations)")
-        )
-
-        assert [
-            (one["id"], one["nodes"][0]["html"])
-            for one in found
-            if one["impact"] in {"serious", "critical"}
-        ] == []
+        assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert watched.errors == []
         assert watched.hosts == {urlsplit(service.url).netloc}

@@ -1,64 +1,26 @@
 """The cause of a tail, from spans that a real service received to the answer and the picture."""
 
-import time
 from collections.abc import Iterator
-from random import Random
 from typing import Any, cast
 
 import pytest
 from pydantic import TypeAdapter
 
-from latencytrace.model import Span, SpanKind, Stage, semconv
 from latencytrace.service.answers.tail_documents import TailDocument
-from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.builders.slow_searches import REQUESTS, slow_searches
+from tests.support.builders.spans.otlp_messages import otlp
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
 MS = 1_000_000
-REQUESTS = 400
-SLOW_EVERY = 10
-
-
-def spans() -> Iterator[Span]:
-    """Requests that search and generate; of every tenth the search is slow."""
-    chance = Random(7)  # noqa: S311 - the same each time
-    begin_ns = time.time_ns() - 300 * 10**9
-    for number in range(REQUESTS):
-        trace_id, start_ns = f"{number + 1:032x}", begin_ns + number * 100 * MS
-        slow = number % SLOW_EVERY == SLOW_EVERY - 1
-        search_ns = int((900 if slow else 40) * MS * chance.uniform(0.9, 1.1))
-        end_ns = start_ns + search_ns + int(80 * MS * chance.uniform(0.9, 1.1))
-        yield one_span(
-            trace_id,
-            "a" * 16,
-            name="POST /chat",
-            start_ns=start_ns,
-            end_ns=end_ns,
-            attributes={"collection": "big" if slow else "small"},
-        )
-        yield below(trace_id, "b", Stage.RETRIEVE, start_ns, start_ns + search_ns)
-        yield below(trace_id, "c", Stage.DECODE, start_ns + search_ns, end_ns)
-
-
-def below(trace_id: str, digit: str, stage: Stage, start_ns: int, end_ns: int) -> Span:
-    return one_span(
-        trace_id,
-        digit * 16,
-        parent_id="a" * 16,
-        name=f"a span of {stage}",
-        kind=SpanKind.INTERNAL,
-        start_ns=start_ns,
-        end_ns=end_ns,
-        attributes={semconv.STAGE: stage.value},
-    )
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service that has received them all."""
     with RunningService(tmp_path_factory.mktemp("tail") / "data") as running:
-        assert running.post(otlp(*spans())).is_success
+        assert running.post(otlp(*slow_searches())).is_success
         until(lambda: asked(running, 0.95)["requests"] == REQUESTS, running.said)
         yield running
 

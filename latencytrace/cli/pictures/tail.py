@@ -7,17 +7,13 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
-from latencytrace.model.texts.units import count, duration, share
+from latencytrace.model.texts.units import chance, count, duration, share, signed
+from latencytrace.service.answers.sentences.tail import sentence
 from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
 
 BAR_SHORTEST, BAR_LONGEST = 4, 32
 MOST_ATTRIBUTES = 8
 LEAST_SHARE = 0.005  # of the excess: stages with less are not shown
-SURE = 0.001  # smaller p-values are not distinguished
-NOTHING = (
-    "Nothing sets the tail apart: no attribute, and no stage that takes longer than its usual "
-    "spread explains."
-)
 
 
 def picture(document: TailDocument, console: Console) -> list[RenderableType]:
@@ -39,18 +35,15 @@ def _numbers(document: TailDocument) -> str:
     ]
     if document["excess_ns"] is not None:
         usual = f"the {document['reference_requests']:,} around the median"
-        facts.append(f"{_signed(document['excess_ns'])} longer than {usual}")
+        facts.append(f"{signed(document['excess_ns'])} longer than {usual}")
     return " · ".join(facts)
 
 
 def _verdict(document: TailDocument) -> str:
-    if document["needed_requests"] is not None:
-        return (
-            f"Not enough requests to name a cause: {document['requests']:,} of at least "
-            f"{document['needed_requests']:,}. Take a longer time (--since) or a lower --quantile."
-        )
-    cause = document["cause"]
-    return cause["sentence"] if cause else NOTHING
+    said = sentence(document)
+    if document["needed_requests"] is None:
+        return said
+    return f"{said} Take a longer time (--since) or a lower --quantile."
 
 
 def _stages(document: TailDocument, width: int) -> RenderableType:
@@ -69,7 +62,7 @@ def _stages(document: TailDocument, width: int) -> RenderableType:
         drawn.add_row(
             row["stage"],
             stage_bar(max(row["excess_ns"], 0) / longest, row["stage"]),
-            _signed(row["excess_ns"]),
+            signed(row["excess_ns"]),
             share(row["excess_share_ratio"]),
             _interval(row),
             duration(row["tail_mean_ns"]),
@@ -78,12 +71,8 @@ def _stages(document: TailDocument, width: int) -> RenderableType:
     return drawn.drawn(width)
 
 
-def _signed(length_ns: int) -> str:
-    return f"-{duration(-length_ns)}" if length_ns < 0 else duration(length_ns)
-
-
 def _interval(row: StageExcessDocument) -> str:
-    return f"{_signed(row['low_ns'])} … {_signed(row['high_ns'])}"
+    return f"{signed(row['low_ns'])} … {signed(row['high_ns'])}"
 
 
 def _attributes(document: TailDocument) -> RenderableType:
@@ -93,7 +82,7 @@ def _attributes(document: TailDocument) -> RenderableType:
             f"{row['key']} {row['value']}",
             share(row["tail_share_ratio"]),
             share(row["reference_share_ratio"]),
-            f"< {SURE}" if row["p_value"] < SURE else f"{row['p_value']:.3f}",
+            chance(row["p_value"]),
         )
     return drawn
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 MINUTE_NS = 60e9
+LEAST_CHANCE = 0.001
 
 
 def duration(value_ns: float | None) -> str:
@@ -18,6 +19,18 @@ def duration(value_ns: float | None) -> str:
         if value_ns >= 0.9995 * size:
             return f"{_three_digits(value_ns / size)} {unit}"
     return f"{value_ns:.0f} ns"
+
+
+def signed(value_ns: int, plus: str = "") -> str:
+    """A difference of durations: `-8.31 ms`; what is not negative has `plus` before it."""
+    return f"-{duration(-value_ns)}" if value_ns < 0 else f"{plus}{duration(value_ns)}"
+
+
+def chance(p_value: float | None) -> str:
+    """A p value: `0.012`; very small ones are not distinguished."""
+    if p_value is None:
+        return UNKNOWN
+    return f"< {LEAST_CHANCE}" if p_value < LEAST_CHANCE else f"{p_value:.3f}"
 
 
 def exact(value_ns: int) -> str:

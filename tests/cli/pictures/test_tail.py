@@ -105,6 +105,13 @@ def test_a_tail_without_a_cause_is_said_to_have_none() -> None:
     assert not any("more often" in line for line in lines)
 
 
+def test_a_tail_of_several_causes_is_not_said_to_have_nothing_of_its_own() -> None:
+    lines = drawn(document(cause=None))
+
+    assert lines[2].startswith("No single cause explains the tail")
+    assert any("more often" in line for line in lines[3:])
+
+
 def test_too_few_requests_are_told_with_how_many_it_takes() -> None:
     lines = drawn(document(requests=37, needed_requests=1000, cause=None, examples=[]))
 

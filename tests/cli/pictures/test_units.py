@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.model.texts.units import count, duration, exact, share, shares
+from latencytrace.model.texts.units import chance, count, duration, exact, share, shares, signed
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,19 @@ def test_nouns_agree_with_their_number() -> None:
         "1 request",
         "1,204 requests",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value_ns", "printed", "with_plus"),
+    [(-8_314_000, "-8.31 ms", "-8.31 ms"), (0, "0 ns", "+0 ns"), (12_000, "12.0 µs", "+12.0 µs")],
+)
+def test_a_difference_has_its_sign(value_ns: int, printed: str, with_plus: str) -> None:
+    assert (signed(value_ns), signed(value_ns, "+")) == (printed, with_plus)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "printed"),
+    [(None, "-"), (0.0, "< 0.001"), (0.00099, "< 0.001"), (0.001, "0.001"), (1.0, "1.000")],
+)
+def test_very_small_chances_are_not_distinguished(p_value: float | None, printed: str) -> None:
+    assert chance(p_value) == printed

@@ -2,17 +2,25 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+import axe_playwright_python
 import pytest
 from playwright.sync_api import Browser, Page, Playwright
 
 UNPACKED = Path(__file__).parents[3] / ".venv" / "chromium"
 PROGRAM = "chromium-headless-shell"
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+SCREENS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "light": {},
+    "dark": {"color_scheme": "dark"},
+    "phone": {"viewport": {"width": 360, "height": 780}, "has_touch": True},
+}
 FONTS = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>
@@ -74,3 +82,32 @@ class Watched:
         page.on("dialog", lambda dialog: watched.errors.append(f"dialog {dialog.message}"))
         page.on("request", lambda asked: watched.hosts.add(urlsplit(asked.url).netloc))
         return watched
+
+
+@contextmanager
+def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, Watched]]:  # noqa: ANN401 - the browser's
+    """A page in a context of its own, watched from the start."""
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    watched = Watched.of(page)
+    page.goto(address, wait_until="load")
+    try:
+        yield page, watched
+    finally:
+        context.close()
+
+
+def violations(page: Page) -> list[tuple[str, str]]:
+    """What axe finds serious on a page, all of which is open."""
+    for details in page.locator("details").all():
+        details.evaluate("element => { element.open = true; }")
+    page.evaluate(AXE.read_text())
+    found = cast(
+        "list[dict[str, Any]]", page.evaluate("axe.run().then(found => found.violations)")
+    )
+    return [
+        (one["id"], one["nodes"][0]["html"])
+        for one in found
+        if one["impact"] in {"serious", "critical"}
+    ]

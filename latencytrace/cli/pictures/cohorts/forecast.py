@@ -8,6 +8,7 @@ from rich.text import Text
 from latencytrace.cli.pictures.bars import table
 from latencytrace.model.texts.units import count, duration, share
 from latencytrace.service.answers.compare_documents import WhatifDocument
+from latencytrace.service.answers.sentences.whatif import notes
 
 
 def picture(document: WhatifDocument, what: str) -> list[RenderableType]:
@@ -23,22 +24,5 @@ def picture(document: WhatifDocument, what: str) -> list[RenderableType]:
         Text(f"{title} · {count(document['requests'], 'request')}", "bold"),
         drawn,
         "",
-        *(Text(note, "dim") for note in _notes(document)),
+        *(Text(note, "dim") for note in notes(document)),
     ]
-
-
-def _notes(document: WhatifDocument) -> list[str]:
-    replayed, by_spans = document["replayed_requests"], document["replayed_spans"]
-    having = document["stage_requests"]
-    notes = [f"{having:,} of {count(replayed, 'replayed request')} waited for this stage."]
-    if by_spans < replayed:
-        notes.append(
-            f"Of {replayed - by_spans:,} of them no spans are kept: what ran beside the stage is "
-            "not known there, and the gain may be smaller."
-        )
-    error = document["error_ratio"]
-    if error is None:
-        notes.append("Too few requests have the stage for a back-test.")
-    else:
-        notes.append(f"Such forecasts of this cohort's own requests were off by {share(error)}.")
-    return notes

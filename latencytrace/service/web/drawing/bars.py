@@ -80,6 +80,15 @@ def sparkline(columns: Sequence[tuple[int, float]], count: int) -> Markup:
     )
 
 
+def pair_bar(upper_ratio: float, lower_ratio: float, kind: str = "pair") -> Markup:
+    """Two shares below each other; the numbers stand beside them."""
+    return Markup(  # noqa: S704 - numbers
+        f'<svg class="{kind}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
+        f'aria-hidden="true"><rect width="{number(upper_ratio * WIDTH)}" height="9"/>'
+        f'<rect class="lower" y="11" width="{number(lower_ratio * WIDTH)}" height="9"/></svg>'
+    )
+
+
 def _stretches(
     segments: Sequence[tuple[Stage, int, int, str]], whole_ns: int
 ) -> list[tuple[Stage, int, int, str]]:

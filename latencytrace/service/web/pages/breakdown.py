@@ -34,6 +34,7 @@ def breakdown_pages(parts: Parts) -> APIRouter:
             "drawn": drawn_heat_map,
             "cells": partial(slowest_cells, question),
             "requests": question.link("/requests"),
+            "tail": question.link("/tail"),
             "mostly_unnamed": mostly_unnamed,
             "nearest": lambda: list(nearest(parts.store, question)),
         }

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import Request
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from latencytrace.errors import QuestionError
 from latencytrace.model.texts.units import count
@@ -19,7 +19,9 @@ from latencytrace.service.web.queries import RequestsQuery
 FIELDS: Final = tuple(CohortQuery.model_fields)
 TIMES: Final = ("since", "until")
 FIRST: Final = "1970-01-01T00:00:00Z"
+LONGER: Final = {f"{days}d": days * 86_400 * 10**9 for days in (1, 7, 30)}
 MOST_NAMES: Final = 200  # that a field proposes
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class Asked:
     cohort: Cohort
     now_ns: int
     given: tuple[tuple[str, str], ...]  # filters and times, as they were written
+    parameters: Mapping[str, str]  # all others, likewise
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -54,6 +57,11 @@ class Asked:
             "until": rfc3339(self.cohort.until_ns or self.now_ns),
         }
 
+    def longer(self) -> str | None:
+        """A `since` that takes a longer time than this cohort's; None: longer than any of them."""
+        taken_ns = (self.cohort.until_ns or self.now_ns) - (self.cohort.since_ns or 0)
+        return next((text for text, length_ns in LONGER.items() if length_ns > taken_ns), None)
+
     def period(self) -> str:
         """The time in words."""
         since, until = self.values["since"], self.values["until"]
@@ -74,17 +82,27 @@ def asked(request: Request, now_ns: int) -> Asked:
     conditions = [value for name, value in given if name == "where"]
     if conditions:
         values["where"] = conditions
-    try:
-        query = RequestsQuery.model_validate(values)
-    except ValidationError as error:
-        faults = (f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors())
-        raise QuestionError("; ".join(faults)) from None
+    query = read(RequestsQuery, values)
     return Asked(
         query=query,
         cohort=query.cohort(now_ns),
         now_ns=now_ns,
         given=tuple((name, value) for name, value in given if name in FIELDS),
+        parameters={name: value for name, value in given if name not in FIELDS},
     )
+
+
+def read(model: type[_Model], values: Mapping[str, object]) -> _Model:
+    """Read parameters.
+
+    Raises:
+        QuestionError: A value cannot be read; the message says what to write.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        faults = (f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors())
+        raise QuestionError("; ".join(faults)) from None
 
 
 def nearest(store: Store, question: Asked) -> Iterator[tuple[str, Address]]:

@@ -11,6 +11,7 @@ from latencytrace.service.answers.documents import (
     ObjectivesDocument,
     RequestDocument,
 )
+from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.cohort_bar import MOST_NAMES, Asked, asked
 from latencytrace.service.web.pages.rendering import Renderer
@@ -21,6 +22,7 @@ class Parts:
     """Where pages get what they show, and what draws them."""
 
     store: Store
+    baselines: Baselines
     now_ns: Callable[[], int]
     renderer: Renderer
     request: Callable[[str, str | None], RequestDocument]

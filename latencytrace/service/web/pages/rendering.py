@@ -14,7 +14,7 @@ from latencytrace.errors import LatencytraceError
 from latencytrace.model.objective import length_text
 from latencytrace.model.texts import units
 from latencytrace.model.texts.escaped import escaped
-from latencytrace.service.web.drawing.bars import in_order, stacked_bar
+from latencytrace.service.web.drawing.bars import in_order, pair_bar, stacked_bar
 from latencytrace.service.web.pages.assets import Assets
 
 HEADERS: Final = {
@@ -51,7 +51,10 @@ class PageLink(NamedTuple):
 NAVIGATION: Final = (
     PageLink("/", "Overview", "o"),
     PageLink("/breakdown", "Breakdown", "b"),
+    PageLink("/tail", "Tail", "t"),
     PageLink("/requests", "Requests", "r"),
+    PageLink("/compare", "Compare", "c"),
+    PageLink("/whatif", "What if", "w"),
     PageLink("/objectives", "Objectives", "s"),
     PageLink("/health", "Health", "h"),
 )
@@ -73,6 +76,8 @@ class Renderer:
             duration=units.duration,
             exact=units.exact,
             share=units.share,
+            signed=units.signed,
+            chance=units.chance,
             count=units.count,
             period=length_text,
             moment=moment,
@@ -85,6 +90,7 @@ class Renderer:
             json_block=json_block,
             legend_of=lambda stages: [(stage, "") for stage, _ in in_order(stages)],
             navigation=NAVIGATION,
+            pair_bar=pair_bar,
             panel=_panel,
             shares=units.shares,
             stacked_bar=stacked_bar,

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from latencytrace.service.web.pages.analyses.compare import compare_pages
+from latencytrace.service.web.pages.analyses.tail import tail_pages
+from latencytrace.service.web.pages.analyses.whatif import whatif_pages
 from latencytrace.service.web.pages.api_docs import api_pages
 from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.breakdown import breakdown_pages
@@ -36,8 +39,11 @@ def add_pages(
     for router in (
         overview_pages(parts),
         breakdown_pages(parts),
+        tail_pages(parts),
         requests_pages(parts),
         trace_pages(parts),
+        compare_pages(parts),
+        whatif_pages(parts),
         objectives_pages(parts),
         health_pages(parts, metrics, unready),
         api_pages(app, parts.renderer),

@@ -1,0 +1,1 @@
+"""What answers say in sentences, in the terminal and on pages alike."""

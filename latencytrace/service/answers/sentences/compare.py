@@ -1,0 +1,108 @@
+"""What a comparison says: the verdict, what it was matched on, and what to know beside it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from latencytrace.analysis.compare.verdict import Verdict
+from latencytrace.model.texts.units import share
+from latencytrace.service.answers.compare_documents import (
+    CompareDocument,
+    ShiftDocument,
+    SideDocument,
+)
+
+LEVELS: Final = ("p50", "p95", "p99")
+PROVEN: Final = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+SURE: Final = 0.05
+END_TO_END: Final = "end to end"
+
+
+def sentence(document: CompareDocument) -> str:
+    """The verdict in one sentence."""
+    verdict = document["verdict"]
+    if verdict in PROVEN:
+        return _proven(document, verdict)
+    if verdict == Verdict.NO_CHANGE:
+        least = share(document["at_least_ratio"])
+        return f"No change: no shift of {least} or more is proven, and the median is sure."
+    if document["unmatched"] is not None:
+        what = document["unmatched"].replace("_", " ")
+        return f"Not enough data: A and B have too few requests of the same {what}."
+    needed = document["needed_requests"]
+    more = f": it takes about {needed:,} requests of each side" if needed else ""
+    return f"Not enough data{more}."
+
+
+def notes(document: CompareDocument) -> Iterator[str]:
+    """What a reader should know beside the numbers."""
+    failed = [side["failed_ratio"] for side in both(document)]
+    if any(failed):
+        shares = " and ".join(share(ratio) for ratio in failed)
+        yield f"Left out: {shares} of the requests, which failed or were rejected."
+    whole = document["duration_ns"]
+    if whole is not None:
+        untested = [level for level in LEVELS if shift_of(whole, level)["p_value"] is None]
+        if untested:
+            yield f"Too few requests to test {' and '.join(untested)}."
+    longest = max(document["block_requests"])
+    if whole is not None and longest > 1:
+        yield f"Up to {longest:,} neighbouring requests are taken as one block."
+
+
+def at_equal(document: CompareDocument) -> str:
+    """What the two sides have been made equal in."""
+    names = [name.replace("_", " ") for name in document["matched_on"]]
+    if not names:
+        return "As they were, for nothing is known to match on"
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f"At equal {listed}"
+
+
+def both(document: CompareDocument) -> tuple[SideDocument, SideDocument]:
+    """A and B."""
+    return document["a"], document["b"]
+
+
+def rows(document: CompareDocument) -> Iterator[tuple[str, str, ShiftDocument]]:
+    """Each row of the table: end to end, then the stages."""
+    whole = document["duration_ns"]
+    if whole is None:
+        return
+    for level in LEVELS:
+        yield END_TO_END, level, shift_of(whole, level)
+    for row in document["stages"]:
+        for level in LEVELS:
+            shift = shift_of(row, level)
+            if shift["a"] or shift["b"]:
+                yield row["stage"], level, shift
+
+
+def shift_of(shifts: object, level: str) -> ShiftDocument:
+    """The shift of a quantile."""
+    found: ShiftDocument = shifts[level]  # type: ignore[index] # a document with these keys
+    return found
+
+
+def relative(shift: ShiftDocument) -> float | None:
+    """A shift as a share of what was; None: there was nothing."""
+    return shift["shift"] / shift["a"] if shift["a"] else None
+
+
+def is_sure(shift: ShiftDocument) -> bool:
+    """Tell whether a shift is more than chance explains."""
+    return shift["p_value"] is not None and shift["p_value"] <= SURE
+
+
+def _proven(document: CompareDocument, verdict: Verdict) -> str:
+    """Which shift is the verdict's: end to end, else of a stage; and which stage it is of."""
+    slower = verdict == Verdict.REGRESSION
+    word = "Regression" if slower else "Improvement"
+    named = [row["stage"] for row in document["stages"] if row["verdict"] == verdict]
+    where = f", in {' and '.join(named[:2])}" if named else ""
+    whole = document["duration_ns"]
+    for level in LEVELS if whole is not None else ():
+        shift = shift_of(whole, level)
+        if is_sure(shift) and (shift["shift"] > 0) is slower and relative(shift) is not None:
+            by = share(abs(relative(shift) or 0.0))
+            return f"{word}: {level} is {by} {'slower' if slower else 'faster'}{where}."
+    return f"{word}{where}."

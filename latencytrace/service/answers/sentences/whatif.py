@@ -1,0 +1,42 @@
+"""What a forecast rests on."""
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from latencytrace.model.texts.units import count, share
+from latencytrace.service.answers.compare_documents import ForecastDocument, WhatifDocument
+
+
+def sentence(document: WhatifDocument, premise: str) -> str:
+    """The forecast in one sentence.
+
+    Args:
+        document: Of at least one request.
+        premise: What is supposed, as `retrieve were 50 % faster`.
+    """
+    forecasts: Mapping[str, object] = document["duration_ns"] or {}
+    parts = (f"{level} {changed(cast(ForecastDocument, one))}" for level, one in forecasts.items())
+    return f"If {premise}: {', '.join(parts)}."
+
+
+def changed(forecast: ForecastDocument) -> str:
+    """By how much a quantile would change: `-12.0 %`."""
+    ratio = (forecast["then"] - forecast["now"]) / max(forecast["now"], 1)
+    return f"{100 * ratio + 0.0:+.1f} %"
+
+
+def notes(document: WhatifDocument) -> Iterator[str]:
+    """How many requests were replayed, by what, and how far off such forecasts are."""
+    replayed, by_spans = document["replayed_requests"], document["replayed_spans"]
+    having = document["stage_requests"]
+    yield f"{having:,} of {count(replayed, 'replayed request')} waited for this stage."
+    if by_spans < replayed:
+        yield (
+            f"Of {replayed - by_spans:,} of them no spans are kept: what ran beside the stage is "
+            "not known there, and the gain may be smaller."
+        )
+    error = document["error_ratio"]
+    if error is None:
+        yield "Too few requests have the stage for a back-test."
+    else:
+        yield f"Such forecasts of this cohort's own requests were off by {share(error)}."

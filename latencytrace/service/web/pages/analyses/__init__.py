@@ -1,0 +1,1 @@
+"""Pages that explain a cohort, compare it with another, and forecast it."""

@@ -1,0 +1,225 @@
+"""Two cohorts side by side: the verdict first, then what shifted."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
+from typing import Annotated, Final
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
+from latencytrace.errors import QuestionError
+from latencytrace.model.cohorts.request_columns import DurationBand
+from latencytrace.service.answers import compare as answers
+from latencytrace.service.answers.compare_documents import (
+    BaselineDocument,
+    CompareDocument,
+    DecileDocument,
+    ShiftDocument,
+    SideDocument,
+)
+from latencytrace.service.answers.sentences.compare import (
+    at_equal,
+    both,
+    is_sure,
+    notes,
+    relative,
+    rows,
+    sentence,
+    shift_of,
+)
+from latencytrace.service.store import Store
+from latencytrace.service.web.drawing.intervals import Scale
+from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.rendering import Address
+
+SIDES: Final = ("a", "b")
+HALVES: Final = ("since=2h&until=1h", "since=1h")
+MOST_LOOKED_AT: Final = 5_000  # requests, for the versions there are
+LEAST_REQUESTS: Final = 100  # of a version that is offered
+PERCENT: Final = 100.0
+BORDERS: Final = {Verdict.REGRESSION: "worse", Verdict.IMPROVEMENT: "better"}
+
+
+class Least(BaseModel):
+    """From which shift on a proven one counts."""
+
+    least: Annotated[float, Field(ge=0, le=1000)] = AT_LEAST * PERCENT
+
+    @property
+    def ratio(self) -> float:
+        """As the API takes it."""
+        return round(self.least / PERCENT, 9)
+
+
+def compare_pages(parts: Parts) -> APIRouter:
+    """Answer at `/compare`."""
+    router = APIRouter(include_in_schema=False)
+
+    def context(question: Asked) -> Mapping[str, object]:
+        written = {side: question.parameters.get(side, "") for side in SIDES}
+        a, b = (whole(question, written[side]) for side in SIDES)
+        least = question.parameters.get("least", f"{AT_LEAST * PERCENT:g}")
+
+        def comparison() -> CompareDocument:
+            ratio = read(Least, question.parameters).ratio
+            return answers.comparison(parts.store, parts.baselines, (a, b), ratio, question.now_ns)
+
+        def export() -> Address | None:
+            try:
+                ratio = read(Least, question.parameters).ratio
+            except QuestionError:
+                return None
+            query = urlencode({"a": a, "b": b, "at_least": f"{ratio:g}"})
+            return Address(f"/api/v1/compare?{query}")
+
+        @cache
+        def saved() -> list[BaselineDocument]:
+            return answers.saved_baselines(parts.baselines)["baselines"]
+
+        def to(one: str, other: str) -> Address:
+            return question.link("/compare", a=one or None, b=other or None, least=least)
+
+        return {
+            "written": written,
+            "is_asked": any(written.values()),
+            "least": least,
+            "comparison": comparison,
+            "sentence": sentence,
+            "border": lambda document: BORDERS.get(document["verdict"], ""),
+            "sides": lambda document: list(described(document, (a, b))),
+            "at_equal": at_equal,
+            "shifts": lambda document: list(shifts(document)),
+            "deciles": lambda document: list(deciles(document)),
+            "notes": notes,
+            "longer": longer(question, written),
+            "swapped": to(written["b"], written["a"]),
+            "offers": lambda: [
+                (one, other, to(one, other))
+                for one, other in offers(parts.store, question, saved())
+            ],
+            "saved": saved,
+            "against": lambda name: to(f"{answers.BASELINE}{name}", "since=1h"),
+            "export": export,
+            "requests": lambda: parts.store.count(question.cohort),
+            "nearest": lambda: list(nearest(parts.store, question)),
+        }
+
+    @router.get("/compare")
+    def compare_page(request: Request) -> Response:
+        return parts.cohort_page(request, "compare.html", "Compare", context)
+
+    return router
+
+
+def whole(question: Asked, side: str) -> str:
+    """A side as the API takes it: with the filters of the page for what it does not say itself."""
+    if side.startswith(answers.BASELINE):
+        return side
+    try:
+        own = parse_qsl(side, keep_blank_values=True, strict_parsing=True) if side else []
+    except ValueError:
+        return side  # the answer says what is wrong
+    named = {name for name, _ in own}
+    return urlencode([*((name, text) for name, text in question.given if name not in named), *own])
+
+
+def longer(question: Asked, written: Mapping[str, str]) -> tuple[str, Address] | None:
+    """The same over a longer time; None: there is none, or a side has its own time."""
+    since = question.longer()
+    if since is None or any(
+        "since=" in side or side.startswith(answers.BASELINE) for side in written.values()
+    ):
+        return None
+    kept = {**question.parameters, "since": since, "until": None}
+    return since, question.link("/compare", **kept)
+
+
+def offers(
+    store: Store, question: Asked, saved: list[BaselineDocument]
+) -> Iterator[tuple[str, str]]:
+    """Pairs that there are: two versions or models one after the other, a baseline and now."""
+    requests = store.count(question.cohort)
+    share = min(1.0, MOST_LOOKED_AT / max(requests, 1))
+    columns = store.cohort_columns(question.cohort, [DurationBand(share_ratio=share)])
+    for key, words in (("version", columns.version), ("model", columns.model)):
+        often: Counter[int] = Counter()
+        began: dict[int, int] = {}
+        for number, start_ns in zip(words.number.tolist(), columns.start_ns.tolist(), strict=True):
+            often[number] += 1
+            began[number] = min(start_ns, began.get(number, start_ns))
+        names = [
+            words.names[number]
+            for number in sorted(began, key=lambda one: began[one])
+            if number >= 0 and often[number] >= LEAST_REQUESTS * share
+        ]
+        for one, other in pairwise(names):
+            yield urlencode({key: one}), urlencode({key: other})
+    if saved:
+        baseline = max(saved, key=lambda one: int(one["saved"]))
+        yield f"{answers.BASELINE}{baseline['name']}", HALVES[1]
+    yield HALVES
+
+
+def described(
+    document: CompareDocument, sides: tuple[str, str]
+) -> Iterator[tuple[str, str, SideDocument, Address | None, Address | None]]:
+    """Each side: letter, cohort in words, numbers, and where its requests and its tail are."""
+    for letter, side, found in zip("AB", sides, both(document), strict=True):
+        if side.startswith(answers.BASELINE):
+            yield letter, side, found, None, None
+            continue
+        text = ", ".join(f"{name} {value}" for name, value in parse_qsl(side))
+        requests, tail = Address(f"/requests?{side}"), Address(f"/tail?{side}")
+        yield letter, text or "all of the last hour", found, requests, tail
+
+
+def shifts(
+    document: CompareDocument,
+) -> Iterator[tuple[str, str, ShiftDocument, float | None, str, str, Scale, float]]:
+    """Rows: name, quantile, shift, change, colour, words, scale, and the request's quantile.
+
+    The scale is that of what could be tested: other intervals are too long to show.
+    """
+    end_to_end = document["duration_ns"]
+    found = [(*row, shift_of(end_to_end, row[1])["a"] or 1) for row in rows(document)]
+    tested = [(shift, own) for _, _, shift, own in found if shift["p_value"] is not None]
+    scale = Scale.of(
+        value
+        for shift, own in tested or [(shift, own) for _, _, shift, own in found]
+        for value in (shift["low"] / own, shift["high"] / own)
+    )
+    for name, level, shift, own in found:
+        kind, words = _verdict(shift, shift["shift"] / own, document["at_least_ratio"])
+        yield name, level, shift, relative(shift), kind, words, scale, own
+
+
+def deciles(
+    document: CompareDocument,
+) -> Iterator[tuple[str, DecileDocument, float, str, Scale]]:
+    """Deciles: name, shift, change, colour, scale."""
+    found = [(one, one["a"] or 1) for one in document["deciles"]]
+    scale = Scale.of(
+        value for one, own in found for value in (one["low"] / own, one["high"] / own)
+    )
+    for one, own in found:
+        is_apart = one["low"] > 0 or one["high"] < 0
+        kind = ("slower" if one["shift"] > 0 else "faster") if is_apart else "unproven"
+        yield f"p{PERCENT * one['quantile']:.0f}", one, one["shift"] / own, kind, scale
+
+
+def _verdict(shift: ShiftDocument, ratio: float, at_least_ratio: float) -> tuple[str, str]:
+    """A shift's colour, and what is proven of it, in words."""
+    if shift["p_value"] is None:
+        return "unproven", "too few to test"
+    if not is_sure(shift):
+        return "unproven", "not proven"
+    kind = "slower" if shift["shift"] > 0 else "faster"
+    if abs(ratio) < at_least_ratio:
+        return kind, f"{kind}, too little to count"
+    return kind, f"{'▲' if kind == 'slower' else '▼'} {kind}"

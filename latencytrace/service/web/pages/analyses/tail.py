@@ -1,0 +1,169 @@
+"""Why the slowest requests of a cohort are slow: the cause first, then what shows it."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from latencytrace.analysis.tail.groups import needed_requests
+from latencytrace.model import Request as FoundRequest
+from latencytrace.service.answers import tail as answers
+from latencytrace.service.answers.documents import ListedRequestDocument
+from latencytrace.service.answers.requests import request_document
+from latencytrace.service.answers.sentences.tail import sentence
+from latencytrace.service.answers.tail_documents import (
+    SetApartDocument,
+    StageExcessDocument,
+    TailDocument,
+)
+from latencytrace.service.cohort import Filters
+from latencytrace.service.web.drawing.intervals import Scale
+from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.rendering import Address
+from latencytrace.service.web.pages.trace import trace_address
+from latencytrace.service.web.queries import TailQuery
+
+QUANTILES: Final = ("0.75", "0.9", "0.95", "0.99", "0.999")
+LEAST_SHARE: Final = 0.005  # of the excess: stages with less are not shown
+TOKENS: Final = ("input_tokens", "output_tokens")
+NO_FILTERS: Final = (  # traits that requests cannot be asked for by
+    "cached_input_tokens", "batch_size", "queue_depth", "concurrency", "preemptions",
+    "finish_reason", "cold_start",
+)  # fmt: skip
+
+
+def tail_pages(parts: Parts) -> APIRouter:
+    """Answer at `/tail`."""
+    router = APIRouter(include_in_schema=False)
+
+    def context(question: Asked) -> Mapping[str, object]:
+        quantile = question.parameters.get("quantile", str(TailQuery().quantile))
+
+        @cache
+        def found() -> TailDocument:
+            asked = read(TailQuery, question.parameters)
+            return answers.tail(parts.store, question.cohort, asked.quantile)
+
+        return {
+            "tail": found,
+            "quantile": quantile,
+            "quantiles": [(one, percentile(one)) for one in dict.fromkeys([*QUANTILES, quantile])],
+            "sentence": sentence,
+            "shown": shown,
+            "scale_of": scale_of,
+            "means": means,
+            "enough": lambda document: list(enough(question, document)),
+            "beyond": lambda document: question.link("/requests", duration=_from(document)),
+            "having": lambda document, one: having(question, document, one),
+            "examples": lambda document: list(examples(parts, question, document)),
+            "whatif": lambda stage: question.link("/whatif", stage=stage),
+            "nearest": lambda: list(nearest(parts.store, question)),
+        }
+
+    @router.get("/tail")
+    def tail_page(request: Request) -> Response:
+        return parts.cohort_page(request, "tail.html", "Tail", context)
+
+    return router
+
+
+def percentile(quantile: str) -> str:
+    """A quantile as people call it; what is none, as it was written."""
+    try:
+        return f"p{100 * float(quantile):g}"
+    except ValueError:
+        return quantile
+
+
+def shown(document: TailDocument) -> list[StageExcessDocument]:
+    """The stages that matter to the excess; all, where none does."""
+    rows = document["stages"]
+    return [row for row in rows if abs(row["excess_share_ratio"] or 0) >= LEAST_SHARE] or rows
+
+
+def scale_of(rows: list[StageExcessDocument]) -> Scale:
+    """The scale of all excesses and their intervals."""
+    return Scale.of(float(row[end]) for row in rows for end in ("excess_ns", "low_ns", "high_ns"))
+
+
+def means(document: TailDocument) -> list[tuple[str, int, dict[str, int]]]:
+    """The usual and the slow requests: how many, and their mean in each stage."""
+    return [
+        (
+            "around the median",
+            document["reference_requests"],
+            {row["stage"]: row["reference_mean_ns"] for row in document["stages"]},
+        ),
+        (
+            "the tail",
+            document["tail_requests"],
+            {row["stage"]: row["tail_mean_ns"] for row in document["stages"]},
+        ),
+    ]
+
+
+def enough(question: Asked, document: TailDocument) -> Iterator[tuple[str, Address]]:
+    """Ways to more requests in the tail: a lower quantile for which these do, a longer time."""
+    lower = [float(one) for one in QUANTILES if float(one) < document["quantile"]]
+    suits = [one for one in lower if needed_requests(one) <= document["requests"]]
+    if suits:
+        text = f"take the tail from {percentile(str(max(suits)))} on, for which these are enough"
+        yield text, question.link("/tail", quantile=str(max(suits)))
+    since = question.longer()
+    if since is not None:
+        longer = question.link(
+            "/tail", since=since, until=None, quantile=str(document["quantile"])
+        )
+        yield f"take the requests of the last {since}", longer
+
+
+def having(question: Asked, document: TailDocument, one: SetApartDocument) -> Address | None:
+    """The requests of the tail that have a trait; None: they cannot be asked for by it."""
+    key, value = one["key"], one["value"]
+    changed: dict[str, str | None] = {"duration": _from(document)}
+    if key in TOKENS:
+        changed[key] = f"{int(value.removeprefix('over ')) + 1}.."
+    elif key in Filters.model_fields:
+        changed[key] = value
+    elif key in NO_FILTERS:
+        return None
+    else:
+        condition = f"{quote(key, safe='')}={quote(value, safe='')}"
+        changed["where"] = "&".join([*question.all("where"), condition])
+    return question.link("/requests", **changed)
+
+
+def examples(
+    parts: Parts, question: Asked, document: TailDocument
+) -> Iterator[tuple[ListedRequestDocument, Address]]:
+    """Requests that show the cause, each opened where it waited longest for it."""
+    cause = document["cause"]
+    stage = cause["stage"] if cause else None
+    if stage is None and document["stages"]:
+        stage = document["stages"][0]["stage"]
+    found = parts.store.requests_of(document["examples"])
+    for trace_id in document["examples"]:
+        requests = [one for one in found if one.trace_id == trace_id and _is_in(question, one)]
+        if not requests:
+            continue
+        one = max(requests, key=lambda request: request.duration_ns)
+        segments = [segment for segment in one.segments if segment.stage is stage]
+        longest = max(segments, key=lambda each: each.end_ns - each.start_ns, default=None)
+        listed = request_document(one)
+        yield listed, trace_address(listed, longest.span_id if longest else None)
+
+
+def _from(document: TailDocument) -> str:
+    return f"{document['threshold_ns']}ns.."
+
+
+def _is_in(question: Asked, request: FoundRequest) -> bool:
+    """Tell which of a trace's requests the question is about."""
+    service, route = question.cohort.service, question.cohort.route
+    if service is None:
+        return request.outermost
+    return request.service == service and route in {None, request.route}

@@ -1,0 +1,124 @@
+"""How fast requests would be if one of their stages were faster."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from latencytrace.errors import QuestionError
+from latencytrace.model import Stage
+from latencytrace.service.answers import requests as breakdowns
+from latencytrace.service.answers import whatif as answers
+from latencytrace.service.answers.compare_documents import ForecastDocument, WhatifDocument
+from latencytrace.service.answers.documents import BreakdownDocument
+from latencytrace.service.answers.sentences.whatif import changed, notes, sentence
+from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.rendering import Address
+
+WHOLE: Final = 100.0  # percent
+HALF: Final = 50.0
+CHANGES: Final = {"faster": "% faster", "at_most_ms": "ms at most"}
+
+
+class Wish(BaseModel):
+    """What the form says: a stage, and how much of what."""
+
+    stage: str
+    amount: Annotated[float, Field(ge=0, le=1e9)] | None = None
+    change: Literal["faster", "at_most_ms"] = "faster"
+
+    def parameters(self) -> Mapping[str, str]:
+        """What the API calls it.
+
+        Raises:
+            QuestionError: There is no such change.
+        """
+        if self.change == "at_most_ms":
+            if self.amount is None:
+                raise QuestionError("amount: say how many milliseconds a call may take at most")
+            return {"stage": self.stage, "at_most_ms": f"{self.amount:g}"}
+        percent = HALF if self.amount is None else self.amount
+        if percent > WHOLE:
+            raise QuestionError(
+                f"amount: a stage can be {WHOLE:g} % faster at most, not {percent:g} %"
+            )
+        return {"stage": self.stage, "faster": f"{percent / WHOLE:g}"}
+
+
+def whatif_pages(parts: Parts) -> APIRouter:
+    """Answer at `/whatif`."""
+    router = APIRouter(include_in_schema=False)
+
+    def context(question: Asked) -> Mapping[str, object]:
+        written = question.parameters
+        stage = written.get("stage")
+
+        @cache
+        def breakdown() -> BreakdownDocument:
+            return breakdowns.breakdown(parts.store, question.cohort)
+
+        @cache
+        def parameters() -> Mapping[str, str]:
+            return read(Wish, written).parameters()
+
+        def forecast() -> WhatifDocument:
+            named = parameters()
+            shares = (float(named[name]) if name in named else None for name in CHANGES)
+            change = answers.change_of(named["stage"], *shares)
+            return answers.whatif(parts.store, question.cohort, change)
+
+        def export() -> Address | None:
+            try:
+                return question.link("/api/v1/whatif", **parameters())
+            except QuestionError:
+                return None
+
+        return {
+            "stage": stage,
+            "stages": list(dict.fromkeys([*map(str, Stage), *filter(None, [stage])])),
+            "amount": written.get("amount", f"{HALF:g}"),
+            "change": written.get("change"),
+            "changes": CHANGES,
+            "breakdown": breakdown,
+            "whatif": forecast,
+            "sentence": lambda document: sentence(document, premise(parameters())),
+            "changed": changed,
+            "notes": notes,
+            "offers": lambda: list(offers(question, breakdown())),
+            "scale": scale,
+            "export": export,
+            "nearest": lambda: list(nearest(parts.store, question)),
+        }
+
+    @router.get("/whatif")
+    def whatif_page(request: Request) -> Response:
+        return parts.cohort_page(request, "whatif.html", "What if", context)
+
+    return router
+
+
+def premise(parameters: Mapping[str, str]) -> str:
+    """What is supposed, after an `If`."""
+    stage = parameters["stage"]
+    if "at_most_ms" in parameters:
+        return f"no call of {stage} took longer than {parameters['at_most_ms']} ms"
+    return f"{stage} were {WHOLE * float(parameters['faster']):g} % faster"
+
+
+def offers(
+    question: Asked, document: BreakdownDocument
+) -> Iterator[tuple[str, int, float, Address]]:
+    """The stages of a cohort: mean, share, and the forecast of half its time."""
+    for row in document["stages"]:
+        address = question.link("/whatif", stage=row["stage"], amount=f"{HALF:g}", change="faster")
+        yield row["stage"], row["mean_ns"], row["share_ratio"], address
+
+
+def scale(document: WhatifDocument) -> float:
+    """What the longest bar stands for."""
+    pairs: list[ForecastDocument] = list((document["duration_ns"] or {}).values())  # type: ignore[arg-type] # of these
+    return float(max((max(pair["now"], pair["then"]) for pair in pairs), default=0) or 1)
