@@ -81,7 +81,7 @@ class LoginPage:
         from_elsewhere = request.headers.get("sec-fetch-site") == "cross-site"
         if from_elsewhere and CAME not in request.query_params:
             query = urlencode([*request.query_params.multi_items(), (CAME, "1")])
-            return self._page(again=f"{request.url.path}?{query}")
+            return self._page(again=_within(f"{request.url.path}?{query}"))
         return self._form(_within(wanted), HTTPStatus.UNAUTHORIZED)
 
     async def _posted(self, request: Request) -> Response:

@@ -29,7 +29,9 @@ class Visitor:
         self._edge = Edge(inside, "10.0.0.1", TOKEN, login=login, wants_json=True)
         self.cookies = httpx.Cookies()
 
-    def ask(self, method: str, path: str, **more: str) -> httpx.Response:
+    def ask(
+        self, method: str, path: str, *, site: str = "same-origin", **more: str
+    ) -> httpx.Response:
         """Send a request, with the cookies so far."""
 
         async def asked() -> httpx.Response:
@@ -38,7 +40,10 @@ class Visitor:
                 transport=transport, base_url="http://traces:8321", cookies=self.cookies
             ) as client:
                 answer = await client.request(
-                    method, path, headers={"accept": "text/html"}, data=more or None
+                    method,
+                    path,
+                    headers={"accept": "text/html", "sec-fetch-site": site},
+                    data=more or None,
                 )
                 self.cookies = client.cookies
                 return answer
@@ -91,3 +96,14 @@ def test_behind_https_the_cookie_is_for_https_only(public_url: str | None, marke
     answer = Visitor(public_url).ask("POST", "/login", token=TOKEN)
 
     assert ("secure" in answer.headers["set-cookie"].lower()) is marked
+
+
+@pytest.mark.parametrize("path", ["//evil.example/x", "/\\evil.example/x"])
+def test_a_link_from_elsewhere_is_never_sent_on_to_another_site(
+    visitor: Visitor, path: str
+) -> None:
+    answer = visitor.ask("GET", f"http://traces:8321{path}", site="cross-site")
+
+    assert answer.request.url.host == "traces"
+    assert 'http-equiv="refresh"' in answer.text
+    assert "evil" not in answer.text
