@@ -92,7 +92,10 @@ class LoginPage:
                 return self._form(
                     "/", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem="That is no token."
                 )
-        fields = parse_qs(body.decode("latin-1"), max_num_fields=4)
+        try:
+            fields = parse_qs(body.decode("latin-1"), max_num_fields=4)
+        except ValueError:  # too many fields
+            return self._form("/", HTTPStatus.BAD_REQUEST, problem="That is no form of ours.")
         wanted = _within(fields.get("next", ["/"])[0])
         now_ns = self._now_ns()
         recent = [at_ns for at_ns in self._wrong_ns if now_ns - at_ns < MINUTE_NS]
