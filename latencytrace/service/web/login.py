@@ -15,7 +15,7 @@ from latencytrace.service.net.edge import LOGIN_PATH, Headers, Receive, Scope, S
 from latencytrace.service.web.pages.rendering import Address, Renderer
 
 LASTS_S: Final = 7 * 24 * 3600
-MOST_TRIES: Final = 5  # wrong ones in a minute
+MOST_TRIES: Final = 5  # wrong ones in a minute that are told so
 MINUTE_NS: Final = 60 * 10**9
 LONGEST_FORM: Final = 16_384  # bytes
 CAME: Final = "came"  # marks the second try of a link from elsewhere
@@ -98,12 +98,12 @@ class LoginPage:
             return self._form("/", HTTPStatus.BAD_REQUEST, problem="That is no form of ours.")
         wanted = _within(fields.get("next", ["/"])[0])
         now_ns = self._now_ns()
-        recent = [at_ns for at_ns in self._wrong_ns if now_ns - at_ns < MINUTE_NS]
-        if len(recent) >= MOST_TRIES:
-            problem = "Too many wrong tokens: try again in a minute."
-            return self._form(wanted, HTTPStatus.TOO_MANY_REQUESTS, problem=problem)
         shown = fields.get("token", [""])[0].strip().encode("latin-1", "replace")
         if not hmac.compare_digest(shown, self._token):
+            recent = [at_ns for at_ns in self._wrong_ns if now_ns - at_ns < MINUTE_NS]
+            if len(recent) >= MOST_TRIES:
+                problem = "Too many wrong tokens: try again in a minute."
+                return self._form(wanted, HTTPStatus.TOO_MANY_REQUESTS, problem=problem)
             self._wrong_ns.append(now_ns)
             problem = "This is not the token of the service: see its LATENCYTRACE_TOKEN."
             return self._form(wanted, HTTPStatus.UNAUTHORIZED, problem=problem)
