@@ -45,7 +45,7 @@ class Asked:
         kept = [(name, value) for name, value in self.given if name not in changed]
         added = [(name, value) for name, value in changed.items() if value is not None]
         query = urlencode([*kept, *added])
-        return Address(f"{path}?{query}" if query else path)
+        return Address(f"{path}?{query}" if query or not path else path)
 
     def absolute(self) -> Mapping[str, str | None]:
         """The times of this cohort such that they mean the same tomorrow."""
