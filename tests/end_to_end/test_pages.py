@@ -194,6 +194,55 @@ def test_a_cell_of_the_heat_map_leads_to_its_requests(
         assert watched.errors == []
 
 
+def swipe(page: Page, selector: str, across: int, down: int) -> None:
+    """Draw a finger over an element, as a phone reports it."""
+    target = page.locator(selector)
+    target.evaluate("element => element.scrollIntoView({block: 'center'})")
+    box = target.bounding_box()
+    assert box is not None
+    x, y = page.evaluate("innerWidth") - 80, box["y"] + box["height"] * 0.6
+    finger = page.context.new_cdp_session(page)
+    for step in range(11):
+        at = {"x": x + across * step / 10, "y": y + down * step / 10}
+        kind = "touchMove" if step else "touchStart"
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
+        page.evaluate("new Promise(requestAnimationFrame)")
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_a_finger_on_the_heat_map_scrolls_it_and_the_page(
+    service: RunningService, browser: Browser
+) -> None:
+    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    left = "document.querySelector('svg.heat').closest('.scroll').scrollLeft"
+    with opened(browser, f"{service.url}/breakdown?since=2h", **phone) as (page, watched):
+        page.locator("svg.heat[data-ready]").wait_for()
+        newest = page.evaluate(left)
+        swipe(page, "svg.heat", 150, 0)
+        older = page.evaluate(left)
+        before = page.evaluate("scrollY")
+        swipe(page, "svg.heat", 0, 120)
+
+        assert older < newest
+        assert page.evaluate("scrollY") < before
+        assert page.locator(".heat .brush").get_attribute("width") in {None, "0"}
+        assert urlsplit(page.url).path == "/breakdown"
+        assert watched.errors == []
+
+
+def test_a_finger_on_the_ruler_of_a_waterfall_scrolls_the_page(
+    service: RunningService, browser: Browser
+) -> None:
+    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    with opened(browser, f"{service.url}/requests/{SLOW_TRACE}", **phone) as (page, _):
+        row(page, "search passages").wait_for()
+        page.evaluate("scrollTo(0, 0)")
+        swipe(page, "#overview-bar", 0, -120)
+
+        assert page.evaluate("scrollY") > 0
+        assert page.locator("#overview-bar .brush").count() == 0
+
+
 def test_a_link_to_a_span_opens_it(service: RunningService, browser: Browser) -> None:
     with opened(browser, f"{service.url}/requests/{SLOW_TRACE}") as (page, _):
         row(page, "prefill").click()
