@@ -13,12 +13,12 @@ from fastapi.responses import RedirectResponse, Response
 
 from latencytrace.service.net.edge import LOGIN_PATH, Headers, Receive, Scope, Send
 from latencytrace.service.web.pages.rendering import Address, Renderer
+from latencytrace.service.web.queries import CAME
 
 LASTS_S: Final = 7 * 24 * 3600
 MOST_TRIES: Final = 5  # wrong ones in a minute that are told so
 MINUTE_NS: Final = 60 * 10**9
 LONGEST_FORM: Final = 16_384  # bytes
-CAME: Final = "came"  # marks the second try of a link from elsewhere
 
 
 class LoginPage:

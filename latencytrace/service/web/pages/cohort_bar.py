@@ -14,7 +14,7 @@ from latencytrace.model.texts.units import count
 from latencytrace.service.cohort import Cohort, CohortQuery, Filters
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.rendering import Address
-from latencytrace.service.web.queries import RequestsQuery
+from latencytrace.service.web.queries import CAME, RequestsQuery
 
 FIELDS: Final = tuple(CohortQuery.model_fields)
 TIMES: Final = ("since", "until")
@@ -69,7 +69,7 @@ def asked(request: Request, now_ns: int) -> Asked:
         QuestionError: A value cannot be read; the message says what to write.
     """
     given = [(name, value.strip()) for name, value in request.query_params.multi_items()]
-    given = [(name, value) for name, value in given if value]
+    given = [(name, value) for name, value in given if value and name != CAME]
     values: dict[str, object] = dict(given)
     conditions = [value for name, value in given if name == "where"]
     if conditions:
