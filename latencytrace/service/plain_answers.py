@@ -22,6 +22,7 @@ from latencytrace.model import (
     FirstTokenOf,
     Quantiles,
     Request,
+    RequestStatus,
     Stage,
     StageBreakdown,
     StagePart,
@@ -35,7 +36,7 @@ from latencytrace.model.cohorts.overview import (
     TimeColumn,
 )
 from latencytrace.model.cohorts.request_columns import DurationBand
-from latencytrace.service.cohort import Cohort
+from latencytrace.service.cohort import FAILED, Cohort
 
 MOST_PARTS: Final = 8  # of `runtime`, whose names senders tell
 STAGE_COLUMNS: Final = {f"{stage}_ns": stage for stage in Stage}
@@ -52,10 +53,11 @@ def is_in(request: Request, cohort: Cohort) -> bool:
     """Say whether a request is one of a cohort's, whatever its attributes."""
     labels = (
         (getattr(cohort, name), getattr(request, name))
-        for name in ("service", "route", "model", "version", "instance", "status")
+        for name in ("service", "route", "model", "version", "instance")
     )
     return (
         all(wanted in (None, has) for wanted, has in labels)
+        and _ended(cohort.status, request.status)
         and (cohort.service is not None or request.outermost)
         and _took(cohort.duration, request.duration_ns)
         and _holds(cohort.input_tokens, request.input_tokens)
@@ -215,6 +217,12 @@ def _summary(
             for column, times in sorted(columns.items())
         ),
     )
+
+
+def _ended(wanted: str | None, status: RequestStatus) -> bool:
+    if wanted == FAILED:
+        return status is not RequestStatus.OK
+    return wanted in (None, status)
 
 
 def _took(wanted: DurationRange | None, duration_ns: int) -> bool:

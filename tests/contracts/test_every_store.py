@@ -497,6 +497,7 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
     ("cohort", "found"),
     [
         (Cohort(status=RequestStatus.TIMEOUT), "d"),
+        (Cohort(status="failed"), "d"),
         (Cohort(input_tokens=TokenRange(at_least=10)), "de"),
         (Cohort(input_tokens=TokenRange(at_least=11, at_most=99)), "e"),
         (Cohort(output_tokens=TokenRange(at_most=0)), "e"),
@@ -505,7 +506,17 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
         (Cohort(where=(("tenant", "gold"),)), ""),
         (Cohort(where=(("tenant", "it's"),)), "f"),
     ],
-    ids=["status", "least", "between", "most", "attribute", "two", "of another key", "quotes"],
+    ids=[
+        "status",
+        "failed",
+        "least",
+        "between",
+        "most",
+        "attribute",
+        "two",
+        "of another key",
+        "quotes",
+    ],
 )
 def test_a_cohort_is_what_its_status_tokens_and_attributes_say(
     store: Store, cohort: Cohort, found: str

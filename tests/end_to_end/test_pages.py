@@ -154,6 +154,16 @@ def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser
         expect(page.locator(".bar-line")).to_contain_text(f"of {counted} requests")
 
 
+def test_the_failed_requests_of_the_overview_are_those_of_its_link(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/?since=2h") as (page, _):
+        page.get_by_role("link", name=re.compile("failed")).first.click()
+
+        expect(page.get_by_label("Status")).to_have_value("failed")
+        expect(page.locator(".bar-line")).to_contain_text("1 of 1 request")
+
+
 SEEN = {
     "/": "POST /chat",
     "/breakdown": "retrieve",
