@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import axe_playwright_python
 import httpx
@@ -152,6 +152,21 @@ def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser
         page.get_by_role("link", name="see the requests").click()
 
         expect(page.locator(".bar-line")).to_contain_text(f"of {counted} requests")
+
+
+def test_the_form_and_the_json_keep_what_the_list_was_asked_for(
+    service: RunningService, browser: Browser
+) -> None:
+    asked = "since=2h&input_tokens=1..&order=newest&limit=2"
+    with opened(browser, f"{service.url}/requests?{asked}") as (page, _):
+        as_json = page.get_by_role("link", name="JSON", exact=True).get_attribute("href") or ""
+        page.get_by_label("Service").fill("rag")
+        page.get_by_role("button", name="Show").click()
+        page.wait_for_url("**service=rag**")
+
+        assert dict(parse_qsl(urlsplit(as_json).query)) == dict(parse_qsl(asked))
+        assert parse_qs(urlsplit(page.url).query).items() >= parse_qs(asked).items()
+        expect(page.get_by_label("Input tokens")).to_have_value("1..")
 
 
 def test_the_failed_requests_of_the_overview_are_those_of_its_link(
