@@ -154,6 +154,36 @@ def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser
         expect(page.locator(".bar-line")).to_contain_text(f"of {counted} requests")
 
 
+ALERT = """
+<article class="firing"><table><tbody><tr><th scope="row"><a href="#"><code>0123456789ab</code></a></th>
+<td class="n">12.34 s</td><td class="wide"><svg class="bar" viewBox="0 0 400 18"></svg></td>
+<td>retrieve took 4.20 s of 4.59 s, and waited for the search of passages for most of it</td></tr></tbody></table></article>
+"""  # noqa: E501 - as the template writes it
+
+
+def test_nothing_is_wider_than_a_phone_and_no_stage_breaks_within_its_name(
+    service: RunningService, browser: Browser
+) -> None:
+    wide = "document.documentElement.scrollWidth"
+    lines = "found => found.map(one => one.getClientRects().length && one.offsetHeight)"
+    with opened(browser, f"{service.url}/objectives", viewport=PHONE, bypass_csp=True) as (
+        page,
+        _,
+    ):
+        page.evaluate(
+            "html => document.querySelector('main').insertAdjacentHTML('afterbegin', html)", ALERT
+        )
+        row_id = page.locator(".firing th")
+
+        assert page.evaluate(wide) <= PHONE["width"]
+        assert row_id.evaluate("one => one.offsetHeight") < 40
+    with opened(browser, f"{service.url}/breakdown?since=2h", viewport=PHONE) as (page, _):
+        assert page.evaluate(wide) <= PHONE["width"]
+        assert max(page.locator(".stages tbody th").evaluate_all(lines)) < 60
+        summary = page.locator("summary").first
+        assert summary.evaluate("one => getComputedStyle(one).display") == "list-item"
+
+
 def test_the_form_and_the_json_keep_what_the_list_was_asked_for(
     service: RunningService, browser: Browser
 ) -> None:
