@@ -33,8 +33,8 @@ def _notes(document: WhatifDocument) -> list[str]:
     notes = [f"{having:,} of {count(replayed, 'replayed request')} waited for this stage."]
     if by_spans < replayed:
         notes.append(
-            f"Of {replayed - by_spans:,} of them no spans are kept: what ran beside the stage is "
-            "not known there, and the gain may be smaller."
+            f"Of {replayed - by_spans:,} of them no spans are kept, or too many to replay (over "
+            "2,000): what ran beside the stage is not known there, and the gain may be smaller."
         )
     error = document["error_ratio"]
     if error is None:
