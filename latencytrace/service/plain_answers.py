@@ -5,6 +5,7 @@ The SQL of the embedded store is held to it.
 
 import csv
 import io
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -38,6 +39,7 @@ from latencytrace.model.cohorts.overview import (
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.service.cohort import FAILED, Cohort
 
+FORMULA: Final = re.compile(r"'*[=+@\t\r-]")  # how a cell begins that spreadsheets run
 MOST_PARTS: Final = 8  # of `runtime`, whose names senders tell
 STAGE_COLUMNS: Final = {f"{stage}_ns": stage for stage in Stage}
 TABLE_COLUMNS: Final = (
@@ -136,8 +138,14 @@ def csv_table(requests: Iterable[Request]) -> bytes:
     for request in requests:
         seconds, ns = divmod(request.start_ns, 10**9)
         start = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
-        rows.writerow({**_row(request), "start": start})
+        row = {name: _as_text(value) for name, value in _row(request).items()}
+        rows.writerow({**row, "start": start})
     return text.getvalue().encode()
+
+
+def _as_text(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def parquet_table(requests: Iterable[Request]) -> bytes:
