@@ -16,7 +16,7 @@ from latencytrace.service.web.pages.rendering import Address, Renderer
 from latencytrace.service.web.queries import CAME
 
 LASTS_S: Final = 7 * 24 * 3600
-MOST_TRIES: Final = 5  # wrong ones in a minute that are told so
+MOST_TRIES: Final = 5  # wrong ones in a minute
 MINUTE_NS: Final = 60 * 10**9
 LONGEST_FORM: Final = 16_384  # bytes
 
