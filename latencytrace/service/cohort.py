@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Final, Literal
 from urllib.parse import unquote
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -21,6 +21,8 @@ from latencytrace.model import DurationRange, RequestStatus, TokenRange
 from latencytrace.model.cohorts.cohort import attribute_text
 
 MOST_CONDITIONS = 16
+Failed = Literal["failed"]
+FAILED: Final[Failed] = "failed"  # as a filter: whatever status but ok
 HOUR_NS = 3_600_000_000_000
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _UNITS_NS = {"s": 10**9, "m": 60 * 10**9, "h": HOUR_NS, "d": 24 * HOUR_NS}
@@ -81,14 +83,17 @@ def instant_ns(text: str, now_ns: int) -> int:
     return min(max(whole_s * 10**9 + since_epoch.microseconds * 1000, 0), _LAST_NS)
 
 
-def status_of(text: str) -> RequestStatus:
-    """The status of this name.
+def status_of(text: str) -> RequestStatus | Failed:
+    """The status of this name; `failed` stands for all but ok.
 
     Raises:
         QuestionError: None has it; the message names those there are.
     """
+    if text == FAILED:
+        return FAILED
     if text not in set(RequestStatus):
-        raise QuestionError(f"status {text!r} is not known: use {', '.join(RequestStatus)}")
+        known = ", ".join([*RequestStatus, FAILED])
+        raise QuestionError(f"status {text!r} is not known: use {known}")
     return RequestStatus(text)
 
 
@@ -202,9 +207,11 @@ class Filters(BaseModel):
         str | None, _filter("ServiceInstance", "Only this instance of the service.")
     ] = None
     status: Annotated[
-        RequestStatus | None,
+        RequestStatus | Failed | None,
         _read(status_of),
-        _filter("Status", "Only ok, error, timeout, cancelled or rejected ones."),
+        _filter(
+            "Status", "Only ok, error, timeout, cancelled or rejected ones; failed: all but ok."
+        ),
     ] = None
     duration: Annotated[
         _Duration, _filter("DurationNs", "Only those that took so long: 250ms..2s, 2s.., ..80ms.")

@@ -5,6 +5,7 @@ The SQL of the embedded store is held to it.
 
 import csv
 import io
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from latencytrace.model import (
     FirstTokenOf,
     Quantiles,
     Request,
+    RequestStatus,
     Stage,
     StageBreakdown,
     StagePart,
@@ -35,8 +37,9 @@ from latencytrace.model.cohorts.overview import (
     TimeColumn,
 )
 from latencytrace.model.cohorts.request_columns import DurationBand
-from latencytrace.service.cohort import Cohort
+from latencytrace.service.cohort import FAILED, Cohort
 
+FORMULA: Final = re.compile(r"'*[=+@\t\r-]")  # how a cell begins that spreadsheets run
 MOST_PARTS: Final = 8  # of `runtime`, whose names senders tell
 STAGE_COLUMNS: Final = {f"{stage}_ns": stage for stage in Stage}
 TABLE_COLUMNS: Final = (
@@ -52,10 +55,11 @@ def is_in(request: Request, cohort: Cohort) -> bool:
     """Say whether a request is one of a cohort's, whatever its attributes."""
     labels = (
         (getattr(cohort, name), getattr(request, name))
-        for name in ("service", "route", "model", "version", "instance", "status")
+        for name in ("service", "route", "model", "version", "instance")
     )
     return (
         all(wanted in (None, has) for wanted, has in labels)
+        and _ended(cohort.status, request.status)
         and (cohort.service is not None or request.outermost)
         and _took(cohort.duration, request.duration_ns)
         and _holds(cohort.input_tokens, request.input_tokens)
@@ -134,8 +138,14 @@ def csv_table(requests: Iterable[Request]) -> bytes:
     for request in requests:
         seconds, ns = divmod(request.start_ns, 10**9)
         start = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
-        rows.writerow({**_row(request), "start": start})
+        row = {name: _as_text(value) for name, value in _row(request).items()}
+        rows.writerow({**row, "start": start})
     return text.getvalue().encode()
+
+
+def _as_text(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def parquet_table(requests: Iterable[Request]) -> bytes:
@@ -215,6 +225,12 @@ def _summary(
             for column, times in sorted(columns.items())
         ),
     )
+
+
+def _ended(wanted: str | None, status: RequestStatus) -> bool:
+    if wanted == FAILED:
+        return status is not RequestStatus.OK
+    return wanted in (None, status)
 
 
 def _took(wanted: DurationRange | None, duration_ns: int) -> bool:

@@ -50,6 +50,7 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.plugins import STORES, load_plugin, plugins
+from latencytrace.service.answers import exported
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.traces import check
 from latencytrace.service.store import Order, Questions, Store, TableFormat
@@ -497,6 +498,7 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
     ("cohort", "found"),
     [
         (Cohort(status=RequestStatus.TIMEOUT), "d"),
+        (Cohort(status="failed"), "d"),
         (Cohort(input_tokens=TokenRange(at_least=10)), "de"),
         (Cohort(input_tokens=TokenRange(at_least=11, at_most=99)), "e"),
         (Cohort(output_tokens=TokenRange(at_most=0)), "e"),
@@ -505,7 +507,17 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
         (Cohort(where=(("tenant", "gold"),)), ""),
         (Cohort(where=(("tenant", "it's"),)), "f"),
     ],
-    ids=["status", "least", "between", "most", "attribute", "two", "of another key", "quotes"],
+    ids=[
+        "status",
+        "failed",
+        "least",
+        "between",
+        "most",
+        "attribute",
+        "two",
+        "of another key",
+        "quotes",
+    ],
 )
 def test_a_cohort_is_what_its_status_tokens_and_attributes_say(
     store: Store, cohort: Cohort, found: str
@@ -567,6 +579,26 @@ def test_services_and_routes_are_named_once_in_order(store: Store) -> None:
 
 def rows_of(store: Store, cohort: Cohort) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(store.ledgers(cohort, TableFormat.CSV).decode())))
+
+
+def test_no_cell_of_a_table_is_a_formula(store: Store) -> None:
+    routes = ["=1+2", "+1", "-2", "@SUM(A1)", "\t=1", "\r=1", "'=1", "GET /a-b"]
+    store.write(
+        [
+            replace(one_request(f"formula{place}", service="formula"), route=route)
+            for place, route in enumerate(routes)
+        ],
+        [],
+    )
+    body = store.ledgers(Cohort(service="formula"), TableFormat.CSV)
+    cells = [row["route"] for row in csv.DictReader(io.StringIO(body.decode(), newline=""))]
+    read = exported.columns_of(body, TableFormat.CSV).route
+    whole = exported.columns_of(
+        store.ledgers(Cohort(service="formula"), TableFormat.PARQUET), TableFormat.PARQUET
+    ).route
+
+    assert sorted(cells) == sorted([*(f"'{route}" for route in routes[:-1]), routes[-1]])
+    assert sorted(read.names) == sorted(whole.names) == sorted(routes)
 
 
 def test_a_table_has_a_row_a_request_and_a_column_a_stage(store: Store) -> None:

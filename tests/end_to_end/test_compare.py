@@ -145,6 +145,8 @@ def test_a_faster_search_is_forecast_end_to_end(service: RunningService) -> None
         (("compare", "colour=red", "version=1"), "'colour' is no filter of requests"),
         (("compare", "a=1", "b=2", "--at-least", "much"), "'much' is no share"),
         (("compare", "version=1", "--save", "two words"), "cannot name a baseline"),
+        (("compare", "version=1", "--save", "../x"), "cannot name a baseline"),
+        (("compare", "version=1", "--save", ".."), "cannot name a baseline"),
         (("compare", "version=none", "--save", "empty"), "there is nothing to save"),
         (("whatif", "--stage", "retrieve"), "say either --faster"),
         (("whatif", "--stage", "search", "--faster", "0.5"), "stage 'search' is not known"),

@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import httpx
 import pytest
@@ -29,6 +29,7 @@ from tests.support.waiting import until
 TOKEN = "the pages' token"  # noqa: S105 - a test's
 HUGE = 12_000
 POST = 2000  # spans of a post
+PHONE = SCREENS["phone"]["viewport"]
 PAGES = {
     "overview": "/",
     "breakdown": "/breakdown",
@@ -112,6 +113,61 @@ def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser
         expect(page.locator(".bar-line")).to_contain_text(f"of {counted} requests")
 
 
+ALERT = """
+<article class="firing"><table><tbody><tr><th scope="row"><a href="#"><code>0123456789ab</code></a></th>
+<td class="n">12.34 s</td><td class="wide"><svg class="bar" viewBox="0 0 400 18"></svg></td>
+<td>retrieve took 4.20 s of 4.59 s, and waited for the search of passages for most of it</td></tr></tbody></table></article>
+"""  # noqa: E501 - as the template writes it
+
+
+def test_nothing_is_wider_than_a_phone_and_no_stage_breaks_within_its_name(
+    service: RunningService, browser: Browser
+) -> None:
+    wide = "document.documentElement.scrollWidth"
+    lines = "found => found.map(one => one.getClientRects().length && one.offsetHeight)"
+    with opened(browser, f"{service.url}/objectives", viewport=PHONE, bypass_csp=True) as (
+        page,
+        _,
+    ):
+        page.evaluate(
+            "html => document.querySelector('main').insertAdjacentHTML('afterbegin', html)", ALERT
+        )
+        row_id = page.locator(".firing th")
+
+        assert page.evaluate(wide) <= PHONE["width"]
+        assert row_id.evaluate("one => one.offsetHeight") < 40
+    with opened(browser, f"{service.url}/breakdown?since=2h", viewport=PHONE) as (page, _):
+        assert page.evaluate(wide) <= PHONE["width"]
+        assert max(page.locator(".stages tbody th").evaluate_all(lines)) < 60
+        summary = page.locator("summary").first
+        assert summary.evaluate("one => getComputedStyle(one).display") == "list-item"
+
+
+def test_the_form_and_the_json_keep_what_the_list_was_asked_for(
+    service: RunningService, browser: Browser
+) -> None:
+    asked = "since=2h&input_tokens=1..&order=newest&limit=2"
+    with opened(browser, f"{service.url}/requests?{asked}") as (page, _):
+        as_json = page.get_by_role("link", name="JSON", exact=True).get_attribute("href") or ""
+        page.get_by_label("Service").fill("rag")
+        page.get_by_role("button", name="Show").click()
+        page.wait_for_url("**service=rag**")
+
+        assert dict(parse_qsl(urlsplit(as_json).query)) == dict(parse_qsl(asked))
+        assert parse_qs(urlsplit(page.url).query).items() >= parse_qs(asked).items()
+        expect(page.get_by_label("Input tokens")).to_have_value("1..")
+
+
+def test_the_failed_requests_of_the_overview_are_those_of_its_link(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/?since=2h") as (page, _):
+        page.get_by_role("link", name=re.compile("failed")).first.click()
+
+        expect(page.get_by_label("Status")).to_have_value("failed")
+        expect(page.locator(".bar-line")).to_contain_text("1 of 1 request")
+
+
 SEEN = {
     "/": "POST /chat",
     "/breakdown": "retrieve",
@@ -150,6 +206,55 @@ def test_a_cell_of_the_heat_map_leads_to_its_requests(
         expect(page.locator(".bar-line")).to_contain_text("1 of 1 request")
         expect(page.get_by_role("main")).to_contain_text("4.59 s")
         assert watched.errors == []
+
+
+def swipe(page: Page, selector: str, across: int, down: int) -> None:
+    """Draw a finger over an element, as a phone reports it."""
+    target = page.locator(selector)
+    target.evaluate("element => element.scrollIntoView({block: 'center'})")
+    box = target.bounding_box()
+    assert box is not None
+    x, y = page.evaluate("innerWidth") - 80, box["y"] + box["height"] * 0.6
+    finger = page.context.new_cdp_session(page)
+    for step in range(11):
+        at = {"x": x + across * step / 10, "y": y + down * step / 10}
+        kind = "touchMove" if step else "touchStart"
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
+        page.evaluate("new Promise(requestAnimationFrame)")
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_a_finger_on_the_heat_map_scrolls_it_and_the_page(
+    service: RunningService, browser: Browser
+) -> None:
+    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    left = "document.querySelector('svg.heat').closest('.scroll').scrollLeft"
+    with opened(browser, f"{service.url}/breakdown?since=2h", **phone) as (page, watched):
+        page.locator("svg.heat[data-ready]").wait_for()
+        newest = page.evaluate(left)
+        swipe(page, "svg.heat", 150, 0)
+        older = page.evaluate(left)
+        before = page.evaluate("scrollY")
+        swipe(page, "svg.heat", 0, 120)
+
+        assert older < newest
+        assert page.evaluate("scrollY") < before
+        assert page.locator(".heat .brush").get_attribute("width") in {None, "0"}
+        assert urlsplit(page.url).path == "/breakdown"
+        assert watched.errors == []
+
+
+def test_a_finger_on_the_ruler_of_a_waterfall_scrolls_the_page(
+    service: RunningService, browser: Browser
+) -> None:
+    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    with opened(browser, f"{service.url}/requests/{SLOW_TRACE}", **phone) as (page, _):
+        row(page, "search passages").wait_for()
+        page.evaluate("scrollTo(0, 0)")
+        swipe(page, "#overview-bar", 0, -120)
+
+        assert page.evaluate("scrollY") > 0
+        assert page.locator("#overview-bar .brush").count() == 0
 
 
 def test_a_link_to_a_span_opens_it(service: RunningService, browser: Browser) -> None:

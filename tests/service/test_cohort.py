@@ -24,6 +24,10 @@ def test_a_status_is_known_by_its_name() -> None:
     assert status_of("timeout") is RequestStatus.TIMEOUT
 
 
+def test_failed_stands_for_every_status_but_ok() -> None:
+    assert CohortQuery.model_validate({"status": "failed"}).cohort(NOW_NS).status == "failed"
+
+
 def test_an_unknown_status_is_answered_with_those_there_are() -> None:
     with pytest.raises(QuestionError, match="'fine' is not known: use ok, error, timeout"):
         status_of("fine")

@@ -191,6 +191,11 @@ def _save(  # noqa: PLR0913 - what is saved, where, and how that is said
         raise typer.BadParameter(
             f"{side} is saved already: save a query, as version=1.2&since=1h", param_hint="--save"
         )
+    if "/" in name or not name.strip("."):  # no address would name it
+        raise typer.BadParameter(
+            f"{name!r} cannot name a baseline: use letters, digits, dots, dashes and underscores",
+            param_hint="--save",
+        )
     with reading.source(url, data) as source:
         saved = source.send(
             "PUT",

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import csv, parquet
+from pyarrow import compute, csv, parquet
 
 from latencytrace.errors import QuestionError
 from latencytrace.model.cohorts.request_columns import (
@@ -63,7 +63,12 @@ def _table(body: bytes, table_format: TableFormat) -> pa.Table:
         column_types=_TYPES, null_values=[""], strings_can_be_null=True, true_values=["true"],
         false_values=["false"],
     )  # fmt: skip
-    return csv.read_csv(io.BytesIO(body), convert_options=options)
+    table = csv.read_csv(io.BytesIO(body), convert_options=options)
+    for place, name in enumerate(table.column_names):
+        if pa.types.is_string(table.schema.field(name).type):  # see `plain_answers.FORMULA`
+            plain = compute.replace_substring_regex(table[name], "^'('*[=+@\\t\\r-])", "\\1")
+            table = table.set_column(place, name, plain)
+    return table
 
 
 def _columns(table: pa.Table) -> RequestColumns:

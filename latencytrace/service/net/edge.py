@@ -170,7 +170,8 @@ class Edge:
             return True
         sent = _origin(origin.decode("latin-1"))
         host = headers.get(b"host", b"").decode("latin-1").lower()
-        return sent in {f"http://{host}", f"https://{host}", self._public_origin}
+        ours = {f"http://{host}", f"https://{host}", self._public_origin}
+        return sent is not None and sent in ours
 
 
 def shows_token(headers: Headers, token: str | None) -> bool:

@@ -37,6 +37,7 @@ _COLUMNS: Final = {
     "revision": "toInt32(Revision)",
 } | {f"{stage}_ns": f"toInt64({stage_column(stage)})" for stage in Stage}
 
+_SENT: Final = ("service", "instance", "version", "route", "model", "finish_reason")
 _SETTINGS = "date_time_output_format = 'iso', format_csv_null_representation = ''"
 
 
@@ -49,10 +50,13 @@ def count_question(cohort: Cohort) -> tuple[str, Parameters]:
     )
 
 
-def table_question(cohort: Cohort) -> tuple[str, Parameters]:
+def table_question(cohort: Cohort, table_format: TableFormat) -> tuple[str, Parameters]:
     """One row a request, in order of start; the columns of stages add up to the duration."""
     condition, parameters = where(cohort)
-    columns = ", ".join(f"{column} AS {name}" for name, column in _COLUMNS.items())
+    shown = _COLUMNS
+    if table_format is TableFormat.CSV:
+        shown = _COLUMNS | {name: _as_text(_COLUMNS[name]) for name in _SENT}
+    columns = ", ".join(f"{column} AS {name}" for name, column in shown.items())
     return (
         (
             f"SELECT {columns} FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
@@ -60,3 +64,8 @@ def table_question(cohort: Cohort) -> tuple[str, Parameters]:
         ),
         parameters,
     )
+
+
+def _as_text(column: str) -> str:
+    """A cell that no spreadsheet takes for a formula; Parquet needs none."""
+    return rf"if(match({column}, '^\'*[=+@\t\r-]'), concat('\'', {column}), {column})"

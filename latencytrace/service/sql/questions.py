@@ -9,12 +9,13 @@ import orjson
 from latencytrace.model import (
     Breakdown,
     Quantiles,
+    RequestStatus,
     Stage,
     StageBreakdown,
     StagePart,
     semconv,
 )
-from latencytrace.service.cohort import Cohort
+from latencytrace.service.cohort import FAILED, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
@@ -101,8 +102,8 @@ def where(
     conditions: list[str] = ["Outermost"] if outermost and cohort.service is None else []
     for column, wanted in cohort.compared():
         if isinstance(wanted, str):
-            conditions.append(f"{column} = {{{column}:String}}")
-            parameters[column] = wanted
+            condition, parameters[column] = _label(column, wanted)
+            conditions.append(condition)
             continue
         at_least, at_most = astuple(wanted)
         if at_least is not None:
@@ -126,6 +127,13 @@ def where(
         conditions.append("Start < fromUnixTimestamp64Nano({until:Int64})")
         parameters["until"] = cohort.until_ns
     return " AND ".join(conditions) or "true", parameters
+
+
+def _label(column: str, wanted: str) -> tuple[str, str]:
+    """The condition that a label is as wanted, and what it binds."""
+    if column == "Status" and wanted == FAILED:
+        return f"{column} != {{{column}:String}}", RequestStatus.OK.value
+    return f"{column} = {{{column}:String}}", wanted
 
 
 def has_attributes(cohort: Cohort) -> str:

@@ -13,12 +13,12 @@ from fastapi.responses import RedirectResponse, Response
 
 from latencytrace.service.net.edge import LOGIN_PATH, Headers, Receive, Scope, Send
 from latencytrace.service.web.pages.rendering import Address, Renderer
+from latencytrace.service.web.queries import CAME
 
 LASTS_S: Final = 7 * 24 * 3600
 MOST_TRIES: Final = 5  # wrong ones in a minute
 MINUTE_NS: Final = 60 * 10**9
 LONGEST_FORM: Final = 16_384  # bytes
-CAME: Final = "came"  # marks the second try of a link from elsewhere
 
 
 class LoginPage:
@@ -81,7 +81,7 @@ class LoginPage:
         from_elsewhere = request.headers.get("sec-fetch-site") == "cross-site"
         if from_elsewhere and CAME not in request.query_params:
             query = urlencode([*request.query_params.multi_items(), (CAME, "1")])
-            return self._page(again=f"{request.url.path}?{query}")
+            return self._page(again=_within(f"{request.url.path}?{query}"))
         return self._form(_within(wanted), HTTPStatus.UNAUTHORIZED)
 
     async def _posted(self, request: Request) -> Response:
@@ -92,15 +92,18 @@ class LoginPage:
                 return self._form(
                     "/", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem="That is no token."
                 )
-        fields = parse_qs(body.decode("latin-1"), max_num_fields=4)
+        try:
+            fields = parse_qs(body.decode("latin-1"), max_num_fields=4)
+        except ValueError:  # too many fields
+            return self._form("/", HTTPStatus.BAD_REQUEST, problem="That is no form of ours.")
         wanted = _within(fields.get("next", ["/"])[0])
         now_ns = self._now_ns()
-        recent = [at_ns for at_ns in self._wrong_ns if now_ns - at_ns < MINUTE_NS]
-        if len(recent) >= MOST_TRIES:
-            problem = "Too many wrong tokens: try again in a minute."
-            return self._form(wanted, HTTPStatus.TOO_MANY_REQUESTS, problem=problem)
         shown = fields.get("token", [""])[0].strip().encode("latin-1", "replace")
         if not hmac.compare_digest(shown, self._token):
+            recent = [at_ns for at_ns in self._wrong_ns if now_ns - at_ns < MINUTE_NS]
+            if len(recent) >= MOST_TRIES:
+                problem = "Too many wrong tokens: try again in a minute."
+                return self._form(wanted, HTTPStatus.TOO_MANY_REQUESTS, problem=problem)
             self._wrong_ns.append(now_ns)
             problem = "This is not the token of the service: see its LATENCYTRACE_TOKEN."
             return self._form(wanted, HTTPStatus.UNAUTHORIZED, problem=problem)

@@ -1,15 +1,33 @@
 """The questions of views about a cohort: what they ask for beside its filters and its time."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from latencytrace.errors import QuestionError
 from latencytrace.service.cohort import CohortQuery
 from latencytrace.service.store import Order, TableFormat
+
+CAME: Final = "came"  # marks the second try of a link from elsewhere; no question
 
 
 class BreakdownQuery(CohortQuery, defer_build=False):
     """A whole cohort."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_unknown(cls, given: object) -> object:
+        """Refuse a misspelt parameter, which would find more than was asked for.
+
+        Raises:
+            QuestionError: There is none of this name; the message says which there are.
+        """
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in cls.model_fields:
+                known = ", ".join(cls.model_fields)
+                raise QuestionError(f"{name!r} is no parameter here: use {known}")
+        return given
 
 
 class RequestsQuery(BreakdownQuery):

@@ -200,6 +200,25 @@ def test_a_page_of_another_site_may_not_write(
     assert answered([OURS, *headers], method="GET", public_url=public) == 200
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://127.0.0.1:8321", 200),
+        ("https://traces.example", 403),
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("file://", 403),
+        ("", 403),
+        ("http://[", 403),
+    ],
+)
+def test_without_a_public_address_only_our_own_pages_write(
+    method: str, origin: str, status: int
+) -> None:
+    assert answered([OURS, ("origin", origin)], method=method) == status
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

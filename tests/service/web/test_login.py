@@ -29,7 +29,9 @@ class Visitor:
         self._edge = Edge(inside, "10.0.0.1", TOKEN, login=login, wants_json=True)
         self.cookies = httpx.Cookies()
 
-    def ask(self, method: str, path: str, **more: str) -> httpx.Response:
+    def ask(
+        self, method: str, path: str, *, site: str = "same-origin", **more: str
+    ) -> httpx.Response:
         """Send a request, with the cookies so far."""
 
         async def asked() -> httpx.Response:
@@ -38,7 +40,10 @@ class Visitor:
                 transport=transport, base_url="http://traces:8321", cookies=self.cookies
             ) as client:
                 answer = await client.request(
-                    method, path, headers={"accept": "text/html"}, data=more or None
+                    method,
+                    path,
+                    headers={"accept": "text/html", "sec-fetch-site": site},
+                    data=more or None,
                 )
                 self.cookies = client.cookies
                 return answer
@@ -55,13 +60,18 @@ def visitor() -> Visitor:
     return Visitor()
 
 
-def test_tokens_are_not_guessed_fast(visitor: Visitor) -> None:
-    wrong = [visitor.log_in("guess") for _ in range(5)]
-    right_but_late = visitor.log_in(TOKEN)
+def test_many_wrong_tokens_in_a_minute_are_turned_away(visitor: Visitor) -> None:
+    wrong = [visitor.log_in("guess") for _ in range(6)]
     visitor.clock.move_s(61)
 
-    assert wrong == [401] * 5
-    assert right_but_late == 429
+    assert wrong == [401] * 5 + [429]
+    assert visitor.log_in("guess") == 401
+
+
+def test_wrong_tokens_of_others_do_not_keep_out_the_right_one(visitor: Visitor) -> None:
+    for _ in range(6):
+        visitor.log_in("guess")
+
     assert visitor.log_in(TOKEN) == 303
 
 
@@ -91,3 +101,18 @@ def test_behind_https_the_cookie_is_for_https_only(public_url: str | None, marke
     answer = Visitor(public_url).ask("POST", "/login", token=TOKEN)
 
     assert ("secure" in answer.headers["set-cookie"].lower()) is marked
+
+
+def test_a_link_from_elsewhere_is_never_sent_on_to_another_site(visitor: Visitor) -> None:
+    answer = visitor.ask("GET", "http://traces:8321//evil.example/x", site="cross-site")
+
+    assert answer.request.url.host == "traces"
+    assert 'http-equiv="refresh"' in answer.text
+    assert "evil" not in answer.text
+
+
+def test_a_form_of_too_many_fields_is_answered_with_the_form(visitor: Visitor) -> None:
+    answer = visitor.ask("POST", "/login", token=TOKEN, a="1", b="2", c="3", d="4")
+
+    assert answer.status_code == 400
+    assert 'name="token"' in answer.text

@@ -32,8 +32,8 @@ def notes(document: WhatifDocument) -> Iterator[str]:
     yield f"{having:,} of {count(replayed, 'replayed request')} waited for this stage."
     if by_spans < replayed:
         yield (
-            f"Of {replayed - by_spans:,} of them no spans are kept: what ran beside the stage is "
-            "not known there, and the gain may be smaller."
+            f"Of {replayed - by_spans:,} of them no spans are kept, or too many to replay (over "
+            "2,000): what ran beside the stage is not known there, and the gain may be smaller."
         )
     error = document["error_ratio"]
     if error is None:

@@ -95,7 +95,7 @@ class ChdbQuestions(Store):
 
     def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
         """See `Store.ledgers`."""
-        question, parameters = ledger_table.table_question(cohort)
+        question, parameters = ledger_table.table_question(cohort, table_format)
         return self._readers.query(question, ledger_table.ENGINE_FORMATS[table_format], parameters)
 
     def durations(self, cohort: Cohort) -> NDArray[np.int64]:

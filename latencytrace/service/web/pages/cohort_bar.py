@@ -1,6 +1,6 @@
 """The cohort that a page is about: read from its address, shown as a form, put into links."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -14,7 +14,7 @@ from latencytrace.model.texts.units import count
 from latencytrace.service.cohort import Cohort, CohortQuery, Filters
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.rendering import Address
-from latencytrace.service.web.queries import RequestsQuery
+from latencytrace.service.web.queries import CAME, RequestsQuery
 
 FIELDS: Final = tuple(CohortQuery.model_fields)
 TIMES: Final = ("since", "until")
@@ -48,7 +48,7 @@ class Asked:
         kept = [(name, value) for name, value in self.given if name not in changed]
         added = [(name, value) for name, value in changed.items() if value is not None]
         query = urlencode([*kept, *added])
-        return Address(f"{path}?{query}" if query else path)
+        return Address(f"{path}?{query}" if query or not path else path)
 
     def absolute(self) -> Mapping[str, str | None]:
         """The times of this cohort such that they mean the same tomorrow."""
@@ -70,15 +70,20 @@ class Asked:
         return f"from {since or 'an hour ago'} until {until}"
 
 
-def asked(request: Request, now_ns: int) -> Asked:
+def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
     """Read what an address asks for; an empty field is no filter.
+
+    Args:
+        request: For a page.
+        now_ns: The time of day.
+        own: Parameters of that page alone, which it reads by itself.
 
     Raises:
         QuestionError: A value cannot be read; the message says what to write.
     """
     given = [(name, value.strip()) for name, value in request.query_params.multi_items()]
-    given = [(name, value) for name, value in given if value]
-    values: dict[str, object] = dict(given)
+    given = [(name, value) for name, value in given if value and name != CAME]
+    values: dict[str, object] = {name: value for name, value in given if name not in own}
     conditions = [value for name, value in given if name == "where"]
     if conditions:
         values["where"] = conditions

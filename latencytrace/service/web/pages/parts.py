@@ -1,6 +1,6 @@
 """What all pages are given."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -35,9 +35,13 @@ class Parts:
         template: str,
         title: str,
         context: Callable[[Asked], Mapping[str, object]],
+        own: Collection[str] = (),
     ) -> Response:
-        """Answer with a page about a cohort: its frame first, then its panels."""
-        question = asked(request, self.now_ns())
+        """Answer with a page about a cohort: its frame first, then its panels.
+
+        Its `own` parameters are none of the cohort's.
+        """
+        question = asked(request, self.now_ns(), own)
         services = self.store.services()
         frame = {
             "title": title,

@@ -25,6 +25,7 @@ def requests_pages(parts: Parts) -> APIRouter:
     def context(question: Asked) -> Mapping[str, object]:
         given = "limit" in question.query.model_fields_set
         limit = min(question.query.limit, MOST_LISTED) if given else LISTED
+        kept = str(limit) if given else None
         order = question.query.order
 
         @cache
@@ -39,7 +40,9 @@ def requests_pages(parts: Parts) -> APIRouter:
             "found": found,
             "breakdown": breakdown,
             "order": order,
-            "orders": [(str(one), question.link("/requests", order=str(one))) for one in Order],
+            "orders": [
+                (str(one), question.link("/requests", order=str(one), limit=kept)) for one in Order
+            ],
             "limit": limit,
             "more": question.link("/requests", order=str(order), limit=str(MOST_LISTED)),
             "scatter": scatter,

@@ -112,7 +112,9 @@ def compare_pages(parts: Parts) -> APIRouter:
 
     @router.get("/compare")
     def compare_page(request: Request) -> Response:
-        return parts.cohort_page(request, "compare.html", "Compare", context)
+        return parts.cohort_page(
+            request, "compare.html", "Compare", context, (*SIDES, *Least.model_fields)
+        )
 
     return router
 

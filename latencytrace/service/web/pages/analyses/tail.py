@@ -45,7 +45,7 @@ def tail_pages(parts: Parts) -> APIRouter:
 
         @cache
         def found() -> TailDocument:
-            asked = read(TailQuery, question.parameters)
+            asked = read(TailQuery, {"quantile": quantile})
             return answers.tail(parts.store, question.cohort, asked.quantile)
 
         return {
@@ -66,7 +66,7 @@ def tail_pages(parts: Parts) -> APIRouter:
 
     @router.get("/tail")
     def tail_page(request: Request) -> Response:
-        return parts.cohort_page(request, "tail.html", "Tail", context)
+        return parts.cohort_page(request, "tail.html", "Tail", context, ("quantile",))
 
     return router
 

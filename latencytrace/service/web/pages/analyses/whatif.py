@@ -96,7 +96,9 @@ def whatif_pages(parts: Parts) -> APIRouter:
 
     @router.get("/whatif")
     def whatif_page(request: Request) -> Response:
-        return parts.cohort_page(request, "whatif.html", "What if", context)
+        return parts.cohort_page(
+            request, "whatif.html", "What if", context, tuple(Wish.model_fields)
+        )
 
     return router
 

@@ -46,6 +46,7 @@ function begin(scale) {
   };
 
   let from = null;
+  const forget = () => { from = null; brush.setAttribute('width', 0); };
   svg.addEventListener('pointerdown', (event) => {
     from = cellAt(event);
     svg.setPointerCapture(event.pointerId);
@@ -60,6 +61,7 @@ function begin(scale) {
     tip.style.top = `${event.clientY + 14}px`;
   });
   svg.addEventListener('pointerleave', () => { tip.hidden = true; });
+  svg.addEventListener('pointercancel', () => { forget(); tip.hidden = true; }); // a finger scrolls
   svg.addEventListener('pointerup', (event) => {
     if (!from) return;
     const found = box(from, cellAt(event));
@@ -75,7 +77,9 @@ function begin(scale) {
       mark(found);
       document.getElementById('said').textContent = tell(found);
     } else if (event.key === 'Enter') open(box(cursor, cursor));
-    else if (event.key === 'Escape') { from = null; brush.setAttribute('width', 0); }
+    else if (event.key === 'Escape') forget();
   });
+  const scroll = svg.closest('.scroll');
+  scroll.scrollLeft = scroll.scrollWidth; // the newest are at the right end
   svg.dataset.ready = 'yes';
 }

@@ -328,14 +328,20 @@ function brushed(element, onEnd) {
       mark.style.left = `${Math.min(from, to)}px`;
       mark.style.width = `${Math.abs(to - from)}px`;
     };
-    const up = (ended) => {
+    const forget = () => {
       element.removeEventListener('pointermove', move);
+      element.removeEventListener('pointerup', up);
+      element.removeEventListener('pointercancel', forget);
       mark.remove();
+    };
+    const up = (ended) => {
+      forget();
       const to = Math.min(Math.max(ended.clientX - box.left, 0), box.width);
       onEnd(from / box.width, to / box.width, Math.abs(to - from) >= 5);
     };
     element.addEventListener('pointermove', move);
-    element.addEventListener('pointerup', up, { once: true });
+    element.addEventListener('pointerup', up);
+    element.addEventListener('pointercancel', forget); // a finger scrolls
   });
 }
 brushed(ruler, (from, to, isDrag) => {

@@ -1,0 +1,29 @@
+"""The cohort that the address of a page names, and the links that keep it."""
+
+import pytest
+from fastapi import Request
+
+from latencytrace.errors import QuestionError
+from latencytrace.service.web.pages.cohort_bar import Asked, asked
+
+NOW_NS = 1_763_690_000 * 10**9
+
+
+def question(query: str) -> Asked:
+    scope = {"type": "http", "query_string": query.encode(), "headers": []}
+    return asked(Request(scope), NOW_NS)
+
+
+def test_a_link_to_the_page_without_its_only_filter_leads_to_the_page_without_it() -> None:
+    assert question("route=nothing").link("", route=None) == "?"
+    assert question("route=nothing&since=2h").link("", route=None) == "?since=2h"
+    assert question("route=nothing").link("/requests", route=None) == "/requests"
+
+
+def test_a_misspelt_filter_is_not_ignored() -> None:
+    with pytest.raises(QuestionError, match="'sevice' is no parameter here: use service, route"):
+        question("sevice=rag")
+
+
+def test_the_mark_of_a_link_from_elsewhere_is_no_filter() -> None:
+    assert question("service=rag&came=1").given == (("service", "rag"),)
