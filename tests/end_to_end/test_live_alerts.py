@@ -149,7 +149,9 @@ def test_a_slow_vector_search_pages_names_it_shows_it_and_is_over_when_it_is_ove
         incident.touch()
         began = wait(lambda: told(receiver, "firing"), service)
         wait(lambda: fires(prometheus), service)
-        shown = service.client.get(began["annotations"]["trace_1"].split()[0]).json()
+        page = began["annotations"]["trace_1"].split()[0]
+        assert "Waterfall" in service.client.get(page).text
+        shown = service.client.get(page.replace("/requests/", "/api/v1/requests/")).json()
         incident.unlink()
         ended = wait(lambda: told(receiver, "resolved"), service)
         wait(lambda: not fires(prometheus), service)

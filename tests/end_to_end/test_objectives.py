@@ -155,7 +155,8 @@ def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -
             receiver.wait_for(1)
             [alert] = cast("list[dict[str, object]]", service.ask("/alerts")["alerts"])
             link = cast("list[dict[str, str]]", alert["slowest"])[0]["url"]
-            shown = service.client.get(link).json()
+            assert "Waterfall" in service.client.get(link).text
+            shown = service.client.get(link.replace("/requests/", "/api/v1/requests/")).json()
             until(
                 lambda: service.metric("latencytrace_service_notices_waiting") == 0, service.said
             )
