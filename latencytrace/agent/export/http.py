@@ -72,17 +72,17 @@ class HttpSender:
         Raises:
             OSError: Nobody answered.
         """
-        HTTPException = _connections().HTTPException  # noqa: N806 - a class
+        connections = _connections()
         kept, body = self._connection is not None, self._options.packed(body)
         try:
             return self._send_once(body, timeout_s)
-        except (HTTPException, ConnectionError) as error:
+        except (connections.HTTPException, ConnectionError) as error:
             self.close()
             if not kept:
                 raise ConnectionError(self._text_of(error)) from None
         try:
             return self._send_once(body, timeout_s)
-        except HTTPException as error:
+        except connections.HTTPException as error:
             self.close()
             raise ConnectionError(self._text_of(error)) from None
 

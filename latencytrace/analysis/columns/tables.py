@@ -104,7 +104,7 @@ class Tables:
         return found
 
     def _words(self, columns: RequestColumns, rows: _Column, part: int) -> Words:
-        """What the spans of some rows say as the model, or as the reason to finish."""
+        """Return what the spans of some rows say as the model, or as the reason to finish."""
         codes = np.zeros(len(rows), np.int64)
         says = np.flatnonzero(rows != reported.UNKNOWN)
         found, calls = _of_shapes(columns, rows[says], self._call, self._calls)
@@ -176,7 +176,7 @@ def _of_shapes(
     read: Callable[[RequestColumns, int], T],
     remembered: Mapping[int, T],
 ) -> tuple[_Column, list[T]]:
-    """What is read of each row, once for all of a shape that it is remembered of.
+    """Facts that are read of each row, once for all of a shape that it is remembered of.
 
     Returns:
         Of each row its place among the values; and these.

@@ -17,10 +17,10 @@ from latencytrace.analysis.compare.shifts import (
     Side,
     Values,
     are_testable,
-    holm,
     p_values,
 )
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
+from latencytrace.analysis.holm import holm
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
 
@@ -135,7 +135,7 @@ def _tested(
     ]
     random = np.random.default_rng(_SEED)
     found = p_values([(*measures[place], level) for place, level in places], random)
-    corrected = dict(zip(places, holm(found.tolist()), strict=True))
+    corrected = dict(zip(places, holm(found).tolist(), strict=True))
     drawn = Drawn(*sides, random)
     shifts = []
     for place, (in_a, in_b) in enumerate(measures):

@@ -65,7 +65,7 @@ class _Requests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Covariate:
-    """What requests may differ in: a cell for each request, and terms for each cell."""
+    """Properties in which requests may differ: a cell for each request, and its terms."""
 
     name: str
     cells: Codes  # of the requests of both sides, A's first

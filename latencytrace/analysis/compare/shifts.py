@@ -218,17 +218,3 @@ def _differences(excess: Floats, weight: Floats, in_b: Floats) -> Floats:
     error = np.sqrt(variances[0] + variances[1])
     difference = means[0] - means[1]
     return np.asarray(np.true_divide(difference, error, out=np.zeros_like(error), where=error > 0))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p values for how many tests were made, so that all hold together.
-
-    Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian
-    Journal of Statistics 1979.
-    """
-    corrected = [1.0] * len(p_values)
-    largest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda one: p_values[one])):
-        largest = max(largest, min(1.0, p_values[place] * (len(p_values) - rank)))
-        corrected[place] = largest
-    return corrected

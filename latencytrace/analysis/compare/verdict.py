@@ -1,4 +1,4 @@
-"""What a comparison says of the second side, and the shift from which on it says so."""
+"""The verdict on the second side, and the shift from which on it says so."""
 
 from enum import StrEnum
 from typing import Final
@@ -7,7 +7,7 @@ AT_LEAST: Final = 0.03  # of the request's quantile before: a smaller shift does
 
 
 class Verdict(StrEnum):
-    """What became of the second side beside the first."""
+    """The verdict on the second side beside the first."""
 
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"

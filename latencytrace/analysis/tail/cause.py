@@ -44,7 +44,7 @@ class Explanation:
 
 
 class _Case:
-    """What the explanations are made of."""
+    """The groups, stages and traits that explanations are made of."""
 
     def __init__(
         self, groups: Groups, stages: Sequence[StageExcess], found: Sequence[Trait]

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis.holm import holm
 from latencytrace.analysis.tail.groups import Groups, Mask
 from latencytrace.model.cohorts.request_columns import AttributeColumns, KnownNumbers
 from latencytrace.model.cohorts.tail import SetApart
@@ -82,18 +83,6 @@ def traits(groups: Groups) -> tuple[Trait, ...]:
     ]
     found.sort(key=lambda one: one.apart.reference_ratio - one.apart.tail_ratio)
     return tuple(_one_bound_each(found))
-
-
-def holm(p_values: Floats) -> Floats:
-    """Correct p-values for their number.
-
-    Source: Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979.
-    """
-    order = np.argsort(p_values, kind="stable")
-    stepped = p_values[order] * np.arange(len(p_values), 0, -1)
-    corrected = np.empty_like(p_values)
-    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
-    return corrected
 
 
 def _one_bound_each(found: Iterable[Trait]) -> Iterator[Trait]:

@@ -104,7 +104,7 @@ class Pipeline:
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._kept_ns: int | None = None  # when spans were last copied
         self._has_failed_to_keep = False  # the last time
-        self._left: set[str] = set()  # traces of which only the store has the spans
+        self._left: list[str] = []  # traces of which only the store has the spans
         self._busy_ns: int | None = None  # since when traces are attributed without a pause
         self._has_taken_up = False  # what an earlier process left is attributed
         self.left_fault: StoreError | None = None  # why that cannot be read
@@ -204,8 +204,9 @@ class Pipeline:
             self._telemetry.store_errors.inc()
             _log.error("the store is asked later what has no ledger: %s", error)
             return
-        self._left.update(found.without_ledger, found.lost_ledger)
-        self._traces.left((*found.without_ledger, *found.lost_ledger))
+        left = (*found.without_ledger, *found.lost_ledger)
+        self._left.extend(left)
+        self._traces.left(left)
         self._attributor.recovering.update(found.without_ledger)
         self._attributor.counted_before.update(found.lost_ledger)
 
@@ -227,7 +228,8 @@ class Pipeline:
         """Do what is due from time to time; each has a pace of its own."""
         self.keep_noted()
         self.check()
-        self._left = set(filter(self.is_open, self._left))
+        while self._left and not self.is_open(self._left[-1]):
+            self._left.pop()
         # Nothing is dropped that something is still to be made of.
         if not (self._left or self._has_failed_to_keep or self._attributor.has_failed):
             self._tidy()
@@ -243,7 +245,7 @@ class Pipeline:
             self._traces.known(ids)
         if left:
             _log.info("%d traces of an earlier run are attributed now", len(left))
-            self._left.update(left)
+            self._left.extend(left)
             self._traces.left(left)
         if self._counted_until_ns is not None:
             uncounted = self._store.uncounted(self._counted_until_ns)

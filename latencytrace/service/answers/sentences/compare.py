@@ -1,4 +1,4 @@
-"""What a comparison says: the verdict, what it was matched on, and what to know beside it."""
+"""Sentences of a comparison: the verdict, what it was matched on, and what to know beside it."""
 
 from collections.abc import Iterator
 from typing import Final
