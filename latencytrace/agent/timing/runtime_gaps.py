@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context as VariableContext
 from typing import Any, Final
 
-from opentelemetry.context import Context, create_key, get_current
+from opentelemetry.context import Context, create_key
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import call_in, context_in
+from latencytrace.agent.context import call_in, context_in, current
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.model import semconv
@@ -170,24 +170,31 @@ class OpenRequests:
         if since_ns is None or now_ns - since_ns < NOTICED_NS:
             return
         with guarded("noting a collection", self._on_fault):
-            own = get_current().get(GAPS)
+            own = current().get(GAPS)
             for gaps in tuple(self.open):
                 gaps.collected(since_ns, now_ns, own=gaps is own)
 
 
-def begun_as(on_fault: OnFault, depth: Callable[[], int]) -> tuple[Any, ...]:
+def begun_as(
+    on_fault: OnFault,
+    depth_of: Callable[[Any], int],
+    pool: Any,  # noqa: ANN401 - somebody else's
+) -> tuple[Any, ...]:
     """Return what a thread is given before the work that this code hands to it, and its arguments.
+
+    A stream that is made on threads comes here once a chunk (`bench_request.py`, `/threaded`).
 
     Args:
         on_fault: Takes what our own code raises.
-        depth: How many wait for a thread already.
+        depth_of: Counts who waits for a thread of a pool already.
+        pool: The one that gets the work.
     """
-    context = get_current()
+    context = current()
     gaps = context.get(GAPS)
     if not isinstance(gaps, RuntimeGaps):
         return (call_in, context)
     try:
-        waiting = depth()
+        waiting = depth_of(pool)
         if waiting or gaps.queue_depth is None:
             gaps.queued_behind(waiting)
     except FAULTS as fault:
@@ -213,6 +220,8 @@ def _call_pooled(
     except FAULTS as fault:
         on_fault("noting a wait for a thread", fault)
     try:
+        if current() is context:  # the pool has carried it along, as anyio does
+            return call(*args, **kwargs)
         return call_in(context, call, *args, **kwargs)
     finally:
         gaps.returned_ns = monotonic_ns()

@@ -21,7 +21,8 @@ from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, guarded, raise_fault
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.timing.intervals import IntervalRecorder
-from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside, is_suppressed
+from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 # Stages of which each call is a step of a model.
@@ -39,8 +40,8 @@ class Call:
     """
 
     __slots__ = (
-        "_describe_result", "_intervals", "_on_fault", "_passes", "_pending", "_stage",
-        "_started_ns", "_timing",
+        "describe_result", "intervals", "on_fault", "passes", "pending", "stage",
+        "started_ns", "timing",
     )  # fmt: skip
 
     def __init__(
@@ -50,74 +51,79 @@ class Call:
         on_fault: OnFault,
         describe_result: Callable[[Any], HookAttributes] | None = None,
     ) -> None:
-        self._stage = stage
-        self._timing = record if isinstance(record, Timing) else None
-        self._intervals = record if isinstance(record, IntervalRecorder) else None
-        self._on_fault = on_fault
-        self._describe_result = describe_result
-        self._passes: DevicePasses | None = None
-        self._pending: PendingDeviceSpans | None = None
-        self._started_ns = monotonic_ns()
+        self.stage = stage
+        self.timing: Timing | None = None
+        self.intervals: IntervalRecorder | None = None
+        if isinstance(record, IntervalRecorder):
+            self.intervals = record
+            self.started_ns = monotonic_ns()
+        else:
+            self.timing = record
+        self.on_fault = on_fault
+        self.describe_result = describe_result
+        self.passes: DevicePasses | None = None
+        self.pending: PendingDeviceSpans | None = None
 
     @property
     def is_span(self) -> bool:
         """Tell whether it is one, which `activate` makes current."""
-        return self._timing is not None
+        return self.timing is not None
 
     def on_device(self, passes: DevicePasses, pending: PendingDeviceSpans) -> None:
         """Have a span's time on a device measured too; it ends once that is known."""
-        if self._timing is not None:
-            self._passes, self._pending = passes, pending
+        if self.timing is not None:
+            self.passes, self.pending = passes, pending
             passes.begin()
 
     def passes_on(self, devices: DeviceTimers, device: object) -> DevicePasses | None:
         """Return what measures the passes within a span, by the first; None: nothing can."""
-        if self._passes is None and self._timing is not None:
-            self._passes, self._pending = devices.passes_on(device, self._stage), devices.pending
-        return self._passes
+        if self.passes is None and self.timing is not None:
+            self.passes, self.pending = devices.passes_on(device, self.stage), devices.pending
+        return self.passes
 
     def activate(self) -> None:
         """Make the call's span current."""
-        if self._timing is not None:
-            self._timing.activate()
+        if self.timing is not None:
+            self.timing.activate()
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        if self._timing is not None:
-            self._timing.deactivate()
+        if self.timing is not None:
+            self.timing.deactivate()
 
     def finish(self, result: object) -> None:
         """End the call that returned."""
         ended_ns = monotonic_ns()
-        if self._timing is not None and self._describe_result is not None:
+        if self.timing is not None and self.describe_result is not None:
             try:
-                self._timing.note(self._describe_result(result))
+                self.timing.note(self.describe_result(result))
             except FAULTS as fault:
-                self._on_fault("describing a result", fault)
+                self.on_fault("describing a result", fault)
         self.end(ended_ns)
 
     def fail(self, error: BaseException) -> None:
         """End the call that raised."""
-        with guarded("noting an exception", self._on_fault):
-            if self._timing is not None:
-                self._timing.fail(error)
+        with guarded("noting an exception", self.on_fault):
+            if self.timing is not None:
+                self.timing.fail(error)
         self.end(monotonic_ns())
 
     def end(self, ended_ns: int) -> None:
         """End the span, or note the interval."""
         try:
-            if self._timing is not None:
-                if self._passes is None or self._pending is None:
-                    self._timing.end(ended_ns)
+            if self.timing is not None:
+                if self.passes is None or self.pending is None:
+                    self.timing.end(ended_ns)
                     return
-                self._passes.end()
-                self._pending.end(self._timing, ended_ns, self._passes)
-            elif self._intervals is not None:
-                self._intervals.add(self._stage, self._started_ns, ended_ns)
+                self.passes.end()
+                self.pending.end(self.timing, ended_ns, self.passes)
+            elif self.intervals is not None:
+                self.intervals.add(self.stage, self.started_ns, ended_ns)
         except FAULTS as fault:
-            self._on_fault("ending a span", fault)
+            self.on_fault("ending a span", fault)
 
 
+_new = object.__new__
 _UNTIMED = Call(Stage.OTHER, None, raise_fault)
 
 
@@ -170,11 +176,14 @@ def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any
         return lambda _, kwargs: kwargs
     names = [p.name for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    count = len(names)
 
     def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         found = defaults.copy()
-        found.update(zip(names, args, strict=False))
-        found.update(kwargs)
+        for place, value in enumerate(args[:count]):  # half of what `zip` and `update` take
+            found[names[place]] = value
+        if kwargs:
+            found.update(kwargs)
         return found
 
     return arguments
@@ -184,7 +193,8 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     """Return what begins to time a call that a patch names.
 
     A call inside another one of the same stage, or of those that it is part of, is its inner
-    half and not timed again.
+    half and not timed again. Speed is the point here (`bench_span.py`): what is current is asked
+    for once, and a call is made without its `__init__`.
     """
     method = patch.target.rpartition(".")[2]
     name = patch.name or (patch.stage.value if method.startswith("_") else method)
@@ -192,26 +202,33 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     arguments_of = named_arguments(original)
     stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result
     on_fault = recorder.on_fault
-    outer, within = (stage, *patch.part_of), patch.within
+    outer, within = tuple(one.value for one in (stage, *patch.part_of)), patch.within
+    of_stage: HookAttributes = {semconv.STAGE: stage.value}
     computes = stage in COMPUTING
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         try:
-            if recorder.suppressed() or recorder.inside(*outer):
+            here = current()
+            if is_suppressed(here) or is_inside(here, outer):
                 return None
-            if within and not get_current_span().is_recording():
+            if within and not get_current_span(here).is_recording():
                 return None
             intervals = recorder.stream() if patch.interleaved else None
             if intervals is not None:
                 return Call(stage, intervals, on_fault) if intervals.begin(stage) else None
             if computes:
                 recorder.steps.begin()
-            attributes = describe(arguments_of(args, kwargs)) if describe else None
-            timing = recorder.start(name, stage, attributes)
-            return Call(stage, timing, on_fault, describe_result)
+            noted = {**describe(arguments_of(args, kwargs)), **of_stage} if describe else of_stage
+            call = _new(Call)
+            call.timing = recorder.start_call(name, noted, here)
+            call.on_fault = on_fault
+            call.describe_result = describe_result
+            call.stage = stage
+            call.intervals = call.passes = call.pending = None
         except FAULTS as fault:
             on_fault(doing, fault)
-        return None
+            return None
+        return call
 
     return begin
 

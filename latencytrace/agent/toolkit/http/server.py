@@ -141,7 +141,8 @@ def is_served() -> bool:
     """Say whether the current span is that of a request that is served."""
     span = current().get(_SPAN_KEY)
     return (
-        isinstance(span, Span)
+        span is not None
+        and isinstance(span, Span)
         and span.is_recording()
         and getattr(span, "kind", None) is SpanKind.SERVER
     )
