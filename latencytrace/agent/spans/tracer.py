@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AnyValue
 
 _new = object.__new__
+_INTERNAL = SpanKind.INTERNAL  # which takes longer to look up than to compare
 _RANDOM = 0x02  # W3C's flag of a random trace id
 
 # Our own generator: programs call `random.seed(0)`, and their ids would repeat.
@@ -176,7 +177,7 @@ class RecordingTracer(Tracer):
             span.tracer = self
             span.ended_ns = 0
             span.forks = _forks
-            span.kind_number = 0 if kind is SpanKind.INTERNAL else kind.value
+            span.kind_number = 0 if kind is _INTERNAL else kind.value
             span.raw_attributes = None
             if attributes:
                 raw = span.raw_attributes = copied_attributes(attributes)

@@ -44,7 +44,7 @@ from latencytrace.model.stage import Stage
 
 _INTERVALS = create_key("latencytrace.intervals")
 _SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
-_INTERNAL = SpanKind.INTERNAL
+_INTERNAL, _SERVER = SpanKind.INTERNAL, SpanKind.SERVER
 _new = object.__new__
 
 
@@ -102,7 +102,7 @@ class Recorder:
         noted: dict[str, AttributeValue] = {**attributes} if attributes else {}
         if stage is not None:
             noted[semconv.STAGE] = stage.value
-        if self.starting.under_way and kind is not SpanKind.SERVER and _is_root(context):
+        if self.starting.under_way and kind is not _SERVER and _is_root(context):
             noted[semconv.STARTUP] = True
         began_ns = monotonic_ns() if started_ns is None else started_ns
         span = self.tracer.start_span(

@@ -31,6 +31,7 @@ GAPS: Final = create_key("latencytrace.runtime_gaps")  # in the context of a req
 
 GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
 POOL = RuntimeGap.THREAD_POOL_WAIT.value
+_KINDS: Final = (GARBAGE, LOOP, POOL)
 
 
 class RuntimeGaps:
@@ -44,12 +45,11 @@ class RuntimeGaps:
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
         self.returned_ns = 0  # when work of its own on another thread was done
         self._own: list[int] = []  # collections in the midst of its own code: start, end, start …
-        # All its keys are there from the first: a collection may come at any allocation.
-        self._noted: dict[str, list[int]] = {GARBAGE: [], LOOP: [], POOL: []}
+        self._noted: dict[str, list[int]] = {}
 
     def note(self, name: str, start_ns: int, end_ns: int) -> None:
         """Note a gap between two monotonic times."""
-        _add(self._noted[name], start_ns, end_ns)
+        _add(self._noted.setdefault(name, []), start_ns, end_ns)
 
     def queued_behind(self, depth: int) -> None:
         """Note how many waited before it, where it joined the queue of a pool."""
@@ -78,8 +78,9 @@ class RuntimeGaps:
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
         if self.queue_depth is not None:
             attributes[semconv.QUEUE_DEPTH] = self.queue_depth
-        if any(self._noted.values()):
-            gaps = {name: _pairs(times[:]) for name, times in self._noted.items()}
+        if self._noted:
+            noted = self._noted.copy()  # at once: a collection may come at any allocation
+            gaps = {name: _pairs(noted[name][:]) for name in _KINDS if name in noted}
             attributes[semconv.RUNTIME_GAPS] = pack_named(gaps, span_start_ns)
         return attributes
 
@@ -109,6 +110,7 @@ class OpenRequests:
         self.resumed_by_ns = 0  # when who waits for a loop that was held has run
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
         self._collecting_since_ns: int | None = None
+        self._watch = self._collected  # one object, which is found the quickest
 
     def begin(self, *, on_loop: bool) -> RuntimeGaps:
         """A request begins, on this thread's event loop or on the thread itself."""
@@ -117,7 +119,7 @@ class OpenRequests:
             self.open.add(gaps)
             gaps.concurrency = len(self.open)
             if len(self.open) == 1:
-                gc.callbacks.append(self._collected)
+                gc.callbacks.append(self._watch)
         return gaps
 
     def end(self, gaps: RuntimeGaps) -> None:
@@ -125,8 +127,8 @@ class OpenRequests:
         with self._lock:
             self.open.discard(gaps)
             self._waiting.pop(gaps, None)
-            if not self.open and self._collected in gc.callbacks:
-                gc.callbacks.remove(self._collected)
+            if not self.open and self._watch in gc.callbacks:
+                gc.callbacks.remove(self._watch)
 
     def reset_after_fork(self) -> None:
         """In a forked child: none of the parent's is under way here."""

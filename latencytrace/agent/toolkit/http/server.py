@@ -29,6 +29,7 @@ from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 
 _FIRST_SERVER_ERROR = 500
+_SERVER = SpanKind.SERVER
 
 
 class ServedRequest:
@@ -56,13 +57,14 @@ class ServedRequest:
         self.recorder = recorder
         self.name = name
         self.timing: Timing = recorder.start(
-            name, None, attributes, kind=SpanKind.SERVER, context=caller, started_ns=started_ns
+            name, None, attributes, kind=_SERVER, context=caller, started_ns=started_ns
         )
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
         self.answer: AnswerStream | None = None
         self._gaps = recorder.open_requests.begin(on_loop=on_loop)
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
+        self._has_ended = False
 
     def activate(self) -> None:
         """Make the request's span current, and its answer known to the models that make it."""
@@ -108,6 +110,9 @@ class ServedRequest:
 
     def end(self) -> None:
         """End the span; a second time changes nothing."""
+        if self._has_ended:
+            return
+        self._has_ended = True
         try:
             self.recorder.open_requests.end(self._gaps)
             if self.timing.span.is_recording():
@@ -144,7 +149,7 @@ def is_served() -> bool:
         span is not None
         and isinstance(span, Span)
         and span.is_recording()
-        and getattr(span, "kind", None) is SpanKind.SERVER
+        and getattr(span, "kind", None) is _SERVER
     )
 
 
