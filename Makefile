@@ -71,7 +71,7 @@ bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_agent.py
 
-bench-request: $(VENV)/.checks ## what tracing adds to a whole request, beside OpenTelemetry's contrib (half an hour)
+bench-request: $(VENV)/.checks .peers/ddtrace/.installed ## what tracing adds to a whole request, beside contrib and ddtrace (an hour)
 	@$(BIN)/python -m tests.benchmarks.bench_request
 
 bench-start: $(VENV)/.checks ## what tracing adds to the start of a program

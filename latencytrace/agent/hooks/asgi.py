@@ -80,7 +80,7 @@ class RequestTiming(ServedRequest):
         )
         self._scope = scope
         self.answer: AnswerStream = AnswerStream(self.intervals.times(_RESPOND))
-        self._stages = recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
+        self.time_stages()
         self._body_wanted = True
         self._answered = False
         scope[TIMED] = True
@@ -114,8 +114,8 @@ class RequestTiming(ServedRequest):
         return send
 
     def _timed(self, send: Send) -> Send:
-        if self._stages is not None:
-            send = self._with_server_timing(send, self._stages)
+        if self.stages is not None:
+            send = self._with_server_timing(send, self.stages)
         answer, held, on_fault = self.answer, self.answer.held, self.recorder.on_fault
 
         async def timed_send(message: Message) -> None:
@@ -171,15 +171,6 @@ class RequestTiming(ServedRequest):
             if not more:
                 self._answered = True
                 self.end()
-
-    def end(self) -> None:
-        """End the span, once; the route is known by now."""
-        if self._stages is not None:
-            try:
-                self.recorder.server_timings.end(self._stages)
-            except FAULTS as fault:
-                self.recorder.on_fault("ending a request", fault)
-        super().end()
 
     def describe(self) -> None:
         """Note the route too, which is known by now."""

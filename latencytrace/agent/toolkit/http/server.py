@@ -23,6 +23,7 @@ from latencytrace.agent.timing.intervals import (
 )
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.runtime_gaps import GAPS
+from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream
 from latencytrace.model import semconv
@@ -64,6 +65,7 @@ class ServedRequest:
         self._gaps = recorder.open_requests.begin(on_loop=on_loop)
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
+        self.stages: ServerTiming | None = None  # None: they are not asked for
         self._has_ended = False
 
     def activate(self) -> None:
@@ -84,6 +86,10 @@ class ServedRequest:
                 leave(token)
         except FAULTS as fault:
             self.recorder.on_fault("leaving a request", fault)
+
+    def time_stages(self) -> None:
+        """Collect its stages for the header `Server-Timing`, if they are asked for."""
+        self.stages = self.recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
 
     def note_status(self, status: int) -> None:
         """Note the status that it is answered with."""
@@ -119,6 +125,8 @@ class ServedRequest:
                 self.describe()
                 self.timing.note(self._noted)
                 self.timing.end()
+            if self.stages is not None:
+                self.recorder.server_timings.end(self.stages)
         except FAULTS as fault:
             self.recorder.on_fault("ending a request", fault)
 
