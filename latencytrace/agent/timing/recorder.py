@@ -133,8 +133,8 @@ class Recorder:
                 timing = _new(Timing)  # without `__init__`, as the span itself
                 timing.span = span
                 timing.started_ns = span.started_ns
-                timing.pending = self.devices.pending
-                timing.intervals = timing.token = None
+                timing._pending = self.devices.pending  # noqa: SLF001 - `Timing` is of this file
+                timing.intervals = timing._token = None  # noqa: SLF001
                 return timing
         began_ns = monotonic_ns()
         span = tracer.start_span(
@@ -211,14 +211,14 @@ def _is_root(context: Context | None) -> bool:
 class Timing:
     """A span under way, and the work interleaved with it."""
 
-    __slots__ = ("intervals", "pending", "span", "started_ns", "token")
+    __slots__ = ("_pending", "_token", "intervals", "span", "started_ns")
 
     def __init__(self, span: Span, started_ns: int, pending: PendingDeviceSpans) -> None:
         self.span = span
         self.started_ns = started_ns
-        self.pending = pending
+        self._pending = pending
         self.intervals: IntervalRecorder | None = None
-        self.token: Token[Context] | None = None
+        self._token: Token[Context] | None = None
 
     def collect_intervals(self) -> IntervalRecorder:
         """Begin to collect interleaved work on this span."""
@@ -235,15 +235,15 @@ class Timing:
         """Make the span current until `deactivate`, in the same task and thread."""
         try:
             if self.intervals is None:
-                self.token = enter(Context({**current(), _SPAN_KEY: self.span}))
+                self._token = enter(Context({**current(), _SPAN_KEY: self.span}))
             else:
-                self.token = enter(self.context())
+                self._token = enter(self.context())
         except FAULTS as fault:
             edge_faults("making a span current", fault)
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        token, self.token = self.token, None
+        token, self._token = self._token, None
         try:
             if token is not None:
                 leave(token)
@@ -284,6 +284,6 @@ class Timing:
         if self.intervals is not None:
             self.defer(semconv.INTERVALS, self.intervals.taken(self.started_ns))
         at_ns = monotonic_ns() if ended_ns is None else ended_ns
-        if self.pending.waiting:  # what ends behind work on a device has often waited for it
-            self.pending.settle()
+        if self._pending.waiting:  # what ends behind work on a device has often waited for it
+            self._pending.settle()
         span.end(at_ns + ANCHOR_NS)

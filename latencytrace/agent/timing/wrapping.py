@@ -40,8 +40,8 @@ class Call:
     """
 
     __slots__ = (
-        "describe_result", "intervals", "on_fault", "passes", "pending", "stage",
-        "started_ns", "timing",
+        "_describe_result", "_intervals", "_on_fault", "_passes", "_pending", "_stage",
+        "_started_ns", "_timing",
     )  # fmt: skip
 
     def __init__(
@@ -51,76 +51,76 @@ class Call:
         on_fault: OnFault,
         describe_result: Callable[[Any], HookAttributes] | None = None,
     ) -> None:
-        self.stage = stage
-        self.timing: Timing | None = None
-        self.intervals: IntervalRecorder | None = None
+        self._stage = stage
+        self._timing: Timing | None = None
+        self._intervals: IntervalRecorder | None = None
         if isinstance(record, IntervalRecorder):
-            self.intervals = record
-            self.started_ns = monotonic_ns()
+            self._intervals = record
+            self._started_ns = monotonic_ns()
         else:
-            self.timing = record
-        self.on_fault = on_fault
-        self.describe_result = describe_result
-        self.passes: DevicePasses | None = None
-        self.pending: PendingDeviceSpans | None = None
+            self._timing = record
+        self._on_fault = on_fault
+        self._describe_result = describe_result
+        self._passes: DevicePasses | None = None
+        self._pending: PendingDeviceSpans | None = None
 
     @property
     def is_span(self) -> bool:
         """Tell whether it is one, which `activate` makes current."""
-        return self.timing is not None
+        return self._timing is not None
 
     def on_device(self, passes: DevicePasses, pending: PendingDeviceSpans) -> None:
         """Have a span's time on a device measured too; it ends once that is known."""
-        if self.timing is not None:
-            self.passes, self.pending = passes, pending
+        if self._timing is not None:
+            self._passes, self._pending = passes, pending
             passes.begin()
 
     def passes_on(self, devices: DeviceTimers, device: object) -> DevicePasses | None:
         """Return what measures the passes within a span, by the first; None: nothing can."""
-        if self.passes is None and self.timing is not None:
-            self.passes, self.pending = devices.passes_on(device, self.stage), devices.pending
-        return self.passes
+        if self._passes is None and self._timing is not None:
+            self._passes, self._pending = devices.passes_on(device, self._stage), devices.pending
+        return self._passes
 
     def activate(self) -> None:
         """Make the call's span current."""
-        if self.timing is not None:
-            self.timing.activate()
+        if self._timing is not None:
+            self._timing.activate()
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        if self.timing is not None:
-            self.timing.deactivate()
+        if self._timing is not None:
+            self._timing.deactivate()
 
     def finish(self, result: object) -> None:
         """End the call that returned."""
         ended_ns = monotonic_ns()
-        if self.timing is not None and self.describe_result is not None:
+        if self._timing is not None and self._describe_result is not None:
             try:
-                self.timing.note(self.describe_result(result))
+                self._timing.note(self._describe_result(result))
             except FAULTS as fault:
-                self.on_fault("describing a result", fault)
+                self._on_fault("describing a result", fault)
         self.end(ended_ns)
 
     def fail(self, error: BaseException) -> None:
         """End the call that raised."""
-        with guarded("noting an exception", self.on_fault):
-            if self.timing is not None:
-                self.timing.fail(error)
+        with guarded("noting an exception", self._on_fault):
+            if self._timing is not None:
+                self._timing.fail(error)
         self.end(monotonic_ns())
 
     def end(self, ended_ns: int) -> None:
         """End the span, or note the interval."""
         try:
-            if self.timing is not None:
-                if self.passes is None or self.pending is None:
-                    self.timing.end(ended_ns)
+            if self._timing is not None:
+                if self._passes is None or self._pending is None:
+                    self._timing.end(ended_ns)
                     return
-                self.passes.end()
-                self.pending.end(self.timing, ended_ns, self.passes)
-            elif self.intervals is not None:
-                self.intervals.add(self.stage, self.started_ns, ended_ns)
+                self._passes.end()
+                self._pending.end(self._timing, ended_ns, self._passes)
+            elif self._intervals is not None:
+                self._intervals.add(self._stage, self._started_ns, ended_ns)
         except FAULTS as fault:
-            self.on_fault("ending a span", fault)
+            self._on_fault("ending a span", fault)
 
 
 _new = object.__new__
@@ -220,11 +220,10 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
                 recorder.steps.begin()
             noted = {**describe(arguments_of(args, kwargs)), **of_stage} if describe else of_stage
             call = _new(Call)
-            call.timing = recorder.start_call(name, noted, here)
-            call.on_fault = on_fault
-            call.describe_result = describe_result
-            call.stage = stage
-            call.intervals = call.passes = call.pending = None
+            call._timing = recorder.start_call(name, noted, here)  # noqa: SLF001 - without `__init__`
+            call._stage, call._on_fault = stage, on_fault  # noqa: SLF001
+            call._intervals = call._passes = call._pending = None  # noqa: SLF001
+            call._describe_result = describe_result  # noqa: SLF001
         except FAULTS as fault:
             on_fault(doing, fault)
             return None
