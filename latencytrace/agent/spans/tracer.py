@@ -283,9 +283,8 @@ class RecordingTracer(Tracer):
     @staticmethod
     def _adopt(span: RecordedSpan, found: object) -> Span | None:
         """Hang a span below a parent that is not ours, or make it a root."""
-        parent = None
-        if found is not None and isinstance(found, Span):  # of None it takes a while to find out
-            parent = found.get_span_context()
+        # `isinstance` takes long for None.
+        parent = None if found is None or not isinstance(found, Span) else found.get_span_context()
         if parent is None or not parent.is_valid:
             span.trace_id = _random_bits(128) or new_id(128)
             span.parent_id = 0
