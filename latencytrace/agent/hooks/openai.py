@@ -29,6 +29,7 @@ def _provider(arguments: Arguments) -> str:
 
 _API = ModelApi(provider=_provider, form=OPENAI, below="self._client.request")
 _close = after("closing a stream", note_closed)
+_parse = after("parsing a raw answer", note_parsed)
 
 
 class OpenaiHook(Hook):
@@ -50,11 +51,9 @@ class OpenaiHook(Hook):
         ),
         Replacement("openai._streaming", "Stream.close", _close),
         Replacement("openai._streaming", "AsyncStream.close", _close),
-        Replacement(
-            "openai._legacy_response",
-            "LegacyAPIResponse.parse",
-            after("parsing a raw answer", note_parsed),
-        ),
+        Replacement("openai._legacy_response", "LegacyAPIResponse.parse", _parse),
+        Replacement("openai._response", "APIResponse.parse", _parse),
+        Replacement("openai._response", "AsyncAPIResponse.parse", _parse),
         Patch(_BASE, "SyncAPIClient._sleep_for_retry", Stage.RETRY, name="back_off"),
         Patch(_BASE, "AsyncAPIClient._sleep_for_retry", Stage.RETRY, name="back_off"),
     )

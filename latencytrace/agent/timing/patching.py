@@ -132,7 +132,7 @@ class AppliedHook:
         elif isinstance(owner, ModuleType) and isinstance(original, MethodType):
             kind = partial(_bound, to=original.__self__)
         function = original.__func__ if kind is not None else original
-        known = self._timed_already(function, owner, name)
+        known = None if before is _MISSING else self._timed_already(function, owner, name)
         if known is not None:
             restored = kind(known.before) if kind is not None else known.before
             self._places.append(_Place(owner, name, restored, original))
@@ -148,7 +148,6 @@ class AppliedHook:
             self._places.append(_Place(owner, kept_as, _MISSING, original))
         setattr(owner, name, patched)
         self._places.append(_Place(owner, name, before, patched))
-
 
     def _timed_already(self, function: Timed, owner: Any, name: str) -> _Place | None:  # noqa: ANN401
         """Return where a function of ours was put that a library has since copied elsewhere."""
