@@ -10,9 +10,11 @@ from opentelemetry.trace import INVALID_SPAN, SpanKind, StatusCode, get_current_
 import latencytrace
 from latencytrace.agent.api.user_request import UserRequest
 from latencytrace.agent.api.user_stage import UserStage
-from latencytrace.analysis.trace.is_request import is_request
-from latencytrace.model import Span, Stage, semconv
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.model import Stage, semconv
+from tests.support.agent.dividing import span_of
 from tests.support.agent.hooked import Spans
+from tests.support.agent.receiving import TracedProgram
 
 
 @pytest.fixture
@@ -158,21 +160,25 @@ def test_collections_in_the_midst_of_it_are_noted(
     assert Stage.RUNTIME in str(spans.only.attributes[semconv.INTERVALS])
 
 
-def test_the_service_takes_it_for_a_request(spans: Spans) -> None:
-    with request(spans, "nightly"):
-        pass
+def test_the_service_makes_a_ledger_of_each_under_its_name(agent: TracedProgram) -> None:
+    @latencytrace.request("document")
+    def index() -> None:
+        with latencytrace.stage("embed"):
+            pass
 
-    made = spans.only
-    sent = Span(
-        trace_id=f"{made.trace_id:032x}",
-        span_id=f"{made.span_id:016x}",
-        parent_id=None,
-        name=made.name,
-        service="script",
-        start_ns=made.started_ns,
-        end_ns=made.ended_ns,
-    )
-    assert is_request(sent, None)
+    with latencytrace.request("nightly"):
+        index()
+        index()
+
+    sent = agent.spans(at_least=5)
+    requests = [
+        request
+        for trace_id in {span.trace_id for span in sent}
+        for request in requests_of([span_of(s) for s in sent if s.trace_id == trace_id], {})
+    ]
+    assert sorted(one.route for one in requests) == ["document", "document", "nightly"]
+    explained = [one for one in requests if Stage.EMBED in one.ledger]
+    assert [one.route for one in explained] == ["document", "document"]
 
 
 def test_without_an_agent_a_request_is_a_block_like_any_other() -> None:
