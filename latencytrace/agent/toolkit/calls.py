@@ -6,12 +6,14 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from opentelemetry.context import Context
+from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import FAULTS
-from latencytrace.agent.timing.hook import Arguments, Timed
+from latencytrace.agent.timing.hook import Arguments, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.wrapping import named_arguments
+from latencytrace.agent.timing.wrapping import Call, beginning, named_arguments, timed
+from latencytrace.agent.toolkit.models.calls import CountWithin
 
 Build = Callable[[Recorder, Timed], Timed]
 
@@ -72,6 +74,31 @@ def after(doing: str, note: Callable[[Recorder, Arguments, Any], object]) -> Bui
         return awaited if iscoroutinefunction(original) else call
 
     return build
+
+
+def first_of_each_span(patch: Patch, most: int = 256) -> Replacement:
+    """Time what a patch names, of each span around it only the first calls: they may be many.
+
+    Args:
+        patch: As for any call.
+        most: So many; a program may make one for each piece of a text.
+    """
+
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        begin, counts = beginning(original, patch, recorder), CountWithin()
+
+        def begin_one(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+            try:
+                around = get_current_span()
+                if around.is_recording() and counts.next_of(around) > most:
+                    return None
+            except FAULTS as fault:
+                recorder.on_fault("counting calls", fault)
+            return begin(args, kwargs)
+
+        return timed(original, begin_one)
+
+    return Replacement(patch.module, patch.target, build, patch.optional, patch.subclasses)
 
 
 def outside_requests(_recorder: Recorder, original: Timed) -> Timed:

@@ -1,7 +1,7 @@
 """One call of a model behind an API, to the last token of its answer."""
 
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import wraps
 from inspect import isasyncgen, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
@@ -155,7 +155,7 @@ class ModelCall:
             raise
         self.end()
 
-    async def each_awaited(self, chunks: Any) -> AsyncIterator[Any]:  # noqa: ANN401
+    async def each_awaited(self, chunks: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
         """Follow an async one."""
         try:
             self._timing.activate()
