@@ -1,10 +1,14 @@
 """Statements executed with asyncpg."""
 
-from latencytrace.agent.timing.hook import Hook, Replacement
+from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.toolkit.sql import timed_statements
 
 _CONNECTION = "asyncpg.connection"
 _time = timed_statements("postgresql", "query")
+
+
+def _prepared(arguments: Arguments) -> object:
+    return getattr(arguments["self"], "_query")  # noqa: B009 - asyncpg's, without types
 
 
 class AsyncpgHook(Hook):
@@ -18,6 +22,6 @@ class AsyncpgHook(Hook):
         Replacement(
             "asyncpg.prepared_stmt",
             "PreparedStatement._PreparedStatement__bind_execute",
-            timed_statements("postgresql", "self._query"),
+            timed_statements("postgresql", _prepared),
         ),
     )
