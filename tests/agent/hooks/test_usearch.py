@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
-from usearch.index import Index
 
 from latencytrace.agent.hooks.usearch import UsearchHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import hooked
 
+usearch = pytest.importorskip("usearch.index")
+
 
 @pytest.mark.parametrize("several", [False, True], ids=["one vector", "several"])
 def test_a_search_is_one_span_of_retrieving(*, several: bool) -> None:
-    index = Index(ndim=3, metric="cos")
+    index = usearch.Index(ndim=3, metric="cos")
     vectors = np.eye(3, dtype=np.float32)
     index.add(np.arange(3), vectors)
 
