@@ -58,9 +58,11 @@ LARGE := anthropic bedrock cohere duckdb google_genai hnswlib mistralai usearch
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
 	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)
 	@$(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
+	@$(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py $(call report,litellm)
+	@$(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
 
 # What `make test` skips of hooks, for want of a library, is run here: each with its real one.
-test-every-hook: test-llama-cpp test-batchers test-large ## every hook with its real library, which `make test` lacks for fourteen
+test-every-hook: test-llama-cpp test-batchers test-large ## every hook with its real library, which `make test` lacks for fifteen
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
@@ -159,6 +161,9 @@ $(VENV)/.batchers: $(VENV)/.checks
 $(VENV)/.large: $(VENV)/.checks
 	@echo "== installing clients of models' APIs and databases, about 230 MB (once)"
 	@$(PIP) install --quiet --group model-apis --group databases
+	@$(PYTHON) -m venv $(VENV)/litellm
+	@$(VENV)/litellm/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/litellm/bin/python -m pip install --quiet --editable '.[service]' --group litellm
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks

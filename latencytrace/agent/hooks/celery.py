@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind, get_current_span
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.toolkit.models.calls import CountWithin
+from latencytrace.agent.toolkit.calls import CountWithin
 from latencytrace.model.stage import Stage
 
 _MOST: Final = 256  # tasks that one span sends

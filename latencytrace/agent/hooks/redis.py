@@ -9,7 +9,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, timed
-from latencytrace.agent.toolkit.models.calls import CountWithin
+from latencytrace.agent.toolkit.calls import CountWithin
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 

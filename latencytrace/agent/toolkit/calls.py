@@ -1,21 +1,38 @@
 """Replacements that leave a call as it is: they look at it, or at where it belongs."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.context import Context
-from opentelemetry.trace import get_current_span
+from opentelemetry.trace import Span, get_current_span
 
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.hook import Arguments, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, beginning, named_arguments, timed
-from latencytrace.agent.toolkit.models.calls import CountWithin
 
 Build = Callable[[Recorder, Timed], Timed]
+_REMEMBERED: Final = 256  # spans that are counted within
+
+
+class CountWithin:
+    """Counts what is timed within each span, for the spans of a request must stay bounded."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[int, int] = OrderedDict()  # by the id of the span around
+
+    def next_of(self, span: Span) -> int:
+        """Count one more within a span, and return how many those are."""
+        of_span, counts = span.get_span_context().span_id, self._counts
+        number = counts.pop(of_span, 0) + 1
+        counts[of_span] = number
+        if len(counts) > _REMEMBERED:
+            counts.popitem(last=False)
+        return number
 
 
 def before(doing: str, note: Callable[[Recorder, Arguments], object]) -> Build:

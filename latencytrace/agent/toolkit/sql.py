@@ -11,8 +11,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, named_arguments, timed
-from latencytrace.agent.toolkit.calls import Build
-from latencytrace.agent.toolkit.models.calls import CountWithin
+from latencytrace.agent.toolkit.calls import Build, CountWithin
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
