@@ -17,55 +17,19 @@ _MOST: Final = 256  # commands of one span: a program may send one for each item
 _STAGES: Final = (Stage.CACHE, Stage.RETRIEVE, Stage.DATABASE)
 _SEARCHES: Final = frozenset({"FT.SEARCH", "FT.AGGREGATE", "FT.HYBRID", "VSIM"})
 _CACHED: Final = frozenset(
-    [
-        "GET",
-        "MGET",
-        "GETEX",
-        "GETDEL",
-        "GETSET",
-        "SET",
-        "MSET",
-        "SETEX",
-        "PSETEX",
-        "SETNX",
-        "EXISTS",
-        "TTL",
-        "EXPIRE",
-        "DEL",
-        "UNLINK",
-        "HGET",
-        "HMGET",
-        "HGETALL",
-        "HSET",
-        "HMSET",
-        "HSETNX",
-        "HEXISTS",
-        "HDEL",
-        "JSON.GET",
-        "JSON.MGET",
-        "JSON.SET",
-    ]
-)
+    {
+        "GET", "MGET", "GETEX", "GETDEL", "GETSET", "SET", "MSET", "SETEX", "PSETEX", "SETNX",
+        "EXISTS", "TTL", "EXPIRE", "DEL", "UNLINK", "JSON.GET", "JSON.MGET", "JSON.SET",
+        "HGET", "HMGET", "HGETALL", "HSET", "HMSET", "HSETNX", "HEXISTS", "HDEL",
+    }
+)  # fmt: skip
 # Reads that wait for somebody else to write: nobody's request waits for Redis in them.
 _WAITS: Final = frozenset(
-    [
-        "BLPOP",
-        "BRPOP",
-        "BLMOVE",
-        "BRPOPLPUSH",
-        "BLMPOP",
-        "BZPOPMIN",
-        "BZPOPMAX",
-        "BZMPOP",
-        "XREAD",
-        "XREADGROUP",
-        "WAIT",
-        "SUBSCRIBE",
-        "PSUBSCRIBE",
-        "SSUBSCRIBE",
-        "MONITOR",
-    ]
-)
+    {
+        "BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP",
+        "XREAD", "XREADGROUP", "WAIT", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR",
+    }
+)  # fmt: skip
 Commands = Callable[[tuple[Any, ...]], Iterable[tuple[Any, ...]]]  # of the arguments of a call
 
 

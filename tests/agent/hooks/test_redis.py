@@ -71,7 +71,8 @@ def test_a_pipeline_is_one_span_with_the_number_of_its_commands(
 ) -> None:
     def work() -> None:
         with client.pipeline() as pipeline:
-            pipeline.set("key", "1").get("key")
+            pipeline.set("key", "1")
+            pipeline.get("key")
             assert pipeline.execute() == [True, b"1"]
             assert pipeline.execute() == []
 
