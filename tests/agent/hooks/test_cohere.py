@@ -78,6 +78,21 @@ def test_chats_and_streams_of_the_async_client_are_the_same(
     expect_stream(the_call(spans))
 
 
+def test_chats_and_streams_of_the_first_version_are_the_same(
+    spans: Spans, server: ModelApi
+) -> None:
+    with cohere.Client(api_key="none", base_url=server.address) as client:
+        answer = client.chat(model="tiny", message="a secret")
+        expect_chat(spans, server)
+        spans.all.clear()
+        events = list(client.chat_stream(model="tiny", message="a secret"))
+
+    assert answer.text == " ".join(WORDS)
+    assert [each.event_type for each in events].count("text-generation") == len(WORDS)
+    expect_chat(spans, server)
+    expect_stream(the_call(spans))
+
+
 def test_a_stream_that_is_left_ends_its_span(
     spans: Spans, server: ModelApi, client: Client
 ) -> None:

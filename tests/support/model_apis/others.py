@@ -78,6 +78,8 @@ def cohere(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
             {"index": at, "relevance_score": 0.5} for at, _ in enumerate(asked["documents"])
         ]
         return Answer({"id": "r", "results": results, **billed})
+    if path == "/v1/chat":
+        return _cohere_v1(asked)
     if path != "/v2/chat":
         return None
     message = {"role": "assistant", "content": [{"type": "text", "text": _TEXT}]}
@@ -93,6 +95,18 @@ def cohere(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
         yield {"type": "message-end", "delta": {"finish_reason": "COMPLETE", "usage": usage}}
 
     return Stream("text/event-stream", events(documents()))
+
+
+def _cohere_v1(asked: Any) -> Answer | Stream:  # noqa: ANN401
+    """Answer as the first version does, which streams lines of JSON."""
+    counts = {"billed_units": {"input_tokens": 7.0, "output_tokens": 3.0}}
+    whole = {"text": _TEXT, "generation_id": "g", "finish_reason": "COMPLETE", "meta": counts}
+    if not asked.get("stream"):
+        return Answer(whole)
+    parts = [{"event_type": "text-generation", "text": word} for word in WORDS]
+    ended = {"event_type": "stream-end", "finish_reason": "COMPLETE", "response": whole}
+    lines = (json.dumps(each).encode() + b"\n" for each in (*parts, ended))
+    return Stream("application/stream+json", lines)
 
 
 def ollama(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
