@@ -14,7 +14,6 @@ from fastapi import FastAPI
 from latencytrace.errors import SettingsError, StoreError
 from latencytrace.model import Objective, Request
 from latencytrace.service.alerting.links import AlertLinks
-from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.gpu_answers import gpus
 from latencytrace.service.answers.gpu_documents import GpusDocument
 from latencytrace.service.clock import now_ns
@@ -225,9 +224,8 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
         baselines=Baselines(folder / BASELINES),
         now_ns=now_ns,
         renderer=renderer,
-        request=partial(
-            answers.request, store, is_open=pipeline.is_open, profiles_of=profiles.of_trace
-        ),
+        is_open=pipeline.is_open,
+        profiles_of=profiles.of_trace,
         objectives=partial(objectives_document, evaluator),
         alerts=partial(alerts_document, evaluator, links),
     )

@@ -9,7 +9,6 @@ from fastapi.responses import Response
 from latencytrace.service.answers.documents import (
     AlertsDocument,
     ObjectivesDocument,
-    RequestDocument,
 )
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
@@ -25,7 +24,8 @@ class Parts:
     baselines: Baselines
     now_ns: Callable[[], int]
     renderer: Renderer
-    request: Callable[[str, str | None], RequestDocument]
+    is_open: Callable[[str], bool]  # a trace, whose spans are not attributed yet
+    profiles_of: Callable[[str], list[str]]  # those that saw a trace
     objectives: Callable[[], ObjectivesDocument]
     alerts: Callable[[], AlertsDocument]
 

@@ -7,12 +7,18 @@ from fastapi.responses import Response
 
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.errors import NotFoundError
-from latencytrace.service.answers.documents import (
-    ListedRequestDocument,
-    RequestDocument,
+from latencytrace.model import Request as FoundRequest
+from latencytrace.service.answers.documents import ListedRequestDocument
+from latencytrace.service.answers.requests import (
+    found_request,
+    opened_document,
+    request_document,
+    span_document,
+    span_head,
+    spans_in_order,
+    tree_of,
 )
-from latencytrace.service.answers.requests import request_document, span_document
-from latencytrace.service.answers.waterfall_rows import chosen, rows
+from latencytrace.service.answers.traces.waterfall_rows import chosen, rows
 from latencytrace.service.web.drawing.bars import segment_bar
 from latencytrace.service.web.drawing.waterfall import (
     columns,
@@ -38,13 +44,10 @@ def trace_pages(parts: Parts) -> APIRouter:
     ) -> Response:
         listed = parts.store.request(trace_id.lower(), span_id.lower() if span_id else None)
         if listed is None:  # the reason is in the answer
-            parts.request(trace_id, span_id or None)
+            found_request(parts.store, trace_id, span_id or None, parts.is_open)
             raise NotFoundError(f"no request has the trace id {trace_id} any more")
         head = request_document(listed)
-        context = {
-            "path": request.url.path,
-            "full": lambda: _full(parts.request(head["trace_id"], head["span_id"]), span),
-        }
+        context = {"path": request.url.path, "full": lambda: _full(parts, listed, span)}
         return parts.renderer.streamed("trace.html", {**context, **_head(head)})
 
     @router.get("/requests/{trace_id}/spans/{span_id}")
@@ -84,18 +87,27 @@ def _head(found: ListedRequestDocument) -> Mapping[str, object]:
     }
 
 
-def _full(found: RequestDocument, span_id: str | None) -> Mapping[str, object]:
+def _full(parts: Parts, request: FoundRequest, span_id: str | None) -> Mapping[str, object]:
     """What is known with the spans."""
-    every = list(rows(found))
-    names = {one["span_id"]: one["name"] for one in found["spans"]}
+    tree = tree_of(parts.store, request)
+    found = opened_document(parts.store, request, tree, parts.profiles_of)
+    spans = [span_head(span, stage, request.start_ns) for span, stage in spans_in_order(tree)]
+    every = list(rows({"segments": found["segments"], "spans": spans}))
+    names = {one["span_id"]: one["name"] for one in spans}
+    opened = tree.unclipped.get(span_id or "") if tree else None
     return {
         "found": found,
-        "opened": next((one for one in found["spans"] if one["span_id"] == span_id), None),
+        "opened": (
+            span_document(opened, tree.stages[opened.span_id], request.start_ns)
+            if tree and opened
+            else None
+        ),
+        "span_count": len(spans),
         "rows": chosen(every, WITHOUT_SCRIPT),
         "row_count": len(every),
         "columns": columns(every, found["duration_ns"]),
         "stalls": stall_marks(found),
         "raised_in": names.get(found["error_span_id"] or ""),
-        "services": sorted({one["service"] for one in found["spans"]}),
+        "services": sorted({one["service"] for one in spans}),
         "names": names,
     }
