@@ -1,6 +1,7 @@
 """One request: its time in stages, its spans over time, and what is worth knowing about it."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -27,6 +28,7 @@ from latencytrace.service.web.drawing.waterfall import (
     row_bar,
     stall_marks,
 )
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 
@@ -47,8 +49,12 @@ def trace_pages(parts: Parts) -> APIRouter:
             found_request(parts.store, trace_id, span_id or None, parts.is_open)
             raise NotFoundError(f"no request has the trace id {trace_id} any more")
         head = request_document(listed)
+        shown = _head(head)
+        files = parts.files(request, _files(parts, listed, shown))
+        if isinstance(files, Response):
+            return files
         context = {"path": request.url.path, "full": lambda: _full(parts, listed, span)}
-        return parts.renderer.streamed("trace.html", {**context, **_head(head)})
+        return parts.renderer.streamed("trace.html", {**context, **files, **shown})
 
     @router.get("/requests/{trace_id}/spans/{span_id}")
     def span_part(request: Request, trace_id: str, span_id: str, start: int) -> Response:
@@ -70,7 +76,7 @@ def trace_address(request: ListedRequestDocument, span_id: str | None = None) ->
     return Address(f"/requests/{request['trace_id']}?span_id={request['span_id']}{opened}")
 
 
-def _head(found: ListedRequestDocument) -> Mapping[str, object]:
+def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
     """What is known without the spans, which can be many."""
     segments = [
         (one["stage"], one["start_ns"], one["end_ns"], one["name"]) for one in found["segments"]
@@ -80,11 +86,28 @@ def _head(found: ListedRequestDocument) -> Mapping[str, object]:
         "found": found,
         "stages_bar": segment_bar(segments, found["duration_ns"]),
         "gaps": gaps(found, MOST_GAPS),
+        "perfetto": Address(
+            f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"
+        ),
         "export": Address(f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}"),
         "trace_address": trace_address,
         "row_bar": row_bar,
         "name_of": name_of,
     }
+
+
+def _files(parts: Parts, request: FoundRequest, shown: Mapping[str, Any]) -> list[Export]:
+    """The ledger, the spans and the critical path."""
+
+    def spans() -> list[Mapping[str, object]]:
+        found = spans_in_order(tree_of(parts.store, request))
+        return [{**span_document(span, stage, request.start_ns)} for span, stage in found]
+
+    return [
+        Export("ledger.csv", lambda: [shown["found"]["ledger"]]),
+        Export("spans.csv", spans),
+        Export("critical-path.svg", lambda: shown["stages_bar"]),
+    ]
 
 
 def _full(parts: Parts, request: FoundRequest, span_id: str | None) -> Mapping[str, object]:
