@@ -47,7 +47,9 @@ def export(  # noqa: PLR0913 - one argument a flag
     ] = None,
     trace: Annotated[
         str | None,
-        typer.Option(help="For Perfetto: a trace id, the beginning of one, or `slowest`."),
+        typer.Option(
+            help="For Perfetto: a trace id, the beginning of one, `slowest` or `latest`."
+        ),
     ] = None,
     wanted: Filters,
     url: options.Url = None,
