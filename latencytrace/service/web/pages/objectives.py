@@ -84,7 +84,7 @@ def cohort_link(objective: ObjectiveDocument) -> dict[str, str]:
 def _row(objective: ObjectiveDocument) -> Mapping[str, object]:
     """An objective as a row of a table, the rate of each window by its name."""
     rates = {
-        f"{rate['severity']}_{window}": rate[window]  # type: ignore[literal-required] # of these
+        f"{rate['severity']}_{window}": rate[window]
         for rate in objective["burn_rates"]
         for window in ("long", "short")
     }

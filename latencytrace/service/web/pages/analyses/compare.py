@@ -72,14 +72,6 @@ def compare_pages(parts: Parts) -> APIRouter:
             ratio = read(Least, question.parameters).ratio
             return answers.comparison(parts.store, parts.baselines, (a, b), ratio, question.now_ns)
 
-        def export() -> Address | None:
-            try:
-                ratio = read(Least, question.parameters).ratio
-            except QuestionError:
-                return None
-            query = urlencode({"a": a, "b": b, "at_least": f"{ratio:g}"})
-            return Address(f"/api/v1/compare?{query}")
-
         @cache
         def saved() -> list[BaselineDocument]:
             return answers.saved_baselines(parts.baselines)["baselines"]
@@ -109,7 +101,7 @@ def compare_pages(parts: Parts) -> APIRouter:
             ],
             "saved": saved,
             "against": lambda name: to(f"{answers.BASELINE}{name}", "since=1h"),
-            "export": export,
+            "export": partial(export, question, a, b),
             "requests": lambda: parts.store.count(question.cohort),
             "nearest": lambda: list(nearest(parts.store, question)),
         }
@@ -133,6 +125,16 @@ def check(question: Asked, sides: Sequence[str]) -> None:
     for side in sides:
         if not side.startswith(answers.BASELINE):
             answers.cohort_written(side, question.now_ns)
+
+
+def export(question: Asked, a: str, b: str) -> Address | None:
+    """The same of the API; None: what was written cannot be asked."""
+    try:
+        ratio = read(Least, question.parameters).ratio
+    except QuestionError:
+        return None
+    query = urlencode({"a": a, "b": b, "at_least": f"{ratio:g}"})
+    return Address(f"/api/v1/compare?{query}")
 
 
 def whole(question: Asked, side: str) -> str:
