@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from latencytrace.model.cohorts.request_columns import DurationBand
 
 WIDTH = 0.02  # of all requests, by rank
-LEAST = 50  # requests: of fewer no mean is shown
+LEAST_AROUND = 10  # requests
+LEAST = 100  # in all: of fewer those around p90 and p99 would be much the same
 MOST_READ = 5_000  # of more a share is read
 
 
@@ -29,7 +30,7 @@ def around(durations_ns: NDArray[np.int64], quantile: float) -> Around | None:
     """Find the requests around a quantile of the duration; None: there are too few.
 
     They are 2 % of all by rank, half of them on each side where there are as many, and at
-    least 50; of equal durations all belong to them.
+    least 10; of equal durations all belong to them.
 
     Args:
         durations_ns: Of all requests, in any order.
@@ -38,7 +39,7 @@ def around(durations_ns: NDArray[np.int64], quantile: float) -> Around | None:
     count = len(durations_ns)
     if count < LEAST:
         return None
-    wanted = max(round(WIDTH * count), LEAST)
+    wanted = max(round(WIDTH * count), LEAST_AROUND)
     first = min(max(round(quantile * count - wanted / 2), 0), count - wanted)
     low, high = np.partition(durations_ns, (first, first + wanted - 1))[
         [first, first + wanted - 1]

@@ -112,7 +112,7 @@ def request(
     found, tree = found_request(store, trace_id, span_id, is_open)
     times = stage_times(tree, found.segments) if tree else {}
     return {
-        **opened_document(store, found, tree, profiles_of),
+        **opened_document(store, found, tree, request_document(found), profiles_of),
         "spans": [
             span_document(span, stage, found.start_ns) for span, stage in spans_in_order(tree)
         ],
@@ -152,14 +152,23 @@ def opened_document(
     store: Store,
     found: Request,
     tree: Trace | None,
+    listed: ListedRequestDocument,
     profiles_of: Callable[[str], list[str]],
 ) -> OpenedRequestDocument:
-    """A request with what its spans say about it as a whole."""
+    """A request with what its spans say about it as a whole.
+
+    Args:
+        store: Where it is kept.
+        found: The request.
+        tree: Of its spans; None: they were not kept.
+        listed: Its document without them.
+        profiles_of: The ids of the profiles that saw a trace.
+    """
     failure = failed_by(tree) if tree else None
     steps, steps_left_out = steps_of_request(store, tree, found) if tree else ([], 0)
     inter_token, stalls = between_tokens(tree, found.segments)
     return {
-        **request_document(found),
+        **listed,
         "spans_kept": tree is not None,
         "error_type": failure[1] if failure else None,
         "error_span_id": failure[0].span_id if failure else None,

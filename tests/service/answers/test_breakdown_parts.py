@@ -72,11 +72,11 @@ def test_the_stages_of_the_mean_request_around_a_quantile_add_up_to_it() -> None
 
 
 def test_of_few_requests_none_is_shown_and_it_says_how_many_are_needed() -> None:
-    found = arounds(store_of(*requests(49)), Cohort())
+    found = arounds(store_of(*requests(99)), Cohort())
     nothing = arounds(store_of(), Cohort())
 
-    assert found == {"requests": 49, "needed_requests": 50, "quantiles": []}
-    assert nothing == {"requests": 0, "needed_requests": 50, "quantiles": []}
+    assert found == {"requests": 99, "needed_requests": 100, "quantiles": []}
+    assert nothing == {"requests": 0, "needed_requests": 100, "quantiles": []}
 
 
 def test_stages_over_time_leave_out_columns_without_requests() -> None:

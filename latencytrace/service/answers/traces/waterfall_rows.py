@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from typing import Final
 
 from typing_extensions import ReadOnly, TypedDict
 
@@ -16,6 +17,7 @@ MOST_DIGITS = 9
 
 Stretch = tuple[int, int]
 _Inside = dict[tuple[str, str], list[SegmentDocument]]  # by stage and name
+_NOTHING: Final[_Inside] = {}  # most spans of a large trace are on no path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ def rows(request: PathAndSpans) -> Iterator[Row]:
         inside = path.setdefault(segment["span_id"], {})
         inside.setdefault((segment["stage"], named(segment)), []).append(segment)
     for span, depth, tree, below in _tree(request["spans"]):
-        inside = path.pop(span["span_id"], {})
+        inside = path.pop(span["span_id"], _NOTHING)
         own = [key for key in inside if key[0] == span["stage"] and key[1] in {"", span["name"]}]
         notes, failed = _notes(span)
         yield Row(
@@ -74,8 +76,10 @@ def rows(request: PathAndSpans) -> Iterator[Row]:
             stage=span["stage"],
             service=span["service"],
             span_id=span["span_id"],
-            stretches=[(span["start_ns"], span["end_ns"])],
-            on_path=_stretches([segment for key in own for segment in inside.pop(key)]),
+            stretches=((span["start_ns"], span["end_ns"]),),
+            on_path=(
+                _stretches([segment for key in own for segment in inside.pop(key)]) if own else ()
+            ),
         )
         for (stage, name), segments in inside.items():
             stretches = _stretches(segments)

@@ -53,7 +53,7 @@ def trace_pages(parts: Parts) -> APIRouter:
         files = parts.files(request, _files(parts, listed, shown))
         if isinstance(files, Response):
             return files
-        context = {"path": request.url.path, "full": lambda: _full(parts, listed, span)}
+        context = {"path": request.url.path, "full": lambda: _full(parts, listed, head, span)}
         return parts.renderer.streamed("trace.html", {**context, **files, **shown})
 
     @router.get("/requests/{trace_id}/spans/{span_id}")
@@ -110,10 +110,12 @@ def _files(parts: Parts, request: FoundRequest, shown: Mapping[str, Any]) -> lis
     ]
 
 
-def _full(parts: Parts, request: FoundRequest, span_id: str | None) -> Mapping[str, object]:
+def _full(
+    parts: Parts, request: FoundRequest, head: ListedRequestDocument, span_id: str | None
+) -> Mapping[str, object]:
     """What is known with the spans."""
     tree = tree_of(parts.store, request)
-    found = opened_document(parts.store, request, tree, parts.profiles_of)
+    found = opened_document(parts.store, request, tree, head, parts.profiles_of)
     spans = [span_head(span, stage, request.start_ns) for span, stage in spans_in_order(tree)]
     every = list(rows({"segments": found["segments"], "spans": spans}))
     names = {one["span_id"]: one["name"] for one in spans}
