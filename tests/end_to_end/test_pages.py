@@ -439,9 +439,18 @@ def test_a_huge_trace_is_searched_with_few_elements(
     service.request(HUGE_TRACE)
     with opened(browser, f"{service.url}/requests/{HUGE_TRACE}") as (page, watched):
         expect(page.locator("#waterfall")).to_contain_text(f"{HUGE:,} spans")
+        tools = HUGE // 10  # below the request; what is below them is closed at first
+        expect(page.locator(".grid")).to_have_attribute("aria-rowcount", str(1 + tools))
         page.locator("#find").fill("call 9123")
         expect(row(page, "call 9123")).to_be_visible()
 
+        page.get_by_role("button", name="Expand all").click()
+        expect(page.locator(".grid")).to_have_attribute("aria-rowcount", str(HUGE))
+        page.get_by_role("button", name="Collapse all").click()
+        root = page.locator(".grid-row").first
+        root.locator(".twist").click()
+        held_up = root.locator("path.path").get_attribute("d") or ""
+        assert 0 < held_up.count("M") <= 500  # its children's, by pixel
         assert page.evaluate("document.querySelectorAll('*').length") < 2000
         assert watched.errors == []
 

@@ -33,7 +33,7 @@ class GpuOverTime:
 def over_time(windows: Sequence[GpuWindow], work: Sequence[DeviceWork]) -> GpuOverTime | None:
     """Lay out the last hour of a GPU; None: nothing is known of it.
 
-    A window counts in the column that its middle lies in. Work is divided among the columns
+    A window counts in the column that its middle lies in. Work is apportioned to the columns
     that it overlaps, evenly over its time on the device.
 
     Args:

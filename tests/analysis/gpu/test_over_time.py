@@ -58,7 +58,7 @@ def test_a_column_has_the_mean_of_its_windows_and_none_where_nothing_was_read() 
     assert [place for place, held in enumerate(found.throttled) if held] == [10]
 
 
-def test_the_device_time_of_work_is_divided_among_its_columns() -> None:
+def test_the_device_time_of_work_is_apportioned_to_its_columns() -> None:
     found = over_time([], [work(0, 60, 30), work(5.5, 6.5, 1)])
 
     assert found is not None
