@@ -41,7 +41,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 
         def is_all_there() -> bool:
             stages: Any = running.ask("/gpu")["stages"]
-            return sum(row["spans"] for row in stages) == len(gpu.work)
+            return len(gpu.work) == int(sum(row["spans"] for row in stages))
 
         until(is_all_there, running.said)
         yield running
