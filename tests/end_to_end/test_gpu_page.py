@@ -84,6 +84,15 @@ def test_device_time_stands_beside_host_time_and_leads_to_the_requests(
         assert watched.errors == []
 
 
+def test_its_tables_and_its_picture_are_files(service: RunningService) -> None:
+    tables = [service.get(f"/gpu?export={name}.csv").text for name in ("gpus", "work", "timeline")]
+    picture = service.get(f"/gpu?export=timeline-{GPU.uuid}.svg").text
+
+    assert [len(text.splitlines()) for text in tables] == [2, 3, 61]
+    assert {"decode", "prefill"} <= set(tables[1].replace("\n", ",").split(","))
+    assert ">traced work</text>" in picture
+
+
 def test_the_api_has_it_over_time(service: RunningService) -> None:
     found: Any = service.ask("/gpu/timeline")
     (gpu,) = found["gpus"]

@@ -31,7 +31,7 @@ _STYLES: Final = (
     "text{font:11px sans-serif;fill:#566070}.grid{stroke:#d5dbe2;fill:none}"
     ".limit{stroke:#b3261e;stroke-dasharray:5 4;fill:none}.brush{display:none}"
     "circle{fill:#0b57b0;fill-opacity:0.65}.slow{fill:#cc7a07}.failed{fill:#b3261e}"
-    ".path{fill:#1a1f26}"
+    ".path{fill:#1a1f26}.counter{fill:#0b57b0}.work{fill:#cc7a07}.throttled{fill:#fdeceb}"
 )
 _HEAT: Final = (
     "#c1e9f6", "#8ccee9", "#54b1dd", "#1c92cf", "#0c6fb8", "#124c9f", "#183481", "#172261",
@@ -61,7 +61,7 @@ def answer(exports: Sequence[Export], name: str) -> Response:
         body, media_type = standalone(made), "image/svg+xml"
     else:
         body, media_type = csv_table(made), "text/csv; charset=utf-8; header=present"
-    saved = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+    saved = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return Response(body, 200, {**HEADERS, **saved}, media_type)
 
 
