@@ -33,7 +33,7 @@ PARTITIONS = (
     "SELECT if(table = 'request_rollups', 'requests', table) AS owner, partition_id, "
     "sumIf(rows, owner = table), sum(bytes_on_disk) FROM system.parts "
     f"WHERE active AND database = '{DATABASE}' AND table != 'rollup_windows' "
-    "GROUP BY owner, partition_id"
+    "GROUP BY owner, partition_id ORDER BY owner, partition_id"
 )
 # The engine by itself refuses to drop more than 50 GB.
 DROP_PARTITION = (
