@@ -238,7 +238,8 @@ class Rollups:
 def windows_of(starts_ns: NDArray[np.uint64]) -> list[int]:
     """The windows of requests that start at these moments, as their column holds them."""
     seconds = np.maximum(starts_ns.view(np.int64), 0) // _S
-    return np.unique(np.minimum(seconds // WINDOW_S * WINDOW_S, _NEWEST_S)).tolist()
+    windows: list[int] = np.unique(np.minimum(seconds // WINDOW_S * WINDOW_S, _NEWEST_S)).tolist()
+    return windows
 
 
 def _window(moment_ns: int) -> int:

@@ -250,7 +250,8 @@ class ChdbStore(ChdbQuestions):
 def _windows(requests: Sequence[Request], void: Sequence[Void]) -> list[int]:
     """The windows that a row is written to."""
     objects, table = parted(requests)
-    starts_ns = np.array([one.start_ns & _U64 for one in (*objects, *void)], np.uint64)
+    starts = [one.start_ns for one in objects] + [one.start_ns for one in void]
+    starts_ns = np.array([start_ns & _U64 for start_ns in starts], np.uint64)
     if table is not None:
         starts_ns = np.concatenate([starts_ns, table.start_ns.astype(np.uint64)])
     return windows_of(starts_ns)
