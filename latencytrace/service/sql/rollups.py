@@ -19,6 +19,7 @@ from latencytrace.service.sql.standing import WINDOW, WITH_FINAL, Standing, wind
 from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
 
 WINDOW_S: Final = 300
+_LAST_NS: Final = (1 << 63) - 1
 _TOTAL: Final = -32768  # the bin of the row with count and sum of a measure
 _LEVELS: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS: Final = (0.5, 0.95, 0.99)
@@ -239,7 +240,8 @@ def max_concurrency(answer: bytes) -> int | None:
     start_ns, duration_ns = np.frombuffer(answer, np.int64).reshape(-1, 2).T
     if not len(start_ns):
         return None
-    ends_ns = np.sort(start_ns + duration_ns)
+    # A column of times holds no later end.
+    ends_ns = np.sort(start_ns + np.minimum(duration_ns, _LAST_NS - np.maximum(start_ns, 0)))
     starts_ns = np.sort(start_ns)
     # Of two that touch, the first has ended.
     ended = np.searchsorted(ends_ns, starts_ns, side="right")

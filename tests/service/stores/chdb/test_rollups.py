@@ -94,7 +94,9 @@ class Written:
     def add(self) -> None:
         """Write new requests."""
         starts = [BEGAN_NS + self.chance.randrange(8 * WINDOW_NS) for _ in range(20)]
-        starts += [self.chance.choice([0, 2**63 - 1, 2**64 - 5, BEGAN_NS, BEGAN_NS + WINDOW_NS])]
+        starts += [
+            self.chance.choice([0, 2**63 - 2**40, 2**64 - 5, BEGAN_NS, BEGAN_NS + WINDOW_NS])
+        ]
         self.write([some_request(self.chance, one) for one in starts], {})
 
     def _some(self, number: int) -> list[Request]:
