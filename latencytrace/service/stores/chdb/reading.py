@@ -1,8 +1,8 @@
 """Questions of people to the embedded store, over the connections that are for them."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
-from types import MappingProxyType
 from typing import Final, TypeVar, cast
 
 import numpy as np
@@ -31,7 +31,7 @@ from latencytrace.service.stores.chdb.rollups import Plan, Rollups
 LISTS: Final = "JSONCompactEachRow"  # the engine's formats: a row a line
 OBJECTS: Final = "JSONEachRow"
 KEYS_AT_ONCE: Final = 2000
-MOST_TIMES: Final = 500_000  # requests of which the most at once are told
+MOST_TIMES: Final = 500_000  # requests: of more it is not known how many were at once
 LINKED_WITHIN_NS: Final = 600 * 10**9  # before a step began, its members may have begun
 _SIGN: Final = 1 << 63
 _Question = tuple[str, questions.Parameters]
@@ -78,19 +78,13 @@ class ChdbQuestions(Store):
 
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
         """See `Store.overview`."""
-        return self._over(
-            cohort,
-            lambda plan: overview.overview(
-                self._readers.query, cohort, column_ns, limit, plan.standing
-            ),
-        )
+        ask = partial(overview.overview, self._readers.query, cohort, column_ns, limit)
+        return self._over(cohort, lambda plan: ask(plan.standing))
 
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
         """See `Store.heat_map`."""
-        return self._over(
-            cohort,
-            lambda plan: overview.heat_map(self._readers.query, cohort, column_ns, plan.standing),
-        )
+        ask = partial(overview.heat_map, self._readers.query, cohort, column_ns)
+        return self._over(cohort, lambda plan: ask(plan.standing))
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""
@@ -111,26 +105,16 @@ class ChdbQuestions(Store):
 
     def count(self, cohort: Cohort) -> int:
         """See `Store.count`."""
-
-        def question(plan: Plan) -> _Question:
-            return ledger_table.count_question(cohort, plan.standing)
-
-        return int(self._asked(cohort, question, "TSV"))
+        return int(self._asked(cohort, partial(ledger_table.count_question, cohort), "TSV"))
 
     def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
         """See `Store.ledgers`."""
-
-        def question(plan: Plan) -> _Question:
-            return ledger_table.table_question(cohort, table_format, plan.standing)
-
+        question = partial(ledger_table.table_question, cohort, table_format)
         return self._asked(cohort, question, ledger_table.ENGINE_FORMATS[table_format])
 
     def durations(self, cohort: Cohort) -> NDArray[np.int64]:
         """See `Store.durations`."""
-
-        def question(plan: Plan) -> _Question:
-            return cohort_columns.durations_question(cohort, plan.standing)
-
+        question = partial(cohort_columns.durations_question, cohort)
         return np.frombuffer(self._asked(cohort, question, "RowBinary"), np.int64)
 
     def cohort_columns(
@@ -141,12 +125,7 @@ class ChdbQuestions(Store):
         attributes: bool = False,
     ) -> RequestColumns:
         """See `Store.cohort_columns`."""
-
-        def question(plan: Plan) -> _Question:
-            return cohort_columns.columns_question(
-                cohort, bands, plan.standing, attributes=attributes
-            )
-
+        question = partial(cohort_columns.columns_question, cohort, bands, attributes=attributes)
         answer = self._asked(cohort, question, cohort_columns.FORMAT)
         return cohort_columns.columns_from(answer, attributes=attributes)
 
@@ -236,17 +215,13 @@ class ChdbQuestions(Store):
         return questions.with_runtime_parts(found, ask(question, OBJECTS, parameters))
 
     def _asked(
-        self,
-        cohort: Cohort,
-        question: Callable[[Plan], _Question],
-        answer_format: str,
-        more: Mapping[str, object] = MappingProxyType({}),
+        self, cohort: Cohort, question: Callable[..., _Question], answer_format: str
     ) -> bytes:
-        """The answer to one question about a cohort."""
+        """The answer to a question about a cohort, which is asked how its rows are read."""
 
         def ask(plan: Plan) -> bytes:
-            text, parameters = question(plan)
-            return self._readers.query(text, answer_format, {**parameters, **more})
+            text, parameters = question(standing=plan.standing)
+            return self._readers.query(text, answer_format, parameters)
 
         return self._over(cohort, ask)
 

@@ -80,7 +80,7 @@ class ChdbStore(ChdbQuestions):
         Args:
             folder: The data folder.
             day_ns: The time of day, by which windows become quiet.
-            exact_requests: Of more than so many, quantiles may be told from histograms.
+            exact_requests: Of more than so many, quantiles may be from histograms.
         """
         engine = Engine.open(folder)
         return cls(engine, NotedTraces(folder / TO_KEEP), day_ns, exact_requests)

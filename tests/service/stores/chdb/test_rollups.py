@@ -16,6 +16,7 @@ from latencytrace.model.cohorts.histogram import ERROR_RATIO
 from latencytrace.service import plain_answers
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.rollups import WINDOW_S
 from latencytrace.service.sql.tables import DERIVED, ROLLUPS, UUIDS
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb import rollups
@@ -24,7 +25,7 @@ from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock
 
 BEGAN_NS = 1_763_690_100 * 10**9  # where a window begins
-WINDOW_NS = rollups.WINDOW_S * 10**9
+WINDOW_NS = WINDOW_S * 10**9
 DAY_NS = 86_400 * 10**9
 ALWAYS = -1  # as the number of requests up to which they are read one by one
 COHORTS = [
@@ -302,11 +303,12 @@ def test_a_request_written_while_a_question_is_answered_counts_once(
 ) -> None:
     revised = next(one for one, _ in rolled.held.values() if one.outermost and one.counts)
     ask = rolled.store._readers.query  # noqa: SLF001 - to write between two steps
-    wrote = []
+    wrote: list[Request] = []
 
     def slow(sql: str, answer_format: str, parameters: dict[str, object]) -> bytes:
         if "rollup_windows" not in sql and not wrote:
-            wrote.append(rolled.write([replace(revised, revision=2)], {}))
+            wrote.append(replace(revised, revision=2))
+            rolled.write(wrote, {})
         return ask(sql, answer_format, parameters)
 
     monkeypatch.setattr(rolled.store._readers, "query", slow)  # noqa: SLF001 - likewise
