@@ -26,7 +26,7 @@ from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.store import ALL_DURATIONS, Order, Store, TableFormat
 from latencytrace.service.stores.chdb.engine import Readers
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
-from latencytrace.service.stores.chdb.rollups import Plan, Rollups
+from latencytrace.service.stores.chdb.rollups import Plan, Query, Rollups
 
 LISTS: Final = "JSONCompactEachRow"  # the engine's formats: a row a line
 OBJECTS: Final = "JSONEachRow"
@@ -74,7 +74,13 @@ class ChdbQuestions(Store):
 
     def breakdown(self, cohort: Cohort) -> Breakdown:
         """See `Store.breakdown`."""
-        return self._over(cohort, lambda plan: self._breakdown(cohort, plan))
+        by_labels, ask = rollups.is_by_labels(cohort), self._readers.query
+
+        def answer(plan: Plan) -> Breakdown:
+            suffice = by_labels and self._rollups.suffice(plan)
+            return _breakdown(ask, cohort, plan, from_rollups=suffice)
+
+        return self._over(cohort, answer)
 
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
         """See `Store.overview`."""
@@ -200,25 +206,6 @@ class ChdbQuestions(Store):
             if any((link.trace_id, link.span_id) == place for link in one.links)
         )
 
-    def _breakdown(self, cohort: Cohort, plan: Plan) -> Breakdown:
-        ask = self._readers.query
-        if rollups.is_by_labels(cohort) and self._rollups.suffice(plan):
-            most_at_once = None
-            if plan.requests <= MOST_TIMES:
-                question, parameters = rollups.times_question(cohort, plan.standing)
-                most_at_once = rollups.max_concurrency(ask(question, "RowBinary", parameters))
-            question, parameters = rollups.breakdown_question(
-                cohort, plan.standing if plan.exact else None
-            )
-            lines = ask(question, LISTS, {**parameters, **plan.bound()})
-            return rollups.breakdown_from(lines, most_at_once)
-        question, parameters = questions.breakdown_question(cohort, plan.standing)
-        found = questions.breakdown_from(ask(question, OBJECTS, parameters))
-        if all(stage.stage is not Stage.RUNTIME for stage in found.stages):
-            return found
-        question, parameters = questions.runtime_question(cohort, plan.standing)
-        return questions.with_runtime_parts(found, ask(question, OBJECTS, parameters))
-
     def _asked(
         self, cohort: Cohort, question: Callable[..., _Question], answer_format: str
     ) -> bytes:
@@ -241,6 +228,25 @@ class ChdbQuestions(Store):
             for span in span_rows.spans_from(lines):
                 found.setdefault((span.trace_id, span.span_id), span)
         return tuple(found.values())
+
+
+def _breakdown(ask: Query, cohort: Cohort, plan: Plan, *, from_rollups: bool) -> Breakdown:
+    if from_rollups:
+        most_at_once = None
+        if plan.requests <= MOST_TIMES:
+            question, parameters = rollups.times_question(cohort, plan.standing)
+            most_at_once = rollups.max_concurrency(ask(question, "RowBinary", parameters))
+        question, parameters = rollups.breakdown_question(
+            cohort, plan.standing if plan.exact else None
+        )
+        lines = ask(question, LISTS, {**parameters, **plan.bound()})
+        return rollups.breakdown_from(lines, most_at_once)
+    question, parameters = questions.breakdown_question(cohort, plan.standing)
+    found = questions.breakdown_from(ask(question, OBJECTS, parameters))
+    if all(stage.stage is not Stage.RUNTIME for stage in found.stages):
+        return found
+    question, parameters = questions.runtime_question(cohort, plan.standing)
+    return questions.with_runtime_parts(found, ask(question, OBJECTS, parameters))
 
 
 def keys_of(lines: bytes) -> Iterator[list[tuple[object, ...]]]:
