@@ -258,6 +258,12 @@ class Store(Questions):
         A store that marks them when it writes has nothing left to do.
         """
 
+    def roll_up(self) -> None:
+        """Do some of what makes answers about many requests faster; called once a second.
+
+        A store that has nothing to prepare does nothing.
+        """
+
     @abstractmethod
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """Every span that arrived for these traces, each (trace id, span id) once."""

@@ -61,7 +61,10 @@ def breakdown(
 def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[RenderableType]:
     """The breakdown asked for; one of every route that has requests, where none was named."""
     whole = reading.breakdown(source, wanted)
-    notes = [Text(note, "dim") for note in (*_left_out(whole), *_never_two(whole))]
+    notes = [
+        Text(note, "dim")
+        for note in (*_left_out(whole), *_never_two(whole), *_from_histograms(whole))
+    ]
     if not whole["requests"]:
         return [why_none(source, wanted), *notes]
     parts: list[RenderableType] = []
@@ -205,3 +208,12 @@ def _never_two(document: BreakdownDocument) -> Sequence[str]:
     if document["max_concurrency"] != 1:
         return []
     return [NEVER_TWO]
+
+
+def _from_histograms(document: BreakdownDocument) -> Sequence[str]:
+    error_ratio = document["quantile_error_ratio"]
+    if not error_ratio:
+        return []
+    return [
+        f"Quantiles are from histograms: off by at most {share(error_ratio)}; means are exact."
+    ]

@@ -60,6 +60,7 @@ class BreakdownDocument(TypedDict):
     time_per_output_token_ns: QuantilesDocument | None
     output_tokens_per_second: float | None
     max_concurrency: int | None
+    quantile_error_ratio: float  # 0: exact; more: from histograms, off by at most so much
     stages: list[StageDocument]
     left_out: LeftOutDocument
 

@@ -240,6 +240,7 @@ def breakdown_document(found: Breakdown) -> BreakdownDocument:
         "time_per_output_token_ns": _quantiles(found.time_per_output_token_ns),
         "output_tokens_per_second": found.output_tokens_per_second,
         "max_concurrency": found.max_concurrency,
+        "quantile_error_ratio": found.quantile_error_ratio,
         "stages": [
             {
                 "stage": row.stage,

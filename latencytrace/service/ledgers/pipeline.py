@@ -234,6 +234,15 @@ class Pipeline:
         if not (self._left or self._has_failed_to_keep or self._attributor.has_failed):
             self._tidy()
         self._committer.probe()
+        self._roll_up()
+
+    def _roll_up(self) -> None:
+        """Have the store prepare its answers."""
+        try:
+            self._store.roll_up()
+        except StoreError as error:
+            self._telemetry.store_errors.inc()
+            _log.error("requests are rolled up later: %s", error)
 
     def _take_up(self) -> None:
         """Look for what an earlier process left. No trace is attributed before that.

@@ -1,6 +1,6 @@
 """The questions about requests: their SQL, bound parameters and how answers are read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Final, cast
 
@@ -9,6 +9,7 @@ import orjson
 from latencytrace.model import (
     Breakdown,
     Quantiles,
+    Request,
     RequestStatus,
     Stage,
     StageBreakdown,
@@ -17,6 +18,7 @@ from latencytrace.model import (
 )
 from latencytrace.service.cohort import FAILED, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
+from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -84,6 +86,7 @@ KNOWN_TRACES: Final = (  # of a day; some more than once
 )
 LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS}"
 
+_SIGN: Final = 1 << 63
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
 
@@ -151,7 +154,7 @@ def counted(cohort: Cohort) -> str:
     return "NOT Health AND NOT Startup" if cohort.route is None else "true"
 
 
-def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
+def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """One row with everything `breakdown_from` reads."""
     condition, parameters = where(cohort, unsure=True)
     sure = has_attributes(cohort)
@@ -183,20 +186,23 @@ def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
             f"countIf({has}) AS {column}Count",
             f"quantilesExactInclusiveIf({stage_levels})({column}, {has}) AS {column}Quantiles",
         ]
-    return f"SELECT {', '.join(selected)} FROM {REQUESTS} FINAL WHERE {condition}", parameters
+    return (
+        f"SELECT {', '.join(selected)} FROM {standing.rows(condition)}",
+        {**parameters, **standing.bound()},
+    )
 
 
-def runtime_question(cohort: Cohort) -> tuple[str, Parameters]:
+def runtime_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """The longest parts of a cohort's `runtime`: a narrow question beside the breakdown's."""
     condition, parameters = where(cohort)
     return (
         (
             "SELECT name, sum(toFloat64(ns)) AS total_ns, count() AS requests "
-            f"FROM {REQUESTS} FINAL ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
-            f"WHERE {condition} AND {counted(cohort)} "
+            f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')} "
+            "ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
             f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
         ),
-        parameters,
+        {**parameters, **standing.bound()},
     )
 
 
@@ -272,24 +278,59 @@ def _stage(
     )
 
 
-def requests_question(cohort: Cohort, order: Order, columns: str) -> tuple[str, Parameters]:
-    """The first `{limit:UInt32}` requests of a cohort."""
+def first_question(
+    cohort: Cohort, order: Order, standing: Standing = WITH_FINAL
+) -> tuple[str, Parameters]:
+    """What the first `{limit:UInt32}` requests of a cohort, and the next, are in order of."""
     condition, parameters = where(cohort)
-    by = "DurationNs DESC" if order is Order.SLOWEST else "Start DESC"
-    # The few first are found by narrow columns, then read whole.
-    keys = (
-        f"SELECT toStartOfFiveMinutes(Start), TraceId, SpanId FROM {REQUESTS} FINAL "
-        f"WHERE {condition} AND {counted(cohort)} "
-        f"ORDER BY {by}, TraceId, SpanId LIMIT {{limit:UInt32}}"
-    )
+    by, number, _ = _BY[order]
+    rows = standing.rows(f"{condition} AND {counted(cohort)}", by)
     return (
-        (
-            f"SELECT {columns} FROM {REQUESTS} FINAL "
-            f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN ({keys}) "
-            f"ORDER BY {by}, TraceId, SpanId"
-        ),
-        parameters,
+        f"SELECT {number} FROM {rows} ORDER BY {by} DESC LIMIT {{limit:UInt32}} + 1",
+        {**parameters, **standing.bound()},
     )
+
+
+def requests_question(
+    cohort: Cohort,
+    order: Order,
+    columns: str,
+    first: Sequence[int],
+    standing: Standing = WITH_FINAL,
+) -> tuple[str, Parameters]:
+    """The first `{limit:UInt32}` requests of a cohort, of those that are equal in any order.
+
+    Args:
+        cohort: Whatever was asked for.
+        order: Which are the first.
+        columns: Of each.
+        first: The answer to `first_question`, not empty. It is a question of its own: only then
+            the engine skips what comes later, and reads these whole only after it sorted them.
+        standing: How rows are read.
+    """
+    condition, parameters = where(cohort)
+    by, _, bound = _BY[order]
+    # Where one that is left out may equal the last, their ids decide.
+    keys = f"{by} DESC, TraceId, SpanId" if first[-1] in first[-2:-1] else f"{by} DESC"
+    rows = standing.rows(f"{condition} AND {counted(cohort)} AND {by} >= {bound}")
+    return (
+        f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}}",
+        {**parameters, **standing.bound(), "last": first[-1]},
+    )
+
+
+_BY: Final = {  # the column, its number, and that number as the column
+    Order.SLOWEST: ("DurationNs", "DurationNs", "{last:UInt64}"),
+    Order.NEWEST: (
+        "Start", "toUnixTimestamp64Nano(Start)", "fromUnixTimestamp64Nano({last:Int64}, 'UTC')"
+    ),
+}  # fmt: skip
+
+
+def place(request: Request, order: Order) -> tuple[int, str, str]:
+    """The place of a request in an order, as its columns hold it: of equal ones by their ids."""
+    by = request.duration_ns if order is Order.SLOWEST else (request.start_ns ^ _SIGN) - _SIGN
+    return -by, request.trace_id, request.span_id
 
 
 def request_question(columns: str, *, outermost: bool) -> str:

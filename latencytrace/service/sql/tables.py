@@ -1,4 +1,4 @@
-"""The three tables, and how an existing one gains the columns that it lacks.
+"""The three tables and what is derived from them, and how an existing one gains what it lacks.
 
 Column names are those of the OpenTelemetry Collector's `otel_traces`; ours have defaults,
 so that its exporter can insert into `spans` too.
@@ -15,7 +15,10 @@ DATABASE = "latencytrace"
 ARRIVALS = f"{DATABASE}.span_arrivals"
 SPANS = f"{DATABASE}.spans"
 REQUESTS = f"{DATABASE}.requests"
-
+# Made of `requests`, and made anew from there where they are lost: see `rollups`.
+ROLLUPS = f"{DATABASE}.request_rollups"
+WINDOWS = f"{DATABASE}.rollup_windows"
+DERIVED = (ROLLUPS, WINDOWS)
 
 TABLE_UUIDS = (
     f"SELECT database || '.' || name, uuid FROM system.tables WHERE database = '{DATABASE}'"
@@ -25,10 +28,13 @@ DETACHED_PARTS = (
     f"WHERE database = '{DATABASE}' ORDER BY table, name"
 )
 COUNT = "SELECT count() FROM {table}"
+# The rollups of a day are part of it: they go when its requests go.
 PARTITIONS = (
-    "SELECT table, partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts "
-    f"WHERE active AND database = '{DATABASE}' GROUP BY table, partition_id "
-    "ORDER BY table, partition_id"
+    "SELECT if(table = 'request_rollups', 'requests', table) AS owner, partition_id, "
+    "sumIf(rows, owner = table), sum(bytes_on_disk) FROM system.parts "
+    f"WHERE active AND database = '{DATABASE}' AND table != 'rollup_windows' "
+    # Of one that was dropped, a process that died at once may leave an empty part.
+    "GROUP BY owner, partition_id HAVING sum(rows) > 0 ORDER BY owner, partition_id"
 )
 # The engine by itself refuses to drop more than 50 GB.
 DROP_PARTITION = (
@@ -55,6 +61,8 @@ UUIDS = {
     ARRIVALS: "6c617465-6e63-4974-8000-000000000001",
     SPANS: "6c617465-6e63-4974-8000-000000000012",
     REQUESTS: "6c617465-6e63-4974-8000-000000000013",
+    ROLLUPS: "6c617465-6e63-4974-8000-000000000021",
+    WINDOWS: "6c617465-6e63-4974-8000-000000000022",
 }
 
 _WORD = "LowCardinality(String)"
@@ -164,6 +172,33 @@ REQUEST_COLUMNS = {
     "AttributesLeftOut": "UInt32 DEFAULT 1",  # in rows of older versions all of them are
 } | {stage_column(stage): "UInt64 CODEC(ZSTD(1))" for stage in Stage}
 
+# Labels are those of `requests`, by which cohorts are distinguished.
+ROLLUP_COLUMNS = {
+    "Window": "UInt32 CODEC(Delta, ZSTD(1))",  # its start in seconds since the Unix epoch
+    "Pass": "UInt64 CODEC(Delta, ZSTD(1))",  # what was written together; see WINDOW_COLUMNS
+    "Day": "Date",  # on which the requests were written
+    "Kind": "UInt8",
+    "Outermost": "Bool",
+    "ServiceName": _WORD,
+    "ServiceInstance": _UNKNOWN_WORD,
+    "ServiceVersion": _UNKNOWN_WORD,
+    "Route": _WORD,
+    "Model": _UNKNOWN_WORD,
+    "Status": _WORD,
+    "Measure": _WORD,  # the column of `requests` that was measured
+    "Part": _WORD,  # of the stage `runtime`: its name
+    "Bin": "Int16 CODEC(Delta, ZSTD(1))",
+    "Count": "UInt64 CODEC(T64, ZSTD(1))",
+    "Sum": "Float64 CODEC(ZSTD(1))",
+}
+WINDOW_COLUMNS = {
+    "Window": "UInt32",
+    "Pass": "UInt64",  # the rows that count; those of other passes are left over
+    "AsOf": "DateTime64(3)",  # up to when the requests were written that it is made of
+    "Merged": "Bool",  # no request of it has more than one row that stands
+    "Requests": "UInt64",
+}
+
 HAS_TTL = (
     f"SELECT count() FROM system.tables WHERE database || '.' || name = '{ARRIVALS}' "
     "AND create_table_query LIKE '% TTL %'"
@@ -218,6 +253,22 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
             # moved to another row has the old one marked (`Moved`).
             "ORDER BY (toStartOfFiveMinutes(Start), TraceId, SpanId) "
             f"SETTINGS {_SET_ASIDE_TORN}"
+        ),
+    )
+    yield (
+        ROLLUPS,
+        (
+            f"({_listed(ROLLUP_COLUMNS)}) ENGINE = {engine('MergeTree', '')} "
+            "PARTITION BY Day "  # dropped with the requests of that day
+            "ORDER BY (Window, Pass, ServiceName, Route, Status, Measure, Bin) "
+            f"SETTINGS {_SET_ASIDE_TORN}"
+        ),
+    )
+    yield (
+        WINDOWS,
+        (
+            f"({_listed(WINDOW_COLUMNS)}) ENGINE = {engine('ReplacingMergeTree', 'Pass')} "
+            f"ORDER BY Window SETTINGS {_SET_ASIDE_TORN}"
         ),
     )
 

@@ -46,6 +46,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
         ],
         left_out={"health": 3, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=2,
+        quantile_error_ratio=0.0,
     )
 
 
@@ -61,6 +62,7 @@ def no_requests() -> BreakdownDocument:
         stages=[],
         left_out={"health": 0, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=None,
+        quantile_error_ratio=0.0,
     )
 
 

@@ -16,6 +16,7 @@ from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.service.sql.tables import (
     COUNT,
     DATABASE,
+    DERIVED,
     HAS_TTL,
     NO_LONGER_USED,
     NO_TTL,
@@ -140,6 +141,10 @@ class Engine:
             _log.warning("%s; its definitions were torn: made anew, the old in %s", error, aside)
         connection.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic", "Null")
         self._damage = Damage(connection)
+        lost = {part.table for part in self._damage.parts()}
+        if any(table.partition(".")[2] in lost for table in DERIVED):
+            for table in DERIVED:  # what was set aside of them is dropped as well
+                connection.query(f"DROP TABLE IF EXISTS {table} SYNC", "Null")
         connection = self.connect()  # one that sets aside what is damaged
         for table, definition in table_definitions():
             self._take_over(connection, table, definition)

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Self, cast
@@ -27,7 +27,7 @@ from latencytrace.service.store import (
     Written,
 )
 from latencytrace.service.stores.chdb.engine import Engine, Readers
-from latencytrace.service.stores.chdb.partitions import drop_statement, partitions_from
+from latencytrace.service.stores.chdb.partitions import drop_statements, partitions_from
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
 from latencytrace.service.stores.chdb.reading import (
     LISTS,
@@ -37,6 +37,7 @@ from latencytrace.service.stores.chdb.reading import (
     keys_of,
     rows,
 )
+from latencytrace.service.stores.chdb.rollups import EXACT_REQUESTS, Rollups, windows_of
 
 _log = logging.getLogger(__name__)
 
@@ -44,25 +45,45 @@ TO_KEEP = "to_keep"  # the file with the traces that are noted
 MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
 KNOWN_AT_ONCE = 1 << 15  # traces; whoever takes them holds up receivers meanwhile
 _MS = 1_000_000
+_U64 = (1 << 64) - 1
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
 
 class ChdbStore(ChdbQuestions):
     """Make one with `open`."""
 
-    def __init__(self, engine: Engine, to_keep: NotedTraces) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        to_keep: NotedTraces,
+        day_ns: Callable[[], int],
+        exact_requests: int,
+    ) -> None:
         self._engine = engine
         self._keeping = threading.Lock()
         self._inserter = engine.connect()
         self._assembler = engine.connect()  # its reads wait for no reader's
-        super().__init__(Readers(engine), to_keep)
+        readers = Readers(engine)
+        rollups = Rollups(readers.query, self._assembler.query, day_ns, exact_requests)
+        super().__init__(readers, to_keep, rollups)
         self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
-        """See `Store.open`."""
+    def open(
+        cls,
+        folder: Path,
+        day_ns: Callable[[], int] = now_ns,
+        exact_requests: int = EXACT_REQUESTS,
+    ) -> Self:
+        """See `Store.open`.
+
+        Args:
+            folder: The data folder.
+            day_ns: The time of day, by which windows become quiet.
+            exact_requests: Of more than so many, quantiles may be from histograms.
+        """
         engine = Engine.open(folder)
-        return cls(engine, NotedTraces(folder / TO_KEEP))
+        return cls(engine, NotedTraces(folder / TO_KEEP), day_ns, exact_requests)
 
     def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """See `Store.insert`."""
@@ -155,7 +176,8 @@ class ChdbStore(ChdbQuestions):
             # One whose row is lost counts as from the beginning of time.
             counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
             block = request_blocks.block_of(requests, void, read_ns, counted_as_ns)
-            self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
+            with self._rollups.changing(_windows(requests, void)):
+                self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
         self._written_ns = read_ns
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
 
@@ -182,6 +204,10 @@ class ChdbStore(ChdbQuestions):
                 self._assembler.query(span_rows.KEEP, OBJECTS, {"trace_ids": self._to_keep.ids})
                 self._to_keep.clear()
 
+    def roll_up(self) -> None:
+        """See `Store.roll_up`."""
+        self._rollups.step()
+
     def damaged_parts(self) -> Sequence[DamagedPart]:
         """See `Store.damaged_parts`."""
         return self._engine.damaged_parts()
@@ -192,7 +218,8 @@ class ChdbStore(ChdbQuestions):
 
     def drop(self, partition: Partition) -> None:
         """See `Store.drop`."""
-        self._assembler.query(drop_statement(partition), "Null")
+        for statement in drop_statements(partition):
+            self._assembler.query(statement, "Null")
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -218,6 +245,16 @@ class ChdbStore(ChdbQuestions):
                 list[tuple[str, str, int, int]], rows(lines)
             )
         }
+
+
+def _windows(requests: Sequence[Request], void: Sequence[Void]) -> list[int]:
+    """The windows that a row is written to."""
+    objects, table = parted(requests)
+    starts = [one.start_ns for one in objects] + [one.start_ns for one in void]
+    starts_ns = np.array([start_ns & _U64 for start_ns in starts], np.uint64)
+    if table is not None:
+        starts_ns = np.concatenate([starts_ns, table.start_ns.astype(np.uint64)])
+    return windows_of(starts_ns)
 
 
 def _void(
