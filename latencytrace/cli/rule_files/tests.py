@@ -86,7 +86,7 @@ def _blip(
 
 def _start(objective: Objective, settings: RuleSettings, pages: tuple[BurnRule, ...]) -> Document:
     """Slow requests right after a start, enough for the slowest page had they lasted."""
-    slowest = pages[-1]
+    slowest = max(pages, key=lambda rule: rule.long_ns)
     bad_ratio = min(1.0, 1.3 * slowest.factor * objective.budget_ratio)
     start_ns = _whole(slowest.long_ns // 12, settings)
     page = _firing(AlertKind.BURN, objective)

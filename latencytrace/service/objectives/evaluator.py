@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,16 @@ from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import in_cohort
 from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.errors import StoreError
-from latencytrace.model import Alert, Objective, Request, Standing, Tally
+from latencytrace.model import (
+    Alert,
+    BadRequest,
+    FailingCall,
+    Objective,
+    Request,
+    Severity,
+    Standing,
+    Tally,
+)
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.alerts import alerts_of, ended_alert, standing_of
@@ -30,6 +40,8 @@ from latencytrace.service.sink import Notification
 
 _log = logging.getLogger(__name__)
 
+FindFailingCall = Callable[[str, Sequence[BadRequest]], FailingCall | None]
+
 
 class Evaluator:
     """Counts requests for every objective, and says at each tick which alerts fire.
@@ -38,11 +50,17 @@ class Evaluator:
         objectives: Those to evaluate.
         clock: The time of day.
         memory: Where counts and alerts are kept beyond a restart.
+        failing_call: Names the call that made requests of an objective fail.
     """
 
     def __init__(
-        self, objectives: Sequence[Objective], clock: SteadyClock, memory: ObjectiveMemory
+        self,
+        objectives: Sequence[Objective],
+        clock: SteadyClock,
+        memory: ObjectiveMemory,
+        failing_call: FindFailingCall = lambda *_: None,
     ) -> None:
+        self._failing_call = failing_call
         self._clock = clock
         self._memory = memory
         self._lock = threading.Lock()
@@ -117,6 +135,7 @@ class Evaluator:
             self._evaluated_ns = now_ns
             self._gather()
             self._unkept_until_ns = self._counted_until_ns
+        self._alerts = tuple(map(self._with_failing_call, self._alerts))
         self._announced = {alert.fingerprint: alert for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
         ended = [
@@ -196,12 +215,21 @@ class Evaluator:
         alerts: list[Alert] = []
         for counts, state in zip(self._counts, self._states, strict=True):
             rates = state.tiers.step(counts, now_ns)
-            state.silence.step(counts, self._started_ns, now_ns)
+            page_fires = any(rate.firing and rate.rule.severity is Severity.PAGE for rate in rates)
+            state.silence.step(counts, self._started_ns, now_ns, page_fires=page_fires)
             standing = standing_of(counts, rates, now_ns)
             standings.append(standing)
             alerts += alerts_of(standing, counts, state, now_ns)
         self._standings = tuple(standings)
         self._alerts = tuple(alerts)
+
+    def _with_failing_call(self, alert: Alert) -> Alert:
+        """Name the call that failed, where most requests did."""
+        evidence = alert.evidence
+        if not evidence.mostly_failed:
+            return alert
+        found = self._failing_call(alert.standing.objective.name, evidence.slowest)
+        return replace(alert, evidence=replace(evidence, failing=found))
 
     def _gather(self) -> None:
         for counts in self._counts:
