@@ -219,14 +219,14 @@ def _silent(objective: Objective, scrape_ns: int) -> str:
     silence = state(objective, AlertKind.NO_DATA, Severity.PAGE)
     return (
         f"count by ({_LABELS}) (\n"
+        f"{back} <= on ({_LABELS}) {expected} * {back_ratio:.6g}\nand on ({_LABELS}) (\n"
         f"(\n{look} == 0\nand on ({_LABELS}) {expected} >= {traffic.LEAST_MISSING}\n)\nor\n"
         f"(\n{look} <= on ({_LABELS}) {expected} * {traffic.COLLAPSED_RATIO:g}\n"
         f"and on ({_LABELS}) {expected} >= {traffic.LEAST_EXPECTED}\n"
         f"unless on ({_LABELS}) (\n{bad} >= {LEAST_BAD[Severity.PAGE]}\n"
         f"and on ({_LABELS}) {latest_bad} >= on ({_LABELS}) {latest} * {OUTAGE_BAD:g}\n)\n"
-        f"unless on ({_LABELS}) {page}\n)\nor\n"
-        f"(\n{back} <= on ({_LABELS}) {expected} * {back_ratio:.6g}\n"
-        f"and on ({_LABELS}) {silence}\n)\n) > bool 0"
+        f"unless on ({_LABELS}) {page}\n)\n"
+        f"or\nmax by ({_LABELS}) ({silence})\n)\n) > bool 0"
     )
 
 

@@ -123,14 +123,17 @@ class SilenceState:
             if look.total > traffic.COLLAPSED_RATIO * both.total * traffic.LOOK_NS / HOUR_NS:
                 return  # the usual case, found out with little work
             before = _hour_before(counts, now_ns - traffic.LOOK_NS)
-            expected = traffic.expected_requests(before, traffic.LOOK_NS)
-            failing = counts.tally(now_ns, traffic.FAILING_NS)
-            began = traffic.has_collapsed(expected, look, failing)
+            began = traffic.has_collapsed(
+                traffic.expected_requests(before, traffic.LOOK_NS),
+                look,
+                counts.tally(now_ns, traffic.FAILING_NS),
+            )
         else:
             return
-        if began:
-            self.firing_ns = now_ns
-            self.expected = traffic.expected_requests(before, traffic.LOOK_NS) or 0.0
+        expected = traffic.expected_requests(before, traffic.LOOK_NS) or 0.0
+        recent = counts.tally(now_ns, traffic.RETURN_NS)
+        if began and not traffic.has_returned(expected, recent):
+            self.firing_ns, self.expected = now_ns, expected
 
 
 @dataclass(slots=True, kw_only=True)
