@@ -31,6 +31,7 @@ USUAL_RATE = "latencytrace:slo_usual_requests_per_second"
 BUDGET_LEFT = "latencytrace:slo_budget_left_ratio"
 NOT_CALM = "latencytrace:slo_not_calm"
 BURNING = "latencytrace:slo_burning"
+TRAFFIC = "latencytrace:slo_traffic"
 EXPECTED = "latencytrace:slo_expected_requests"
 FIRING = "latencytrace:slo_alert_firing"
 
@@ -77,7 +78,11 @@ def recorded(
     yield BUDGET_LEFT, period, _budget_left(objective, rules, interval_ns)
     for severity in Severity:
         yield from _states(objective, [rule for rule in rules if rule.severity is severity])
-    yield EXPECTED, {"window": window_text(traffic.LOOK_NS)}, _expected(objective)
+    part = window_text(HOUR_NS // traffic.PARTS)
+    came = f"{_increase(_TOTAL_COUNTER, objective, part)} > bool 0"
+    yield TRAFFIC, {"window": part}, came
+    window = {"window": window_text(traffic.LOOK_NS)}
+    yield EXPECTED, window, _expected(objective, interval_ns)
     labels = {"alertname": str(AlertKind.NO_DATA), "severity": str(Severity.PAGE)}
     yield FIRING, labels, _silent(objective, scrape_ns)
 
@@ -184,20 +189,19 @@ def _not_calm(objective: Objective, rule: BurnRule) -> str:
     )
 
 
-def _expected(objective: Objective) -> str:
+def _expected(objective: Objective, interval_ns: int) -> str:
     """The requests that ten minutes would bring; while silence is told, as it was before."""
-    look = window_text(traffic.LOOK_NS)
-    part = window_text(HOUR_NS // traffic.PARTS)
+    look, hour = window_text(traffic.LOOK_NS), window_text(HOUR_NS)
     known = _series(EXPECTED, objective, traffic.LOOK_NS)
     silence = state(objective, AlertKind.NO_DATA, Severity.PAGE)
-    hour = _increase(_TOTAL_COUNTER, objective, window_text(HOUR_NS), look)
-    parts = f"({_increase(_TOTAL_COUNTER, objective, part)} > 0)"
+    before = _increase(_TOTAL_COUNTER, objective, hour, look)
+    parts = _series(TRAFFIC, objective, HOUR_NS // traffic.PARTS)
+    came = f"sum_over_time({parts}[{hour}] offset {look})"
+    least = traffic.BUSY_PARTS / traffic.PARTS * HOUR_NS / interval_ns
     return (
-        f"(\nmax by ({_LABELS}) ({known})\nand on ({_LABELS}) "
-        f"{silence}\n)\nor\n(\n"
-        f"{hour} * {traffic.LOOK_NS / HOUR_NS:.6g}\nand on ({_LABELS}) "
-        f"count_over_time({parts}[{window_text(HOUR_NS)}:{part}] offset {look}) "
-        f">= {traffic.BUSY_PARTS}\n)"
+        f"(\nmax by ({_LABELS}) ({known})\nand on ({_LABELS}) {silence}\n)\nor\n(\n"
+        f"{before} * {traffic.LOOK_NS / HOUR_NS:.6g}\n"
+        f"and on ({_LABELS}) {came} >= {least:.6g}\n)"
     )
 
 
