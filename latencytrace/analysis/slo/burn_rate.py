@@ -28,10 +28,10 @@ _TIERS = (
     (3.0, DAY_NS, Severity.TICKET, 0.5),  # 10 %
     (1.0, 3 * DAY_NS, Severity.TICKET, 0.5),  # 10 %
 )
-OUTAGE_BAD = 0.8  # of the requests of its window; `tests/benchmarks/bench_outages.py`
-_OUTAGE_SPENT = 0.025  # of the budget, were the traffic of its window the usual one
-_OUTAGE_LEAST_NS = 810 * 10**9  # of 30 days: blips and restarts last less
-_OUTAGE_PAUSE = 3  # of them in its window: a request in three minutes is traffic enough
+OUTAGE_BAD = 0.9  # of the requests of its window; `tests/benchmarks/bench_outages.py`
+_OUTAGE_SPENT = 0.03  # of the budget, were the traffic of its window the usual one
+_OUTAGE_LEAST_NS = 864 * 10**9  # of 30 days: blips and restarts last less
+_OUTAGE_PAUSE = 0.4  # of its window: two requests so far apart are traffic enough
 
 
 def scaled_rules(period_ns: int) -> tuple[BurnRule, ...]:
@@ -52,8 +52,8 @@ def scaled_rules(period_ns: int) -> tuple[BurnRule, ...]:
 def outage_rule(objective: Objective) -> BurnRule:
     """The tier that pages when nearly every request is bad, however few there are.
 
-    Its window is long enough for such an outage to spend a fortieth of the budget at the
-    traffic that there is; so it needs no share of the usual traffic. Few requests are far
+    Its window is long enough for such an outage to spend 3 % of the budget at the traffic
+    that there is; so it needs no share of the usual traffic. Few requests are far
     apart: a longer pause than in the other tiers is no gap in what was observed.
     """
     factor = round(OUTAGE_BAD / objective.budget_ratio, 6)
@@ -64,7 +64,7 @@ def outage_rule(objective: Objective) -> BurnRule:
         long_ns=long_ns,
         severity=Severity.PAGE,
         least_ratio=0.0,
-        longest_pause_ns=long_ns // _OUTAGE_PAUSE,
+        longest_pause_ns=round(_OUTAGE_PAUSE * long_ns),
     )
 
 

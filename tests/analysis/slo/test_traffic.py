@@ -45,7 +45,7 @@ def test_few_requests_that_fail_are_left_to_the_alert_on_the_burn() -> None:
 
     assert not has_collapsed(500, Tally(bad=10, total=20), failing)
     assert has_collapsed(500, Tally(bad=9, total=20), failing)
-    assert has_collapsed(500, Tally(bad=10, total=20), Tally(bad=7, total=10))
+    assert has_collapsed(500, Tally(bad=10, total=20), Tally(bad=8, total=10))
 
 
 def test_a_stray_request_is_no_return() -> None:

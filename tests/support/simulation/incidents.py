@@ -109,10 +109,13 @@ def simulated(seed: int, days: int, per_s: float, objective: Objective) -> Simul
     return Simulated(total=total, bad=bad, incidents=tuple(incidents))
 
 
-def pages(run: Simulated, objective: Objective) -> list[tuple[int, int]]:
-    """The minutes in which a page began and ended."""
+def pages(
+    run: Simulated, objective: Objective, rules: Iterable[BurnRule] | None = None
+) -> list[tuple[int, int]]:
+    """The minutes in which a page of these tiers, or of all, began and ended."""
     minutes = zip(run.bad.tolist(), run.total.tolist(), strict=True)
-    return decided(minutes, objective, burn_rules(objective), STEP_NS)
+    watched = burn_rules(objective) if rules is None else rules
+    return decided(minutes, objective, watched, STEP_NS)
 
 
 def decided(
