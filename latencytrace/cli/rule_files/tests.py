@@ -26,6 +26,7 @@ _PER_SCRAPE = 60  # requests
 _FAILS = 10  # each such scrape does
 _CALM_NS = 15 * MINUTE_NS  # before something happens
 _MOMENTS = 20  # of a stretch are looked at, at most
+_FILLED = 0.8  # of what makes a tier fire: a little less holds an alert
 _SLACK = 1.1  # detection must be within a tenth, and an evaluation or two, of the formula
 
 
@@ -50,8 +51,14 @@ class _Watched:
 
     @property
     def ends_ns(self) -> int:
-        """Return how long after an outage its page is over."""
-        calm_ns = max(calming_ns(self.objective, rule, 1.0) for rule in self.pages)
+        """Return how long after that outage its page is over: tiers that it filled must calm."""
+        budget = self.objective.budget_ratio
+        filled = [
+            rule
+            for rule in self.pages
+            if self.outage_ns >= _FILLED * rule.factor * budget * rule.long_ns
+        ]
+        calm_ns = max(calming_ns(self.objective, rule, 1.0) for rule in filled)
         return calm_ns + keep_firing_ns(self.objective, Severity.PAGE)
 
     @property
@@ -127,7 +134,7 @@ def _outage(one: _Watched) -> tuple[list[Document], list[Document]]:
 def _silence(one: _Watched) -> tuple[list[Document], list[Document]]:
     """No request comes after an outage: its page stays, alone, until they are good again."""
     silent_ns = _CALM_NS + one.outage_ns
-    again_ns = silent_ns + one.late(one.ends_ns) + MINUTE_NS
+    again_ns = silent_ns + one.late(one.ends_ns)
     parts = [
         (_CALM_NS, 0), (one.outage_ns, 1), (again_ns - silent_ns, None),
         (one.late(one.ends_ns), 0),
