@@ -42,7 +42,7 @@ _BAD_COUNTER = "latencytrace_slo_bad_requests_total"
 _LABELS = "slo, service, route"
 _LEAST_SCRAPES = 4  # in a window: with fewer, its rates are chance
 _HELD = "1d"  # through silence
-_TOLD_NS = 3 * MINUTE_NS  # in which a service told Alertmanager; it forgets after four
+_REPORTED_NS = 3 * MINUTE_NS  # in which a service reported to Alertmanager; it forgets after four
 
 
 def prometheus_rules(objective: Objective, scrape_ns: int) -> tuple[BurnRule, ...]:
@@ -98,14 +98,16 @@ def fires(objective: Objective, rules: Sequence[BurnRule], scrape_ns: int) -> st
     firing = state(objective, AlertKind.BURN, rules[0].severity)
     return (
         f"max by ({_LABELS}) (last_over_time({rates}[{_HELD}]))\n"
-        f"and on ({_LABELS}) {firing}\nunless on (slo) (\n{_told(objective, scrape_ns)}\n)"
+        f"and on ({_LABELS}) {firing}\nunless on (slo) (\n{_reported(objective, scrape_ns)}\n)"
     )
 
 
 def silent(objective: Objective, scrape_ns: int) -> str:
     """Return the alert of requests that came steadily for an hour, and stay away now."""
     firing = state(objective, AlertKind.NO_DATA, Severity.PAGE)
-    return f"max by ({_LABELS}) ({firing})\nunless on (slo) (\n{_told(objective, scrape_ns)}\n)"
+    return (
+        f"max by ({_LABELS}) ({firing})\nunless on (slo) (\n{_reported(objective, scrape_ns)}\n)"
+    )
 
 
 def state(objective: Objective, kind: AlertKind, severity: Severity) -> str:
@@ -190,7 +192,7 @@ def _not_calm(objective: Objective, rule: BurnRule) -> str:
 
 
 def _expected(objective: Objective, interval_ns: int) -> str:
-    """The requests that ten minutes would bring; while silence is told, as it was before."""
+    """The requests that ten minutes would bring; while that alert fires, as it was before."""
     look, hour = window_text(traffic.LOOK_NS), window_text(HOUR_NS)
     known = _series(EXPECTED, objective, traffic.LOOK_NS)
     silence = state(objective, AlertKind.NO_DATA, Severity.PAGE)
@@ -234,9 +236,9 @@ def _silent(objective: Objective, scrape_ns: int) -> str:
     )
 
 
-def _told(objective: Objective, scrape_ns: int) -> str:
+def _reported(objective: Objective, scrape_ns: int) -> str:
     """Services that watch this objective, and whose alerts reach an Alertmanager."""
-    within = window_text(max(_TOLD_NS, _LEAST_SCRAPES * scrape_ns))
+    within = window_text(max(_REPORTED_NS, _LEAST_SCRAPES * scrape_ns))
     waiting = 'latencytrace_service_notices_waiting{sink="alertmanager"}'
     return (
         f"last_over_time(latencytrace_slo_target_ratio{{{_named(objective)}}}[{within}])\n"

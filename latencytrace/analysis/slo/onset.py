@@ -23,7 +23,7 @@ def burning_since(
         The place of the first slot; None: no request was bad.
     """
     well_ratio = _HALF * least_ratio
-    requests, faults = _rolling(total, calm_slots), _rolling(bad, calm_slots)
+    requests, faults = rolling(total, calm_slots), rolling(bad, calm_slots)
     well = np.flatnonzero((requests > 0) & (faults <= well_ratio * requests))
     first = int(well[-1]) + 1 if len(well) else 0
     # The end of that stretch may hold the first slots of the burn.
@@ -33,7 +33,7 @@ def burning_since(
     return first + int(burning[0]) if len(burning) else None
 
 
-def _rolling(counts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+def rolling(counts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """Sum each slot with those before it, so many in all."""
     sums = np.concatenate(([0], np.cumsum(counts)))
     starts = np.maximum(np.arange(1, len(sums)) - length, 0)

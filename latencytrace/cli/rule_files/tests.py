@@ -1,6 +1,6 @@
 """Tests of the Prometheus rules, for `promtool test rules`: outages, blips, starts, silence.
 
-Each says what the rules promise: an incident is one alert from its beginning to its end, and
+Each says what the rules guarantee: an incident is one alert from its beginning to its end, and
 silence is no recovery, though every tenth scrape fails. All objectives are tested at once, for
 `promtool` evaluates every rule of the file in each test.
 """

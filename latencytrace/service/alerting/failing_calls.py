@@ -10,6 +10,12 @@ from latencytrace.model import BadRequest, FailingCall, Span
 AGAIN_NS = 10 * 10**9  # after which an objective's requests are looked up again
 _log = logging.getLogger(__name__)
 
+# Raised by a store that is at fault; an alert is sent without its failing call then.
+_FAULTS = (
+    ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, StoreError, TypeError,
+    ValueError,
+)  # fmt: skip
+
 
 class FailingCalls:
     """Reads the spans of a few failed requests of each objective, not at every evaluation.
@@ -41,7 +47,7 @@ class FailingCalls:
     def _looked_up(self, requests: Sequence[BadRequest]) -> FailingCall | None:
         try:
             spans = self._spans_of({one.trace_id for one in requests})
-        except StoreError as error:
+        except _FAULTS as error:
             _log.warning("the failing call of an alert could not be looked up: %s", error)
             return None
         return failing_call({one.span_id: spans.get(one.trace_id, ()) for one in requests})

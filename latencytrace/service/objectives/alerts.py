@@ -1,15 +1,25 @@
 """The standing and the alerts of an objective: counts and states in, values out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from latencytrace.analysis.slo.burn_rate import budget_left_ratio, exhaustion_ns
 from latencytrace.analysis.slo.traffic import LOOK_NS
-from latencytrace.model import Alert, AlertKind, BurnRates, Evidence, Severity, Standing
+from latencytrace.model import (
+    Alert,
+    AlertKind,
+    BadRequest,
+    BurnRates,
+    Evidence,
+    FailingCall,
+    Severity,
+    Standing,
+)
 from latencytrace.model.objective import HOUR_NS, length_text
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.state import LONGEST_SILENCE_NS, Announced, ObjectiveState
 
+FindFailingCall = Callable[[str, Sequence[BadRequest]], FailingCall | None]
 NO_EVIDENCE = Evidence(guilty=None, failed_ratio=None, version=None, distinctions=(), slowest=())
 
 
@@ -79,6 +89,15 @@ def _alert(  # noqa: PLR0913, PLR0917 - what it is made of
         evidence=counts.evidence(now_ns - HOUR_NS if since_ns is None else since_ns),
         traffic_ratio=None if rate is not None else _traffic_ratio(counts, state, now_ns),
     )
+
+
+def with_failing_call(alert: Alert, find: FindFailingCall) -> Alert:
+    """The alert with the call that failed, where most requests did."""
+    evidence = alert.evidence
+    if not evidence.mostly_failed:
+        return alert
+    found = find(alert.standing.objective.name, evidence.slowest)
+    return replace(alert, evidence=replace(evidence, failing=found))
 
 
 def ended_alert(alert: Alert, standings: Iterable[Standing], now_ns: int) -> Alert:

@@ -2,8 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,19 +10,16 @@ from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import in_cohort
 from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.errors import StoreError
-from latencytrace.model import (
-    Alert,
-    BadRequest,
-    FailingCall,
-    Objective,
-    Request,
-    Severity,
-    Standing,
-    Tally,
-)
+from latencytrace.model import Alert, Objective, Request, Standing, Tally
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.metrics.settling import Settled
-from latencytrace.service.objectives.alerts import alerts_of, ended_alert, standing_of
+from latencytrace.service.objectives.alerts import (
+    FindFailingCall,
+    alerts_of,
+    ended_alert,
+    standing_of,
+    with_failing_call,
+)
 from latencytrace.service.objectives.counts import (
     COARSE_EXTRA_NS,
     COARSE_NS,
@@ -39,8 +35,6 @@ from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
 from latencytrace.service.sink import Notification
 
 _log = logging.getLogger(__name__)
-
-FindFailingCall = Callable[[str, Sequence[BadRequest]], FailingCall | None]
 
 
 class Evaluator:
@@ -135,7 +129,7 @@ class Evaluator:
             self._evaluated_ns = now_ns
             self._gather()
             self._unkept_until_ns = self._counted_until_ns
-        self._alerts = tuple(map(self._with_failing_call, self._alerts))
+        self._alerts = tuple(with_failing_call(one, self._failing_call) for one in self._alerts)
         self._announced = {alert.fingerprint: alert for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
         ended = [
@@ -164,14 +158,9 @@ class Evaluator:
             return
         until_ns = self._unkept_until_ns
         try:
-            self._memory.keep(
-                self._unkept,
-                states,
-                self._outlived(),
-                self._unkept_notifications,
-                self._forgotten,
-                until_ns,
-            )
+            notices, forgotten = self._unkept_notifications, self._forgotten
+            outlived = self._outlived()
+            self._memory.keep(self._unkept, states, outlived, notices, forgotten, until_ns)
         except StoreError as error:
             _log.error("%s", error)
         else:
@@ -214,22 +203,12 @@ class Evaluator:
         standings: list[Standing] = []
         alerts: list[Alert] = []
         for counts, state in zip(self._counts, self._states, strict=True):
-            rates = state.tiers.step(counts, now_ns)
-            page_fires = any(rate.firing and rate.rule.severity is Severity.PAGE for rate in rates)
-            state.silence.step(counts, self._started_ns, now_ns, page_fires=page_fires)
+            rates = state.step(counts, self._started_ns, now_ns)
             standing = standing_of(counts, rates, now_ns)
             standings.append(standing)
             alerts += alerts_of(standing, counts, state, now_ns)
         self._standings = tuple(standings)
         self._alerts = tuple(alerts)
-
-    def _with_failing_call(self, alert: Alert) -> Alert:
-        """Name the call that failed, where most requests did."""
-        evidence = alert.evidence
-        if not evidence.mostly_failed:
-            return alert
-        found = self._failing_call(alert.standing.objective.name, evidence.slowest)
-        return replace(alert, evidence=replace(evidence, failing=found))
 
     def _gather(self) -> None:
         for counts in self._counts:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 from latencytrace.analysis.slo import traffic
 from latencytrace.analysis.slo.burn_rate import burn_rate, burns, is_calm, keep_firing_ns
-from latencytrace.model import BurnRates, BurnRule, Objective, Tally
+from latencytrace.model import BurnRates, BurnRule, Objective, Severity, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS
 from latencytrace.service.objectives.counts import ObjectiveCounts
 
@@ -168,6 +168,13 @@ class ObjectiveState:
     tiers: TierStates = field(default_factory=TierStates)
     silence: SilenceState = field(default_factory=SilenceState)
     announced: dict[str, Announced] = field(default_factory=dict)  # by name/severity
+
+    def step(self, counts: ObjectiveCounts, started_ns: int, now_ns: int) -> tuple[BurnRates, ...]:
+        """Let tiers decide, and then whether requests stay away."""
+        rates = self.tiers.step(counts, now_ns)
+        page_fires = any(rate.firing and rate.rule.severity is Severity.PAGE for rate in rates)
+        self.silence.step(counts, started_ns, now_ns, page_fires=page_fires)
+        return rates
 
     def text(self, objective: Objective) -> str:
         """All of it, to be kept; with whose it is, for the file may forget that one."""

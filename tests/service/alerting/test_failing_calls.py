@@ -22,13 +22,13 @@ class Spans:
 
     def __init__(self) -> None:
         self.asked = 0
-        self.fails = False
+        self.fails: Exception | None = None
 
     def __call__(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """Answer for any trace."""
         self.asked += 1
-        if self.fails:
-            raise StoreError("the store is busy")
+        if self.fails is not None:
+            raise self.fails
         call = one_span(span_id="00000000000000aa", parent_id=SPAN, name="search")
         return {trace_id: (replace(call, status=StatusCode.ERROR),) for trace_id in trace_ids}
 
@@ -45,9 +45,14 @@ def test_it_is_looked_up_once_in_a_while_for_each_objective() -> None:
     assert spans.asked == 3
 
 
-def test_a_store_that_cannot_answer_leaves_it_unknown(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "fault", [StoreError("it is busy"), KeyError("it is busy")], ids=["busy", "at fault"]
+)
+def test_a_store_that_cannot_answer_leaves_it_unknown(
+    fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     spans = Spans()
-    spans.fails = True
+    spans.fails = fault
 
     assert FailingCalls(spans, FakeClock())("chat", [FAILED]) is None
-    assert "could not be looked up: the store is busy" in caplog.text
+    assert "it is busy" in caplog.text

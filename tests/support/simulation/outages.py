@@ -68,6 +68,8 @@ def outage(  # noqa: PLR0913 - what varies
         now_ns = START_NS + place * STEP_NS
         if of_all:
             counts.add(now_ns, Tally(bad=of_bad, total=of_all))
+        if place < len(before):
+            continue
         fires = any(rates.firing for rates in tiers.step(counts, now_ns))
         silence.step(counts, START_NS, now_ns, page_fires=fires)
         minutes = (place - len(before) + 1) * STEP_S / 60
