@@ -2,8 +2,8 @@
 
 Each line is the median of simulated outages in which every request is bad: those at night, when
 traffic was low before, and those that took the traffic with them. `page` is `LatencySLOBurn`,
-`told` the first of that and `LatencySLONoData`. At two requests a second the service promises
-to tell within a quarter of an hour, at 2 to 10 % of the traffic, in all of them.
+`first alert` that or `LatencySLONoData`. At two requests a second the service promises
+to alert within a quarter of an hour, at 2 to 10 % of the traffic, in all of them.
 
     python tests/benchmarks/bench_outages.py [FIRST_SEED] [SEEDS]
 """
@@ -40,7 +40,7 @@ def main(first: int, seeds: int) -> None:
     rules = burn_rules(objective)
     without = [rule for rule in rules if rule.least_ratio]
     late = 0
-    say("| requests/s | traffic left | | page before | page now | told now | worst |")
+    say("| requests/s | traffic left | its way | page before | page now | first alert | worst |")
     for per_s, share, sudden in product(RATES, SHARES, (False, True)):
         runs: list[tuple[Outage, Outage]] = []
         for seed in range(first, first + seeds):
@@ -54,7 +54,7 @@ def main(first: int, seeds: int) -> None:
         late += per_s >= 2 and worst > PROMISED_MIN
         before_text = minutes(before.page_min for before, _ in runs)
         now_text = minutes(now.page_min for _, now in runs)
-        kind = "taken by the outage" if sudden else "low before"
+        kind = "taken" if sudden else "low before"
         say(
             f"| {per_s:g} | {share:.0%} | {kind} | {before_text} | {now_text} | {minutes(told)} | "
             f"{minutes([worst if worst < NEVER else None])} |"
