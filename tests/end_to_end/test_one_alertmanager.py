@@ -147,6 +147,11 @@ def told(receiver: RecordingServer) -> list[dict[str, Any]]:
     ]
 
 
+def wait_for(receiver: RecordingServer, count: int, service: RunningService) -> None:
+    """Wait until so many of them have come."""
+    until(lambda: len(told(receiver)) >= count, service.said, PATIENCE_S)
+
+
 Check = Callable[[dict[str, Any], Stage, Users], None]
 
 
@@ -201,10 +206,10 @@ def test_each_of_two_incidents_is_one_page_and_one_resolution(
         )
         for number, stage in enumerate((Stage.RETRIEVE, Stage.DECODE)):
             users.slow = stage
-            until(lambda n=number: len(told(receiver)) > 2 * n, service.said, PATIENCE_S)
+            wait_for(receiver, 2 * number + 1, service)
             until(lambda: prometheus.value(STATE) == 1, service.said, PATIENCE_S)
             users.slow = None
-            until(lambda n=number: len(told(receiver)) > 2 * n + 1, service.said, PATIENCE_S)
+            wait_for(receiver, 2 * number + 2, service)
             until(lambda: prometheus.value(STATE) is None, service.said, PATIENCE_S)
 
     messages = told(receiver)

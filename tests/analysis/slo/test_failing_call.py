@@ -1,5 +1,6 @@
 """The call that made requests fail is named, not what stands above it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from latencytrace.analysis.slo.failing_call import failing_call
@@ -16,7 +17,7 @@ def span(
     *,
     fails: bool = True,
     end: int = 10,
-    **attributes: str,
+    attributes: Mapping[str, str] | None = None,
 ) -> Span:
     made = one_span(
         span_id=f"{number:016x}",
@@ -24,13 +25,14 @@ def span(
         name=name,
         kind=SpanKind.CLIENT,
         end_ns=START_NS + end,
-        attributes=attributes,
+        attributes=dict(attributes or {}),
     )
     return replace(made, status=StatusCode.ERROR if fails else StatusCode.OK)
 
 
 ROOT = replace(one_span(span_id=REQUEST), status=StatusCode.ERROR)
-SEARCH = span(2, 1, "search", **{semconv.STAGE: "retrieve", semconv.ERROR_TYPE: "Timeout"})
+NAMED = {semconv.STAGE: "retrieve", semconv.ERROR_TYPE: "Timeout"}
+SEARCH = span(2, 1, "search", attributes=NAMED)
 
 
 def test_it_is_the_deepest_call_that_failed() -> None:
