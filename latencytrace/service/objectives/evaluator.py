@@ -81,7 +81,7 @@ class Evaluator:
         self.future_stamps = 0
         self.outdated = 0
         self._restore()
-        self._evaluate(self._started_ns)
+        self._alerts = self._evaluate(self._started_ns)
 
     @property
     def clock_jumps(self) -> int:
@@ -112,7 +112,7 @@ class Evaluator:
                     for place, _ in self._index.of(request):
                         end_ns = request.start_ns + request.duration_ns
                         self._counts[place].recall(request, end_ns)
-            self._evaluate(self._started_ns)
+            self._alerts = self._evaluate(self._started_ns)
 
     def tick(self) -> tuple[Alert, ...]:
         """Evaluate every objective now.
@@ -125,11 +125,11 @@ class Evaluator:
         with self._lock:
             now_ns = self._clock()
             before = self._announced
-            self._evaluate(now_ns)
+            alerts = self._evaluate(now_ns)
             self._evaluated_ns = now_ns
             self._gather()
             self._unkept_until_ns = self._counted_until_ns
-        self._alerts = tuple(with_failing_call(one, self._failing_call) for one in self._alerts)
+        self._alerts = tuple(with_failing_call(one, self._failing_call) for one in alerts)
         self._announced = {alert.fingerprint: alert for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
         ended = [
@@ -199,7 +199,7 @@ class Evaluator:
                 self.future_stamps += int(np.count_nonzero(at_ns > now_ns + STEP_NS))
                 self.outdated += counts.count_all(table, places, np.minimum(at_ns, now_ns))
 
-    def _evaluate(self, now_ns: int) -> None:
+    def _evaluate(self, now_ns: int) -> tuple[Alert, ...]:
         standings: list[Standing] = []
         alerts: list[Alert] = []
         for counts, state in zip(self._counts, self._states, strict=True):
@@ -208,7 +208,7 @@ class Evaluator:
             standings.append(standing)
             alerts += alerts_of(standing, counts, state, now_ns)
         self._standings = tuple(standings)
-        self._alerts = tuple(alerts)
+        return tuple(alerts)
 
     def _gather(self) -> None:
         for counts in self._counts:
