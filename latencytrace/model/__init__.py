@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         BurnRates,
         Distinction,
         Evidence,
+        FailingCall,
         GuiltyStage,
         Standing,
     )
@@ -55,6 +56,7 @@ __all__ = [
     "DurationRange",
     "Event",
     "Evidence",
+    "FailingCall",
     "FirstTokenOf",
     "GuiltyStage",
     "Interval",

@@ -89,6 +89,7 @@ class BurnRule:
     long_ns: int
     severity: Severity
     least_ratio: float  # of the bad requests that it takes to fire at the usual traffic
+    longest_pause_ns: int  # between two requests: without any for longer, nothing was observed
 
     @property
     def short_ns(self) -> int:

@@ -4,13 +4,14 @@ import random
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 from uuid import uuid4
 
 import pytest
 
-from latencytrace.model import Span, SpanKind, Stage, semconv
+from latencytrace.model import Span, SpanKind, Stage, StatusCode, semconv
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.recording import RecordingServer
@@ -39,6 +40,12 @@ def chat(duration_ms: int, ago_s: float = 0) -> list[Span]:
         attributes={semconv.STAGE: Stage.RETRIEVE.value},
     )
     return [root, search]
+
+
+def failed(ago_s: float) -> list[Span]:
+    """A request that ended so long ago, quickly, for its search failed."""
+    root, search = (replace(span, status=StatusCode.ERROR) for span in chat(100, ago_s))
+    return [root, replace(search, attributes={**search.attributes, semconv.ERROR_TYPE: "Down"})]
 
 
 def standing(service: RunningService) -> Mapping[str, object]:
@@ -117,6 +124,23 @@ def test_an_alert_whose_objective_left_the_file_ends_everywhere(tmp_path: Path) 
     assert (began["status"], ended["status"]) == ("firing", "resolved")
     assert ended["fingerprint"] == began["fingerprint"]
     assert ended["end_reason"] == "the objective left the file"
+
+
+def test_requests_that_fail_name_the_call_that_failed(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
+    well = [span for ago_s in range(60, 300, 4) for span in chat(100, ago_s)]
+    down = [span for ago_s in range(0, 60, 2) for span in failed(ago_s)]
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        service.post(otlp(*well, *down))
+        [alert] = until(
+            lambda: cast("list[dict[str, object]]", service.ask("/alerts")["alerts"]), service.said
+        )
+
+    assert alert["failing_call"] == {
+        "name": "search", "stage": "retrieve", "error": "Down", "share_ratio": 1.0,
+    }  # fmt: skip
+    assert alert["guilty"] is None
+    assert "Failing call: search (retrieve) with Down" in str(alert["description"])
 
 
 @pytest.mark.timeout(180)

@@ -7,18 +7,17 @@ from latencytrace.analysis.slo.burn_promql import (
     BUDGET_LEFT,
     absent,
     fires,
-    holds,
     prometheus_rules,
     recorded,
     silent,
 )
-from latencytrace.analysis.slo.burn_rate import keep_firing_ns
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import AlertKind, BurnRule, Objective, Severity
 from latencytrace.model.objective import length_text, window_text
 
 Document = dict[str, object]
 
+EVALUATOR = {"evaluator": "prometheus"}  # the service's own alert is another one
 ABSENT = "LatencySLOAbsent"
 ABSENT_FOR = "10m"
 
@@ -50,16 +49,6 @@ def rules_of(objective: Objective, settings: RuleSettings) -> tuple[BurnRule, ..
             f"{length_text(settings.scrape_ns)} apart: take a longer period, or scrape more often"
         )
     return rules
-
-
-def begins(objective: Objective, rules: tuple[BurnRule, ...], severity: Severity) -> str:
-    """The expression that begins a page; or a ticket, which waits while a page fires."""
-    tiers = tuple(rule for rule in rules if rule.severity is severity)
-    expression = fires(objective, tiers)
-    if severity is Severity.TICKET:
-        page = firing(AlertKind.BURN, objective, Severity.PAGE)
-        return f"(\n{expression}\n)\nunless on (slo, service, route) ALERTS{{{page}}}"
-    return expression
 
 
 def firing(name: str, objective: Objective, severity: Severity) -> str:
@@ -119,9 +108,9 @@ def _recording(
     objective: Objective, rules: tuple[BurnRule, ...], settings: RuleSettings
 ) -> Iterator[Document]:
     found = recorded(objective, rules, settings.scrape_ns, settings.interval_ns)
-    for name, window, expression in found:
-        labels = {"slo": objective.name, "window": window}  # or promtool finds them twice
-        yield {"record": name, "expr": expression, "labels": labels}
+    for name, labels, expression in found:
+        # With its name in them, or promtool finds them twice.
+        yield {"record": name, "expr": expression, "labels": {"slo": objective.name, **labels}}
 
 
 def _alerting(
@@ -131,20 +120,20 @@ def _alerting(
         tiers = tuple(rule for rule in rules if rule.severity is severity)
         if not tiers:
             continue
-        held = holds(objective, tiers, firing(AlertKind.BURN, objective, severity))
         yield {
             "alert": str(AlertKind.BURN),
-            "expr": f"(\n{begins(objective, rules, severity)}\n)\nor\n(\n{held}\n)",
-            "keep_firing_for": window_text(keep_firing_ns(objective, severity)),
-            "labels": alert_labels(objective, severity),
+            "expr": fires(objective, tiers, settings.scrape_ns),
+            "labels": alert_labels(objective, severity) | EVALUATOR,
             "annotations": annotations(objective, settings),
         }
     of = objective.route or objective.service
     yield {
         "alert": str(AlertKind.NO_DATA),
-        "expr": silent(objective, firing(AlertKind.NO_DATA, objective, Severity.PAGE)),
-        "labels": alert_labels(objective, Severity.PAGE),
-        "annotations": {"summary": f"{objective.name}: {of}, which was steady, is silent"},
+        "expr": silent(objective, settings.scrape_ns),
+        "labels": alert_labels(objective, Severity.PAGE) | EVALUATOR,
+        "annotations": {
+            "summary": f"{objective.name}: {of}, which was steady, has lost its traffic"
+        },
     }
     yield {
         "alert": ABSENT,

@@ -8,6 +8,7 @@ from latencytrace.service.answers.documents import (
     BadRequestDocument,
     BurnRateDocument,
     DistinctionDocument,
+    FailingCallDocument,
     GuiltyStageDocument,
     ObjectiveDocument,
 )
@@ -29,11 +30,13 @@ def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
         "end_reason": alert.end_reason,
         "bad_ratio": alert.bad_ratio,
         "window_ns": alert.window_ns,
+        "traffic_ratio": alert.traffic_ratio,
         "burn_rates": _burn_rates(standing),
         "budget_left_ratio": standing.budget_left_ratio,
         "exhaustion_ns": standing.exhaustion_ns,
         "guilty": _guilty(evidence),
         "failed_ratio": evidence.failed_ratio,
+        "failing_call": _failing_call(evidence),
         "version": evidence.version,
         "distinctions": _distinctions(evidence),
         "slowest": [_bad_request(request, links) for request in evidence.slowest],
@@ -96,6 +99,17 @@ def _guilty(evidence: Evidence) -> GuiltyStageDocument | None:
         "stage": evidence.guilty.stage,
         "excess_ns": evidence.guilty.excess_ns,
         "share_ratio": evidence.guilty.share_ratio,
+    }
+
+
+def _failing_call(evidence: Evidence) -> FailingCallDocument | None:
+    if evidence.failing is None:
+        return None
+    return {
+        "name": evidence.failing.name,
+        "stage": evidence.failing.stage,
+        "error": evidence.failing.error,
+        "share_ratio": evidence.failing.share_ratio,
     }
 
 

@@ -79,14 +79,22 @@ class Outbox:
             if thread.is_alive():
                 thread.join(_LAST_S)
 
-    def notifications(self, changed: Iterable[Alert]) -> list[Notification]:
-        """Make the notifications of alerts that began or ended."""
+    def notifications(
+        self, changed: Iterable[Alert], amended: Iterable[Alert] = ()
+    ) -> list[Notification]:
+        """Make the notifications of alerts that began or ended, or have another cause."""
         now_ns = self._now_ns()
-        return [
+        made = [
             notification
             for alert in changed
             for name, sink in self._sinks.items()
             for notification in self._of_change(alert, name, sink, now_ns)
+        ]
+        key = f"amended:{now_ns // 10**9}"
+        return made + [
+            self._notification(alert, name, Transition.CONTINUES, key, now_ns)
+            for alert in amended
+            for name in self._sinks
         ]
 
     def add(self, notifications: Sequence[Notification]) -> None:

@@ -321,6 +321,15 @@ class GuiltyStageDocument(TypedDict):
     share_ratio: float
 
 
+class FailingCallDocument(TypedDict):
+    """The call that failed requests have in common."""
+
+    name: str
+    stage: Stage
+    error: str | None
+    share_ratio: float
+
+
 class DistinctionDocument(TypedDict):
     """A trait that bad requests have more often than good ones."""
 
@@ -356,11 +365,13 @@ class AlertDocument(TypedDict):
     end_reason: str | None
     bad_ratio: float | None
     window_ns: int | None
+    traffic_ratio: float | None
     burn_rates: list[BurnRateDocument]
     budget_left_ratio: float | None
     exhaustion_ns: int | None
     guilty: GuiltyStageDocument | None
     failed_ratio: float | None
+    failing_call: FailingCallDocument | None
     version: str | None
     distinctions: list[DistinctionDocument]
     slowest: list[BadRequestDocument]

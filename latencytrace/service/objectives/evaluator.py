@@ -13,7 +13,13 @@ from latencytrace.errors import StoreError
 from latencytrace.model import Alert, Objective, Request, Standing, Tally
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.metrics.settling import Settled
-from latencytrace.service.objectives.alerts import alerts_of, ended_alert, standing_of
+from latencytrace.service.objectives.alerts import (
+    FindFailingCall,
+    alerts_of,
+    ended_alert,
+    standing_of,
+    with_failing_call,
+)
 from latencytrace.service.objectives.counts import (
     COARSE_EXTRA_NS,
     COARSE_NS,
@@ -38,11 +44,17 @@ class Evaluator:
         objectives: Those to evaluate.
         clock: The time of day.
         memory: Where counts and alerts are kept beyond a restart.
+        failing_call: Names the call that made requests of an objective fail.
     """
 
     def __init__(
-        self, objectives: Sequence[Objective], clock: SteadyClock, memory: ObjectiveMemory
+        self,
+        objectives: Sequence[Objective],
+        clock: SteadyClock,
+        memory: ObjectiveMemory,
+        failing_call: FindFailingCall = lambda *_: None,
     ) -> None:
+        self._failing_call = failing_call
         self._clock = clock
         self._memory = memory
         self._lock = threading.Lock()
@@ -69,7 +81,7 @@ class Evaluator:
         self.future_stamps = 0
         self.outdated = 0
         self._restore()
-        self._evaluate(self._started_ns)
+        self._alerts = self._evaluate(self._started_ns)
 
     @property
     def clock_jumps(self) -> int:
@@ -100,7 +112,7 @@ class Evaluator:
                     for place, _ in self._index.of(request):
                         end_ns = request.start_ns + request.duration_ns
                         self._counts[place].recall(request, end_ns)
-            self._evaluate(self._started_ns)
+            self._alerts = self._evaluate(self._started_ns)
 
     def tick(self) -> tuple[Alert, ...]:
         """Evaluate every objective now.
@@ -113,10 +125,11 @@ class Evaluator:
         with self._lock:
             now_ns = self._clock()
             before = self._announced
-            self._evaluate(now_ns)
+            alerts = self._evaluate(now_ns)
             self._evaluated_ns = now_ns
             self._gather()
             self._unkept_until_ns = self._counted_until_ns
+        self._alerts = tuple(with_failing_call(one, self._failing_call) for one in alerts)
         self._announced = {alert.fingerprint: alert for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
         ended = [
@@ -145,14 +158,9 @@ class Evaluator:
             return
         until_ns = self._unkept_until_ns
         try:
-            self._memory.keep(
-                self._unkept,
-                states,
-                self._outlived(),
-                self._unkept_notifications,
-                self._forgotten,
-                until_ns,
-            )
+            notices, forgotten = self._unkept_notifications, self._forgotten
+            outlived = self._outlived()
+            self._memory.keep(self._unkept, states, outlived, notices, forgotten, until_ns)
         except StoreError as error:
             _log.error("%s", error)
         else:
@@ -191,17 +199,16 @@ class Evaluator:
                 self.future_stamps += int(np.count_nonzero(at_ns > now_ns + STEP_NS))
                 self.outdated += counts.count_all(table, places, np.minimum(at_ns, now_ns))
 
-    def _evaluate(self, now_ns: int) -> None:
+    def _evaluate(self, now_ns: int) -> tuple[Alert, ...]:
         standings: list[Standing] = []
         alerts: list[Alert] = []
         for counts, state in zip(self._counts, self._states, strict=True):
-            rates = state.tiers.step(counts, now_ns)
-            state.silence.step(counts, self._started_ns, now_ns)
+            rates = state.step(counts, self._started_ns, now_ns)
             standing = standing_of(counts, rates, now_ns)
             standings.append(standing)
             alerts += alerts_of(standing, counts, state, now_ns)
         self._standings = tuple(standings)
-        self._alerts = tuple(alerts)
+        return tuple(alerts)
 
     def _gather(self) -> None:
         for counts in self._counts:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from latencytrace.model import Alert
+from latencytrace.service.alerting.amendments import Amendments
 from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
@@ -26,6 +27,7 @@ class Watch:
         evaluator: Decides.
         memory: Keeps its counts and alerts; closed at the end.
         outbox: Notifies sinks.
+        amendments: Finds the alerts whose cause is another one than was said.
         changed: Takes the alerts that began or ended, before anybody is notified.
     """
 
@@ -34,11 +36,13 @@ class Watch:
         evaluator: Evaluator,
         memory: ObjectiveMemory,
         outbox: Outbox,
+        amendments: Amendments,
         changed: Callable[[Iterable[Alert]], None] = lambda _: None,
     ) -> None:
         self._evaluator = evaluator
         self._memory = memory
         self._outbox = outbox
+        self._amendments = amendments
         self._changed = changed
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-watch", daemon=True)
@@ -64,7 +68,8 @@ class Watch:
         """Evaluate, keep that together with its notifications, then send those."""
         changed = self._evaluator.tick()
         self._changed(changed)
-        notifications = self._outbox.notifications(changed)
+        amended = self._amendments.due(self._evaluator.alerts())
+        notifications = self._outbox.notifications(changed, amended)
         self._evaluator.keep(notifications)
         self._outbox.add(notifications)
         self._outbox.repeat(self._evaluator.alerts())

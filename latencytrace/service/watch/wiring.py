@@ -9,6 +9,8 @@ from latencytrace.errors import PluginError, SettingsError
 from latencytrace.model import Alert, Objective, Request
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.plugins import SINKS, load_plugin, plugins
+from latencytrace.service.alerting.amendments import Amendments
+from latencytrace.service.alerting.failing_calls import FailingCalls
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.metrics import NotificationMetrics
 from latencytrace.service.alerting.outbox import Outbox
@@ -57,13 +59,13 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     if memory.counted_until_ns() is None:
         # Nothing is known of what was counted: it begins with what is written from now on.
         memory.keep({}, {}, {}, counted_until_ns=store.last_written_ns())
-    evaluator = Evaluator(objectives, clock, memory)
+    evaluator = Evaluator(objectives, clock, memory, FailingCalls(store.spans_of, clock))
     for alert in evaluator.alerts():
         evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))
     outbox = Outbox(opened, links, memory, clock, now_ns, random.random)
     telemetry.registry.register(ObjectiveMetrics(evaluator))
     telemetry.registry.register(NotificationMetrics(outbox))
-    return evaluator, Watch(evaluator, memory, outbox, changed)
+    return evaluator, Watch(evaluator, memory, outbox, Amendments(clock), changed)
 
 
 def open_sink(name: str, address: str) -> Sink:
