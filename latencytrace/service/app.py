@@ -26,7 +26,7 @@ from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.endpoint import MetricsEndpoint, metrics_endpoint
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.storage import StorageMetrics
-from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.metrics.telemetry import STAGE_BUCKETS, Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Edge, is_loopback
 from latencytrace.service.net.listeners import Listener, Servers, listening
@@ -101,7 +101,11 @@ def serve(
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
         endpoint = _metrics_endpoint(settings, (_address(otlp_socket), grpc_address))
         store = opened.enter_context(closing(open_store(settings.store, folder)))
-        telemetry = Telemetry(objectives=objectives)
+        telemetry = Telemetry(
+            objectives=objectives,
+            stage_buckets=settings.stage_buckets or STAGE_BUCKETS,
+            max_routes=settings.metrics_routes,
+        )
         reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
         engines = EngineScraper(addresses, fetch, time.monotonic_ns, reports.gpus.receive)
         works = DeviceWorks()

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model.stage import STAGES
-from latencytrace.service.clock import now_ns
-from latencytrace.service.metrics.cohorts import OVERFLOWED
+from latencytrace.service.metrics.cohorts import Cohort
 from latencytrace.service.metrics.histograms import ManyHistogram
 from latencytrace.service.metrics.telemetry import Telemetry
 
@@ -19,19 +18,22 @@ _NS_PER_S: Final = 1e9
 
 def count_table(telemetry: Telemetry, table: RequestTable) -> None:
     """Count requests that have settled, health routes never."""
+    at_s = telemetry.counted_at_s()
     places = np.flatnonzero(table.counts)
     models = len(table.model.values)
     pairs = table.root[places] * models + table.model.codes[places]
     _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
-    numbers: dict[tuple[str, str, str], int] = {}  # of cohorts
+    requests = np.bincount(which).tolist()
+    numbers: dict[Cohort, int] = {}
     number_of = np.zeros(len(first), np.int64)
     for at in np.argsort(first).tolist():
         root, model = divmod(int(pairs[first[at]]), models)
         name = table.roots[root]
-        cohort = telemetry.cohorts.named(name.service, name.route, table.model.values[model])
+        cohort = telemetry.cohorts.named(
+            name.service, name.route, table.model.values[model], requests[at]
+        )
         number_of[at] = numbers.setdefault(cohort, len(numbers))
     of_cohort = number_of[which]
-    at_s = now_ns() / _NS_PER_S
     for cohort, number in numbers.items():
         _Cohort(telemetry, table, places[of_cohort == number], cohort, at_s).count()
 
@@ -44,7 +46,7 @@ class _Cohort:
         telemetry: Telemetry,
         table: RequestTable,
         places: _Places,
-        cohort: tuple[str, str, str],
+        cohort: Cohort,
         at_s: float,
     ) -> None:
         self._telemetry = telemetry
@@ -56,8 +58,7 @@ class _Cohort:
     def count(self) -> None:
         """Count them."""
         telemetry, table, places = self._telemetry, self._table, self._places
-        if self._cohort is OVERFLOWED:
-            telemetry.overflowed.inc(len(places))
+        telemetry.count_left_out(self._cohort, len(places))
         wanted = set(places.tolist()) if table.repairs else set()
         for place, repairs in table.repairs.items():
             if place in wanted:

@@ -2,6 +2,7 @@
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from prometheus_client import (
@@ -14,9 +15,16 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from latencytrace.model import Measure, Objective, Request, Stage
+from latencytrace.model import Measure, Objective, Request, RequestStatus, Stage
 from latencytrace.service.clock import now_ns
-from latencytrace.service.metrics.cohorts import MAX_COHORTS, OVERFLOWED, RequestCohorts
+from latencytrace.service.metrics.cohorts import (
+    MAX_COHORTS,
+    MAX_ROUTES,
+    OTHER,
+    OVERFLOWED,
+    Cohort,
+    RequestCohorts,
+)
 from latencytrace.service.metrics.histograms import ManyHistogram, Observation
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.store import DamagedPart
@@ -26,7 +34,8 @@ DURATION_BUCKETS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75,
     1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0,
 )  # fmt: skip
-STAGE_BUCKETS = (0.0001, 0.00025, 0.0005, *DURATION_BUCKETS)
+# Fewer, for there are as many series of them as stages: LATENCYTRACE_STAGE_BUCKETS names others.
+STAGE_BUCKETS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 FIRST_TOKEN_BUCKETS = (
     0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
@@ -37,7 +46,10 @@ TOKEN_BUCKETS = (
 
 MAX_DAMAGED = 100  # pieces of the store, and of the journal, that metrics name
 
+REPLACED_EVERY_S = 600.0  # the busiest routes
+
 _COHORT = ("service", "route", "model")
+_DIRECTIONS = ("input", "output")
 _PREFIX = "latencytrace_service"
 
 
@@ -54,20 +66,28 @@ class Custody:
 class Telemetry:
     """Every metric of one service, on a registry of its own.
 
-    Cohorts are bounded: beyond `max_cohorts`, requests join the cohort `overflow`. It
-    counts from 0 after a restart, as Prometheus expects of counters; a request is
-    counted once it has settled. The threshold of every
-    objective is a boundary of the histogram that measures it.
+    Cohorts are bounded: beyond `max_routes` of a service, requests join the route `other`,
+    beyond `max_cohorts` the cohort `overflow`. It counts from 0 after a restart, as
+    Prometheus expects of counters; a request is counted once it has settled. The threshold
+    of every objective is a boundary of the histogram that measures it, and its route is
+    shown whatever its traffic.
     """
 
     def __init__(
-        self, max_cohorts: int = MAX_COHORTS, objectives: Sequence[Objective] = ()
+        self,
+        max_cohorts: int = MAX_COHORTS,
+        objectives: Sequence[Objective] = (),
+        stage_buckets: Sequence[float] = STAGE_BUCKETS,
+        max_routes: int = MAX_ROUTES,
     ) -> None:
         # A series more for each label set, that nobody asks for.
         disable_created_metrics()  # type: ignore[no-untyped-call] # untyped there
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.cohorts = RequestCohorts(max_cohorts)
+        pinned = {(one.service, one.route) for one in objectives if one.route is not None}
+        self.cohorts = RequestCohorts(max_cohorts, max_routes, pinned)
+        self._replaced_at_s: float | None = None
+        self._stage_buckets = stage_buckets
         self._objectives = objectives
         self._of_requests()
         self._of_the_service()
@@ -83,7 +103,7 @@ class Telemetry:
             "latencytrace_stage_duration_seconds",
             "Critical-path time of a request in one stage.",
             (*_COHORT, "stage"),
-            self._buckets(STAGE_BUCKETS, Measure.STAGE),
+            self._buckets(self._stage_buckets, Measure.STAGE),
         )
         self.time_to_first_token = self._histogram(
             "latencytrace_time_to_first_token_seconds",
@@ -154,6 +174,10 @@ class Telemetry:
         self.overflowed = self._counter(
             f"{_PREFIX}_overflowed_requests", "Requests counted in the cohort `overflow`."
         )
+        self.of_other_routes = self._counter(
+            f"{_PREFIX}_other_route_requests",
+            "Requests counted in the route `other`, for theirs is not among the busiest.",
+        )
         self.store_errors = self._counter(
             f"{_PREFIX}_store_errors", "Batches of traces that the store could not take; retried."
         )
@@ -192,16 +216,46 @@ class Telemetry:
 
     def count(self, requests: Iterable[Request]) -> None:
         """Count requests that have settled, health routes never."""
-        by_cohort: dict[tuple[str, str, str], list[Request]] = {}
+        at_s = self.counted_at_s()
+        by_cohort: dict[Cohort, list[Request]] = {}
         for request in requests:
             if request.counts:
-                cohort = self.cohorts.of(request)
-                if cohort is OVERFLOWED:
-                    self.overflowed.inc()
-                by_cohort.setdefault(cohort, []).append(request)
-        at_s = now_ns() / 1e9
+                by_cohort.setdefault(self.cohorts.of(request), []).append(request)
         for cohort, counted in by_cohort.items():
+            self.count_left_out(cohort, len(counted))
             self._count(counted, cohort, at_s)
+
+    def count_left_out(self, cohort: Cohort, requests: int) -> None:
+        """Count requests whose cohort is not their own."""
+        if cohort is OVERFLOWED:
+            self.overflowed.inc(requests)
+        elif cohort[1] == OTHER:
+            self.of_other_routes.inc(requests)
+
+    def counted_at_s(self) -> float:
+        """The time of day; asked before cohorts, for the busiest routes may be others then."""
+        at_s = now_ns() / 1e9
+        if self._replaced_at_s is None:
+            self._replaced_at_s = at_s
+        elif abs(at_s - self._replaced_at_s) >= REPLACED_EVERY_S:
+            self._replaced_at_s = at_s
+            for gone in self.cohorts.replace():
+                self._forget(gone)
+        return at_s
+
+    def _forget(self, cohort: Cohort) -> None:
+        """Leave out the series of a cohort."""
+        for histogram in (
+            self.request_duration,
+            self.stage_duration,
+            self.time_to_first_token,
+            self.time_per_output_token,
+        ):
+            histogram.forget(cohort)
+        for counter, values in ((self.requests, RequestStatus), (self.tokens, _DIRECTIONS)):
+            for value in values:
+                with suppress(KeyError):  # it has no such series
+                    counter.remove(*cohort, value)
 
     def _count(self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float) -> None:
         for kind in (kind for one in requests for kind in {each.kind for each in one.repairs}):
