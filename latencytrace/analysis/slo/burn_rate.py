@@ -50,7 +50,8 @@ def can_fire(objective: Objective, rule: BurnRule) -> bool:
 
 def burn_rules(objective: Objective) -> tuple[BurnRule, ...]:
     """The tiers that watch an objective, the fastest first."""
-    return tuple(rule for rule in scaled_rules(objective.period_ns) if can_fire(objective, rule))
+    rules = objective.tiers or scaled_rules(objective.period_ns)
+    return tuple(rule for rule in rules if can_fire(objective, rule))
 
 
 def burn_rate(objective: Objective, tally: Tally) -> float | None:

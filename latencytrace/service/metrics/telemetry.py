@@ -293,9 +293,9 @@ class Telemetry:
     def _buckets(self, base: Sequence[float], measure: Measure) -> Sequence[float]:
         """The buckets of a histogram, each threshold of an objective among them."""
         thresholds = {
-            objective.threshold_ns / 1e9
+            objective.limit_ns / 1e9
             for objective in self._objectives
-            if objective.measure is measure
+            if objective.measure is measure and objective.limit_ns is not None
         }
         # Its half and its double, too: quantiles are wanted near it.
         return sorted({*base, *(share * bound for bound in thresholds for share in (0.5, 1, 2))})

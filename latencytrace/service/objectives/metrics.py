@@ -66,7 +66,8 @@ class ObjectiveMetrics(Collector):
         threshold = _gauge("threshold_seconds", "How long a good request takes at most.")
         for objective, _ in self._evaluator.since_start():
             target.add_metric(_labels(objective), objective.target_ratio)
-            threshold.add_metric(_labels(objective), objective.threshold_ns / 1e9)
+            if objective.limit_ns is not None:
+                threshold.add_metric(_labels(objective), objective.limit_ns / 1e9)
         yield target
         yield threshold
 

@@ -51,6 +51,40 @@ class Field:
             return set()
         return {str(key.value) for key, _ in self.node.value}
 
+    def part(self, *path: str) -> "Field | None":
+        """The field that a path of names leads to; None: there is none."""
+        found: Field | None = self
+        for name in path:
+            pairs = found.node.value if isinstance(found.node, yaml.MappingNode) else ()
+            found = next(
+                (
+                    Field(
+                        self.file,
+                        f"{found.path}.{name}".lstrip("."),
+                        line_of(key),
+                        value,
+                        self.faults,
+                    )
+                    for key, value in pairs
+                    if str(key.value) == name
+                ),
+                None,
+            )
+            if found is None:
+                return None
+        return found
+
+    def child(self, *path: str) -> str | None:
+        """The text that a path of names leads to; None: there is none."""
+        found = self.part(*path)
+        if found is None or not isinstance(found.node, yaml.ScalarNode) or found.is_empty():
+            return None
+        return found.text()
+
+    def is_empty(self) -> bool:
+        """Tell whether nothing is written."""
+        return isinstance(self.node, yaml.ScalarNode) and not self.node.value.strip()
+
     def fields(self, known: Collection[str], *, others: bool) -> "dict[str, Field]":
         """The fields of a mapping.
 
