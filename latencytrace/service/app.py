@@ -29,6 +29,7 @@ from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import STAGE_BUCKETS, Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Edge, is_loopback
+from latencytrace.service.net.hangup import on_hangup
 from latencytrace.service.net.listeners import Listener, Servers, listening
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.file import read_objectives
@@ -118,8 +119,17 @@ def serve(
             on_alert=settings.profile_on_alert,
         )
         links = _links(settings, _address(api_socket), profiles)
-        evaluator, watch = watching(
-            folder, objectives, settings.sinks, store, links, telemetry, profiles.alerted
+        index = ObjectiveIndex(objectives)
+        evaluator, watch, reload = watching(
+            folder,
+            settings.objectives,
+            objectives,
+            index,
+            settings.sinks,
+            store,
+            links,
+            telemetry,
+            profiles.alerted,
         )
         record = opened.enter_context(_recording(endpoint, telemetry, _address(api_socket)))
 
@@ -134,7 +144,7 @@ def serve(
             settings.keep_spans_ratio,
             on_settled,
             works.add,
-            ObjectiveIndex(objectives),
+            index,
             Journal(folder / "journal"),
             settings.settle_s,
             evaluator.counted_until_ns,
@@ -155,7 +165,7 @@ def serve(
         renderer = _with_pages(
             answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready
         )
-        with _running(watch), _running(pipeline), _running(engines):
+        with _running(watch), _running(pipeline), _running(engines), on_hangup(reload.ask):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
                 Listener(

@@ -1,7 +1,6 @@
 """The cohorts that requests are counted in, bounded."""
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,6 +25,8 @@ class RequestCohorts:
         most: How many there may be; requests of others belong to `OVERFLOWED`.
         routes: How many routes of a service there may be; those of others join `OTHER`, until
             they are among the busiest. None: any.
+
+    Attributes:
         pinned: Services with a route that always stands for itself.
     """
 
@@ -33,11 +34,10 @@ class RequestCohorts:
         self,
         most: int = MAX_COHORTS,
         routes: int | None = None,
-        pinned: Collection[tuple[str, str]] = (),
     ) -> None:
         self._most = most
         self._routes = routes
-        self._pinned = frozenset(pinned)
+        self.pinned: frozenset[tuple[str, str]] = frozenset()
         self._known: set[Cohort] = set()
         self._of_service: dict[str, _Routes] = {}
 
@@ -48,7 +48,7 @@ class RequestCohorts:
     def named(self, service: str, route: str, model: str | None, requests: int = 1) -> Cohort:
         """The cohort of so many requests of this service, route and model."""
         service, route = _label(service), _label(route)
-        if self._routes is not None and (service, route) not in self._pinned:
+        if self._routes is not None and (service, route) not in self.pinned:
             route = self._shown(service, route, requests)
         cohort = (service, route, _label(model))
         if cohort in self._known:

@@ -84,8 +84,8 @@ class Telemetry:
         disable_created_metrics()  # type: ignore[no-untyped-call] # untyped there
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        pinned = {(one.service, one.route) for one in objectives if one.route is not None}
-        self.cohorts = RequestCohorts(max_cohorts, max_routes, pinned)
+        self.cohorts = RequestCohorts(max_cohorts, max_routes)
+        self.pin_routes(objectives)
         self._replaced_at_s: float | None = None
         self._stage_buckets = stage_buckets
         self._objectives = objectives
@@ -224,6 +224,10 @@ class Telemetry:
         for cohort, counted in by_cohort.items():
             self.count_left_out(cohort, len(counted))
             self._count(counted, cohort, at_s)
+
+    def pin_routes(self, objectives: Sequence[Objective]) -> None:
+        """Show the routes of these objectives whatever their traffic."""
+        self.cohorts.pinned = frozenset((one.service, one.route or "") for one in objectives)
 
     def count_left_out(self, cohort: Cohort, requests: int) -> None:
         """Count requests whose cohort is not their own."""

@@ -99,6 +99,7 @@ def ended_alert(alert: Alert, standings: Iterable[Standing], now_ns: int) -> Ale
     """
     before = alert.standing.objective
     named = [one for one in standings if one.objective.name == before.name]
+    named = [one for one in named if one.objective.route == before.route] or named
     watched = [one for one in named if series_of(one.objective) == series_of(before)]
     standing = next(iter(watched), alert.standing)
     return replace(

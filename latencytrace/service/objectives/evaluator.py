@@ -8,7 +8,6 @@ import numpy as np
 
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import in_cohort
-from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.errors import StoreError
 from latencytrace.model import Alert, Objective, Request, Standing, Tally
 from latencytrace.model.objective import HOUR_NS
@@ -19,13 +18,11 @@ from latencytrace.service.objectives.counts import (
     COARSE_NS,
     FINE_NS,
     FINE_SPAN_NS,
-    ObjectiveCounts,
 )
-from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.restored_alerts import earlier_alerts
-from latencytrace.service.objectives.state import ObjectiveState, TierState, TierStates
 from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
+from latencytrace.service.objectives.watched import WatchedObjectives
 from latencytrace.service.sink import Notification
 
 _log = logging.getLogger(__name__)
@@ -47,14 +44,7 @@ class Evaluator:
         self._memory = memory
         self._lock = threading.Lock()
         self._started_ns = clock()
-        self._counts = [ObjectiveCounts(objective) for objective in objectives]
-        self._index = ObjectiveIndex(objectives)
-        self._states = [
-            ObjectiveState(
-                tiers=TierStates(of_rule={rule: TierState() for rule in burn_rules(objective)})
-            )
-            for objective in objectives
-        ]
+        self._watched = WatchedObjectives(objectives, memory, self._started_ns)
         self._unkept: dict[tuple[str, int, int], Tally] = {}
         self._unkept_notifications: list[Notification] = []
         self._counted_until_ns = memory.counted_until_ns()
@@ -97,10 +87,18 @@ class Evaluator:
         with self._lock:
             for request in requests:
                 if request.counts:
-                    for place, _ in self._index.of(request):
-                        end_ns = request.start_ns + request.duration_ns
-                        self._counts[place].recall(request, end_ns)
+                    for counts in self._watched.of(request):
+                        counts.recall(request, request.start_ns + request.duration_ns)
             self._evaluate(self._started_ns)
+
+    def replace(self, objectives: Sequence[Objective]) -> None:
+        """Evaluate others from the next tick on; what both have in common goes on."""
+        with self._lock:
+            before = self._watched.series()
+            self._gather()
+            self._watched.replace(objectives, self._unkept)
+            after = self._watched.series()
+            self._forgotten = (self._forgotten | before) - after
 
     def tick(self) -> tuple[Alert, ...]:
         """Evaluate every objective now.
@@ -134,8 +132,7 @@ class Evaluator:
         """
         self._unkept_notifications += notifications
         written = {
-            counts.series: state.text(counts.objective)
-            for counts, state in zip(self._counts, self._states, strict=True)
+            counts.series: state.text(counts.objective) for counts, state in self._watched.entries
         }
         states = {name: text for name, text in written.items() if self._written.get(name) != text}
         has_counted = self._unkept_until_ns != self._kept_until_ns
@@ -172,19 +169,25 @@ class Evaluator:
 
     def since_start(self) -> list[tuple[Objective, Tally]]:
         """The requests of each objective since this process began, for metrics."""
-        return [(counts.objective, counts.since_start) for counts in self._counts]
+        return [(counts.objective, counts.since_start) for counts, _ in self._watched.entries]
+
+    @property
+    def left_out(self) -> int:
+        """Count the requests of routes beyond the most that an objective may have."""
+        return self._watched.left_out
 
     def _count(self, request: Request, now_ns: int) -> None:
         end_ns = request.start_ns + request.duration_ns + self._clock.set_back_ns
-        for place, _ in self._index.of(request):
+        for counts in self._watched.of(request):
             self.future_stamps += end_ns > now_ns + STEP_NS
-            self.outdated += not self._counts[place].count(request, min(end_ns, now_ns))
+            self.outdated += not counts.count(request, min(end_ns, now_ns))
 
     def _count_table(self, table: RequestTable, now_ns: int) -> None:
         """Count requests, as `_count` does one by one."""
         ends_ns = table.start_ns + table.duration_ns + self._clock.set_back_ns
         is_counted = table.counts
-        for counts in self._counts:
+        self._watched.add_routes(table)
+        for counts, _ in self._watched.entries:
             places = np.flatnonzero(is_counted & in_cohort(counts.objective, table))
             if len(places):
                 at_ns = ends_ns[places]
@@ -194,7 +197,7 @@ class Evaluator:
     def _evaluate(self, now_ns: int) -> None:
         standings: list[Standing] = []
         alerts: list[Alert] = []
-        for counts, state in zip(self._counts, self._states, strict=True):
+        for counts, state in self._watched.entries:
             rates = state.tiers.step(counts, now_ns)
             state.silence.step(counts, self._started_ns, now_ns)
             standing = standing_of(counts, rates, now_ns)
@@ -204,7 +207,7 @@ class Evaluator:
         self._alerts = tuple(alerts)
 
     def _gather(self) -> None:
-        for counts in self._counts:
+        for counts, _ in self._watched.entries:
             for length, at_ns, tally in counts.changes():
                 self._unkept[counts.series, length, at_ns] = tally
 
@@ -214,7 +217,8 @@ class Evaluator:
         if now_ns // HOUR_NS == self._tidied_ns // HOUR_NS:
             return {}
         self._tidied_ns = now_ns
-        longest_ns = max((counts.objective.period_ns for counts in self._counts), default=0)
+        periods_ns = [counts.objective.period_ns for counts, _ in self._watched.entries]
+        longest_ns = max(periods_ns, default=0)
         return {
             FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
             COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
@@ -222,8 +226,5 @@ class Evaluator:
 
     def _restore(self) -> None:
         states = self._memory.states()
-        for counts, state in zip(self._counts, self._states, strict=True):
-            counts.restore(self._memory.slots(counts.series))
-            state.read(states.get(counts.series, "{}"))
         self._announced = {alert.fingerprint: alert for alert in earlier_alerts(states)}
-        self._forgotten = states.keys() - {counts.series for counts in self._counts}
+        self._forgotten = states.keys() - self._watched.series()

@@ -27,6 +27,7 @@ class Watch:
         memory: Keeps its counts and alerts; closed at the end.
         outbox: Notifies sinks.
         changed: Takes the alerts that began or ended, before anybody is notified.
+        reload: Looks whether the objectives are others now.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class Watch:
         memory: ObjectiveMemory,
         outbox: Outbox,
         changed: Callable[[Iterable[Alert]], None] = lambda _: None,
+        reload: Callable[[], None] = lambda: None,
     ) -> None:
         self._evaluator = evaluator
         self._memory = memory
         self._outbox = outbox
         self._changed = changed
+        self._reload = reload
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-watch", daemon=True)
 
@@ -62,6 +65,7 @@ class Watch:
 
     def step(self) -> None:
         """Evaluate, keep that together with its notifications, then send those."""
+        self._reload()
         changed = self._evaluator.tick()
         self._changed(changed)
         notifications = self._outbox.notifications(changed)

@@ -16,30 +16,36 @@ from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.objectives.evaluator import Evaluator
+from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.objectives.steady_clock import SteadyClock
 from latencytrace.service.sink import Sink
 from latencytrace.service.store import Order, Store
 from latencytrace.service.watch.loop import Watch
+from latencytrace.service.watch.reload import ObjectivesReload
 
 _RECALLED = 1000  # requests, for an alert that fires at the start
 
 
 def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     folder: Path,
+    file: Path | None,
     objectives: Sequence[Objective],
+    index: ObjectiveIndex,
     sinks: Sequence[tuple[str, str]],
     store: Store,
     links: AlertLinks,
     telemetry: Telemetry,
     changed: Callable[[Iterable[Alert]], None],
-) -> tuple[Evaluator, Watch]:
-    """An evaluator and what runs it.
+) -> tuple[Evaluator, Watch, ObjectivesReload]:
+    """An evaluator, what runs it, and what looks after the file.
 
     Args:
         folder: Where counts and alerts are kept.
+        file: The objectives are read from it again when it changes.
         objectives: Those to watch.
+        index: Holds them for others; kept up to date.
         sinks: Names and addresses of where alerts are sent.
         store: Where requests are kept.
         links: What alerts link to.
@@ -61,9 +67,12 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     for alert in evaluator.alerts():
         evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))
     outbox = Outbox(opened, links, memory, clock, now_ns, random.random)
-    telemetry.registry.register(ObjectiveMetrics(evaluator))
+    reload = ObjectivesReload(
+        file, objectives, [evaluator.replace, index.replace, telemetry.pin_routes]
+    )
+    telemetry.registry.register(ObjectiveMetrics(evaluator, lambda: reload.is_failing))
     telemetry.registry.register(NotificationMetrics(outbox))
-    return evaluator, Watch(evaluator, memory, outbox, changed)
+    return evaluator, Watch(evaluator, memory, outbox, changed, reload.step), reload
 
 
 def open_sink(name: str, address: str) -> Sink:

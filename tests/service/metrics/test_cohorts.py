@@ -43,7 +43,8 @@ def test_routes_as_busy_as_each_other_do_not_take_turns() -> None:
 
 
 def test_a_pinned_route_stands_for_itself_whatever_its_traffic() -> None:
-    cohorts = RequestCohorts(routes=1, pinned=[("rag", "promised")])
+    cohorts = RequestCohorts(routes=1)
+    cohorts.pinned = frozenset([("rag", "promised")])
 
     assert routes(cohorts, "a", "promised", "b") == ["a", "promised", OTHER]
 
