@@ -51,8 +51,8 @@ def _family_class() -> Any:  # noqa: ANN401 - made at run time
         for field_name, number, kind in fields:
             inner = kind.removeprefix("*")
             field = message.field.add(name=field_name, number=number)
-            field.label = 3 if kind.startswith("*") else 1  # type: ignore[assignment] # repeated
-            field.type = _TYPES.get(inner, _TYPES["message"])  # type: ignore[assignment] # a number
+            field.label = 3 if kind.startswith("*") else 1
+            field.type = _TYPES.get(inner, _TYPES["message"])
             if inner in _MESSAGES:
                 field.type_name = f".{_PACKAGE}.{inner}"
     pool = descriptor_pool.DescriptorPool()

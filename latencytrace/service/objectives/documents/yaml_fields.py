@@ -53,25 +53,16 @@ class Field:
 
     def part(self, *path: str) -> "Field | None":
         """The field that a path of names leads to; None: there is none."""
-        found: Field | None = self
+        found = self
         for name in path:
-            pairs = found.node.value if isinstance(found.node, yaml.MappingNode) else ()
-            found = next(
-                (
-                    Field(
-                        self.file,
-                        f"{found.path}.{name}".lstrip("."),
-                        line_of(key),
-                        value,
-                        self.faults,
-                    )
-                    for key, value in pairs
-                    if str(key.value) == name
-                ),
-                None,
-            )
-            if found is None:
+            if not isinstance(found.node, yaml.MappingNode):
                 return None
+            named = [pair for pair in found.node.value if str(pair[0].value) == name]
+            if not named:
+                return None
+            key, value = named[0]
+            path_to = f"{found.path}.{name}".lstrip(".")
+            found = Field(self.file, path_to, line_of(key), value, self.faults)
         return found
 
     def child(self, *path: str) -> str | None:
