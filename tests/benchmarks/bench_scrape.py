@@ -7,6 +7,7 @@ protobuf with native histograms. Processor time of a scrape, best of five, and b
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from prometheus_client.openmetrics.exposition import generate_latest
@@ -46,13 +47,18 @@ def filled(**settings: object) -> Telemetry:
 def measured(name: str, read: Callable[[], bytes]) -> float:
     """Print what it takes, and return its processor time."""
     took: list[float] = []
-    body = b""
+    answer = b""
     for _ in range(ROUNDS):
         began_ns = time.thread_time_ns()
-        body = read()
+        answer = read()
         took.append((time.thread_time_ns() - began_ns) / 1e9)
-    sys.stdout.write(f"{name:<44} {min(took):6.3f} s {len(body) / 1e6:7.2f} MB\n")
+    sys.stdout.write(f"{name:<44} {min(took):6.3f} s {len(answer) / 1e6:7.2f} MB\n")
     return min(took)
+
+
+def body(telemetry: Telemetry, accept: str, packing: str) -> bytes:
+    """The answer to a scrape."""
+    return scrape(telemetry.registry, accept, packing).body
 
 
 def main() -> None:
@@ -70,12 +76,7 @@ def main() -> None:
             ("text, gzip", OPEN_METRICS, "gzip"),
             ("protobuf, gzip", PROTOBUF, "gzip"),
         ):
-            took = measured(
-                f"ours, {name}, {form}",
-                lambda registry=telemetry.registry, asked=(accept, packing): (
-                    scrape(registry, *asked).body
-                ),
-            )
+            took = measured(f"ours, {name}, {form}", partial(body, telemetry, accept, packing))
             sys.stdout.write(f"{'':<44} {client / took:6.1f} times as fast\n")
 
 

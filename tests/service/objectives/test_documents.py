@@ -432,6 +432,29 @@ def test_sloths_requests_that_are_all_less_the_fast_ones_are_a_limit() -> None:
     assert read(text.replace("TOTAL", total)).limit_ns == 2 * 10**9
 
 
+@pytest.mark.parametrize("service", ["web", "k8s-apiserver"])
+def test_what_a_refusal_of_sloths_limit_says_to_write_is_taken(service: str) -> None:
+    theirs = 'sum(rate(http_seconds_count{job="x"}[{{.window}}]))'
+    fast = 'sum(rate(http_seconds_bucket{job="x",le="0.4"}[{{.window}}]))'
+    text = SLOTH.replace("service: rag", f"service: {service}")
+    text = text.replace("BAD", f"{theirs} - {fast}").replace("TOTAL", theirs)
+    bad, total = re.findall(r"does not count: write (.*)", fault(text))
+
+    found = read(text.replace(f"{theirs} - {fast}", bad).replace(theirs, total))
+    assert (found.service, found.limit_ns) == (service, 400 * 10**6)
+
+
+def test_pyrras_native_latency_says_to_write_a_histogram() -> None:
+    native = PYRRA.replace("ratio:", "latencyNative:")
+    native = native.replace("errors: {metric: 'BAD'}", "latency: 2s")
+    [instead] = re.findall(
+        r"not count: write (.*)", fault(native.replace("TOTAL", "grpc_seconds"))
+    )
+    ours = instead.replace("SERVICE", "rag").replace("ROUTE", "POST /chat")
+
+    assert read(native.replace("TOTAL", ours)) == made_objective(display_name="chat-e2e")
+
+
 def test_sloths_pages_can_be_switched_off() -> None:
     off = "alerting: {page_alert: {disable: true}}"
     found = read(filled(SLOTH).replace("alerting: {page_alert: {labels: {severity: page}}}", off))

@@ -82,7 +82,7 @@ def test_an_evaluator_counts_tables_as_their_requests(
                     evaluator.outdated,
                     [
                         (sorted(counts.changes(), key=str), counts.evidence(0))
-                        for counts in evaluator._counts  # noqa: SLF001 - what alerts are made of
+                        for counts, _ in evaluator._watched.entries  # noqa: SLF001 - of alerts
                     ],
                 )
             )

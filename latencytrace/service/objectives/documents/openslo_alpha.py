@@ -79,7 +79,7 @@ def _indicator(document: Field, target: Field, service: str | None) -> Indicator
     metrics = target.part("ratioMetrics")
     if metrics is None:
         query = needed(document, "spec", "indicator", "thresholdMetric", "query")
-        found = None if query is None else queried(query, service, "total")
+        found = None if query is None else queried(query, service, "histogram")
         return None if found is None or query is None else value_of(query, lambda _: timed(found))
     name_of = "bad" if metrics.part("bad") is not None else "good"
     part, total = needed(metrics, name_of, "query"), needed(metrics, "total", "query")

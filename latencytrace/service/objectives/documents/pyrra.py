@@ -91,7 +91,7 @@ def _indicator(field: Field) -> tuple[Indicator, int | None] | None:
 def _of_native(at: Field) -> tuple[Indicator, int | None] | None:
     limit_ns = value_of(needed(at, "latency"), _length_ns)
     metric = needed(at, "total", "metric")
-    query = None if metric is None else queried(metric, None, "total")
+    query = None if metric is None else queried(metric, None, "histogram")
     if query is None or limit_ns is None or metric is None:
         return None
     indicator = value_of(metric, lambda _: timed(query))

@@ -30,7 +30,7 @@ _QUERY: Final = re.compile(
     rf"\s*(?:\[[^\]]*\]\s*)?(?:\)\s*)*{_BY}?"
 )
 _LESS: Final = re.compile(
-    r"\(*\s*(?P<total>sum\b[^-]*?)\s-\s(?P<good>\s*sum\b.*?\[[^\]]*\]\s*\)\s*\))[\s)]*", re.DOTALL
+    r"\(*\s*(?P<total>sum\b.*?)\s-\s(?P<good>\s*sum\b.*?\[[^\]]*\]\s*\)\s*\))[\s)]*", re.DOTALL
 )
 _ANY: Final = (".*", ".+")
 _ANY_METRIC: Final = re.compile(r"(?P<metric>[A-Za-z_:][\w:]*)\s*\{")
@@ -168,9 +168,11 @@ def suggestion(service: str | None, query: str, *, part: str) -> str:
     Args:
         service: Of the document.
         query: What is written.
-        part: `good`, `bad` or `total`.
+        part: `good`, `bad`, `total` or `histogram`.
     """
     named = f'service="{service or "SERVICE"}",route="ROUTE"'
+    if part == "histogram":
+        return f"latencytrace_request_duration_seconds{{{named}}}"
     limit = _LIMIT.search(query)
     if limit is not None and part == "bad":
         return _less(named, limit[1])

@@ -224,8 +224,8 @@ def queried(field: Field, service: str | None, part: str) -> Selection | None:
     Args:
         field: Holds it.
         service: Of the document.
-        part: `good`, `bad` or `total`; of bad requests that are all less the good ones, the
-            good ones are read.
+        part: `good`, `bad`, `total` or `histogram`; of bad requests that are all less the good
+            ones, the good ones are read.
     """
     query = field.text()
     instead = suggestion(service, query, part=part)
