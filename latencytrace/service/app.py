@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,11 @@ from latencytrace.service.ingest.http import receiver
 from latencytrace.service.ingest.intake import Intake
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
 from latencytrace.service.metrics.endpoint import MetricsEndpoint, metrics_endpoint
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.storage import StorageMetrics
-from latencytrace.service.metrics.telemetry import STAGE_BUCKETS, Telemetry
+from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Edge, is_loopback
 from latencytrace.service.net.hangup import on_hangup
@@ -46,6 +47,7 @@ from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.storage.retention import Limits, Retention
 from latencytrace.service.store import Store, open_store
 from latencytrace.service.watch.loop import Watch
+from latencytrace.service.watch.reload import ObjectivesReload
 from latencytrace.service.watch.wiring import watching
 from latencytrace.service.web.application import API, application
 from latencytrace.service.web.login import LoginPage
@@ -90,7 +92,7 @@ def serve(
         StoreInUseError: Another process owns the data folder.
     """
     _refuse_open_doors(settings, insecure=insecure)
-    objectives = _objectives(settings)
+    reload, index = _watched(settings)
     addresses = checked_engines(settings.scrape)
     folder = settings.folder
     with ExitStack() as opened:
@@ -102,11 +104,7 @@ def serve(
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
         endpoint = _metrics_endpoint(settings, (_address(otlp_socket), grpc_address))
         store = opened.enter_context(closing(open_store(settings.store, folder)))
-        telemetry = Telemetry(
-            objectives=objectives,
-            stage_buckets=settings.stage_buckets or STAGE_BUCKETS,
-            max_routes=settings.metrics_routes,
-        )
+        telemetry = _telemetry(settings, reload.objectives)
         reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
         engines = EngineScraper(addresses, fetch, time.monotonic_ns, reports.gpus.receive)
         works = DeviceWorks()
@@ -119,17 +117,8 @@ def serve(
             on_alert=settings.profile_on_alert,
         )
         links = _links(settings, _address(api_socket), profiles)
-        index = ObjectiveIndex(objectives)
-        evaluator, watch, reload = watching(
-            folder,
-            settings.objectives,
-            objectives,
-            index,
-            settings.sinks,
-            store,
-            links,
-            telemetry,
-            profiles.alerted,
+        evaluator, watch = watching(
+            folder, reload, settings.sinks, store, links, telemetry, profiles.alerted
         )
         record = opened.enter_context(_recording(endpoint, telemetry, _address(api_socket)))
 
@@ -339,13 +328,25 @@ def _listening(address: Address, flag: str) -> AbstractContextManager[socket]:
     return listening(address.host, address.port, flag)
 
 
-def _objectives(settings: ServiceSettings) -> tuple[Objective, ...]:
-    if settings.objectives is None:
-        return ()
-    found = read_objectives(settings.objectives)
-    for note in found.notes:
-        _log.info("%s", note)
-    return found.objectives
+def _watched(settings: ServiceSettings) -> tuple[ObjectivesReload, ObjectiveIndex]:
+    """Read the objectives, to be read again, and an index of them that follows."""
+    found: tuple[Objective, ...] = ()
+    if settings.objectives is not None:
+        read = read_objectives(settings.objectives)
+        for note in read.notes:
+            _log.info("%s", note)
+        found = read.objectives
+    reload, index = ObjectivesReload(settings.objectives, found), ObjectiveIndex(found)
+    reload.changed.append(index.replace)
+    return reload, index
+
+
+def _telemetry(settings: ServiceSettings, objectives: Sequence[Objective]) -> Telemetry:
+    return Telemetry(
+        objectives=objectives,
+        stage_buckets=settings.stage_buckets or STAGE_BUCKETS,
+        max_routes=settings.metrics_routes,
+    )
 
 
 def _address(listened: socket) -> Address:

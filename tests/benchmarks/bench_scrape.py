@@ -13,9 +13,10 @@ import numpy as np
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from latencytrace.model import Stage
+from latencytrace.service.metrics.counted_requests import DURATION_BUCKETS
 from latencytrace.service.metrics.exposition import scrape
 from latencytrace.service.metrics.protobuf import PROTOBUF
-from latencytrace.service.metrics.telemetry import DURATION_BUCKETS, Telemetry
+from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.made_requests import made_request
 
 ROUNDS, SERVICES, ROUTES, STAGES, REQUESTS = 5, 3, 50, 20, 40
@@ -30,7 +31,7 @@ def filled(**settings: object) -> Telemetry:
     for service in range(SERVICES):
         for route in range(ROUTES):
             times = chance.lognormal(17.5, 1.6, (REQUESTS, STAGES)).astype(int).tolist()
-            telemetry.count([
+            telemetry.counted.count([
                 made_request(
                     trace_id=f"{chance.integers(1 << 62):032x}",
                     service=f"service-{service}",

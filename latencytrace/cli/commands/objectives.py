@@ -18,7 +18,7 @@ from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
 from latencytrace.model.objective import length_text
-from latencytrace.model.texts.units import count, promised, share
+from latencytrace.model.texts.units import count, objective_text, share
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.settings import objectives_file
 
@@ -121,7 +121,7 @@ def heading(objective: Objective) -> list[RenderableType]:
     of = [objective.service, objective.route, objective.model, objective.version]
     target = (
         f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "
-        f"{promised(objective.measured, objective.limit_ns)}, "
+        f"{objective_text(objective.measured, objective.limit_ns)}, "
         f"over {length_text(objective.period_ns)}"
     )
     return [Text(f"{objective.name}  {objective.display_name}", "bold"), target]

@@ -90,7 +90,7 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
             '{{ $value | printf "%.3g" }} times too fast'
         ),
         "description": (
-            f"Promised: {100 * objective.target_ratio:.6g} % of {of} {_promise(objective)} "
+            f"Promised: {100 * objective.target_ratio:.6g} % of {of} {_wanted(objective)} "
             f"over {length_text(objective.period_ns)}. "
             f'Budget left: {{{{ with query "{budget}" }}}}{{{{ . | first | value | '
             "humanizePercentage }}{{ else }}unknown{{ end }}. Guilty stage, slow requests and "
@@ -103,7 +103,7 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
     return said
 
 
-def _promise(objective: Objective) -> str:
+def _wanted(objective: Objective) -> str:
     if objective.limit_ns is None:
         return "do not fail"
     return f"have {objective.measured} within {objective.limit_ns / 1e9:g} s"

@@ -21,8 +21,8 @@ def duration(value_ns: float | None) -> str:
     return f"{value_ns:.0f} ns"
 
 
-def promised(measure: str, threshold_ns: int | None) -> str:
-    """The promise of an objective: `duration within 2.00 s`; without a threshold: `no failure`."""
+def objective_text(measure: str, threshold_ns: int | None) -> str:
+    """What an objective wants: `duration within 2.00 s`; without a threshold: `no failure`."""
     return "no failure" if threshold_ns is None else f"{measure} within {duration(threshold_ns)}"
 
 

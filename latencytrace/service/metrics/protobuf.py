@@ -1,7 +1,7 @@
 """Metrics in Prometheus's protobuf form, which alone has native histograms.
 
 Source: `io.prometheus.client`, metrics.proto (github.com/prometheus/client_model). Histograms are
-sent both ways: a scraper keeps the native one, and the classic buckets where it is told to.
+sent both ways: a scraper keeps the native one, and the classic buckets where it is set to.
 Written by hand, for 3000 histograms as messages take seconds.
 """
 

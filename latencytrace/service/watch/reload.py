@@ -24,18 +24,15 @@ class ObjectivesReload:
     Args:
         path: A file, or a folder of them; None: there is none.
         objectives: As it was read at the start.
-        changed: Takes the objectives that it has now, one after the other.
+
+    Attributes:
+        changed: Take the objectives that it has now, one after the other.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        objectives: Sequence[Objective],
-        changed: Sequence[Callable[[Sequence[Objective]], None]],
-    ) -> None:
+    def __init__(self, path: Path | None, objectives: Sequence[Objective]) -> None:
         self._path = path
-        self._objectives = tuple(objectives)
-        self._changed = changed
+        self.objectives = tuple(objectives)
+        self.changed: list[Callable[[Sequence[Objective]], None]] = []
         self._asked = threading.Event()
         self._stamp = _stamp(path)
         self.is_failing = False
@@ -58,14 +55,14 @@ class ObjectivesReload:
             _log.error("the objectives stay as they were, for the file is wrong: %s", error)
             return
         self.is_failing = False
-        said = differences(self._objectives, found.objectives)
+        said = differences(self.objectives, found.objectives)
         if not said:
             _log.info("the objectives were read again: none has changed")
             return
         for note in (*found.notes, *said):
             _log.info("%s", note)
-        self._objectives = found.objectives
-        for take in self._changed:
+        self.objectives = found.objectives
+        for take in self.changed:
             take(found.objectives)
 
 

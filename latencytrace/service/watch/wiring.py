@@ -16,7 +16,6 @@ from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.objectives.evaluator import Evaluator
-from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.objectives.steady_clock import SteadyClock
@@ -30,22 +29,18 @@ _RECALLED = 1000  # requests, for an alert that fires at the start
 
 def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     folder: Path,
-    file: Path | None,
-    objectives: Sequence[Objective],
-    index: ObjectiveIndex,
+    reload: ObjectivesReload,
     sinks: Sequence[tuple[str, str]],
     store: Store,
     links: AlertLinks,
     telemetry: Telemetry,
     changed: Callable[[Iterable[Alert]], None],
-) -> tuple[Evaluator, Watch, ObjectivesReload]:
-    """An evaluator, what runs it, and what looks after the file.
+) -> tuple[Evaluator, Watch]:
+    """An evaluator and what runs it.
 
     Args:
         folder: Where counts and alerts are kept.
-        file: The objectives are read from it again when it changes.
-        objectives: Those to watch.
-        index: Holds them for others; kept up to date.
+        reload: The objectives to watch, and what looks after their file.
         sinks: Names and addresses of where alerts are sent.
         store: Where requests are kept.
         links: What alerts link to.
@@ -63,16 +58,14 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     if memory.counted_until_ns() is None:
         # Nothing is known of what was counted: it begins with what is written from now on.
         memory.keep({}, {}, {}, counted_until_ns=store.last_written_ns())
-    evaluator = Evaluator(objectives, clock, memory)
+    evaluator = Evaluator(reload.objectives, clock, memory)
     for alert in evaluator.alerts():
         evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))
     outbox = Outbox(opened, links, memory, clock, now_ns, random.random)
-    reload = ObjectivesReload(
-        file, objectives, [evaluator.replace, index.replace, telemetry.pin_routes]
-    )
+    reload.changed += [evaluator.replace, telemetry.counted.pin_routes]
     telemetry.registry.register(ObjectiveMetrics(evaluator, lambda: reload.is_failing))
     telemetry.registry.register(NotificationMetrics(outbox))
-    return evaluator, Watch(evaluator, memory, outbox, changed, reload.step), reload
+    return evaluator, Watch(evaluator, memory, outbox, changed, reload.step)
 
 
 def open_sink(name: str, address: str) -> Sink:

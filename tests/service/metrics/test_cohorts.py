@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from latencytrace.service.metrics import telemetry as telemetry_module
+from latencytrace.service.metrics import counted_requests
 from latencytrace.service.metrics.cohorts import OTHER, OVERFLOWED, RequestCohorts
-from latencytrace.service.metrics.telemetry import REPLACED_EVERY_S, Telemetry
+from latencytrace.service.metrics.counted_requests import REPLACED_EVERY_S
+from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.made_requests import made_request
 
@@ -61,7 +62,7 @@ def test_routes_without_end_take_bounded_memory() -> None:
 @pytest.fixture
 def at_s(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     def set_clock(seconds: float) -> None:
-        monkeypatch.setattr(telemetry_module, "now_ns", lambda: int(seconds * 1e9))
+        monkeypatch.setattr(counted_requests, "now_ns", lambda: int(seconds * 1e9))
 
     return set_clock
 
@@ -71,7 +72,7 @@ def test_requests_of_other_routes_are_counted_and_no_request_is_lost(
 ) -> None:
     at_s(0)
     telemetry = Telemetry(max_routes=1)
-    telemetry.count([made_request(route="a"), *[made_request(route="b")] * 3])
+    telemetry.counted.count([made_request(route="a"), *[made_request(route="b")] * 3])
 
     assert (requests_of(telemetry, "a"), requests_of(telemetry, "other")) == (1, 3)
     name = "latencytrace_service_other_route_requests_total"
@@ -83,9 +84,11 @@ def test_series_of_a_route_that_is_no_longer_among_the_busiest_end(
 ) -> None:
     at_s(0)
     telemetry = Telemetry(max_routes=1)
-    telemetry.count([made_request(route="a"), *[made_request(route="b", output_tokens=1)] * 3])
+    telemetry.counted.count(
+        [made_request(route="a"), *[made_request(route="b", output_tokens=1)] * 3]
+    )
     at_s(REPLACED_EVERY_S)
-    telemetry.count([made_request(route="b"), made_request(route="a")])
+    telemetry.counted.count([made_request(route="b"), made_request(route="a")])
 
     assert (requests_of(telemetry, "a"), requests_of(telemetry, "b")) == (None, 1)
     assert requests_of(telemetry, "other") == 4
@@ -100,6 +103,6 @@ def test_series_of_a_route_that_is_no_longer_among_the_busiest_end(
 
 def test_the_route_of_an_objective_is_always_shown() -> None:
     telemetry = Telemetry(max_routes=1, objectives=[made_objective(route="POST /chat")])
-    telemetry.count([made_request(route="a"), made_request(route="POST /chat")])
+    telemetry.counted.count([made_request(route="a"), made_request(route="POST /chat")])
 
     assert requests_of(telemetry, "POST /chat") == 1

@@ -154,7 +154,7 @@ def test_the_answer_is_packed_where_the_scraper_unpacks(
 
 def test_every_metric_of_the_service_is_there_in_every_form() -> None:
     telemetry = Telemetry()
-    telemetry.count([made_request(stages={Stage.DECODE: 10**9}, input_tokens=3)])
+    telemetry.counted.count([made_request(stages={Stage.DECODE: 10**9}, input_tokens=3)])
 
     families = decoded(scrape(telemetry.registry, PROTOBUF, "").body)
     text = scrape(telemetry.registry, OPEN_METRICS, "").body.decode()

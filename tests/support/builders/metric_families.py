@@ -50,7 +50,7 @@ def _family_class() -> Any:  # noqa: ANN401 - made at run time
         message = file.message_type.add(name=name)
         for field_name, number, kind in fields:
             inner = kind.removeprefix("*")
-            field = message.field.add(name=field_name, number=number)
+            field: Any = message.field.add(name=field_name, number=number)
             field.label = 3 if kind.startswith("*") else 1
             field.type = _TYPES.get(inner, _TYPES["message"])
             if inner in _MESSAGES:

@@ -34,7 +34,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alerting:
-    """When somebody is told of an objective, and who."""
+    """When an objective alerts, and whom."""
 
     tiers: tuple[BurnRule, ...] = ()
     receivers: tuple[str, ...] = ()
