@@ -330,13 +330,11 @@ def _listening(address: Address, flag: str) -> AbstractContextManager[socket]:
 
 def _watched(settings: ServiceSettings) -> tuple[ObjectivesReload, ObjectiveIndex]:
     """Read the objectives, to be read again, and an index of them that follows."""
-    found: tuple[Objective, ...] = ()
-    if settings.objectives is not None:
-        read = read_objectives(settings.objectives)
-        for note in read.notes:
-            _log.info("%s", note)
-        found = read.objectives
-    reload, index = ObjectivesReload(settings.objectives, found), ObjectiveIndex(found)
+    found = None if settings.objectives is None else read_objectives(settings.objectives)
+    for note in () if found is None else found.notes:
+        _log.info("%s", note)
+    reload = ObjectivesReload(settings.objectives, found)
+    index = ObjectiveIndex(reload.objectives)
     reload.changed.append(index.replace)
     return reload, index
 

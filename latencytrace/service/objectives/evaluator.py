@@ -19,6 +19,7 @@ from latencytrace.service.objectives.counts import (
     FINE_NS,
     FINE_SPAN_NS,
 )
+from latencytrace.service.objectives.maintenance import MaintenanceWindows
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.restored_alerts import earlier_alerts
 from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
@@ -35,6 +36,9 @@ class Evaluator:
         objectives: Those to evaluate.
         clock: The time of day.
         memory: Where counts and alerts are kept beyond a restart.
+
+    Attributes:
+        maintenance: When objectives do not hold.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class Evaluator:
         self._lock = threading.Lock()
         self._started_ns = clock()
         self._watched = WatchedObjectives(objectives, memory, self._started_ns)
+        self.maintenance = MaintenanceWindows()
         self._unkept: dict[tuple[str, int, int], Tally] = {}
         self._unkept_notifications: list[Notification] = []
         self._counted_until_ns = memory.counted_until_ns()
@@ -171,6 +176,10 @@ class Evaluator:
         """The requests of each objective since this process began, for metrics."""
         return [(counts.objective, counts.since_start) for counts, _ in self._watched.entries]
 
+    def is_maintained(self, objective: Objective) -> bool:
+        """Tell whether an objective does not hold now."""
+        return not self.maintenance.holds_at(objective, self._clock())
+
     @property
     def left_out(self) -> int:
         """Count the requests of routes beyond the most that an objective may have."""
@@ -179,6 +188,8 @@ class Evaluator:
     def _count(self, request: Request, now_ns: int) -> None:
         end_ns = request.start_ns + request.duration_ns + self._clock.set_back_ns
         for counts in self._watched.of(request):
+            if not self.maintenance.holds_at(counts.objective, min(end_ns, now_ns)):
+                continue
             self.future_stamps += end_ns > now_ns + STEP_NS
             self.outdated += not counts.count(request, min(end_ns, now_ns))
 
@@ -189,6 +200,8 @@ class Evaluator:
         self._watched.add_routes(table)
         for counts, _ in self._watched.entries:
             places = np.flatnonzero(is_counted & in_cohort(counts.objective, table))
+            at_ns = np.minimum(ends_ns[places], now_ns)
+            places = places[self.maintenance.hold_at(counts.objective, at_ns)]
             if len(places):
                 at_ns = ends_ns[places]
                 self.future_stamps += int(np.count_nonzero(at_ns > now_ns + STEP_NS))
@@ -199,7 +212,8 @@ class Evaluator:
         alerts: list[Alert] = []
         for counts, state in self._watched.entries:
             rates = state.tiers.step(counts, now_ns)
-            state.silence.step(counts, self._started_ns, now_ns)
+            maintained_ns = self.maintenance.latest_ns(counts.objective, now_ns)
+            state.silence.step(counts, max(self._started_ns, maintained_ns), now_ns)
             standing = standing_of(counts, rates, now_ns)
             standings.append(standing)
             alerts += alerts_of(standing, counts, state, now_ns)

@@ -12,8 +12,13 @@ from latencytrace.model import Objective, Severity
 from latencytrace.model.objective import length_text
 from latencytrace.service.objectives.documents import openslo, openslo_alpha, pyrra, sloth
 from latencytrace.service.objectives.documents.indicator import Found
+from latencytrace.service.objectives.documents.maintenance import (
+    is_maintenance,
+    maintenance_of,
+)
 from latencytrace.service.objectives.documents.yaml_documents import MAX_CHARACTERS, documents
 from latencytrace.service.objectives.documents.yaml_fields import Faults, Field
+from latencytrace.service.objectives.maintenance import Maintenance
 
 MAX_OBJECTIVES = 100
 MAX_FILES = 100  # of a folder
@@ -28,6 +33,7 @@ class ObjectivesFile:
 
     objectives: tuple[Objective, ...]
     notes: tuple[str, ...]
+    maintenance: tuple[Maintenance, ...] = ()
 
 
 def read_objectives(path: Path) -> ObjectivesFile:
@@ -86,6 +92,7 @@ def _parsed(texts: Texts, name: str, beside: Callable[[], Texts]) -> ObjectivesF
     read = _Read(_References(fields, beside))
     for one in fields:
         read.add(one)
+    read.check_maintenance()
     if faults:
         raise ObjectivesError(faults.text())
     if not read.objectives:
@@ -95,7 +102,11 @@ def _parsed(texts: Texts, name: str, beside: Callable[[], Texts]) -> ObjectivesF
             f"{name} has {len(read.objectives)} objectives, more than {MAX_OBJECTIVES}: set "
             "those that a user would notice, a route at a time"
         )
-    return ObjectivesFile(objectives=tuple(read.objectives), notes=tuple(read.notes))
+    return ObjectivesFile(
+        objectives=tuple(read.objectives),
+        notes=tuple(read.notes),
+        maintenance=tuple(one for one, _ in read.maintenance),
+    )
 
 
 class _References(dict[tuple[str, str], Field]):
@@ -129,6 +140,14 @@ class _Read:
     references: _References
     objectives: list[Objective] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    maintenance: list[tuple[Maintenance, Field]] = field(default_factory=list)
+
+    def check_maintenance(self) -> None:
+        """Note windows of objectives that there are not."""
+        names = {objective.name for objective in self.objectives}
+        for window, at in self.maintenance:
+            for name in sorted(window.objectives - names):
+                at.wrong(f"names no objective {name!r}: there are {', '.join(sorted(names))}")
 
     def add(self, field: Field) -> None:
         """Read a document; its faults are noted."""
@@ -141,6 +160,10 @@ class _Read:
             self.objectives.append(objective)
 
     def _found(self, field: Field) -> Iterator[Found]:
+        if is_maintenance(field):
+            window = maintenance_of(field)
+            self.maintenance += [] if window is None else [window]
+            return
         for is_theirs, objectives_of in (
             (sloth.is_sloth, sloth.objectives_of),
             (pyrra.is_pyrra, pyrra.objectives_of),

@@ -85,6 +85,11 @@ class ObjectiveMetrics(Collector):
         yield target
         yield threshold
 
+        maintained = _gauge("maintenance", "1 while it does not hold, for maintenance.")
+        for objective, _ in self._evaluator.since_start():
+            maintained.add_metric(_labels(objective), self._evaluator.is_maintained(objective))
+        yield maintained
+
     def _standings(self) -> Iterator[Metric]:
         burn = _gauge("burn_rate", "How many times too fast the budget is spent.", "window")
         left = _gauge("budget_left_ratio", "Of the period's budget; below 0: overdrawn.")

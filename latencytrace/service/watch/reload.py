@@ -9,7 +9,8 @@ from typing import Final
 
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import Objective
-from latencytrace.service.objectives.file import read_objectives, yaml_files
+from latencytrace.service.objectives.file import ObjectivesFile, read_objectives, yaml_files
+from latencytrace.service.objectives.maintenance import MaintenanceWindows
 
 _log = logging.getLogger(__name__)
 _NAMES: Final = {"threshold_ns": "value", "target_ratio": "target", "period_ns": "duration"}
@@ -23,15 +24,19 @@ class ObjectivesReload:
 
     Args:
         path: A file, or a folder of them; None: there is none.
-        objectives: As it was read at the start.
+        found: As it was read at the start; None: there was none.
 
     Attributes:
+        objectives: Those of the file.
+        maintenance: Its windows of maintenance.
         changed: Take the objectives that it has now, one after the other.
     """
 
-    def __init__(self, path: Path | None, objectives: Sequence[Objective]) -> None:
+    def __init__(self, path: Path | None, found: ObjectivesFile | None) -> None:
         self._path = path
-        self.objectives = tuple(objectives)
+        self.objectives = () if found is None else found.objectives
+        self.maintenance = MaintenanceWindows(() if found is None else found.maintenance)
+        self._windows = () if found is None else found.maintenance
         self.changed: list[Callable[[Sequence[Objective]], None]] = []
         self._asked = threading.Event()
         self._stamp = _stamp(path)
@@ -56,6 +61,10 @@ class ObjectivesReload:
             return
         self.is_failing = False
         said = differences(self.objectives, found.objectives)
+        if found.maintenance != self._windows:
+            self._windows = found.maintenance
+            self.maintenance.replace(found.maintenance)
+            said.append(f"windows of maintenance: {len(found.maintenance)} now")
         if not said:
             _log.info("the objectives were read again: none has changed")
             return

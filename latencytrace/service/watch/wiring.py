@@ -59,6 +59,7 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
         # Nothing is known of what was counted: it begins with what is written from now on.
         memory.keep({}, {}, {}, counted_until_ns=store.last_written_ns())
     evaluator = Evaluator(reload.objectives, clock, memory)
+    evaluator.maintenance = reload.maintenance
     for alert in evaluator.alerts():
         evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))
     outbox = Outbox(opened, links, memory, clock, now_ns, random.random)

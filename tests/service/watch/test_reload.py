@@ -43,7 +43,7 @@ class Watched:
         self.beside.write_text(SLI.replace("MEASURE", "duration"))
         self.write("first")
         self.taken: list[list[str]] = []
-        self.reload = ObjectivesReload(self.path, read_objectives(self.path).objectives)
+        self.reload = ObjectivesReload(self.path, read_objectives(self.path))
         self.reload.changed.append(self._take)
 
     def write(self, *names: str, more: str = "") -> None:
@@ -115,7 +115,7 @@ def test_who_asks_is_told_that_nothing_changed(
 
 
 def test_without_a_file_there_is_nothing_to_take_up() -> None:
-    reload = ObjectivesReload(None, ())
+    reload = ObjectivesReload(None, None)
     reload.ask()
     reload.step()
 
