@@ -9,7 +9,9 @@ from typing import cast
 from uuid import uuid4
 
 import pytest
+from typer.testing import CliRunner
 
+from latencytrace.cli.app import app
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import one_span, otlp
@@ -196,3 +198,19 @@ def test_objectives_that_change_are_taken_up_while_the_service_runs(tmp_path: Pa
     assert "target 0.99 is 0.999 now" in said
     assert "the objectives stay as they were, for the file is wrong: " in said
     assert bad["target_ratio"] == 0.999
+
+
+def test_a_month_is_reported_from_the_service(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2)
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        sent(service, 100, 300)
+
+        def report() -> str | None:
+            said = CliRunner().invoke(app, ["objectives", "--report", "--url", service.url])
+            assert said.exit_code == 0, said.output
+            return said.stdout if "| 2 | 1 | 50 % | **no** |" in said.stdout else None
+
+        found = until(report, service.said)
+
+    assert found.startswith("# Objectives in ")
+    assert "| day (UTC) | requests | bad |" in found

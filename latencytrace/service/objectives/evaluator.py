@@ -38,7 +38,8 @@ class Evaluator:
         memory: Where counts and alerts are kept beyond a restart.
 
     Attributes:
-        maintenance: When objectives do not hold.
+        watched: The objectives, with their counts.
+        maintenance: When they do not hold.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Evaluator:
         self._memory = memory
         self._lock = threading.Lock()
         self._started_ns = clock()
-        self._watched = WatchedObjectives(objectives, memory, self._started_ns)
+        self.watched = WatchedObjectives(objectives, memory, self._started_ns)
         self.maintenance = MaintenanceWindows()
         self._unkept: dict[tuple[str, int, int], Tally] = {}
         self._unkept_notifications: list[Notification] = []
@@ -59,11 +60,11 @@ class Evaluator:
         self._written: dict[str, str] = {}
         self._standings: tuple[Standing, ...] = ()
         self._alerts: tuple[Alert, ...] = ()
-        self._announced: dict[str, Alert] = {}  # those that fire, by fingerprint
-        self._forgotten: set[str] = set()  # series that the file knows no more
         self.future_stamps = 0
         self.outdated = 0
-        self._restore()
+        states = memory.states()
+        self._announced = {alert.fingerprint: alert for alert in earlier_alerts(states)}
+        self._forgotten = states.keys() - self.watched.series()  # the file knows them no more
         self._evaluate(self._started_ns)
 
     @property
@@ -92,17 +93,17 @@ class Evaluator:
         with self._lock:
             for request in requests:
                 if request.counts:
-                    for counts in self._watched.of(request):
+                    for counts in self.watched.of(request):
                         counts.recall(request, request.start_ns + request.duration_ns)
             self._evaluate(self._started_ns)
 
     def replace(self, objectives: Sequence[Objective]) -> None:
         """Evaluate others from the next tick on; what both have in common goes on."""
         with self._lock:
-            before = self._watched.series()
+            before = self.watched.series()
             self._gather()
-            self._watched.replace(objectives, self._unkept)
-            after = self._watched.series()
+            self.watched.replace(objectives, self._unkept)
+            after = self.watched.series()
             self._forgotten = (self._forgotten | before) - after
 
     def tick(self) -> tuple[Alert, ...]:
@@ -137,7 +138,7 @@ class Evaluator:
         """
         self._unkept_notifications += notifications
         written = {
-            counts.series: state.text(counts.objective) for counts, state in self._watched.entries
+            counts.series: state.text(counts.objective) for counts, state in self.watched.entries
         }
         states = {name: text for name, text in written.items() if self._written.get(name) != text}
         has_counted = self._unkept_until_ns != self._kept_until_ns
@@ -172,22 +173,13 @@ class Evaluator:
         """The standing of each objective, as of the last tick."""
         return self._standings
 
-    def since_start(self) -> list[tuple[Objective, Tally]]:
-        """The requests of each objective since this process began, for metrics."""
-        return [(counts.objective, counts.since_start) for counts, _ in self._watched.entries]
-
     def is_maintained(self, objective: Objective) -> bool:
         """Tell whether an objective does not hold now."""
         return not self.maintenance.holds_at(objective, self._clock())
 
-    @property
-    def left_out(self) -> int:
-        """Count the requests of routes beyond the most that an objective may have."""
-        return self._watched.left_out
-
     def _count(self, request: Request, now_ns: int) -> None:
         end_ns = request.start_ns + request.duration_ns + self._clock.set_back_ns
-        for counts in self._watched.of(request):
+        for counts in self.watched.of(request):
             if not self.maintenance.holds_at(counts.objective, min(end_ns, now_ns)):
                 continue
             self.future_stamps += end_ns > now_ns + STEP_NS
@@ -197,8 +189,8 @@ class Evaluator:
         """Count requests, as `_count` does one by one."""
         ends_ns = table.start_ns + table.duration_ns + self._clock.set_back_ns
         is_counted = table.counts
-        self._watched.add_routes(table)
-        for counts, _ in self._watched.entries:
+        self.watched.add_routes(table)
+        for counts, _ in self.watched.entries:
             places = np.flatnonzero(is_counted & in_cohort(counts.objective, table))
             at_ns = np.minimum(ends_ns[places], now_ns)
             places = places[self.maintenance.hold_at(counts.objective, at_ns)]
@@ -210,7 +202,7 @@ class Evaluator:
     def _evaluate(self, now_ns: int) -> None:
         standings: list[Standing] = []
         alerts: list[Alert] = []
-        for counts, state in self._watched.entries:
+        for counts, state in self.watched.entries:
             rates = state.tiers.step(counts, now_ns)
             maintained_ns = self.maintenance.latest_ns(counts.objective, now_ns)
             state.silence.step(counts, max(self._started_ns, maintained_ns), now_ns)
@@ -221,7 +213,7 @@ class Evaluator:
         self._alerts = tuple(alerts)
 
     def _gather(self) -> None:
-        for counts, _ in self._watched.entries:
+        for counts, _ in self.watched.entries:
             for length, at_ns, tally in counts.changes():
                 self._unkept[counts.series, length, at_ns] = tally
 
@@ -231,14 +223,9 @@ class Evaluator:
         if now_ns // HOUR_NS == self._tidied_ns // HOUR_NS:
             return {}
         self._tidied_ns = now_ns
-        periods_ns = [counts.objective.period_ns for counts, _ in self._watched.entries]
+        periods_ns = [counts.objective.period_ns for counts, _ in self.watched.entries]
         longest_ns = max(periods_ns, default=0)
         return {
             FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
             COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
         }
-
-    def _restore(self) -> None:
-        states = self._memory.states()
-        self._announced = {alert.fingerprint: alert for alert in earlier_alerts(states)}
-        self._forgotten = states.keys() - self._watched.series()

@@ -54,7 +54,7 @@ class ObjectiveMetrics(Collector):
         yield CounterMetricFamily(
             "latencytrace_service_ungrouped_requests",
             "Requests of routes beyond the 50 that one objective of each route counts.",
-            value=self._evaluator.left_out,
+            value=self._evaluator.watched.left_out,
         )
         yield CounterMetricFamily(
             "latencytrace_service_outdated_requests",
@@ -69,7 +69,7 @@ class ObjectiveMetrics(Collector):
         bad = CounterMetricFamily(
             f"{_PREFIX}_bad_requests", "Those of them that violated it.", labels=_LABELS
         )
-        for objective, tally in self._evaluator.since_start():
+        for objective, tally in self._evaluator.watched.since_start():
             total.add_metric(_labels(objective), tally.total)
             bad.add_metric(_labels(objective), tally.bad)
         yield total
@@ -78,7 +78,7 @@ class ObjectiveMetrics(Collector):
     def _targets(self) -> Iterator[Metric]:
         target = _gauge("target_ratio", "The share of requests that is to be good.")
         threshold = _gauge("threshold_seconds", "How long a good request takes at most.")
-        for objective, _ in self._evaluator.since_start():
+        for objective, _ in self._evaluator.watched.since_start():
             target.add_metric(_labels(objective), objective.target_ratio)
             if objective.limit_ns is not None:
                 threshold.add_metric(_labels(objective), objective.limit_ns / 1e9)
@@ -86,7 +86,7 @@ class ObjectiveMetrics(Collector):
         yield threshold
 
         maintained = _gauge("maintenance", "1 while it does not hold, for maintenance.")
-        for objective, _ in self._evaluator.since_start():
+        for objective, _ in self._evaluator.watched.since_start():
             maintained.add_metric(_labels(objective), self._evaluator.is_maintained(objective))
         yield maintained
 
@@ -116,7 +116,7 @@ class ObjectiveMetrics(Collector):
             (alert.kind, alert.standing.objective.name, alert.severity)
             for alert in self._evaluator.alerts()
         }
-        for objective, _ in self._evaluator.since_start():
+        for objective, _ in self._evaluator.watched.since_start():
             for kind, severity in (
                 (AlertKind.BURN, Severity.PAGE),
                 (AlertKind.BURN, Severity.TICKET),

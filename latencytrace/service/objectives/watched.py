@@ -69,6 +69,15 @@ class WatchedObjectives:
                 self.entries += ((counts, state),)
         self._swap(self.entries)
 
+    def since_start(self) -> list[tuple[Objective, Tally]]:
+        """The requests of each objective since this process began, for metrics."""
+        return [(counts.objective, counts.since_start) for counts, _ in self.entries]
+
+    def history(self) -> list[tuple[Objective, list[tuple[int, Tally]]]]:
+        """The counts of each objective by day since the epoch, as they were kept last."""
+        watched = [counts for counts, _ in self.entries]
+        return [(counts.objective, self._memory.days(counts.series)) for counts in watched]
+
     def series(self) -> set[str]:
         """The keys of all counts."""
         return {counts.series for counts, _ in self.entries}

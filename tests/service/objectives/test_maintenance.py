@@ -132,7 +132,7 @@ def test_a_table_is_counted_as_its_requests_are(tmp_path: Path) -> None:
         whole = Maintenance(name="it", start_ns=0, end_ns=middle_ns)
         traffic.evaluator.maintenance.replace([whole])
         traffic.evaluator.count(Settled(requests=requests, tables=tables, until_ns=1))
-        found.append([tally for _, tally in traffic.evaluator.since_start()])
+        found.append([tally for _, tally in traffic.evaluator.watched.since_start()])
 
     assert found[0] == found[1]
 

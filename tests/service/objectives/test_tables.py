@@ -77,12 +77,12 @@ def test_an_evaluator_counts_tables_as_their_requests(
             evaluator = traffic.evaluator
             found.append(
                 (
-                    evaluator.since_start(),
+                    evaluator.watched.since_start(),
                     evaluator.future_stamps,
                     evaluator.outdated,
                     [
                         (sorted(counts.changes(), key=str), counts.evidence(0))
-                        for counts, _ in evaluator._watched.entries  # noqa: SLF001 - of alerts
+                        for counts, _ in evaluator.watched.entries
                     ],
                 )
             )

@@ -52,7 +52,7 @@ def test_a_table_counts_each_route_as_its_requests_do(tmp_path: Path) -> None:
     def counted(traffic: Traffic) -> set[tuple[str, str | None, int, int]]:
         return {
             (objective.name, objective.route, tally.bad, tally.total)
-            for objective, tally in traffic.evaluator.since_start()
+            for objective, tally in traffic.evaluator.watched.since_start()
         }
 
     assert counted(by_table) == counted(one_by_one)
@@ -83,7 +83,7 @@ def test_routes_without_end_are_bounded_and_counted(tmp_path: Path) -> None:
         traffic.one(route=f"GET /{number}")
 
     assert len(totals(traffic)) == MAX_ROUTES
-    assert traffic.evaluator.left_out == 3
+    assert traffic.evaluator.watched.left_out == 3
 
 
 def test_each_route_alerts_for_itself_and_names_it(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_an_objective_whose_target_changes_keeps_its_counts(tmp_path: Path) -> N
 
     assert totals(traffic) == {"POST /chat": (2, 2)}
     assert traffic.evaluator.standings()[0].objective.target_ratio == 0.999
-    [(_, since_start)] = traffic.evaluator.since_start()
+    [(_, since_start)] = traffic.evaluator.watched.since_start()
     assert since_start.total == 2
 
 
