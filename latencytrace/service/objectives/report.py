@@ -78,7 +78,7 @@ def _objective(
         "requests": whole.total,
         "bad_requests": whole.bad,
         "good_ratio": good_ratio,
-        # Counted, not divided: 0.999 of 1000 requests is not 0.999 by a rounding.
+        # A budget that is spent to the last request is kept, whatever the rounding.
         "is_met": None if good_ratio is None else (_spent(objective, whole) or 0.0) <= 1 + 1e-9,
         "budget_spent_ratio": _spent(objective, whole),
         "days": [

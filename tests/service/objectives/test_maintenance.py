@@ -7,6 +7,7 @@ import pytest
 
 from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.errors import ObjectivesError
+from latencytrace.model import Tally
 from latencytrace.model.objective import MINUTE_NS
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.file import parse_objectives
@@ -34,7 +35,7 @@ def window(start_min: float, end_min: float, **of: frozenset[str]) -> Maintenanc
 def test_a_window_is_read_from_the_file() -> None:
     [found] = parse_objectives(CHAT + WINDOW, "o.yaml").maintenance
 
-    assert (found.name, found.objectives) == ("new-cards", {"chat-e2e"})
+    assert (found.name, found.objectives) == ("new-cards", frozenset({"chat-e2e"}))
     assert (found.end_ns - found.start_ns) / MINUTE_NS == 60
     assert found.start_ns == 1_763_690_400 * 10**9
 
@@ -124,7 +125,7 @@ def test_a_table_is_counted_as_its_requests_are(tmp_path: Path) -> None:
         made_objective(name=name, service=name, route=None)
         for name in sorted({root.service for root in table.roots})
     ]
-    found = []
+    found: list[list[Tally]] = []
     for requests, tables in ((requests_of(table), ()), ((), (table,))):
         folder = tmp_path / str(len(found))
         folder.mkdir()

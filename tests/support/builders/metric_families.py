@@ -56,8 +56,8 @@ def _family_class() -> Any:  # noqa: ANN401 - made at run time
             if inner in _MESSAGES:
                 field.type_name = f".{_PACKAGE}.{inner}"
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call] # there
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.MetricFamily"))  # type: ignore[no-untyped-call] # there
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.MetricFamily"))
 
 
 _FAMILY: Final = _family_class()
