@@ -187,7 +187,7 @@ def test_buckets_of_stages_are_rising_seconds() -> None:
 
 @pytest.mark.parametrize("text", ["0.1,0.01", "0.1,0.1", "0,1", "a", "1,inf", "nan"])
 def test_buckets_that_do_not_rise_are_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match="are no rising numbers above 0: write 0.01,0.1,1,10"):
+    with pytest.raises(SettingsError, match="are no rising numbers above 0: write"):
         service_settings(environ={"LATENCYTRACE_STAGE_BUCKETS": text})
 
 

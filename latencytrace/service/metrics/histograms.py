@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import frexp
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,12 @@ SCHEMA: Final = 3  # of native histograms: each bound is 2 ** (1 / 8) times the 
 _STEPS: Final = 1 << SCHEMA
 _FRACTIONS: Final = [2.0 ** (place / _STEPS - 1) for place in range(_STEPS)]
 
+_MANY: Final = 32  # observations, from which on arrays are faster
+
 Observation = tuple[float, str]  # seconds, and the trace that shows it
 
 
-class Seen(NamedTuple):
-    """The observation that a bucket names."""
-
-    seconds: float
-    trace_id: str
-    at_s: float
+Seen = tuple[float, str, float]  # the observation that a bucket names, and when that was
 
 
 @dataclass(slots=True)
@@ -99,7 +96,8 @@ class SeriesFamily(Metric):
             if seen is None:
                 yield name, float(until)
             else:
-                shown = Exemplar({"trace_id": seen.trace_id}, seen.seconds, seen.at_s)
+                seconds, trace_id, at_s = seen
+                shown = Exemplar({"trace_id": trace_id}, seconds, at_s)
                 yield name, float(until), shown
 
 
@@ -140,15 +138,20 @@ class ManyHistogram(Collector):
             observations: Any.
             at_s: The time of day.
         """
+        observed = list(observations)
+        if len(observed) >= _MANY:
+            times = np.array([one[0] for one in observed])
+            self.observe_all(labels, times, lambda place: observed[place][1], at_s)
+            return
         bounds = self._bounds
         with self._lock:
             series = self._of(labels)
             counts, exemplars, native = series.counts, series.exemplars, series.native
-            for seconds, trace_id in observations:
+            for seconds, trace_id in observed:
                 bucket = bisect_left(bounds, seconds)
                 counts[bucket] += 1
                 series.total += seconds
-                exemplars[bucket] = Seen(seconds, trace_id, at_s)
+                exemplars[bucket] = (seconds, trace_id, at_s)
                 if seconds > 0:
                     share, power = frexp(seconds)
                     number = bisect_left(_FRACTIONS, share) + (power - 1) * _STEPS
@@ -191,7 +194,7 @@ class ManyHistogram(Collector):
             last[buckets] = np.arange(len(buckets))
             for bucket in np.flatnonzero(last >= 0).tolist():
                 place = int(last[bucket])
-                series.exemplars[bucket] = Seen(float(seconds[place]), trace_id_of(place), at_s)
+                series.exemplars[bucket] = (float(seconds[place]), trace_id_of(place), at_s)
 
     def forget(self, begin: tuple[str, ...]) -> None:
         """Leave out every series whose labels begin with these."""

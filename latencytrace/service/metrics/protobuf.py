@@ -110,10 +110,11 @@ def _native(counts: Mapping[int, int]) -> Iterator[bytes]:
 
 
 def _exemplar(seen: Seen) -> bytes:
-    at_ns = round(seen.at_s * _NS_PER_S)
+    seconds, trace_id, at_s = seen
+    at_ns = round(at_s * _NS_PER_S)
     at = b"\x08" + _varint(at_ns // _NS_PER_S) + b"\x10" + _varint(at_ns % _NS_PER_S)
-    label = _text(b"\x0a", "trace_id") + _text(b"\x12", seen.trace_id)
-    return b"\x0a" + _sized(label) + b"\x11" + pack("<d", seen.seconds) + b"\x1a" + _sized(at)
+    label = _text(b"\x0a", "trace_id") + _text(b"\x12", trace_id)
+    return b"\x0a" + _sized(label) + b"\x11" + pack("<d", seconds) + b"\x1a" + _sized(at)
 
 
 def _labels(labels: Mapping[str, str]) -> bytes:
