@@ -107,6 +107,7 @@ class Standing:
     budget_left_ratio: float | None  # below 0: overdrawn; None: no traffic
     exhaustion_ns: int | None  # from now; None: never, or unknown
     last_request_ns: int | None
+    budget_since_ns: int | None = None  # when the calendar's period began; None: it rolls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

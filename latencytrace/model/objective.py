@@ -11,6 +11,9 @@ MINUTE_NS = 60 * 10**9
 HOUR_NS = 60 * MINUTE_NS
 DAY_NS = 24 * HOUR_NS
 SHORT_WINDOWS_IN_LONG = 12
+NO_LIMIT_NS = 1 << 62  # the threshold of an objective that only failures violate
+AVAILABILITY = "availability"
+EACH_ROUTE = "*"  # the route of an objective that holds for each route of its service
 
 
 def length_text(length_ns: int) -> str:
@@ -46,42 +49,6 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """A target: at least `target_ratio` of a cohort's requests within `threshold_ns`."""
-
-    name: str
-    display_name: str
-    service: str
-    route: str | None  # None: any, as of the next two
-    model: str | None
-    version: str | None
-    measure: Measure
-    stage: Stage | None  # which one, where a stage is measured
-    threshold_ns: int  # a request that took exactly this long is good
-    target_ratio: float  # above 0, below 1
-    period_ns: int  # over which the budget must last
-
-    @property
-    def budget_ratio(self) -> float:
-        """The share of requests that may violate the objective."""
-        return 1 - self.target_ratio
-
-    @property
-    def measured(self) -> str:
-        """Return what is timed, as objectives files spell it: `duration`, `stage:retrieve`."""
-        return str(self.measure) if self.stage is None else f"{self.measure}:{self.stage}"
-
-    def counts(self, request: Request) -> bool:
-        """Return whether a request belongs to the cohort."""
-        return (
-            request.service == self.service
-            and self.route in {None, request.route}
-            and self.model in {None, request.model}
-            and self.version in {None, request.version}
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BurnRule:
     """A burn rate that must be exceeded in a long and a short window for an alert to fire."""
 
@@ -95,6 +62,65 @@ class BurnRule:
     def short_ns(self) -> int:
         """The window that ends the alert soon after the incident."""
         return self.long_ns // SHORT_WINDOWS_IN_LONG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """Periods that begin with the calendar, each as long as the one before or a month."""
+
+    start: str  # of one of them: local time in ISO 8601, without a zone
+    zone: str  # as IANA names it
+    months: int = 0  # in a period; 0: it has days
+    days: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A target: at least `target_ratio` of a cohort's requests within `threshold_ns`.
+
+    With `NO_LIMIT_NS` it is an objective of availability: only what fails violates it.
+    """
+
+    name: str
+    display_name: str
+    service: str
+    route: str | None  # None: any, as of the next two
+    model: str | None
+    version: str | None
+    measure: Measure
+    stage: Stage | None  # which one, where a stage is measured
+    threshold_ns: int  # a request that took exactly this long is good
+    target_ratio: float  # above 0, below 1
+    period_ns: int  # over which the budget must last
+    calendar: Calendar | None = None  # None: the period ends now
+    tiers: tuple[BurnRule, ...] = ()  # that the file names; none: those of its period
+    receivers: tuple[str, ...] = ()  # sinks that its alerts are for; none: all
+
+    @property
+    def budget_ratio(self) -> float:
+        """The share of requests that may violate the objective."""
+        return 1 - self.target_ratio
+
+    @property
+    def limit_ns(self) -> int | None:
+        """The threshold; None: it is one of availability."""
+        return None if self.threshold_ns == NO_LIMIT_NS else self.threshold_ns
+
+    @property
+    def measured(self) -> str:
+        """Return what is timed, as objectives files spell it: `duration`, `stage:retrieve`."""
+        if self.limit_ns is None:
+            return AVAILABILITY
+        return str(self.measure) if self.stage is None else f"{self.measure}:{self.stage}"
+
+    def counts(self, request: Request) -> bool:
+        """Return whether a request belongs to the cohort."""
+        return (
+            request.service == self.service
+            and self.route in {None, request.route}
+            and self.model in {None, request.model}
+            and self.version in {None, request.version}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

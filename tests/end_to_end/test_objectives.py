@@ -10,7 +10,9 @@ from typing import cast
 from uuid import uuid4
 
 import pytest
+from typer.testing import CliRunner
 
+from latencytrace.cli.app import app
 from latencytrace.model import Span, SpanKind, Stage, StatusCode, semconv
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import one_span, otlp
@@ -199,3 +201,40 @@ def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -
     assert len(cast("list[object]", still["slowest"])) == 3
     assert shown["ledger"]["retrieve"] == 350 * MS
     assert "page began: chat-e2e" in said
+
+
+def test_objectives_that_change_are_taken_up_while_the_service_runs(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2)
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        sent(service, 100, 300)
+        promised.write_text(promised.read_text().replace("0.99", "0.999"))
+        until(lambda: standing(service)["target_ratio"] == 0.999, service.said)
+        kept = standing(service)["requests"], standing(service)["bad_requests"]
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: "the objectives were read again: none has changed" in service.said())
+        promised.write_text("kind: SLO")
+        until(lambda: service.metric("latencytrace_slo_file_failing") == 1, service.said)
+        sent(service, 300)
+        bad = standing(service)
+        said = service.said()
+
+    assert kept == (2, 1)
+    assert "target 0.99 is 0.999 now" in said
+    assert "the objectives stay as they were, for the file is wrong: " in said
+    assert bad["target_ratio"] == 0.999
+
+
+def test_a_month_is_reported_from_the_service(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2)
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        sent(service, 100, 300)
+
+        def report() -> str | None:
+            said = CliRunner().invoke(app, ["objectives", "--report", "--url", service.url])
+            assert said.exit_code == 0, said.output
+            return said.stdout if "| 2 | 1 | 50 % | **no** |" in said.stdout else None
+
+        found = until(report, service.said)
+
+    assert found.startswith("# Objectives in ")
+    assert "| day (UTC) | requests | bad |" in found

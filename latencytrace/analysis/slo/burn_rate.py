@@ -74,12 +74,16 @@ def can_fire(objective: Objective, rule: BurnRule) -> bool:
 
 
 def burn_rules(objective: Objective) -> tuple[BurnRule, ...]:
-    """The tiers that watch an objective: pages, the fastest first, then the outage; tickets."""
-    rules = [rule for rule in scaled_rules(objective.period_ns) if can_fire(objective, rule)]
+    """The tiers that watch an objective: pages, the fastest first, then the outage; tickets.
+
+    Where its file has tiers of its own, these and no others.
+    """
+    rules = objective.tiers or scaled_rules(objective.period_ns)
+    rules = tuple(rule for rule in rules if can_fire(objective, rule))
     pages = [rule for rule in rules if rule.severity is Severity.PAGE]
     outage = outage_rule(objective)
-    if not pages or outage.short_ns < SHORTEST_WINDOW_NS:
-        return tuple(rules)
+    if objective.tiers or not pages or outage.short_ns < SHORTEST_WINDOW_NS:
+        return rules
     return (*pages, outage, *rules[len(pages) :])
 
 

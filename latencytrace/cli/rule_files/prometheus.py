@@ -79,8 +79,8 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
             '{{ $value | printf "%.3g" }} times too fast'
         ),
         "description": (
-            f"Promised: {100 * objective.target_ratio:.6g} % of {of} have {objective.measured} "
-            f"within {objective.threshold_ns / 1e9:g} s over {length_text(objective.period_ns)}. "
+            f"Promised: {100 * objective.target_ratio:.6g} % of {of} {_wanted(objective)} "
+            f"over {length_text(objective.period_ns)}. "
             f'Budget left: {{{{ with query "{budget}" }}}}{{{{ . | first | value | '
             "humanizePercentage }}{{ else }}unknown{{ end }}. Guilty stage, slow requests and "
             "links: GET /api/v1/alerts of the service."
@@ -90,6 +90,12 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
         separator = "&" if "?" in settings.dashboard_url else "?"
         said["dashboard_url"] = f"{settings.dashboard_url}{separator}var-slo={objective.name}"
     return said
+
+
+def _wanted(objective: Objective) -> str:
+    if objective.limit_ns is None:
+        return "do not fail"
+    return f"have {objective.measured} within {objective.limit_ns / 1e9:g} s"
 
 
 def _group(objective: Objective, settings: RuleSettings) -> Document:

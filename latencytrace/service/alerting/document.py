@@ -56,7 +56,7 @@ def objective_document(standing: Standing) -> ObjectiveDocument:
         "model": objective.model,
         "version": objective.version,
         "measure": objective.measured,
-        "threshold_ns": objective.threshold_ns,
+        "threshold_ns": objective.limit_ns,
         "target_ratio": objective.target_ratio,
         "period_ns": objective.period_ns,
         "requests": standing.total,
@@ -64,6 +64,9 @@ def objective_document(standing: Standing) -> ObjectiveDocument:
         "burn_rates": _burn_rates(standing),
         "budget_left_ratio": standing.budget_left_ratio,
         "exhaustion_ns": standing.exhaustion_ns,
+        "budget_since": (
+            None if standing.budget_since_ns is None else str(standing.budget_since_ns)
+        ),
         "last_request": (
             None if standing.last_request_ns is None else str(standing.last_request_ns)
         ),

@@ -112,7 +112,7 @@ def duration_text(duration_ns: int) -> str:
 
 
 def _fault(objective: Objective, alert: Alert) -> str:
-    if alert.evidence.failed_ratio == 1:
+    if alert.evidence.failed_ratio == 1 or objective.limit_ns is None:
         return "failed"
     measured = "" if objective.measured == "duration" else f"{objective.measured} "
     return f"took {measured}over {duration_text(objective.threshold_ns)} or failed"

@@ -296,7 +296,7 @@ class ObjectiveDocument(TypedDict):
     model: str | None
     version: str | None
     measure: str
-    threshold_ns: int
+    threshold_ns: int | None
     target_ratio: float
     period_ns: int
     requests: int
@@ -304,6 +304,7 @@ class ObjectiveDocument(TypedDict):
     burn_rates: list[BurnRateDocument]
     budget_left_ratio: float | None
     exhaustion_ns: int | None
+    budget_since: str | None
     last_request: str | None
 
 

@@ -188,9 +188,9 @@ class Pipeline:
         """Count the requests that nothing has come for in a while."""
         settled = self._settling.settled()
         if settled.until_ns is not None:
-            self._telemetry.count(settled.requests)
+            self._telemetry.counted.count(settled.requests)
             for table in settled.tables:
-                count_table(self._telemetry, table)
+                count_table(self._telemetry.counted, table)
             self._on_settled(settled)
 
     def check(self) -> None:

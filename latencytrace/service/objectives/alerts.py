@@ -16,29 +16,46 @@ from latencytrace.model import (
     Standing,
 )
 from latencytrace.model.objective import HOUR_NS, length_text
+from latencytrace.service.objectives.calendar import period_bounds_ns
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.state import LONGEST_SILENCE_NS, Announced, ObjectiveState
 
 FindFailingCall = Callable[[str, Sequence[BadRequest]], FailingCall | None]
+_STEPS = 500  # of a period
 NO_EVIDENCE = Evidence(guilty=None, failed_ratio=None, version=None, distinctions=(), slowest=())
 
 
 def standing_of(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: int) -> Standing:
     """The standing of an objective, now that its tiers have decided."""
     objective = counts.objective
-    period = counts.tally(now_ns, objective.period_ns)
-    coverage_ratio = counts.coverage_ratio(now_ns, objective.period_ns)
-    left_ratio = budget_left_ratio(objective, period, coverage_ratio)
+    since_ns, until_ns = now_ns - objective.period_ns, None
+    if objective.calendar is not None:
+        since_ns, until_ns = period_bounds_ns(objective.calendar, now_ns)
+    period = counts.tally(now_ns, max(now_ns - since_ns, 1))
+    left_ratio = budget_left_ratio(objective, period, _observed_ratio(counts, since_ns, now_ns))
     recent = next((rate.long for rate in rates if rate.rule.factor < 20), None)  # noqa: PLR2004 - the tier of an hour
+    gone_ns = exhaustion_ns(objective, left_ratio, recent)
+    if until_ns is not None and gone_ns is not None and now_ns + gone_ns > until_ns:
+        gone_ns = None  # there is a new one before that
     return Standing(
         objective=objective,
         rates=rates,
         bad=period.bad,
         total=period.total,
         budget_left_ratio=left_ratio,
-        exhaustion_ns=exhaustion_ns(objective, left_ratio, recent),
+        exhaustion_ns=gone_ns,
         last_request_ns=counts.last_ns(),
+        budget_since_ns=None if until_ns is None else since_ns,
     )
+
+
+def _observed_ratio(counts: ObjectiveCounts, since_ns: int, now_ns: int) -> float:
+    """The share of the period that was observed; of a calendar's, what is to come was not."""
+    period_ns = counts.objective.period_ns
+    passed_ns = now_ns - since_ns
+    step_ns = period_ns // _STEPS  # so that what is known of a window is not asked anew
+    window_ns = max(min(passed_ns, period_ns) // step_ns, 1) * step_ns
+    return counts.coverage_ratio(now_ns, window_ns) * min(passed_ns / period_ns, 1)
 
 
 def alerts_of(
@@ -110,6 +127,7 @@ def ended_alert(alert: Alert, standings: Iterable[Standing], now_ns: int) -> Ale
     """
     before = alert.standing.objective
     named = [one for one in standings if one.objective.name == before.name]
+    named = [one for one in named if one.objective.route == before.route] or named
     watched = [one for one in named if series_of(one.objective) == series_of(before)]
     standing = next(iter(watched), alert.standing)
     return replace(

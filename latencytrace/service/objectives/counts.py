@@ -82,6 +82,11 @@ class ObjectiveCounts:
         self._good: deque[_Seen] = deque(maxlen=LATEST_GOOD)
         self._good_ns = 0  # when the latest of them ended
 
+    def change(self, objective: Objective) -> None:
+        """Count the same requests for an objective whose target or tiers are others now."""
+        self.objective = objective
+        self._coverages.clear()
+
     @property
     def since_start(self) -> Tally:
         """The requests counted since this process began."""

@@ -90,7 +90,7 @@ def test_who_is_told_first_knows_before_sinks_do(tmp_path: Path) -> None:
     def changed(alerts: Iterable[Alert]) -> None:
         seen.extend((one.fingerprint, len(traffic.memory.notifications())) for one in alerts)
 
-    watch = Watch(traffic.evaluator, traffic.memory, outbox, Amendments(clock), changed)
+    watch = Watch(traffic.evaluator, traffic.memory, outbox, Amendments(clock), changed=changed)
     traffic.run(60, tick_s=60)
     for _ in range(6):
         traffic.move(60)
