@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from latencytrace.analysis.trace.startup import may_be_startup
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
+from latencytrace.service.ledgers.compile_ahead import compile_ahead, is_compiled_ahead
 from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
@@ -35,7 +36,8 @@ from latencytrace.service.otlp.scanner import compile_scanner
 
 _log = logging.getLogger(__name__)
 
-WORTH_COMPILING_SPANS: Final = 50_000  # compiling takes seconds and memory
+WORTH_LOADING_SPANS: Final = 1_000  # reading back what was compiled takes a second and memory
+WORTH_COMPILING_SPANS: Final = 10_000  # half a minute of CPU, once for each version
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
@@ -54,16 +56,24 @@ class ByColumns:
 class ColumnAttribution:
     """Attributes batches of traces once its kernels are compiled.
 
-    Nobody waits for the compiler: it starts once so many spans have come that it pays, and
-    keeps its work on disk for the next start. With it the decoder of OTLP is compiled.
+    Nobody waits for the compiler: it starts once so many spans have come that it pays, in a
+    process of its own, and its work is kept on disk. With it the decoder of OTLP is compiled.
 
     Args:
         cache: The folder for what was compiled; None: beside the package, or wherever numba
             may write.
+        ahead: See `compile_ahead`.
     """
 
-    def __init__(self, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        cache: Path | None = None,
+        ahead: Callable[[Path | None], None] = compile_ahead,
+    ) -> None:
         self._cache = cache
+        self._ahead = ahead
+        self._worth_spans: int | None = None
+        self._lock = threading.Lock()
         self._facts = Facts()
         self._tables = Tables()
         self._shape_facts = _ShapeFacts()
@@ -84,10 +94,7 @@ class ColumnAttribution:
             held: Where their spans are.
             starts: Which processes have served.
         """
-        self._seen += sum(len(rows) for parts in held.values() for _, rows in parts)
         if self._kernels is None:
-            if self._seen >= WORTH_COMPILING_SPANS:
-                self.compile()
             return ByColumns(others=list(held))
         if not held:
             return ByColumns(others=[])
@@ -129,17 +136,32 @@ class ColumnAttribution:
         table = self._tables.of(found.columns, found.chosen)
         return table.as_load(self._of_load(found.columns, found.chosen, starts))
 
+    def expect(self, span_count: int) -> None:
+        """Note that spans came: once there are many, begin to compile, or to load."""
+        if self._compiling is not None:
+            return
+        self._seen += span_count
+        if self._seen < WORTH_LOADING_SPANS:
+            return
+        if self._worth_spans is None:
+            is_ahead = is_compiled_ahead(self._cache)
+            self._worth_spans = WORTH_LOADING_SPANS if is_ahead else WORTH_COMPILING_SPANS
+        if self._seen >= self._worth_spans:
+            self.compile()
+
     def compile(self) -> threading.Thread:
         """Begin to compile, if nobody has, and return at once."""
-        if self._compiling is None:
-            self._compiling = threading.Thread(
-                target=self._compile, name="latencytrace-compile", daemon=True
-            )
-            self._compiling.start()
-        return self._compiling
+        with self._lock:
+            if self._compiling is None:
+                self._compiling = threading.Thread(
+                    target=self._compile, name="latencytrace-compile", daemon=True
+                )
+                self._compiling.start()
+            return self._compiling
 
     def _compile(self) -> None:
         yield_to_others()
+        self._ahead(self._cache)
         compile_scanner(self._cache).join()  # first, for it sets where things are kept
         try:
             with raised_as_runtime_errors():

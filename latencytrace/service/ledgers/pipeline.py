@@ -30,6 +30,7 @@ from latencytrace.service.clock import now_ns as time_of_day_ns
 from latencytrace.service.ingest.committer import Committer, Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.attributor import Attributor
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.held_spans import MAX_BYTES
 from latencytrace.service.ledgers.missing_ledgers import MissingLedgers
 from latencytrace.service.ledgers.open_traces import OpenTraces
@@ -98,8 +99,17 @@ class Pipeline:
         self._committer = Committer(store, on_settled=traces.ended, now_ns=now_ns, journal=journal)
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
         keeping = SpanKeeping(keep_spans_ratio)
+        self._columns = ColumnAttribution(cache)
         self._attributor = Attributor(
-            store, traces, settling, telemetry, now_ns, keeping, objectives, on_spans, cache
+            store,
+            traces,
+            settling,
+            telemetry,
+            now_ns,
+            keeping,
+            objectives,
+            on_spans,
+            self._columns,
         )
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._kept_ns: int | None = None  # when spans were last copied
@@ -153,6 +163,7 @@ class Pipeline:
             raise OverloadedError(
                 f"{self._traces.count} traces wait to be attributed: send again in a second"
             )
+        self._columns.expect(checked.span_count)
         self._traces.arrived([checked])  # first, for they may be stored before `submit` returns
         try:
             submitted = self._committer.submit(checked)
