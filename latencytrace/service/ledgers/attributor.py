@@ -94,6 +94,8 @@ class Attributor:
         left = self._traces.being_attributed(taken)  # others are open again
         if len(left) > 1:
             return left[: len(left) // 2], left[len(left) // 2 :]
+        if not left:
+            return ()
         self._traces.without(left, dict.fromkeys(left, Without.FAULT))
         self._telemetry.faulty.inc(len(left))
         _log.exception("%s is set aside, please report this", left)
@@ -113,9 +115,12 @@ class Attributor:
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
         # What was sent again is written again too, or the next start would take it up again.
         kept |= grown(resent, found.spans, self._store)
-        self._keep([held[one] for one in kept if one in held])
+        self._keep([held[one] for one in kept if one in held], read_ns)
+        if rest := self._traces.unstored(with_request - kept):
+            self._store.insert(rest, self._now_ns() - read_ns)
         self._traces.doubt(with_request)
         self._write(requests, resent, found, kept - held.keys(), read_ns)
+        self._traces.written(with_request | kept)
         self._traces.attributed(with_request)
         self._traces.left(found.starts)
         done = set(taken) - reopened
@@ -161,10 +166,10 @@ class Attributor:
             keeps |= self._objectives.violated_in(table)
         return kept.union(compress(table.trace_ids, keeps.tolist()))
 
-    def _keep(self, traces: Iterable[Parts]) -> None:
+    def _keep(self, traces: Iterable[Parts], read_ns: int) -> None:
         """Keep the spans of traces that memory holds."""
         if blocks := by_block(traces):
-            self._store.keep(list(in_few_blocks(blocks)))
+            self._store.keep(list(in_few_blocks(blocks)), self._now_ns() - read_ns)
 
     def _write(
         self,

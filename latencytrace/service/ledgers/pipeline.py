@@ -1,15 +1,16 @@
 """From committed spans to ledgers: the sentence of the architecture, top to bottom.
 
     receiver → submit → journal → committer → store
-                  ↓ arrived           ↓ stored
+                  ↓ arrived           ↓ stored, if it is not attributed soon
                   open traces → attributor → store → settling → telemetry, objectives
 
-A trace is attributed once every span of it that was acknowledged is stored. Its spans are taken
-from memory, where they lie since they came; from the store where memory does not hold all of
-them: after a restart, for what came late, and for want of room. It is attributed at least once:
-what a crash cut off between two of these steps is taken up at the next start, and written again
-under the same keys. An account is kept of every span, and once in a while the store is asked
-whether it agrees.
+A trace is attributed once it is complete. Its spans are taken from memory, where they lie since
+they came, and stored with its ledger; until then the journal has them. What waits longer is
+stored by itself, and where memory does not hold all of a trace, the rest is waited for and read
+from the store: after a restart, for what came late, and for want of room. A trace is attributed
+at least once: what a crash cut off between two of these steps is taken up at the next start, and
+written again under the same keys. An account is kept of every span, and once in a while the
+store is asked whether it agrees.
 
 The service shares the machine with the programs that are traced. It yields to them by priority,
 and as an insert costs the same however little there is to insert, it makes about one a second.
@@ -48,6 +49,7 @@ _log = logging.getLogger(__name__)
 BATCH_TRACES = 500
 BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same however little there is
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
+HOLD_S = 5.0  # spans wait for their ledgers before they are stored by themselves
 BEHIND_S = 3.0  # of attributing without a pause, after which no more is let in
 BEHIND_BYTES = 32 * 1024 * 1024  # of spans in memory; with fewer it is soon done
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
@@ -96,7 +98,9 @@ class Pipeline:
         self._on_settled = on_settled
         self._counted_until_ns = counted_until_ns
         self._traces = traces = OpenTraces(now_ns, max_held_bytes)
-        self._committer = Committer(store, on_settled=traces.ended, now_ns=now_ns, journal=journal)
+        self._committer = Committer(
+            store, on_settled=traces.ended, now_ns=now_ns, begin=traces.begin, journal=journal
+        )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
         keeping = SpanKeeping(keep_spans_ratio)
         self._columns = ColumnAttribution(cache)
@@ -132,12 +136,14 @@ class Pipeline:
 
     def start(self) -> None:
         """Begin to take spans in; what an earlier process left is looked for meanwhile."""
+        self._committer.set_interval(round(PACE_S * 1e9))
+        self._committer.hold(round(HOLD_S * 1e9))
         resumed = self._committer.resume()
         if resumed:
             _log.info("%d requests of an earlier run are stored now", len(resumed))
             self._traces.arrived(resumed)
+            self._traces.in_journal(resumed)
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
-        self._committer.set_interval(round(PACE_S * 1e9))
         self._committer.start()
         self._thread.start()
 
@@ -170,6 +176,8 @@ class Pipeline:
         except (OverloadedError, StoreError):
             self._traces.ended([checked], Outcome.FAILED)
             raise
+        if self._committer.holds:
+            self._traces.in_journal([checked])
         submitted.add_done_callback(partial(self._acknowledged, checked.span_count))
         return submitted
 
@@ -192,6 +200,7 @@ class Pipeline:
         """Attribute one batch of the traces that are due; how many. Count what has settled."""
         due = self._traces.due(BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES)
         attributed = len(due) if due and self._attributor.attribute(due) else 0
+        self._committer.release(self._traces.take_written())
         self.settle()
         return attributed
 
