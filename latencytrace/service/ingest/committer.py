@@ -9,6 +9,7 @@ together with their spans, and there is nothing left to commit (`Committer.relea
 
 import logging
 import threading
+from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -63,6 +64,10 @@ class BlockTaker(Protocol):
         ...
 
 
+def _due_ns(waiting: Waiting) -> int:
+    return waiting.due_ns
+
+
 class CommitQueue:
     """Requests that wait for a commit, and the rule when it is due. No threads in it."""
 
@@ -75,8 +80,8 @@ class CommitQueue:
         self.is_retry = False  # what is first could not be committed before
 
     def add(self, waiting: Waiting) -> None:
-        """Put a request at the end."""
-        self._waiting.append(waiting)
+        """Put a request behind those that are due no later."""
+        insort(self._waiting, waiting, key=_due_ns)
         self._span_count += waiting.request.span_count
 
     def is_alone(self, waiting: Waiting) -> bool:
@@ -85,7 +90,7 @@ class CommitQueue:
 
     def put_back(self, taken: Sequence[Waiting]) -> None:
         """Put requests first that could not be committed; full or not, they wait an interval."""
-        self._waiting[:0] = taken
+        self._waiting[:0] = [replace(waiting, due_ns=0) for waiting in taken]
         self._span_count += sum(waiting.request.span_count for waiting in taken)
         self.is_retry = True
 
@@ -227,6 +232,14 @@ class Committer:
         """Have what the journal holds wait for so long before it is committed."""
         if self._journal is not None:
             self._hold_ns = hold_ns
+
+    def hasten(self, columns: Collection[SpanBlock]) -> None:
+        """Commit requests with these spans with the next ones."""
+        if columns:
+            with self._changed:
+                for waiting in self._queue.remove(columns):
+                    self._queue.add(replace(waiting, due_ns=0))
+                self._changed.notify_all()
 
     def release(self, columns: Collection[SpanBlock]) -> None:
         """Let go of requests with these spans, for others have stored all of them."""

@@ -320,6 +320,7 @@ class Assembler:
         if not trace.waiting or trace.from_store or trace.left:
             return False
         if not self._claim(trace_id, self._before(trace_id) + trace.spans):
+            trace.from_store = True
             return False
         trace.claimed, trace.waiting = trace.waiting, 0
         return True

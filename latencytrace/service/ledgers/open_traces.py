@@ -129,6 +129,11 @@ class OpenTraces:
         with self._lock:
             self._unstored.written(trace_ids)
 
+    def take_urgent(self) -> Sequence[SpanBlock]:
+        """See `Unstored.take_urgent`."""
+        with self._lock:
+            return self._unstored.take_urgent()
+
     def take_written(self) -> Sequence[SpanBlock]:
         """See `Unstored.take_written`."""
         with self._lock:
@@ -235,10 +240,12 @@ class OpenTraces:
 
     def _claim(self, trace_id: str, count: int) -> bool:
         """See `Assembler`; its lock is held."""
-        if self._held.count(trace_id) != count:
-            return False
         blocks = [block for block, _ in self._held.parts(trace_id)]
-        return self._unstored.claim(trace_id, blocks)
+        is_whole = self._held.count(trace_id) == count
+        if is_whole and self._unstored.claim(trace_id, blocks):
+            return True
+        self._unstored.urge(trace_id, blocks)
+        return False
 
     def _known_of(self, trace_ids: Iterable[str]) -> set[str]:
         """Of traces, those whose spans were claimed and which the store may know."""
@@ -250,6 +257,8 @@ class OpenTraces:
     def _from_store(self, trace_ids: Collection[str]) -> None:
         self._give_back(trace_ids, accounted=False)
         self._assembler.from_store(trace_ids)
+        for trace_id in trace_ids:
+            self._unstored.urge(trace_id, (block for block, _ in self._held.parts(trace_id)))
 
     def _give_back(self, trace_ids: Collection[str], *, accounted: bool) -> None:
         self._unstored.give_back(trace_ids, accounted=accounted)

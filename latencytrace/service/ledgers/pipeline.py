@@ -199,6 +199,7 @@ class Pipeline:
     def step(self) -> int:
         """Attribute one batch of the traces that are due; how many. Count what has settled."""
         due = self._traces.due(BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES)
+        self._committer.hasten(self._traces.take_urgent())
         attributed = len(due) if due and self._attributor.attribute(due) else 0
         self._committer.release(self._traces.take_written())
         self.settle()

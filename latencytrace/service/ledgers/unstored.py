@@ -34,6 +34,7 @@ class Unstored:
         self._posts: dict[int, _Post] = {}  # by the identity of their block
         self._claims: dict[str, list[_Post]] = {}  # by trace
         self._written: list[SpanBlock] = []
+        self._urgent: list[SpanBlock] = []
 
     def add(self, block: SpanBlock, rows_by_trace: Mapping[str, Rows]) -> None:
         """Take note of a post."""
@@ -93,6 +94,16 @@ class Unstored:
                 post.left[trace_id] = post.claimed.pop(trace_id)
                 if accounted:
                     post.accounted.add(trace_id)
+
+    def urge(self, trace_id: str, blocks: Iterable[SpanBlock]) -> None:
+        """Note that a trace is waited for, which a commit has to store."""
+        known = (self._posts.get(id(block)) for block in blocks)
+        self._urgent += [post.block for post in known if post and trace_id in post.left]
+
+    def take_urgent(self) -> Sequence[SpanBlock]:
+        """The posts of traces that are waited for, since the last call."""
+        found, self._urgent = self._urgent, []
+        return found
 
     def take_written(self) -> Sequence[SpanBlock]:
         """The posts that attributions have stored to the last span, since the last call."""

@@ -22,6 +22,7 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.spans.otlp_messages import one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import until
 
 MS = 1_000_000
 
@@ -201,6 +202,7 @@ def test_a_late_span_revises_a_ledger_whose_spans_were_stored_with_it(
     rig.after_s(1)
     rig.send(child(span, "b" * 16, 0, 60))
     early = rig.after_s(2)
+    until(lambda: rig.rows(Table.ARRIVALS) == 1)  # it is waited for, and held no longer
     rig.committer.flush()
     rig.after_s(1)
     found = rig.store.request(trace_id, None)

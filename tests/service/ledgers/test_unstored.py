@@ -72,6 +72,16 @@ def test_nothing_is_claimed_that_is_being_committed_or_that_no_journal_holds() -
     assert committing.claim(FIRST, [block])
 
 
+def test_posts_are_urgent_that_a_commit_has_to_store() -> None:
+    unstored, block = known()
+    unstored.claim(FIRST, [block])
+    for trace_id in (FIRST, SECOND):
+        unstored.urge(trace_id, [block])
+
+    assert unstored.take_urgent() == [block]
+    assert unstored.take_urgent() == []
+
+
 def test_what_is_given_back_is_committed_and_changes_no_account_twice() -> None:
     unstored, block = known()
     for trace_id, accounted in ((FIRST, True), (SECOND, False)):
