@@ -328,6 +328,21 @@ def test_what_others_have_stored_is_not_committed_and_the_journal_lets_go_of_it(
     assert resting.committer.waiting_bytes == 0
 
 
+def test_a_store_that_takes_spans_from_others_fails_no_longer(resting: Rig) -> None:
+    request = checked("second")
+    resting.committer.submit(request)
+    resting.store.fault = StoreError("the disk is full")
+    with pytest.raises(StoreError, match="the disk is full"):
+        resting.committer.flush()
+    failing = resting.committer.fault
+    resting.store.fault = None
+    resting.committer.release([request.columns])
+    resting.committer.flush()
+
+    assert failing is not None
+    assert resting.committer.fault is None
+
+
 def test_a_request_waits_while_others_store_a_part_and_the_rest_is_committed(
     tmp_path: Path,
 ) -> None:
