@@ -1,6 +1,13 @@
-"""Traces that memory holds, attributed over columns; what is odd is left to objects."""
+"""Traces that memory holds, attributed over columns; what is odd is left to objects.
+
+As a program it compiles what it needs, and ends with the process that started it:
+
+    python -m latencytrace.service.ledgers.column_attribution [FOLDER]
+"""
 
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -22,7 +29,11 @@ from latencytrace.analysis.trace.startup import may_be_startup
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
-from latencytrace.service.ledgers.compile_ahead import compile_ahead, is_compiled_ahead
+from latencytrace.service.ledgers.compile_ahead import (
+    compile_ahead,
+    is_compiled_ahead,
+    note_compiled,
+)
 from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
@@ -249,3 +260,21 @@ class _ShapeFacts:
         ]
         self._known += len(new)
         self.table = np.concatenate([self.table[:-1], np.array(new, np.bool_), self.table[-1:]])
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def _main() -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    cache = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    attribution = ColumnAttribution(cache, ahead=lambda _: None)
+    attribution.compile().join()
+    if attribution.is_compiled:
+        note_compiled(cache)
+
+
+if __name__ == "__main__":
+    _main()

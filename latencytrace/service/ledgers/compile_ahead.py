@@ -1,13 +1,8 @@
-"""Compiles in a process of its own, once for each version: what that takes of memory ends with it.
-
-python -m latencytrace.service.ledgers.compile_ahead [FOLDER]
-"""
+"""Compiles in another process, once for each version: its memory ends with it."""
 
 import logging
-import os
 import subprocess
 import sys
-import threading
 import zlib
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +13,7 @@ from latencytrace.service.otlp.compiled import loading
 
 _log = logging.getLogger(__name__)
 
+_PROGRAM: Final = "column_attribution"
 _COMPILED: Final = ("numba", "llvmlite")  # of other versions nothing can be read back
 _PACKAGES: Final = (loading, columns, ledger)
 
@@ -36,9 +32,9 @@ def compile_ahead(cache: Path | None) -> None:
     if is_compiled_ahead(cache) or not sys.executable:
         return
     named = [] if cache is None else [str(cache.absolute())]
-    command = [sys.executable, "-P", "-m", __name__, *named]
+    command = [sys.executable, "-P", "-m", f"{__package__}.{_PROGRAM}", *named]
     try:
-        with subprocess.Popen(  # noqa: S603 - this file
+        with subprocess.Popen(  # noqa: S603 - a program of ours
             command,
             stdin=subprocess.PIPE,  # it ends when we do
             stdout=subprocess.DEVNULL,
@@ -66,25 +62,3 @@ def _mark(cache: Path | None) -> Path:
     for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
         key += path.read_bytes()
     return loading.folder_of(cache) / f"all-{zlib.crc32(key):08x}"
-
-
-def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
-    os._exit(1)
-
-
-def _main() -> None:
-    from latencytrace.service.ledgers.column_attribution import (  # noqa: PLC0415 - it imports us
-        ColumnAttribution,
-    )
-
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    cache = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    attribution = ColumnAttribution(cache, ahead=lambda _: None)
-    attribution.compile().join()
-    if attribution.is_compiled:
-        note_compiled(cache)
-
-
-if __name__ == "__main__":
-    _main()
