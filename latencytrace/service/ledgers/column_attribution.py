@@ -5,6 +5,7 @@ As a program it compiles what it needs, and ends with the process that started i
     python -m latencytrace.service.ledgers.column_attribution [FOLDER]
 """
 
+import gc
 import logging
 import os
 import sys
@@ -187,6 +188,7 @@ class ColumnAttribution:
             _log.info("traces are attributed as objects, for nothing can be compiled: %s", error)
             return
         self._kernels = kernels
+        gc.freeze()  # no collection need look through the compiler again
         _log.info("attribution over columns is compiled")
 
     def _compiled(self) -> Kernels:
