@@ -10,7 +10,7 @@ together with their spans, and there is nothing left to commit (`Committer.relea
 import logging
 import threading
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -162,7 +162,7 @@ class Committer:
         on_settled: Takes the end of each request, in the committing thread, before the
             futures resolve.
         now_ns: The clock.
-        begin: Tells what of a request is to be committed; None: nothing for now.
+        begin: Tells what of a request's columns is to be committed; None: nothing for now.
         max_bytes: How much may wait before `submit` refuses.
         journal: Holds what was acknowledged; None: everybody waits for the commit.
     """
@@ -173,7 +173,7 @@ class Committer:
         *,
         on_settled: OnSettled,
         now_ns: Callable[[], int],
-        begin: Callable[[CheckedRequest], SpanBlock | None] = lambda request: request.columns,
+        begin: Callable[[SpanBlock], SpanBlock | None] = lambda columns: columns,
         max_bytes: int = MAX_BYTES,
         journal: Journal | None = None,
     ) -> None:
@@ -202,36 +202,25 @@ class Committer:
         Returns:
             It.
         """
-        resumed = []
         with self._changed:
-            for block, segment in () if self._journal is None else self._journal.left():
-                try:
-                    request = CheckedRequest.of(_columns(block))
-                except OtlpError as error:
-                    segment.refuse(error)
-                    continue
+            left = [] if self._journal is None else list(_left(self._journal))
+            for request, segment in left:
                 self._add(request, segment)
-                resumed.append(request)
-        return resumed
+        return [request for request, _ in left]
 
     def start(self) -> None:
         """Begin to commit."""
         self._thread.start()
 
-    def set_interval(self, interval_ns: int) -> None:
-        """Commit as rarely as this from now on, where there is a journal."""
+    def set_interval(self, interval_ns: int, hold_ns: int = 0) -> None:
+        """Commit as rarely as this, and what came so long ago, where there is a journal."""
         if self._journal is not None:
-            self._queue.interval_ns = interval_ns
+            self._queue.interval_ns, self._hold_ns = interval_ns, hold_ns
 
     @property
     def holds(self) -> bool:
         """Return whether requests wait for a while for their ledgers."""
         return bool(self._hold_ns)
-
-    def hold(self, hold_ns: int) -> None:
-        """Have what the journal holds wait for so long before it is committed."""
-        if self._journal is not None:
-            self._hold_ns = hold_ns
 
     def hasten(self, columns: Collection[SpanBlock]) -> None:
         """Commit requests with these spans with the next ones."""
@@ -379,18 +368,12 @@ class Committer:
 
     def _begun(self, taken: Sequence[Waiting]) -> list[Waiting]:
         """Those that can be committed now; the others wait on."""
-        ready: list[Waiting] = []
-        busy: list[Waiting] = []
-        for waiting in taken:
-            part = self._begin(waiting.request)
-            if part is None:
-                busy.append(replace(waiting, due_ns=self._now_ns() + BUSY_NS))
-            else:
-                ready.append(replace(waiting, part=part))
-        if busy:
+        parts = [(one, self._begin(one.request.columns)) for one in taken]
+        ready = [replace(one, part=part) for one, part in parts if part is not None]
+        if len(ready) < len(taken):
             with self._changed:
-                for waiting in busy:
-                    self._queue.add(waiting)
+                for busy in (one for one, part in parts if part is None):
+                    self._queue.add(replace(busy, due_ns=self._now_ns() + BUSY_NS))
                 if not ready:  # whoever has the rest is waited for
                     self._changed.wait(BUSY_NS / 1e9)
         return ready
@@ -439,7 +422,7 @@ class Committer:
 
     def _commit(self, taken: Sequence[Waiting]) -> StoreError | None:
         try:
-            refused = self._insert(taken)
+            refused = _inserted(self._store, taken)
         except StoreError as error:
             _log.error("%d requests were not stored: %s", len(taken), error)
             self._fail([one for one in taken if one.segment is None], error)
@@ -448,40 +431,17 @@ class Committer:
         stored = [one for one in taken if id(one) not in refused]
         self._end(stored, Outcome.STORED)
         self._end([one for one in taken if id(one) in refused and one.segment], Outcome.REFUSED)
-        for waiting in stored:
-            if waiting.segment is None and waiting.future.set_running_or_notify_cancel():
-                waiting.future.set_result(None)
+        _told([one for one in stored if one.segment is None])
         for waiting in taken:
             if waiting.segment is None and id(waiting) in refused:
                 self._fail([waiting], refused[id(waiting)])
         return None
 
-    def _insert(self, taken: Sequence[Waiting]) -> dict[int, OtlpError]:
-        """Insert requests as one block; halve it where the engine refuses it.
-
-        Returns:
-            What is wrong with each request that could not be kept, by its `id()`.
-        """
-        try:
-            self._store.insert([one.part or one.request.columns for one in taken])
-        except PoisonedBlockError as error:
-            if len(taken) > 1:
-                middle = len(taken) // 2
-                return self._insert(taken[:middle]) | self._insert(taken[middle:])
-            _log.warning(
-                "a request of %d spans is refused: %s", taken[0].request.span_count, error
-            )
-            return {id(taken[0]): OtlpError(f"the request cannot be stored: {error}")}
-        return {}
-
     def _fail(self, waiting: Sequence[Waiting], error: StoreError | OtlpError) -> None:
         """Tell senders that their spans are not kept; those of the journal are."""
         failed = [one for one in waiting if one.segment is None]
         self._end(failed, Outcome.FAILED)
-        for one in failed:
-            # A sender that hung up has cancelled its future.
-            if one.future.set_running_or_notify_cancel():
-                one.future.set_exception(error)
+        _told(failed, error)
 
     def _end(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
         if waiting:
@@ -501,3 +461,40 @@ def _columns(block: bytes) -> SpanBlock:
         return unpacked(block)
     except ValueError as error:
         raise OtlpError(str(error)) from None
+
+
+def _left(journal: Journal) -> Iterator[tuple[CheckedRequest, Segment]]:
+    """The requests that an earlier process acknowledged and did not commit."""
+    for block, segment in journal.left():
+        try:
+            yield CheckedRequest.of(_columns(block)), segment
+        except OtlpError as error:
+            segment.refuse(error)
+
+
+def _inserted(store: BlockTaker, taken: Sequence[Waiting]) -> dict[int, OtlpError]:
+    """Insert requests as one block; halve it where the engine refuses it.
+
+    Returns:
+        What is wrong with each request that could not be kept, by its `id()`.
+    """
+    try:
+        store.insert([one.part or one.request.columns for one in taken])
+    except PoisonedBlockError as error:
+        if len(taken) > 1:
+            middle = len(taken) // 2
+            return _inserted(store, taken[:middle]) | _inserted(store, taken[middle:])
+        _log.warning("a request of %d spans is refused: %s", taken[0].request.span_count, error)
+        return {id(taken[0]): OtlpError(f"the request cannot be stored: {error}")}
+    return {}
+
+
+def _told(waiting: Iterable[Waiting], error: StoreError | OtlpError | None = None) -> None:
+    """Tell senders that their spans are kept, or why not."""
+    for one in waiting:
+        # A sender that hung up has cancelled its future.
+        if one.future.set_running_or_notify_cancel():
+            if error is None:
+                one.future.set_result(None)
+            else:
+                one.future.set_exception(error)

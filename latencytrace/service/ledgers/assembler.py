@@ -47,6 +47,15 @@ class _Open:
         quiet_ns = QUIET_NS if self.rooted else ROOTLESS_QUIET_NS
         return min(self.last_ns + quiet_ns, self.first_ns + AGE_NS)
 
+    def join(self, taken: "_Open") -> None:
+        """Take back what was taken."""
+        self.spans += taken.spans
+        self.waiting += taken.claimed
+        self.late += taken.late
+        self.rooted = True
+        self.left |= taken.left
+        self.missed_ns = taken.missed_ns
+
     def is_complete(self, now_ns: int) -> bool:
         """Whether it can be attributed: all of it is stored, or it has grown old."""
         return not self.waiting or now_ns - self.first_ns >= AGE_NS
@@ -310,20 +319,17 @@ class Assembler:
 
     def _before(self, trace_id: str) -> int:
         """How many spans of a trace were attributed before, or hold no request so far."""
-        # Of those that came long ago the arrivals may be gone.
-        since_ns = self._now_ns() - STORED_NS
         known = (self._closed.get(trace_id), self._rootless.get(trace_id))
-        return sum(one.spans for one in known if one is not None and one.due_ns > since_ns)
+        return _spans_since(self._now_ns() - STORED_NS, known)
 
     def _claims(self, trace_id: str, trace: _Open) -> bool:
         """Have a trace's attribution store what waits; False: it has not got all of it."""
         if not trace.waiting or trace.from_store or trace.left:
             return False
-        if not self._claim(trace_id, self._before(trace_id) + trace.spans):
-            trace.from_store = True
-            return False
-        trace.claimed, trace.waiting = trace.waiting, 0
-        return True
+        trace.from_store = not self._claim(trace_id, self._before(trace_id) + trace.spans)
+        if not trace.from_store:
+            trace.claimed, trace.waiting = trace.waiting, 0
+        return not trace.from_store
 
     def _taken(self, trace_id: str) -> str:
         """Take an open trace; what of it waits to be stored stays open."""
@@ -341,12 +347,7 @@ class Assembler:
         trace = self._open.get(trace_id)
         if trace is None:
             trace = self._opened(trace_id, self._now_ns(), rooted=True)
-        trace.spans += taken.spans
-        trace.waiting += taken.claimed
-        trace.late += taken.late
-        trace.rooted = True
-        trace.left |= taken.left
-        trace.missed_ns = taken.missed_ns
+        trace.join(taken)
         return trace
 
     def _evicted(self, limit: int) -> list[str]:
@@ -402,3 +403,8 @@ class Assembler:
     def _is_late(self, trace_id: str, now_ns: int) -> bool:
         closed = self._closed.get(trace_id)
         return closed is not None and now_ns - closed.due_ns > LATE_NS
+
+
+def _spans_since(since_ns: int, known: Iterable[_Closed | None]) -> int:
+    """The spans of those that are known; of those that came long ago, the arrivals may be gone."""
+    return sum(one.spans for one in known if one is not None and one.due_ns > since_ns)

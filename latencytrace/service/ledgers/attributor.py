@@ -116,11 +116,11 @@ class Attributor:
         # What was sent again is written again too, or the next start would take it up again.
         kept |= grown(resent, found.spans, self._store)
         self._keep([held[one] for one in kept if one in held], read_ns)
-        if rest := self._traces.unstored(with_request - kept):
+        if rest := self._traces.unstored.claimed(with_request - kept):
             self._store.insert(rest, self._now_ns() - read_ns)
         self._traces.doubt(with_request)
         self._write(requests, resent, found, kept - held.keys(), read_ns)
-        self._traces.written(with_request | kept)
+        self._traces.unstored.written(with_request | kept)
         self._traces.attributed(with_request)
         self._traces.left(found.starts)
         done = set(taken) - reopened

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ledgers.assembler import Assembler, Counts
-from latencytrace.service.ledgers.held_spans import MAX_BYTES, HeldSpans, Parts, by_block
+from latencytrace.service.ledgers.held_spans import MAX_BYTES, HeldSpans, Parts
 from latencytrace.service.ledgers.seen_traces import SeenTraces, ids_of, mixed
-from latencytrace.service.ledgers.unstored import Unstored, part_of
+from latencytrace.service.ledgers.unstored import Unstored
 from latencytrace.service.metrics.span_account import Account, Without
-from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.otlp.traces import CheckedRequest
 
 _ENDS = {
@@ -35,42 +34,31 @@ class OpenTraces:
     def __init__(self, now_ns: Callable[[], int], max_held_bytes: int = MAX_BYTES) -> None:
         self._assembler = Assembler(now_ns, on_forgotten=self._forgotten, claim=self._claim)
         self._held = HeldSpans(max_held_bytes)
-        self._unstored = Unstored()
+        self._lock = threading.RLock()
+        self.unstored = Unstored(self._lock)
         self._claimed: dict[str, Parts] = {}  # the spans of traces that were taken so
         self._seen = SeenTraces()
-        self._lock = threading.Lock()
 
     def arrived(self, requests: Iterable[CheckedRequest]) -> None:
         """Note that the spans of these requests came, and wait to be stored."""
         with self._lock:
             for checked in requests:
-                self._unstored.add(checked.columns, checked.rows)
+                self.unstored.add(checked.columns, checked.rows)
                 let_go = self._held.add(checked.columns, checked.rows)
                 if let_go:
                     self._seen.add(ids_of(let_go))
                 self._assembler.arrived(checked.span_counts, checked.rooted)
-
-    def in_journal(self, requests: Iterable[CheckedRequest]) -> None:
-        """Note that the journal has these requests: they may be stored with their ledgers."""
-        with self._lock:
-            for checked in requests:
-                self._unstored.in_journal(checked.columns)
-
-    def begin(self, checked: CheckedRequest) -> SpanBlock | None:
-        """Begin to commit a request: see `Unstored.begin`."""
-        with self._lock:
-            return self._unstored.begin(checked.columns)
 
     def ended(self, requests: Iterable[CheckedRequest], outcome: Outcome) -> None:
         """Take what became of requests that came."""
         with self._lock:
             for checked in requests:
                 if outcome is Outcome.WAITING:
-                    self._unstored.again(checked.columns)
+                    self.unstored.again(checked.columns)
                     continue
                 if outcome is not Outcome.STORED:
                     self._held.remove(checked.columns)
-                _ENDS[outcome](self._assembler, self._unstored.end(checked.columns))
+                _ENDS[outcome](self._assembler, self.unstored.end(checked.columns))
 
     def known(self, halves: NDArray[np.uint64]) -> None:
         """Note the traces of which the store has something, by the halves of their ids (n, 2)."""
@@ -96,7 +84,7 @@ class OpenTraces:
             known = self._known_of(due)
             self._from_store(known)
             due = [one for one in due if one not in known]
-            claimed = filter(self._unstored.is_claimed, due)
+            claimed = filter(self.unstored.is_claimed, due)
             self._claimed |= {one: self._held.parts(one) for one in claimed}
             return due
 
@@ -117,27 +105,6 @@ class OpenTraces:
                 if is_unseen and trace_id not in found and self._is_whole(trace_id):
                     found[trace_id] = self._held.parts(trace_id)
             return found
-
-    def unstored(self, trace_ids: Iterable[str]) -> Sequence[SpanBlock]:
-        """The spans of traces that were taken which their attribution has to store."""
-        with self._lock:
-            parts = by_block([self._unstored.claimed(trace_ids)])
-        return [part_of(block, np.sort(rows)) for block, rows in parts]
-
-    def written(self, trace_ids: Iterable[str]) -> None:
-        """Note that all spans of traces that were taken are stored."""
-        with self._lock:
-            self._unstored.written(trace_ids)
-
-    def take_urgent(self) -> Sequence[SpanBlock]:
-        """See `Unstored.take_urgent`."""
-        with self._lock:
-            return self._unstored.take_urgent()
-
-    def take_written(self) -> Sequence[SpanBlock]:
-        """See `Unstored.take_written`."""
-        with self._lock:
-            return self._unstored.take_written()
 
     def short(self, shown: Counts) -> Counts:
         """See `Assembler.short`."""
@@ -242,14 +209,14 @@ class OpenTraces:
         """See `Assembler`; its lock is held."""
         blocks = [block for block, _ in self._held.parts(trace_id)]
         is_whole = self._held.count(trace_id) == count
-        if is_whole and self._unstored.claim(trace_id, blocks):
+        if is_whole and self.unstored.claim(trace_id, blocks):
             return True
-        self._unstored.urge(trace_id, blocks)
+        self.unstored.urge(trace_id, blocks)
         return False
 
     def _known_of(self, trace_ids: Iterable[str]) -> set[str]:
         """Of traces, those whose spans were claimed and which the store may know."""
-        claimed = [one for one in trace_ids if self._unstored.is_claimed(one)]
+        claimed = [one for one in trace_ids if self.unstored.is_claimed(one)]
         if not claimed:
             return set()
         return set(compress(claimed, self._seen.may_hold(ids_of(claimed)).tolist()))
@@ -258,10 +225,10 @@ class OpenTraces:
         self._give_back(trace_ids, accounted=False)
         self._assembler.from_store(trace_ids)
         for trace_id in trace_ids:
-            self._unstored.urge(trace_id, (block for block, _ in self._held.parts(trace_id)))
+            self.unstored.urge(trace_id, (block for block, _ in self._held.parts(trace_id)))
 
     def _give_back(self, trace_ids: Collection[str], *, accounted: bool) -> None:
-        self._unstored.give_back(trace_ids, accounted=accounted)
+        self.unstored.give_back(trace_ids, accounted=accounted)
         for trace_id in trace_ids:
             self._claimed.pop(trace_id, None)
 

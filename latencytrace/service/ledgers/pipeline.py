@@ -99,21 +99,17 @@ class Pipeline:
         self._counted_until_ns = counted_until_ns
         self._traces = traces = OpenTraces(now_ns, max_held_bytes)
         self._committer = Committer(
-            store, on_settled=traces.ended, now_ns=now_ns, begin=traces.begin, journal=journal
+            store,
+            on_settled=traces.ended,
+            now_ns=now_ns,
+            begin=traces.unstored.begin,
+            journal=journal,
         )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
         keeping = SpanKeeping(keep_spans_ratio)
-        self._columns = ColumnAttribution(cache)
+        self._columns = columns = ColumnAttribution(cache)
         self._attributor = Attributor(
-            store,
-            traces,
-            settling,
-            telemetry,
-            now_ns,
-            keeping,
-            objectives,
-            on_spans,
-            self._columns,
+            store, traces, settling, telemetry, now_ns, keeping, objectives, on_spans, columns
         )
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._kept_ns: int | None = None  # when spans were last copied
@@ -136,13 +132,13 @@ class Pipeline:
 
     def start(self) -> None:
         """Begin to take spans in; what an earlier process left is looked for meanwhile."""
-        self._committer.set_interval(round(PACE_S * 1e9))
-        self._committer.hold(round(HOLD_S * 1e9))
+        self._committer.set_interval(round(PACE_S * 1e9), round(HOLD_S * 1e9))
         resumed = self._committer.resume()
         if resumed:
             _log.info("%d requests of an earlier run are stored now", len(resumed))
             self._traces.arrived(resumed)
-            self._traces.in_journal(resumed)
+            for one in resumed:
+                self._traces.unstored.in_journal(one.columns)
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
         self._committer.start()
         self._thread.start()
@@ -177,7 +173,7 @@ class Pipeline:
             self._traces.ended([checked], Outcome.FAILED)
             raise
         if self._committer.holds:
-            self._traces.in_journal([checked])
+            self._traces.unstored.in_journal(checked.columns)
         submitted.add_done_callback(partial(self._acknowledged, checked.span_count))
         return submitted
 
@@ -199,9 +195,9 @@ class Pipeline:
     def step(self) -> int:
         """Attribute one batch of the traces that are due; how many. Count what has settled."""
         due = self._traces.due(BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES)
-        self._committer.hasten(self._traces.take_urgent())
+        self._committer.hasten(self._traces.unstored.take_urgent())
         attributed = len(due) if due and self._attributor.attribute(due) else 0
-        self._committer.release(self._traces.take_written())
+        self._committer.release(self._traces.unstored.take_written())
         self.settle()
         return attributed
 

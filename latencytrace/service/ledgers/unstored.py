@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import RLock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +28,14 @@ class Unstored:
     """The posts of which not everything is stored.
 
     A span is written once: with the ledger of its request where that is made soon, for it is
-    known then which table it belongs to, and else by a commit. No thread, no lock.
+    known then which table it belongs to, and else by a commit.
+
+    Args:
+        lock: Held by whoever claims, gives back or ends; the other methods take it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lock: RLock) -> None:
+        self._lock = lock
         self._posts: dict[int, _Post] = {}  # by the identity of their block
         self._claims: dict[str, list[_Post]] = {}  # by trace
         self._written: list[SpanBlock] = []
@@ -43,8 +48,9 @@ class Unstored:
 
     def in_journal(self, block: SpanBlock) -> None:
         """Note that a post outlives this process, and can wait for the ledgers of its traces."""
-        if post := self._posts.get(id(block)):
-            post.is_in_journal = True
+        with self._lock:
+            if post := self._posts.get(id(block)):
+                post.is_in_journal = True
 
     def claim(self, trace_id: str, blocks: Iterable[SpanBlock]) -> bool:
         """Leave the spans of a trace in these blocks to its attribution.
@@ -65,18 +71,23 @@ class Unstored:
         """Whether the attribution of a trace has spans that are not stored."""
         return trace_id in self._claims
 
-    def claimed(self, trace_ids: Iterable[str]) -> list[tuple[SpanBlock, Rows]]:
-        """The spans of traces that their attribution has to store."""
+    def claimed(self, trace_ids: Iterable[str]) -> Sequence[SpanBlock]:
+        """The spans of traces that their attribution has to store, as blocks."""
+        rows_by_block: dict[int, tuple[SpanBlock, list[Rows]]] = {}
+        with self._lock:
+            for trace_id in trace_ids:
+                for post in self._claims.get(trace_id, ()):
+                    _, rows = rows_by_block.setdefault(id(post), (post.block, []))
+                    rows.append(post.claimed[trace_id])
         return [
-            (post.block, post.claimed[trace_id])
-            for trace_id in trace_ids
-            for post in self._claims.get(trace_id, ())
+            part_of(block, np.sort(np.concatenate(rows))) for block, rows in rows_by_block.values()
         ]
 
     def written(self, trace_ids: Iterable[str]) -> None:
         """Note that the attribution of traces has stored what it had of them."""
-        for trace_id in trace_ids:
-            for post in self._claims.pop(trace_id, ()):
+        with self._lock:
+            posts = {one: self._claims.pop(one, ()) for one in trace_ids}
+            for post, trace_id in ((post, one) for one, some in posts.items() for post in some):
                 del post.claimed[trace_id]
                 if not (post.left or post.claimed):
                     del self._posts[id(post.block)]
@@ -102,22 +113,25 @@ class Unstored:
 
     def take_urgent(self) -> Sequence[SpanBlock]:
         """The posts of traces that are waited for, since the last call."""
-        found, self._urgent = self._urgent, []
+        with self._lock:
+            found, self._urgent = self._urgent, []
         return found
 
     def take_written(self) -> Sequence[SpanBlock]:
         """The posts that attributions have stored to the last span, since the last call."""
-        found, self._written = self._written, []
+        with self._lock:
+            found, self._written = self._written, []
         return found
 
     def begin(self, block: SpanBlock) -> SpanBlock | None:
         """Begin to commit a post: what of it is not stored; None: attributions have some of it."""
-        post = self._posts.get(id(block))
-        if post is None:
-            return part_of(block, np.zeros(0, np.int64))
-        if post.claimed:
-            return None
-        post.is_committing = True
+        with self._lock:
+            post = self._posts.get(id(block))
+            if post is None:
+                return part_of(block, np.zeros(0, np.int64))
+            if post.claimed:
+                return None
+            post.is_committing = True
         if sum(map(len, post.left.values())) == block.count:
             return block
         return part_of(block, np.sort(np.concatenate(list(post.left.values()))))

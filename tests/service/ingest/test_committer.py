@@ -52,7 +52,7 @@ class Rig:
         self,
         max_bytes: int = 10**6,
         journal: Journal | None = None,
-        begin: Callable[[CheckedRequest], SpanBlock | None] = lambda request: request.columns,
+        begin: Callable[[SpanBlock], SpanBlock | None] = lambda columns: columns,
     ) -> None:
         self.store = BlockStore()
         self.told: list[list[CheckedRequest]] = []

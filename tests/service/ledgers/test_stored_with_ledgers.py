@@ -69,8 +69,7 @@ class Rig:
             store, self.telemetry, self.clock, keep_spans_ratio, journal=Journal(folder)
         )
         self.committer = self.pipeline._committer  # noqa: SLF001 - as `start` does
-        self.committer.set_interval(10**9)
-        self.committer.hold(round(HOLD_S * 1e9))
+        self.committer.set_interval(10**9, round(HOLD_S * 1e9))
         self.committer.start()
 
     def send(self, *spans: Span) -> None:

@@ -1,5 +1,7 @@
 """Who stores which span of a post."""
 
+import threading
+
 from latencytrace.service.ledgers.unstored import Unstored
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.otlp.traces import CheckedRequest, check
@@ -14,7 +16,7 @@ def post() -> CheckedRequest:
 
 
 def known(*, in_journal: bool = True) -> tuple[Unstored, SpanBlock]:
-    unstored, checked = Unstored(), post()
+    unstored, checked = Unstored(threading.RLock()), post()
     unstored.add(checked.columns, checked.rows)
     if in_journal:
         unstored.in_journal(checked.columns)
@@ -32,12 +34,12 @@ def test_a_commit_takes_all_of_a_post_of_which_nothing_was_stored() -> None:
 def test_a_commit_takes_what_attributions_left() -> None:
     unstored, block = known()
     assert unstored.claim(FIRST, [block])
-    claimed = [rows.tolist() for _, rows in unstored.claimed([FIRST, SECOND])]
+    claimed = [block.spans() for block in unstored.claimed([FIRST, SECOND])]
     early = unstored.begin(block)
     unstored.written([FIRST])
     rest = unstored.begin(block)
 
-    assert claimed == [[0, 2]]
+    assert claimed == [block.spans([0, 2])]
     assert early is None
     assert rest is not None
     assert [span.trace_id for span in rest.spans()] == [SECOND]
