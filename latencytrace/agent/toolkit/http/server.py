@@ -39,6 +39,7 @@ class ServedRequest:
         name: Of the span, until the route is known: HTTP's method.
         attributes: What the request says of itself.
         caller: The context that its headers carry.
+        kind: OpenTelemetry's.
         on_loop: An event loop runs it.
         started_ns: A monotonic time; None: now.
     """
@@ -50,13 +51,14 @@ class ServedRequest:
         attributes: HookAttributes,
         caller: Context,
         *,
+        kind: SpanKind = SpanKind.SERVER,
         on_loop: bool,
         started_ns: int | None = None,
     ) -> None:
         self.recorder = recorder
         self.name = name
         self.timing: Timing = recorder.start(
-            name, None, attributes, kind=SpanKind.SERVER, context=caller, started_ns=started_ns
+            name, None, attributes, kind=kind, context=caller, started_ns=started_ns
         )
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
         self.answer: AnswerStream | None = None
