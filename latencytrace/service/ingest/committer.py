@@ -431,7 +431,7 @@ class Committer:
         stored = [one for one in taken if id(one) not in refused]
         self._end(stored, Outcome.STORED)
         self._end([one for one in taken if id(one) in refused and one.segment], Outcome.REFUSED)
-        _told([one for one in stored if one.segment is None])
+        _answer([one for one in stored if one.segment is None])
         for waiting in taken:
             if waiting.segment is None and id(waiting) in refused:
                 self._fail([waiting], refused[id(waiting)])
@@ -441,7 +441,7 @@ class Committer:
         """Tell senders that their spans are not kept; those of the journal are."""
         failed = [one for one in waiting if one.segment is None]
         self._end(failed, Outcome.FAILED)
-        _told(failed, error)
+        _answer(failed, error)
 
     def _end(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
         if waiting:
@@ -489,7 +489,7 @@ def _inserted(store: BlockTaker, taken: Sequence[Waiting]) -> dict[int, OtlpErro
     return {}
 
 
-def _told(waiting: Iterable[Waiting], error: StoreError | OtlpError | None = None) -> None:
+def _answer(waiting: Iterable[Waiting], error: StoreError | OtlpError | None = None) -> None:
     """Tell senders that their spans are kept, or why not."""
     for one in waiting:
         # A sender that hung up has cancelled its future.
