@@ -237,11 +237,16 @@ class Store(Questions):
         """Let go of the folder."""
 
     @abstractmethod
-    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+    def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """Keep every span of blocks.
 
         When it returns, the spans survive the death of this process: as many rows were written
         as there are spans.
+
+        Args:
+            blocks: They.
+            age_ns: Their ledgers are written next (see `write`), and were made of these spans
+                so long ago; None: there are none yet.
 
         Raises:
             PoisonedBlockError: The engine cannot read a block; nothing of them was kept.
@@ -249,8 +254,18 @@ class Store(Questions):
         """
 
     @abstractmethod
-    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
-        """Keep these rows of blocks, so that they are found when their arrivals are gone."""
+    def keep(
+        self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
+    ) -> None:
+        """Keep these rows of blocks, so that they are found when other arrivals are gone.
+
+        They may have been inserted before, all of a trace or some; once this returns, all of
+        them have arrived.
+
+        Args:
+            parts: They.
+            age_ns: See `insert`.
+        """
 
     def keep_noted(self) -> None:
         """Copy the spans of traces that `write` noted, while the arrivals are still there.

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -1086,6 +1087,35 @@ def test_a_span_that_came_after_its_trace_was_kept_is_shown(store: Store) -> Non
     assert set(map(repr, store.kept_spans(span.trace_id))) == {repr(span), repr(late)}
     store.keep_noted()
     assert set(map(repr, store.kept_spans(span.trace_id))) == {repr(span), repr(late)}
+
+
+def test_spans_that_are_kept_at_once_have_arrived_as_often_as_they_came(store: Store) -> None:
+    trace_id = trace_of("kept at once")
+    first, second, late = (one_span(trace_id, digit * 16) for digit in "abc")
+    block = columns(otlp(first, second, first, one_span(trace_of("another"))))
+    store.keep([(block, np.array([0, 1, 2]))])
+    store.insert([columns(otlp(late))])
+
+    expected = {repr(first), repr(second), repr(late)}
+    assert set(map(repr, store.arrived([trace_id])[trace_id])) == expected
+    assert set(map(repr, store.kept_spans(trace_id))) == expected
+    assert set(map(repr, store.spans_of([trace_id])[trace_id])) == expected
+    assert store.arrived_counts([trace_id, trace_of("another")]) == {trace_id: 4}
+
+
+def test_spans_that_are_stored_with_their_ledger_are_assembled(store: Store) -> None:
+    kept, arrived = one_span(trace_of("with it kept")), one_span(trace_of("with it arrived"))
+    store.keep([(columns(otlp(kept)), np.array([0]))], 5_000_000)
+    store.insert([columns(otlp(arrived))], 5_000_000)
+    store.write(
+        [one_request("with it kept"), one_request("with it arrived")], [], age_ns=5_000_000
+    )
+
+    assert {kept.trace_id, arrived.trace_id}.isdisjoint(store.unassembled())
+    assert store.arrived_counts([arrived.trace_id, kept.trace_id]) == {
+        arrived.trace_id: 1,
+        kept.trace_id: 1,
+    }
 
 
 def test_traces_with_arrivals_but_no_request_are_unassembled(store: Store) -> None:

@@ -39,9 +39,12 @@ INSTANCES: Final = (
     f"SELECT DISTINCT ServiceName, ServiceInstance FROM {REQUESTS} "
     "WHERE Written >= now() - INTERVAL 7 DAY AND ServiceInstance IS NOT NULL AND NOT Startup"
 )
-ARRIVED_COUNTS: Final = (
-    f"SELECT TraceId, count() FROM {ARRIVALS} "
-    "WHERE TraceId IN {trace_ids:Array(String)} GROUP BY TraceId"
+_OF_TRACES: Final = "TraceId IN {trace_ids:Array(String)}"
+ARRIVED_COUNTS: Final = (  # those that were kept at once are in `spans` alone
+    f"SELECT TraceId, count() FROM (SELECT TraceId FROM {ARRIVALS} WHERE {_OF_TRACES} "
+    f"UNION ALL SELECT TraceId FROM {SPANS} WHERE {_OF_TRACES} "
+    "AND Arrived >= now() - INTERVAL 3 HOUR AND (TraceId, SpanId) NOT IN "
+    f"(SELECT TraceId, SpanId FROM {ARRIVALS} WHERE {_OF_TRACES})) GROUP BY TraceId"
 )
 REVISIONS: Final = (  # all of them: asking for the highest would cost 1.5 ms of CPU more
     f"SELECT TraceId, SpanId, Revision FROM {REQUESTS} "
@@ -56,20 +59,26 @@ STANDING: Final = (  # where requests stand, to be voided if they moved, and how
     "toUnixTimestamp64Nano(if(CountedAs = 0, Written, CountedAs)) "
     f"FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
 )
-UNASSEMBLED: Final = (  # no request was written since their last span arrived
-    f"SELECT TraceId FROM (SELECT TraceId, max(Arrived) AS LastArrived FROM {ARRIVALS} "
+_UNASSEMBLED: Final = (  # no request was written since their last span arrived
+    "SELECT TraceId FROM (SELECT TraceId, max(Arrived) AS LastArrived FROM {came} "
     "GROUP BY TraceId) AS Came LEFT JOIN "
     # A request is written after its spans arrived.
     f"(SELECT TraceId, max(Written) AS LastWritten FROM {REQUESTS} "
-    f"WHERE Written >= (SELECT min(Arrived) FROM {ARRIVALS}) - INTERVAL 1 HOUR "
+    "WHERE Written >= (SELECT if(count() > 0, min(Arrived), now()) FROM {came}) - INTERVAL 1 HOUR "
     "GROUP BY TraceId) AS Done USING TraceId "
     "WHERE LastArrived > LastWritten "
     # A shared step never has a request: it is done unless the process ended in its last minute.
     f"AND (LastArrived > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE "
-    f"OR TraceId NOT IN (SELECT TraceId FROM {ARRIVALS} "
+    "OR TraceId NOT IN (SELECT TraceId FROM {came} "
     f"WHERE ParentSpanId = '' AND mapContains(SpanAttributes, '{semconv.SHARED}')))"
 )
 
+UNASSEMBLED: Final = _UNASSEMBLED.format(came=ARRIVALS)
+_CAME: Final = "SELECT TraceId, Arrived, ParentSpanId, SpanAttributes FROM"
+UNASSEMBLED_ANYWHERE: Final = _UNASSEMBLED.format(
+    came=f"({_CAME} {ARRIVALS} UNION ALL {_CAME} {SPANS} "
+    "WHERE Arrived >= now() - INTERVAL 2 HOUR) AS Either"
+)
 WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
     f"SELECT DISTINCT TraceId FROM {ARRIVALS} "
     "WHERE Arrived >= fromUnixTimestamp64Nano({since:Int64}) "

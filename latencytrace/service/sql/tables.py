@@ -311,12 +311,20 @@ class Target:
     columns: Mapping[str, str]  # by name: their types
     block_format: str  # the engine's name for it
 
-    def insert_statement(self, path: str) -> str:
-        """The statement that inserts a block from a file."""
+    def insert_statement(self, path: str, arrived_ms: int | None = None) -> str:
+        """The statement that inserts a block from a file.
+
+        Args:
+            path: Of the file.
+            arrived_ms: When its spans arrived; None: now.
+        """
         names = ", ".join(f"`{name}`" for name in self.columns)
         structure = _listed(dict(self.columns)).replace("\\", "\\\\").replace("'", "\\'")
+        column, value = "", ""
+        if arrived_ms is not None:
+            column, value = ", Arrived", f", fromUnixTimestamp64Milli({arrived_ms})"
         return (
-            f"INSERT INTO {self.table} ({names}) SELECT {names} "
+            f"INSERT INTO {self.table} ({names}{column}) SELECT {names}{value} "
             f"FROM file('{path}', '{self.block_format}', '{structure}')"
         )
 

@@ -230,7 +230,9 @@ class Connection:
         """
         return self._answer(sql, "Null", parameters).rows_written()
 
-    def insert(self, target: Target, block: bytes, rows: int) -> None:
+    def insert(
+        self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
+    ) -> None:
         """Insert a block; it is kept when this returns, every row of it.
 
         The engine reads it from a file in memory: of what it is sent in pieces, it keeps what
@@ -240,6 +242,7 @@ class Connection:
             target: Where to.
             block: In the target's format.
             rows: How many it has.
+            arrived_ms: When its spans arrived; None: now.
 
         Raises:
             PoisonedBlockError: The block is not of its format.
@@ -249,7 +252,7 @@ class Connection:
             return
         try:
             with in_memory(block) as path, self._free:
-                statement = target.insert_statement(path)
+                statement = target.insert_statement(path, arrived_ms)
                 written = self._connection.query(statement, "Null", params={}).rows_written()
         except RuntimeError as error:
             raise _insert_error(error) from error

@@ -157,25 +157,11 @@ class ChdbQuestions(Store):
 
     def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
         """See `Store.kept_spans`."""
-        # Of a trace that waits to be copied, a part may have been copied before.
-        waits = trace_id in self._to_keep.ids
-        for table in (ARRIVALS, SPANS) if waits else (SPANS, ARRIVALS):
-            lines = self._readers.query(
-                span_rows.spans_of(table), LISTS, {"trace_ids": [trace_id]}
-            )
-            if lines:
-                return tuple(span_rows.spans_from(lines))
-        return ()
+        return self._spans(span_rows.spans_of, trace_ids=[trace_id])
 
     def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.spans_of`."""
-        found: dict[str, tuple[Span, ...]] = {}
-        for table in (SPANS, ARRIVALS):
-            asked = {"trace_ids": set(trace_ids) - found.keys()}
-            lines = self._readers.query(span_rows.spans_of(table), LISTS, asked)
-            by_trace = groupby(span_rows.spans_from(lines), key=lambda span: span.trace_id)
-            found |= {trace_id: tuple(spans) for trace_id, spans in by_trace}
-        return found
+        return by_trace(self._spans(span_rows.spans_of, trace_ids=set(trace_ids)))
 
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """See `Store.spans_at`."""
@@ -222,12 +208,10 @@ class ChdbQuestions(Store):
 
     def _spans(self, question: Callable[[str], str], **parameters: object) -> tuple[Span, ...]:
         """What both tables answer, each span once."""
-        found: dict[tuple[str, str], Span] = {}
-        for table in (SPANS, ARRIVALS):
-            lines = self._readers.query(question(table), LISTS, parameters)
-            for span in span_rows.spans_from(lines):
-                found.setdefault((span.trace_id, span.span_id), span)
-        return tuple(found.values())
+        lines = [
+            self._readers.query(question(table), LISTS, parameters) for table in (SPANS, ARRIVALS)
+        ]
+        return tuple(span_rows.once(*map(span_rows.spans_from, lines)))
 
 
 def _breakdown(ask: Query, cohort: Cohort, plan: Plan, *, from_rollups: bool) -> Breakdown:
@@ -254,6 +238,14 @@ def keys_of(lines: bytes) -> Iterator[list[tuple[object, ...]]]:
     keys = list(map(tuple, rows(lines)))
     for first in range(0, len(keys), KEYS_AT_ONCE):
         yield keys[first : first + KEYS_AT_ONCE]
+
+
+def by_trace(spans: Iterable[Span]) -> dict[str, tuple[Span, ...]]:
+    """Spans that come in order of their trace, taken together."""
+    return {
+        trace_id: tuple(group)
+        for trace_id, group in groupby(spans, key=lambda span: span.trace_id)
+    }
 
 
 def rows(lines: bytes) -> list[list[object]]:

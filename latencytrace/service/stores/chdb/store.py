@@ -2,8 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
@@ -33,6 +32,7 @@ from latencytrace.service.stores.chdb.reading import (
     LISTS,
     OBJECTS,
     ChdbQuestions,
+    by_trace,
     firsts,
     keys_of,
     rows,
@@ -46,6 +46,7 @@ MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however 
 KNOWN_AT_ONCE = 1 << 15  # traces; whoever takes them holds up receivers meanwhile
 _MS = 1_000_000
 _U64 = (1 << 64) - 1
+_CLOCKS_MS = 20  # by which two readings of clocks may differ
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
 
@@ -85,21 +86,22 @@ class ChdbStore(ChdbQuestions):
         engine = Engine.open(folder)
         return cls(engine, NotedTraces(folder / TO_KEEP), day_ns, exact_requests)
 
-    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+    def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """See `Store.insert`."""
         try:
             block = blocks[0] if len(blocks) == 1 else joined(blocks)
             written = native.native(block) if block.count else b""
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # a fault of ours
             raise PoisonedBlockError(f"a block cannot be written as rows: {error!r}") from error
-        self._inserter.insert(native.ARRIVED, written, block.count)
+        self._inserter.insert(native.ARRIVED, written, block.count, _arrived_ms(age_ns))
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
-        lines = self._assembler.query(
-            span_rows.spans_of(ARRIVALS), LISTS, {"trace_ids": trace_ids}
-        )
-        return _by_trace(span_rows.spans_from(lines))
+        lines = [
+            self._assembler.query(question, LISTS, {"trace_ids": trace_ids})
+            for question in (span_rows.spans_of(ARRIVALS), span_rows.LATELY_KEPT)
+        ]
+        return by_trace(span_rows.once(*map(span_rows.spans_from, lines)))
 
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.arrived_counts`."""
@@ -128,7 +130,10 @@ class ChdbStore(ChdbQuestions):
 
     def unassembled(self) -> Sequence[str]:
         """See `Store.unassembled`."""
-        return firsts(self._assembler.query(questions.UNASSEMBLED, LISTS))
+        # Where ledgers are lost, spans may be kept whose arrivals were never written.
+        damaged = self._engine.damaged_parts()
+        question = questions.UNASSEMBLED_ANYWHERE if damaged else questions.UNASSEMBLED
+        return firsts(self._assembler.query(question, LISTS))
 
     def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
         """See `Store.without_ledger`."""
@@ -192,10 +197,13 @@ class ChdbStore(ChdbQuestions):
             for first in range(0, len(ids), KNOWN_AT_ONCE):
                 yield ids[first : first + KNOWN_AT_ONCE]
 
-    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
+    def keep(
+        self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
+    ) -> None:
         """See `Store.keep`."""
         written = b"".join(native.native(block, rows) for block, rows in parts)
-        self._assembler.insert(native.KEPT, written, sum(len(rows) for _, rows in parts))
+        count = sum(len(rows) for _, rows in parts)
+        self._assembler.insert(native.KEPT, written, count, _arrived_ms(age_ns))
 
     def keep_noted(self) -> None:
         """See `Store.keep_noted`."""
@@ -275,9 +283,6 @@ def _void(
     ]
 
 
-def _by_trace(spans: Iterable[Span]) -> dict[str, tuple[Span, ...]]:
-    """Spans that come in order of their trace, taken together."""
-    return {
-        trace_id: tuple(group)
-        for trace_id, group in groupby(spans, key=lambda span: span.trace_id)
-    }
+def _arrived_ms(age_ns: int | None) -> int | None:
+    """When spans arrived of which a ledger is made: before it is written, by any clock."""
+    return None if age_ns is None else (now_ns() - age_ns) // _MS - _CLOCKS_MS
