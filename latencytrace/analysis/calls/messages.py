@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from latencytrace.analysis.calls.waits import works_itself
+from latencytrace.analysis.repairs.clipping import clipped
 from latencytrace.analysis.repairs.intervals import Intervals, clipped_intervals
 from latencytrace.analysis.reported.proxy_queue import begun_earlier
 from latencytrace.analysis.trace.is_request import is_shared
@@ -103,7 +104,9 @@ def with_queues(trace: Trace, queued: Mapping[str, Interval]) -> Trace:
             intervals[span_id] = packed
     if not awaited:
         return trace
-    moved = {trace.spans[span_id].parent_id for span_id in awaited}
+    moved: set[str | None] = {trace.spans[span_id].parent_id for span_id in awaited}
+    for span_id in awaited:
+        moved |= _cut_below(trace, span_id, spans, intervals)
     children = {
         parent_id: tuple(sorted((spans[one.span_id] for one in below), key=_order))
         if parent_id in moved
@@ -111,6 +114,32 @@ def with_queues(trace: Trace, queued: Mapping[str, Interval]) -> Trace:
         for parent_id, below in trace.children.items()
     }
     return replace(trace, spans=spans, children=children, intervals=intervals, queued=awaited)
+
+
+def _cut_below(
+    trace: Trace, span_id: str, spans: dict[str, Span], intervals: dict[str, Intervals]
+) -> set[str]:
+    """Cut off what lies below a span and began before it took its message.
+
+    Returns:
+        The spans of which a child is another one now.
+    """
+    changed: set[str] = set()
+    pending = [span_id]
+    while pending:
+        parent = spans[pending.pop()]
+        for one in trace.children.get(parent.span_id, ()):
+            child = spans[one.span_id]
+            within, repair = clipped(child, parent)
+            if repair is None:
+                continue
+            packed = intervals.pop(child.span_id, ())
+            spans[child.span_id], packed = clipped_intervals(child, within, packed)
+            if packed:
+                intervals[child.span_id] = packed
+            changed.add(parent.span_id)
+            pending.append(child.span_id)
+    return changed
 
 
 def _undisturbed_ns(trace: Trace, span: Span, queue: Interval) -> int:

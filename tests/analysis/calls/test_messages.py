@@ -205,3 +205,16 @@ def test_a_message_that_was_taken_before_its_request_began_takes_none_of_its_tim
 
     assert min(one.start_ns for one in trace.spans.values()) == trace.root.start_ns
     assert trace.queued == {}
+
+
+def test_what_began_below_a_task_before_it_took_its_message_is_counted_once() -> None:
+    other = span("other", 50, 90, stage=Stage.RETRIEVE)
+    early = span("early", 60, 150, parent="task", service="worker", stage=Stage.PREPROCESS)
+    deeper = span("deeper", 61, 149, parent="early", service="worker", stage=Stage.TOKENIZE)
+
+    outer, _ = requests_of([root(400), SEND, other, TASK, DECODE, early, deeper], {})
+
+    assert sum(outer.ledger.values()) == outer.duration_ns == 400
+    edges_ns = [0, *(segment.end_ns for segment in outer.segments)]
+    assert [segment.start_ns for segment in outer.segments] == edges_ns[:-1]
+    assert outer.ledger[Stage.RETRIEVE] == 40
