@@ -209,8 +209,8 @@ def test_a_message_that_was_taken_before_its_request_began_takes_none_of_its_tim
 
 def test_what_began_below_a_task_before_it_took_its_message_is_counted_once() -> None:
     other = span("other", 50, 90, stage=Stage.RETRIEVE)
-    early = span("early", 60, 150, parent="task", service="worker", stage=Stage.PREPROCESS)
-    deeper = span("deeper", 61, 149, parent="early", service="worker", stage=Stage.TOKENIZE)
+    early = span("early", 60, 85, parent="task", service="worker", stage=Stage.PREPROCESS)
+    deeper = span("deeper", 61, 84, parent="early", service="worker", stage=Stage.TOKENIZE)
 
     outer, _ = requests_of([root(400), SEND, other, TASK, DECODE, early, deeper], {})
 
