@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from opentelemetry.context import Context
+from opentelemetry.context import Context, create_key
 from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AnyValue
 
 _new = object.__new__
+TRACE_ID = create_key("latencytrace.trace_id")  # in a context: of the trace that begins there
 _RANDOM = 0x02  # W3C's flag of a random trace id
 
 # Our own generator: programs call `random.seed(0)`, and their ids would repeat.
@@ -63,6 +64,11 @@ def new_id(bits: int) -> int:
     """Return random bits that are not all zero."""
     identifier = _random_bits(bits)
     return identifier or new_id(bits)  # zero means "no id"
+
+
+# Takes a span that begins a trace, and its attributes; returns what is to stand in its place,
+# or None: it is recorded.
+Roots = Callable[[RecordedSpan, Mapping[str, object] | None], Span | None]
 
 
 def discard(_span: RecordedSpan) -> None:
@@ -107,6 +113,7 @@ class RecordingTracer(Tracer):
         "name",
         "on_end",
         "processors",
+        "roots",
         "schema_url",
         "version",
     )
@@ -119,6 +126,7 @@ class RecordingTracer(Tracer):
         self.processors = processors
         self.limits = SpanLimits()
         self.on_end: Callable[[RecordedSpan], None] = discard  # takes each span that ends
+        self.roots: Roots | None = None  # decides on spans that begin a trace
         self.delegate: Tracer | None = None  # the program's own, or one that asks a sampler
 
     @property
@@ -159,7 +167,8 @@ class RecordingTracer(Tracer):
                 set_status_on_exception,
             )
         try:
-            parent = (current() if context is None else context).get(_SPAN_KEY)
+            here = current() if context is None else context
+            parent = here.get(_SPAN_KEY)
             span = _new(RecordedSpan)
             span.details = None
             if type(parent) is RecordedSpan:
@@ -168,7 +177,7 @@ class RecordingTracer(Tracer):
                 if parent.details is not None:
                     span.details = inherited(parent.details)
             else:
-                unsampled = self._adopt(span, parent)
+                unsampled = self._adopt(span, parent, here, attributes)
                 if unsampled is not None:
                     return unsampled
             span.span_id = _random_bits(64) or new_id(64)
@@ -279,14 +288,19 @@ class RecordingTracer(Tracer):
 
         return CurrentSpan(begin)
 
-    @staticmethod
-    def _adopt(span: RecordedSpan, found: object) -> Span | None:
+    def _adopt(
+        self,
+        span: RecordedSpan,
+        found: object,
+        here: Context,
+        attributes: Mapping[str, object] | None,
+    ) -> Span | None:
         """Hang a span below a parent that is not ours, or make it a root."""
         parent = found.get_span_context() if isinstance(found, Span) else None
         if parent is None or not parent.is_valid:
-            span.trace_id = _random_bits(128) or new_id(128)
+            span.trace_id = cast("int", here.get(TRACE_ID)) or _random_bits(128) or new_id(128)
             span.parent_id = 0
-            return None
+            return None if self.roots is None else self.roots(span, attributes)
         if not parent.trace_flags.sampled:
             return NonRecordingSpan(
                 SpanContext(

@@ -192,11 +192,13 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     arguments_of = named_arguments(original)
     stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result
     on_fault = recorder.on_fault
-    outer, within = (stage, *patch.part_of), patch.within
+    outer, within, detail = (stage, *patch.part_of), patch.within, recorder.detail
     computes = stage in COMPUTING
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         try:
+            if detail.skips_calls and detail.skips(name):
+                return None
             if recorder.suppressed() or recorder.inside(*outer):
                 return None
             if within and not get_current_span().is_recording():

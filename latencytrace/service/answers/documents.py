@@ -3,6 +3,7 @@
 from typing_extensions import TypedDict
 
 from latencytrace.model import FirstTokenOf, RequestStatus, ShareBasis, Stage
+from latencytrace.model.detail import TraceDetail
 
 
 class QuantilesDocument(TypedDict):
@@ -213,6 +214,7 @@ class ListedRequestDocument(TypedDict):
     retries: int
     preemptions: int | None
     cold_start: bool | None
+    detail: TraceDetail  # what its trace lacks, for the agent kept its budget
     ledger: dict[Stage, int]
     segments: list[SegmentDocument]
     repairs: list[RepairDocument]

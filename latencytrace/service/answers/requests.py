@@ -254,6 +254,7 @@ def request_document(found: Request) -> ListedRequestDocument:
         "retries": _retries(found),
         "preemptions": found.preemptions,
         "cold_start": found.cold_start,
+        "detail": found.detail,
         "ledger": _by_stage(found.ledger),
         "segments": [
             {

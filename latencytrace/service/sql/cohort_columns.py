@@ -20,7 +20,7 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, where
+from latencytrace.service.sql.questions import Parameters, counted, has_stages, where
 from latencytrace.service.sql.tables import REQUESTS, stage_column
 
 FORMAT: Final = "ArrowStream"
@@ -46,7 +46,7 @@ def durations_question(cohort: Cohort) -> tuple[str, Parameters]:
     return (
         (
             f"SELECT toInt64(DurationNs) FROM {REQUESTS} FINAL "
-            f"WHERE {condition} AND {counted(cohort)}"
+            f"WHERE {condition} AND {counted(cohort)} AND {has_stages(cohort)}"
         ),
         parameters,
     )
@@ -80,7 +80,8 @@ def columns_question(
     return (
         (
             f"SELECT {', '.join(selected)} FROM {REQUESTS} FINAL WHERE {condition} "
-            f"AND {counted(cohort)} AND ({within or 'false'}) SETTINGS {_SETTINGS}"
+            f"AND {counted(cohort)} AND {has_stages(cohort)} AND ({within or 'false'}) "
+            f"SETTINGS {_SETTINGS}"
         ),
         bound,
     )

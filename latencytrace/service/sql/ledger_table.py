@@ -4,7 +4,7 @@ from typing import Final
 
 from latencytrace.model import Stage
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, where
+from latencytrace.service.sql.questions import Parameters, counted, has_stages, where
 from latencytrace.service.sql.tables import REQUESTS, stage_column
 from latencytrace.service.store import TableFormat
 
@@ -60,6 +60,7 @@ def table_question(cohort: Cohort, table_format: TableFormat) -> tuple[str, Para
     return (
         (
             f"SELECT {columns} FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
+            f"AND {has_stages(cohort)} "
             f"ORDER BY Start, TraceId, SpanId SETTINGS {_SETTINGS}"
         ),
         parameters,

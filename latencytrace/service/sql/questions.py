@@ -15,6 +15,7 @@ from latencytrace.model import (
     StagePart,
     semconv,
 )
+from latencytrace.model.detail import WITHOUT_STAGES
 from latencytrace.service.cohort import FAILED, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
@@ -151,18 +152,26 @@ def counted(cohort: Cohort) -> str:
     return "NOT Health AND NOT Startup" if cohort.route is None else "true"
 
 
+def has_stages(cohort: Cohort) -> str:
+    """Which of them say what they spent their time on, or were asked for."""
+    named = ", ".join(f"'{detail}'" for detail in WITHOUT_STAGES)
+    return f"Detail NOT IN ({named})" if cohort.detail is None else "true"
+
+
 def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
     """One row with everything `breakdown_from` reads."""
     condition, parameters = where(cohort, unsure=True)
     sure = has_attributes(cohort)
-    which = f"({counted(cohort)} AND {sure})"
+    told = f"{counted(cohort)} AND {has_stages(cohort)}"
+    which = f"({told} AND {sure})"
     levels = ", ".join(map(str, _LEVELS))
     stage_levels = ", ".join(map(str, _STAGE_LEVELS))
     selected = [
         f"countIf({which}) AS requests",
         f"countIf({sure}) AS all_requests",
         f"countIf(Startup AND NOT ({counted(cohort)}) AND {sure}) AS startup",
-        f"countIf({counted(cohort)} AND NOT ({sure})) AS unsure",
+        f"countIf({told} AND NOT ({sure})) AS unsure",
+        f"countIf({counted(cohort)} AND NOT ({has_stages(cohort)}) AND {sure}) AS reduced",
         f"sumIf(toFloat64(DurationNs), {which}) AS duration",
         f"countIf({which} AND TimeToFirstTokenOf = 'model') AS first_tokens_of_model",
         f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {which}) AS tokens_per_second",
@@ -193,7 +202,7 @@ def runtime_question(cohort: Cohort) -> tuple[str, Parameters]:
         (
             "SELECT name, sum(toFloat64(ns)) AS total_ns, count() AS requests "
             f"FROM {REQUESTS} FINAL ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
-            f"WHERE {condition} AND {counted(cohort)} "
+            f"WHERE {condition} AND {counted(cohort)} AND {has_stages(cohort)} "
             f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
         ),
         parameters,
@@ -239,9 +248,10 @@ def breakdown_from(line: bytes) -> Breakdown:
         time_per_output_token_ns=_quantiles(row, "TimePerOutputTokenNs"),
         output_tokens_per_second=cast(float | None, row["tokens_per_second"]),
         stages=stages,
-        health_left_out=cast(int, row["all_requests"]) - requests - cast(int, row["startup"]),
+        health_left_out=cast(int, row["all_requests"])
+        - sum(cast(int, row[name]) for name in ("requests", "startup", "reduced")),
         startup_left_out=cast(int, row["startup"]),
-        reduced_detail_left_out=0,
+        reduced_detail_left_out=cast(int, row["reduced"]),
         unsure_left_out=cast(int, row["unsure"]),
         max_concurrency=cast(int, row["concurrency"]) if requests else None,
     )

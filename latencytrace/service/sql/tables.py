@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from latencytrace.model import Stage, semconv
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service.otlp.block_builder import CLOCK_NAMES
 
 DATABASE = "latencytrace"
@@ -126,6 +127,7 @@ REQUEST_COLUMNS = {
     "Outermost": "Bool",
     "Health": "Bool",
     "Startup": "Bool DEFAULT false",
+    "Detail": f"{_WORD} DEFAULT '{TraceDetail.FULL}'",
     "ServiceName": _WORD,
     "ServiceInstance": _UNKNOWN_WORD,
     "ServiceVersion": _UNKNOWN_WORD,

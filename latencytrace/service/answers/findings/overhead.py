@@ -1,0 +1,133 @@
+"""`GET /overhead`: the agent's own part in durations, against a control group."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from typing_extensions import TypedDict
+
+from latencytrace.analysis.compare.control import (
+    ControlOverhead,
+    Difference,
+    RouteOverhead,
+    control_overhead,
+)
+from latencytrace.model.cohorts.request_columns import DurationBand
+from latencytrace.model.detail import TraceDetail
+from latencytrace.model.texts.units import signed
+from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.service.cohort import Cohort, CohortQuery
+from latencytrace.service.store import Store
+
+ABOUT: Final = "agents that run"
+MOST_COMPARED: Final = 50_000  # requests of a group; more would not narrow what is said
+_NOTICED: Final = 0.05  # of a request's duration, from which on it is worth a word
+
+
+class RouteOverheadDocument(TypedDict):
+    """One route; null: there are too few requests of either group."""
+
+    service: str
+    route: str
+    requests: int
+    control_requests: int
+    difference_ns: int | None
+    low_ns: int | None
+    high_ns: int | None
+
+
+class OverheadDocument(TypedDict):
+    """How much longer requests take for being traced in full; intervals hold at 95 %."""
+
+    requests: int
+    control_requests: int
+    needed_control_requests: int | None  # null: there are enough
+    difference_ns: int | None  # of medians, matched by route; null: not enough data
+    low_ns: int | None
+    high_ns: int | None
+    control_ns: int | None  # the median of the control group
+    routes: list[RouteOverheadDocument]
+    sentence: str
+
+
+def overhead(store: Store, cohort: Cohort) -> OverheadDocument:
+    """Hold requests that are traced in full against those of the control group."""
+    groups = []
+    for detail in (TraceDetail.FULL, TraceDetail.CONTROL):
+        asked = cohort.model_copy(update={"detail": detail})
+        share = min(1.0, MOST_COMPARED / max(store.count(asked), 1))
+        groups.append(store.cohort_columns(asked, (DurationBand(share_ratio=share),)))
+    return overhead_document(control_overhead(*groups))
+
+
+def latest_overhead(store: Store, now_ns: Callable[[], int]) -> OverheadDocument:
+    """Return that of the last hour, of all services."""
+    return overhead(store, CohortQuery().cohort(now_ns()))
+
+
+def overhead_document(found: ControlOverhead) -> OverheadDocument:
+    """What was found, as its document."""
+    whole = found.found
+    return {
+        "requests": found.requests,
+        "control_requests": found.control_requests,
+        "needed_control_requests": found.needed_control_requests,
+        "difference_ns": _rounded(whole, "difference_ns"),
+        "low_ns": _rounded(whole, "low_ns"),
+        "high_ns": _rounded(whole, "high_ns"),
+        "control_ns": _rounded(whole, "control_ns"),
+        "routes": [_route(route) for route in found.routes],
+        "sentence": sentence(found),
+    }
+
+
+def sentence(found: ControlOverhead) -> str:
+    """Say it in words."""
+    whole = found.found
+    if whole is None:
+        return (
+            "Not enough data: of no route are there 100 requests in the control group "
+            f"(LATENCYTRACE_CONTROL); at least {found.needed_control_requests} more are needed."
+        )
+    ratio = whole.difference_ns / whole.control_ns if whole.control_ns else 0.0
+    low, high = signed(round(whole.low_ns)), signed(round(whole.high_ns))
+    return (
+        f"Tracing makes a request {signed(round(whole.difference_ns))} longer "
+        f"({100 * ratio:.2g} %; 95 %: {low} to {high}), "
+        f"by {found.control_requests:,} requests of the control group."
+    )
+
+
+def overhead_findings(found: OverheadDocument) -> Iterator[Finding]:
+    """Judge what is known of it; without a control group there is nothing to say."""
+    difference_ns, low_ns, control_ns = (
+        found["difference_ns"], found["low_ns"], found["control_ns"],
+    )  # fmt: skip
+    if difference_ns is None or low_ns is None or not control_ns:
+        if any(route["control_requests"] for route in found["routes"]):
+            yield Finding(about=ABOUT, verdict=Verdict.NOTE, what=found["sentence"], fix=None)
+        return
+    dear = low_ns > _NOTICED * control_ns
+    yield Finding(
+        about=ABOUT,
+        verdict=Verdict.NOTE if dear else Verdict.FINE,
+        what=found["sentence"],
+        fix="lower LATENCYTRACE_OVERHEAD there, or name fewer LATENCYTRACE_HOOKS"
+        if dear
+        else None,
+    )
+
+
+def _route(route: RouteOverhead) -> RouteOverheadDocument:
+    return {
+        "service": route.service,
+        "route": route.route,
+        "requests": route.requests,
+        "control_requests": route.control_requests,
+        "difference_ns": _rounded(route.found, "difference_ns"),
+        "low_ns": _rounded(route.found, "low_ns"),
+        "high_ns": _rounded(route.found, "high_ns"),
+    }
+
+
+def _rounded(found: Difference | None, name: str) -> int | None:
+    return None if found is None else round(getattr(found, name))
