@@ -37,6 +37,7 @@ from latencytrace.model.cohorts.overview import (
     TimeColumn,
 )
 from latencytrace.model.cohorts.request_columns import DurationBand
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service.cohort import FAILED, Cohort
 
 FORMULA: Final = re.compile(r"'*[=+@\t\r-]")  # how a cell begins that spreadsheets run
@@ -127,6 +128,7 @@ def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
         health_left_out=len(sure) - len(counting) - len(starts),
         startup_left_out=len(starts),
         reduced_detail_left_out=len(counting) - len(found),
+        reduced_requests=sum(one.detail is not TraceDetail.FULL for one in found),
         unsure_left_out=sum(
             counts(one, cohort) and has_stages(one, cohort) and one.attributes_left_out > 0
             for one in requests

@@ -92,8 +92,10 @@ Found = dict[str, dict[str, list[Cpu]]]  # by route and server, one for each rou
 
 
 @contextmanager
-def serving(name: str, receiver: str, beside: Path | None) -> Iterator[Server]:
-    """Start a server, and end it with the block."""
+def serving(
+    name: str, receiver: str, beside: Path | None, overhead: str = "off"
+) -> Iterator[Server]:
+    """Start a server with this budget of the agent's, and end it with the block."""
     port = free_port()
     root = beside if name == BESIDE and beside is not None else HERE.parents[1]
     environment = {
@@ -102,6 +104,7 @@ def serving(name: str, receiver: str, beside: Path | None) -> Iterator[Server]:
         "OTEL_EXPORTER_OTLP_ENDPOINT": receiver,
         "OTEL_BSP_SCHEDULE_DELAY": "100",
         "LATENCYTRACE_GPU": "0",
+        "LATENCYTRACE_OVERHEAD": overhead,
     }
     program = os.fspath(HERE / "request_server.py")
     command = [sys.executable, program, str(port), HOW.get(name, "untraced")]

@@ -941,6 +941,7 @@ def test_requests_without_stages_are_counted_apart_unless_their_detail_is_named(
     control = store.breakdown(Cohort(service="reduced", detail=TraceDetail.CONTROL))
 
     assert (whole.requests, whole.reduced_detail_left_out, whole.health_left_out) == (4, 2, 0)
+    assert (whole.reduced_requests, control.reduced_requests) == (3, 1)
     assert (routed.requests, routed.reduced_detail_left_out) == (4, 2)
     assert (control.requests, control.reduced_detail_left_out) == (1, 0)
 

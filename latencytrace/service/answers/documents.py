@@ -59,6 +59,7 @@ class BreakdownDocument(TypedDict):
     time_per_output_token_ns: QuantilesDocument | None
     output_tokens_per_second: float | None
     max_concurrency: int | None
+    reduced_requests: int  # of which pauses, intervals or cheap calls were not recorded
     stages: list[StageDocument]
     left_out: LeftOutDocument
 

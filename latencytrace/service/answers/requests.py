@@ -196,6 +196,7 @@ def breakdown_document(found: Breakdown) -> BreakdownDocument:
         "time_per_output_token_ns": _quantiles(found.time_per_output_token_ns),
         "output_tokens_per_second": found.output_tokens_per_second,
         "max_concurrency": found.max_concurrency,
+        "reduced_requests": found.reduced_requests,
         "stages": [
             {
                 "stage": row.stage,

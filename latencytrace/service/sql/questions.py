@@ -15,7 +15,7 @@ from latencytrace.model import (
     StagePart,
     semconv,
 )
-from latencytrace.model.detail import WITHOUT_STAGES
+from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.service.cohort import FAILED, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
@@ -172,6 +172,7 @@ def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
         f"countIf(Startup AND NOT ({counted(cohort)}) AND {sure}) AS startup",
         f"countIf({told} AND NOT ({sure})) AS unsure",
         f"countIf({counted(cohort)} AND NOT ({has_stages(cohort)}) AND {sure}) AS reduced",
+        f"countIf({which} AND Detail != '{TraceDetail.FULL}') AS reduced_counted",
         f"sumIf(toFloat64(DurationNs), {which}) AS duration",
         f"countIf({which} AND TimeToFirstTokenOf = 'model') AS first_tokens_of_model",
         f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {which}) AS tokens_per_second",
@@ -252,6 +253,7 @@ def breakdown_from(line: bytes) -> Breakdown:
         - sum(cast(int, row[name]) for name in ("requests", "startup", "reduced")),
         startup_left_out=cast(int, row["startup"]),
         reduced_detail_left_out=cast(int, row["reduced"]),
+        reduced_requests=cast(int, row["reduced_counted"]),
         unsure_left_out=cast(int, row["unsure"]),
         max_concurrency=cast(int, row["concurrency"]) if requests else None,
     )
