@@ -135,7 +135,7 @@ class SelfReport:
 
     def _overhead(self, overhead: Overhead, now_ns: int) -> Iterator[bytes]:
         lacks = {semconv.DETAIL: overhead.lacks or TraceDetail.FULL.value}
-        gauges = (
+        gauges: tuple[tuple[str, Mapping[str, str], float | None], ...] = (
             (semconv.AGENT_OVERHEAD, {}, overhead.share_ratio),
             (semconv.AGENT_BUDGET, {}, overhead.budget_ratio),
             (semconv.AGENT_SAMPLING, {}, overhead.sampling_ratio),

@@ -65,10 +65,9 @@ def test_the_state_says_what_is_left_out_and_what_it_took() -> None:
 def test_a_budget_that_cannot_be_held_is_said_so() -> None:
     program = Program(0.0001)
 
-    for _ in range(4):
-        state = program.window(0.9)
+    states = [program.window(0.9) for _ in range(4)]
 
-    assert (state.step, state.is_held) == (LAST, False)
+    assert (states[-1].step, states[-1].is_held) == (LAST, False)
 
 
 def test_where_the_program_samples_by_itself_no_trace_is_left_out() -> None:

@@ -11,7 +11,7 @@ from latencytrace.analysis.compare.control import (
     RouteOverhead,
     control_overhead,
 )
-from latencytrace.model.cohorts.request_columns import DurationBand
+from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.texts.units import signed
 from latencytrace.service.answers.findings.finding import Finding, Verdict
@@ -51,12 +51,11 @@ class OverheadDocument(TypedDict):
 
 def overhead(store: Store, cohort: Cohort) -> OverheadDocument:
     """Hold requests that are traced in full against those of the control group."""
-    groups = []
-    for detail in (TraceDetail.FULL, TraceDetail.CONTROL):
-        asked = cohort.model_copy(update={"detail": detail})
-        share = min(1.0, MOST_COMPARED / max(store.count(asked), 1))
-        groups.append(store.cohort_columns(asked, (DurationBand(share_ratio=share),)))
-    return overhead_document(control_overhead(*groups))
+    full, control = (
+        _columns(store, cohort.model_copy(update={"detail": detail}))
+        for detail in (TraceDetail.FULL, TraceDetail.CONTROL)
+    )
+    return overhead_document(control_overhead(full, control))
 
 
 def latest_overhead(store: Store, now_ns: Callable[[], int]) -> OverheadDocument:
@@ -115,6 +114,11 @@ def overhead_findings(found: OverheadDocument) -> Iterator[Finding]:
         if dear
         else None,
     )
+
+
+def _columns(store: Store, cohort: Cohort) -> RequestColumns:
+    share_ratio = min(1.0, MOST_COMPARED / max(store.count(cohort), 1))
+    return store.cohort_columns(cohort, (DurationBand(share_ratio=share_ratio),))
 
 
 def _route(route: RouteOverhead) -> RouteOverheadDocument:
