@@ -181,18 +181,14 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         headers=headers(environ),
         timeout_s=_timeout_s(environ),
         interval_s=number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500, least=1, most=3_600_000) / 1000,
-        queue_spans=int(
-            number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536, least=1, most=MOST_WAITING)
-        ),
+        queue_spans=_most_waiting(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536),
         hooks=hooks,
         torch_modules=names(environ, "LATENCYTRACE_TORCH_MODULES"),
         torch_copies=flag(environ, "LATENCYTRACE_TORCH_COPIES"),
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
         limits=SpanLimits.parse(environ),
-        queue_bytes=int(
-            number(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20, least=1, most=MOST_WAITING)
-        ),
+        queue_bytes=_most_waiting(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20),
         gzip=of_signal(environ, "TRACES", "COMPRESSION") == "gzip",
         tls_files=_tls_files(environ),
         log_correlation=flag(environ, "OTEL_PYTHON_LOG_CORRELATION"),
@@ -329,6 +325,10 @@ def _tls_files(environ: Mapping[str, str]) -> tuple[str | None, str | None, str 
         of_signal(environ, "TRACES", "CLIENT_CERTIFICATE"),
         of_signal(environ, "TRACES", "CLIENT_KEY"),
     )
+
+
+def _most_waiting(environ: Mapping[str, str], name: str, default: int) -> int:
+    return int(number(environ, name, default, least=1, most=MOST_WAITING))
 
 
 def _overhead_ratio(environ: Mapping[str, str]) -> float | None:

@@ -12,8 +12,7 @@ from opentelemetry import trace
 from opentelemetry.trace import ProxyTracerProvider, Tracer
 
 from latencytrace.agent.budget.detail import Detail
-from latencytrace.agent.budget.keeper import BudgetKeeper
-from latencytrace.agent.clock import cpu_ns, monotonic_ns, process_cpu_ns
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.nvtx import no_ranges, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers, torch_events
 from latencytrace.agent.export.exporter import ExportCounts, Exporter
@@ -35,8 +34,7 @@ from latencytrace.agent.profiling.orders import Profiling
 from latencytrace.agent.program.fastapi_telemetry import FastApiTelemetry
 from latencytrace.agent.program.provider import GlobalProvider
 from latencytrace.agent.program.spans import ProgramSpans
-from latencytrace.agent.reporting.own_cost import CostMeter
-from latencytrace.agent.reporting.prices import Build, measured_prices, times_requests
+from latencytrace.agent.reporting.own_budget import OwnBudget
 from latencytrace.agent.reporting.self_report import Report, SelfReport
 from latencytrace.agent.reporting.status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.spans.provider import SHUTDOWN_S, RecordingProvider
@@ -84,8 +82,6 @@ class Agent:
         self._hooks: list[AppliedHook] = []
         self._fastapi: AppliedHook | None = None
         self._detail = Detail(settings.control_ratio if self._sampling is None else 0.0)
-        self._times_requests: Build | None = None
-        self._cost, self._budget = self._new_meter(), self._new_budget()
         tracer = _provider.get_tracer(SCOPE, installed_version(SCOPE))
         self.recorder = Recorder(tracer, on_fault, self._detail)
         options = TransportOptions(settings.gzip, *settings.tls_files)
@@ -112,6 +108,7 @@ class Agent:
             self._senders.to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self.profiling
         )
         self._queue = SpanQueue(settings.queue_spans, settings.queue_bytes)
+        self._own = OwnBudget(self._detail, settings.overhead_ratio, self._queue.some)
         self._exporter = Exporter(
             OtlpEncoder(self._resource),
             to_traces(self.profiling),
@@ -141,7 +138,7 @@ class Agent:
                 torch_events, ranges_of=torch_ranges if self.settings.nvtx else no_ranges
             )
         found = tuple(installed_hooks(self.settings.hooks, self._on_fault))
-        self._times_requests = times_requests(hook for _, hook in found)
+        self._own.price_by(hook for _, hook in found)
         for name, hook in found:
             with guarded(f"applying the hook {name}", self._on_fault):
                 self._hooks.append(
@@ -173,8 +170,8 @@ class Agent:
             last_error=counts.last_error,
             hooks=tuple(hook.status for hook in self._hooks),
             gpu=None if self._gpu is None else self._gpu.status(),
-            cost=self._cost.read(),
-            overhead=self._budget.read(),
+            cost=self._own.cost,
+            overhead=self._own.overhead,
             batches=replace(self.recorder.batches),
         )
 
@@ -208,8 +205,7 @@ class Agent:
         """In a forked child: an identity of its own, and none of the parent's spans."""
         self._resource[semconv.SERVICE_INSTANCE_ID] = str(uuid4())
         self._resource["process.pid"] = os.getpid()
-        self._detail.reset_after_fork()
-        self._cost, self._budget = self._new_meter(), self._new_budget()
+        self._own.reset_after_fork()
         self.recorder.reset_after_fork()
         self.profiling.reset_after_fork()
         if self._self_report is not None:
@@ -219,15 +215,6 @@ class Agent:
             self._gpu.reset_after_fork()
         self._exporter.reset_after_fork(OtlpEncoder(self._resource))
         _provider.reset_after_fork()
-
-    def _new_meter(self) -> CostMeter:
-        return CostMeter(
-            monotonic_ns, self._detail, lambda: measured_prices(self._times_requests), cpu_ns
-        )
-
-    def _new_budget(self) -> BudgetKeeper:
-        ratio = self.settings.overhead_ratio
-        return BudgetKeeper(self._detail, ratio, monotonic_ns, process_cpu_ns)
 
     def _new_self_report(self) -> SelfReport | None:
         if self.settings.metrics_url is None:
@@ -262,9 +249,8 @@ class Agent:
         """Report to the receiver how we do, if that changed; on the background thread."""
         if not self._has_begun:  # its first round may come before there is anything to report on
             return
-        self._cost.update(self._exporter.counts, self._exporter.queued)
         may_sample = self._sampling is None and self._global.program is None
-        self._budget.update(self._cost.read().cpu_ns, self._queue.some, may_sample=may_sample)
+        self._own.update(self._exporter.counts, self._exporter.queued, may_sample=may_sample)
         report, has_news = self._self_report, self._exporter.counts.sent or self._global.program
         if report is not None and report.may_be_due and has_news:
             report.send(Report.of(self.status()))

@@ -11,7 +11,7 @@ import latencytrace
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import flush, recorder, start, uninstrument
 from latencytrace.service.answers.documents import BreakdownDocument, RequestsDocument
-from latencytrace.service.answers.findings.overhead import OverheadDocument
+from latencytrace.service.answers.findings.overhead_documents import OverheadDocument
 from latencytrace.settings import agent_settings
 from tests.support.servers.running_service import RunningService
 from tests.support.servers.serving import get, serving

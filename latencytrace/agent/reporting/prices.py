@@ -20,8 +20,8 @@ from latencytrace.model.stage import Stage
 
 ASKS_REQUESTS: Final = "Starlette.__call__"  # that a replacement is known by which times requests
 Build = Callable[[Recorder, Callable[..., Any]], Callable[..., Any]]
-_STRETCHES: Final = 8
-_CALLS: Final = 4  # at a stretch
+_STRETCHES: Final = 16
+_CALLS: Final = 2  # at a stretch
 _REST_S: Final = 1e-3
 _CHUNKS: Final = 64
 _CHUNK: Final = b"data: {}\n\n"

@@ -38,7 +38,7 @@ class Report:
     dropped: int
     faults: int
     hooks: tuple[HookStatus, ...]
-    cost: OwnCost = field(default_factory=OwnCost, compare=False)  # it changes by being told
+    cost: OwnCost = field(default_factory=OwnCost, compare=False)  # a report costs, too
     overhead: Overhead = field(default_factory=Overhead)
 
     @classmethod

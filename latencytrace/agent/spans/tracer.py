@@ -177,7 +177,7 @@ class RecordingTracer(Tracer):
                 if parent.details is not None:
                     span.details = inherited(parent.details)
             else:
-                unsampled = self._adopt(span, parent, here, attributes)
+                unsampled = _adopted(span, parent, here, attributes, self.roots)
                 if unsampled is not None:
                     return unsampled
             span.span_id = _random_bits(64) or new_id(64)
@@ -288,35 +288,36 @@ class RecordingTracer(Tracer):
 
         return CurrentSpan(begin)
 
-    def _adopt(
-        self,
-        span: RecordedSpan,
-        found: object,
-        here: Context,
-        attributes: Mapping[str, object] | None,
-    ) -> Span | None:
-        """Hang a span below a parent that is not ours, or make it a root."""
-        parent = found.get_span_context() if isinstance(found, Span) else None
-        if parent is None or not parent.is_valid:
-            span.trace_id = cast("int", here.get(TRACE_ID)) or _random_bits(128) or new_id(128)
-            span.parent_id = 0
-            return None if self.roots is None else self.roots(span, attributes)
-        if not parent.trace_flags.sampled:
-            return NonRecordingSpan(
-                SpanContext(
-                    parent.trace_id,
-                    new_id(64),
-                    is_remote=False,
-                    trace_flags=TraceFlags(parent.trace_flags & _RANDOM),
-                    trace_state=parent.trace_state,
-                )
+
+def _adopted(
+    span: RecordedSpan,
+    found: object,
+    here: Context,
+    attributes: Mapping[str, object] | None,
+    roots: Roots | None,
+) -> Span | None:
+    """Hang a span below a parent that is not ours, or make it a root."""
+    parent = found.get_span_context() if isinstance(found, Span) else None
+    if parent is None or not parent.is_valid:
+        span.trace_id = cast("int", here.get(TRACE_ID)) or _random_bits(128) or new_id(128)
+        span.parent_id = 0
+        return None if roots is None else roots(span, attributes)
+    if not parent.trace_flags.sampled:
+        return NonRecordingSpan(
+            SpanContext(
+                parent.trace_id,
+                new_id(64),
+                is_remote=False,
+                trace_flags=TraceFlags(parent.trace_flags & _RANDOM),
+                trace_state=parent.trace_state,
             )
-        span.trace_id = parent.trace_id
-        span.parent_id = parent.span_id
-        random_id = bool(parent.trace_flags & _RANDOM)
-        if parent.is_remote or parent.trace_state or not random_id:
-            details = span.details = Details()
-            details.remote_parent = parent.is_remote
-            details.trace_state = parent.trace_state
-            details.random_id = random_id
-        return None
+        )
+    span.trace_id = parent.trace_id
+    span.parent_id = parent.span_id
+    random_id = bool(parent.trace_flags & _RANDOM)
+    if parent.is_remote or parent.trace_state or not random_id:
+        details = span.details = Details()
+        details.remote_parent = parent.is_remote
+        details.trace_state = parent.trace_state
+        details.random_id = random_id
+    return None

@@ -19,7 +19,7 @@ from latencytrace.service.answers.findings.counted import ABOUT, counted_finding
 from latencytrace.service.answers.findings.custody import custody_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import samples
-from latencytrace.service.answers.findings.overhead import overhead_findings
+from latencytrace.service.answers.findings.overhead_documents import overhead_findings
 from latencytrace.service.net.http_client import ask
 from latencytrace.settings import AgentSettings
 

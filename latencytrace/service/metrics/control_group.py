@@ -9,7 +9,7 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from latencytrace.errors import StoreError
-from latencytrace.service.answers.findings.overhead import OverheadDocument
+from latencytrace.service.answers.findings.overhead_documents import OverheadDocument
 
 KEPT_NS: Final = 60_000_000_000  # an answer, which takes a question to the store
 MOST_ROUTES: Final = 100

@@ -36,7 +36,7 @@ _GAUGES: Final = {
         "sampling_ratio", "Share of the traces beginning in its process that an agent records."
     ),
 }  # fmt: skip
-# Each with what its points are told apart by.
+# Each with the attribute by which its points differ.
 _PARTS: Final = {
     semconv.AGENT_CPU_NS: semconv.AGENT_PART,
     semconv.AGENT_REDUCTION: semconv.DETAIL,

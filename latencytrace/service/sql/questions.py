@@ -162,15 +162,15 @@ def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
     """One row with everything `breakdown_from` reads."""
     condition, parameters = where(cohort, unsure=True)
     sure = has_attributes(cohort)
-    told = f"{counted(cohort)} AND {has_stages(cohort)}"
-    which = f"({told} AND {sure})"
+    explained = f"{counted(cohort)} AND {has_stages(cohort)}"
+    which = f"({explained} AND {sure})"
     levels = ", ".join(map(str, _LEVELS))
     stage_levels = ", ".join(map(str, _STAGE_LEVELS))
     selected = [
         f"countIf({which}) AS requests",
         f"countIf({sure}) AS all_requests",
         f"countIf(Startup AND NOT ({counted(cohort)}) AND {sure}) AS startup",
-        f"countIf({told} AND NOT ({sure})) AS unsure",
+        f"countIf({explained} AND NOT ({sure})) AS unsure",
         f"countIf({counted(cohort)} AND NOT ({has_stages(cohort)}) AND {sure}) AS reduced",
         f"countIf({which} AND Detail != '{TraceDetail.FULL}') AS reduced_counted",
         f"sumIf(toFloat64(DurationNs), {which}) AS duration",

@@ -4,7 +4,8 @@ from prometheus_client import CollectorRegistry
 
 from latencytrace.analysis.compare.control import ControlOverhead, Difference, RouteOverhead
 from latencytrace.errors import StoreError
-from latencytrace.service.answers.findings.overhead import OverheadDocument, overhead_document
+from latencytrace.service.answers.findings.overhead import overhead_document
+from latencytrace.service.answers.findings.overhead_documents import OverheadDocument
 from latencytrace.service.metrics.control_group import KEPT_NS, ControlGroup
 from tests.support.fakes.contracts import FakeClock
 

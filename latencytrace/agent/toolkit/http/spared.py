@@ -25,7 +25,7 @@ Receive = Callable[[], Awaitable[Message]]
 
 
 class DroppedRequest:
-    """A request that is not recorded; what it calls is told so."""
+    """A request that is not recorded; whoever it calls learns so."""
 
     __slots__ = ("_caller", "_token")
 

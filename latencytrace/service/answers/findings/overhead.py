@@ -1,9 +1,7 @@
 """`GET /overhead`: the agent's own part in durations, against a control group."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
-
-from typing_extensions import TypedDict
 
 from latencytrace.analysis.compare.control import (
     ControlOverhead,
@@ -14,39 +12,14 @@ from latencytrace.analysis.compare.control import (
 from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.texts.units import signed
-from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.service.answers.findings.overhead_documents import (
+    OverheadDocument,
+    RouteOverheadDocument,
+)
 from latencytrace.service.cohort import Cohort, CohortQuery
 from latencytrace.service.store import Store
 
-ABOUT: Final = "agents that run"
 MOST_COMPARED: Final = 50_000  # requests of a group; more would not narrow what is said
-_NOTICED: Final = 0.05  # of a request's duration, from which on it is worth a word
-
-
-class RouteOverheadDocument(TypedDict):
-    """One route; null: there are too few requests of either group."""
-
-    service: str
-    route: str
-    requests: int
-    control_requests: int
-    difference_ns: int | None
-    low_ns: int | None
-    high_ns: int | None
-
-
-class OverheadDocument(TypedDict):
-    """How much longer requests take for being traced in full; intervals hold at 95 %."""
-
-    requests: int
-    control_requests: int
-    needed_control_requests: int | None  # null: there are enough
-    difference_ns: int | None  # of medians, matched by route; null: not enough data
-    low_ns: int | None
-    high_ns: int | None
-    control_ns: int | None  # the median of the control group
-    routes: list[RouteOverheadDocument]
-    sentence: str
 
 
 def overhead(store: Store, cohort: Cohort) -> OverheadDocument:
@@ -93,26 +66,6 @@ def sentence(found: ControlOverhead) -> str:
         f"Tracing makes a request {signed(round(whole.difference_ns))} longer "
         f"({100 * ratio:.2g} %; 95 %: {low} to {high}), "
         f"by {found.control_requests:,} requests of the control group."
-    )
-
-
-def overhead_findings(found: OverheadDocument) -> Iterator[Finding]:
-    """Judge what is known of it; without a control group there is nothing to say."""
-    difference_ns, low_ns, control_ns = (
-        found["difference_ns"], found["low_ns"], found["control_ns"],
-    )  # fmt: skip
-    if difference_ns is None or low_ns is None or not control_ns:
-        if any(route["control_requests"] for route in found["routes"]):
-            yield Finding(about=ABOUT, verdict=Verdict.NOTE, what=found["sentence"], fix=None)
-        return
-    dear = low_ns > _NOTICED * control_ns
-    yield Finding(
-        about=ABOUT,
-        verdict=Verdict.NOTE if dear else Verdict.FINE,
-        what=found["sentence"],
-        fix="lower LATENCYTRACE_OVERHEAD there, or name fewer LATENCYTRACE_HOOKS"
-        if dear
-        else None,
     )
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from latencytrace.service.answers.findings import overhead as answers
-from latencytrace.service.answers.findings.overhead import OverheadDocument
+from latencytrace.service.answers.findings.overhead_documents import OverheadDocument
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
 from latencytrace.service.web.queries import BreakdownQuery

@@ -5,9 +5,9 @@ from pydantic import TypeAdapter
 
 from latencytrace.analysis.compare.control import ControlOverhead, Difference, RouteOverhead
 from latencytrace.service.answers.findings.finding import Verdict
-from latencytrace.service.answers.findings.overhead import (
+from latencytrace.service.answers.findings.overhead import overhead_document
+from latencytrace.service.answers.findings.overhead_documents import (
     OverheadDocument,
-    overhead_document,
     overhead_findings,
 )
 
