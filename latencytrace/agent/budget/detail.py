@@ -14,9 +14,14 @@ from opentelemetry.trace.propagation import (
 )
 
 from latencytrace.agent.context import current
-from latencytrace.agent.spans.probability import kept_with, randomness_of, threshold_of
+from latencytrace.agent.spans.probability import (
+    RANDOM_BITS,
+    kept_with,
+    randomness_of,
+    threshold_of,
+)
 from latencytrace.agent.spans.span import Details, RecordedSpan
-from latencytrace.agent.spans.tracer import TRACE_ID, new_id
+from latencytrace.agent.spans.tracer import TRACE_ID, new_id, random_bits
 from latencytrace.model import semconv
 from latencytrace.model.detail import TraceDetail
 
@@ -36,7 +41,11 @@ _RANDOM: Final = 0x02  # W3C's flag of a random trace id
 
 
 class DroppedSpan(NonRecordingSpan):
-    """The span of a request that is not recorded, nor is what it calls; its ids are made late."""
+    """The span of a request that is not recorded, nor is what it calls; its ids are made late.
+
+    Args:
+        trace_id: All of it, or the random bits that decide on it.
+    """
 
     def __init__(self, trace_id: int) -> None:
         self._trace_id = trace_id
@@ -46,9 +55,9 @@ class DroppedSpan(NonRecordingSpan):
         """Identify it to those that the request calls, as one that is not sampled."""
         if self._made is None:
             flags = TraceFlags(_RANDOM)
-            self._made = SpanContext(
-                self._trace_id, new_id(64), is_remote=False, trace_flags=flags
-            )
+            upper = self._trace_id >> RANDOM_BITS or new_id(128 - RANDOM_BITS)
+            trace_id = upper << RANDOM_BITS | self._trace_id & ((1 << RANDOM_BITS) - 1)
+            self._made = SpanContext(trace_id, new_id(64), is_remote=False, trace_flags=flags)
         return self._made
 
 
@@ -142,6 +151,18 @@ class Detail:
             return Decision(caller, below)
         is_control = random & _CONTROL_MASK < self.control
         return Decision(caller, TraceDetail.CONTROL if is_control else TraceDetail.FULL)
+
+    def begin(self) -> Context:
+        """Begin a trace of a request that no caller and nothing in this process is part of.
+
+        Returns:
+            The context of one that is not recorded; or one to begin its span in.
+        """
+        random = random_bits(RANDOM_BITS)
+        if random < self.threshold:
+            self.dropped += 1
+            return Context({_SPAN_KEY: DroppedSpan(random), SPARED: True})
+        return Context({TRACE_ID: random_bits(128 - RANDOM_BITS) << RANDOM_BITS | random or 1})
 
     def count(self, detail: TraceDetail | None) -> None:
         """Count a request that begins, by what was decided on it."""

@@ -8,6 +8,7 @@ from latencytrace.agent.budget.detail import FULL, LAST, SAMPLED, WITHOUT_CHEAP_
 
 WINDOW_NS: Final = 5_000_000_000  # between two decisions
 RETURN_RATIO: Final = 0.4  # of the budget; below, detail is raised, which may double the cost
+LEAST_RATIO: Final = 0.25  # of the budget, for requests that are recorded
 STEEP: Final = 2.0  # times the budget: leaving details out will not do
 PATIENCE: Final = 3  # such windows in a row
 MOST_PATIENCE: Final = 120
@@ -35,40 +36,48 @@ class Governor:
         self.share_ratio: float | None = None  # of the last window; None: there was none yet
         self.is_held = True  # or nothing more can be left out
         self._now_ns = now_ns
-        self._before = (now_ns(), own_ns, process_ns)
+        self._before = (now_ns(), own_ns, process_ns, 0)
         self._patience = PATIENCE
         self._quiet = 0  # windows in a row in which little was spent
         self._since_raise = _SETTLED
 
-    def update(self, own_ns: int, process_ns: int, *, most: int = LAST) -> bool:
+    def update(
+        self, own_ns: int, process_ns: int, *, dropped_ns: int = 0, most: int = LAST
+    ) -> bool:
         """Take the CPU times until now, and decide once a window has passed.
+
+        What it takes to leave requests out, no sampling saves: of what is left of the budget,
+        but at least a quarter of it, as many are recorded as it allows.
 
         Args:
             own_ns: Of the agent.
             process_ns: Of the process, the agent included.
+            dropped_ns: Of the agent, for requests that were not recorded.
             most: The last step that may be taken.
 
         Returns:
             Whether a window has passed.
         """
         now_ns = self._now_ns()
-        then_ns, own_then_ns, process_then_ns = self._before
+        then_ns, own_then_ns, process_then_ns, dropped_then_ns = self._before
         if now_ns - then_ns < WINDOW_NS:
             return False
-        self._before = (now_ns, own_ns, process_ns)
+        self._before = (now_ns, own_ns, process_ns, dropped_ns)
         own, process = max(own_ns - own_then_ns, 0), max(process_ns - process_then_ns, 1)
         allowed = self.budget_ratio * max(process, now_ns - then_ns)
         self.share_ratio = own / process
         self._since_raise += 1
         if self._since_raise == _SETTLED:
             self._patience = max(self._patience // 2, PATIENCE)
-        self.is_held = own <= allowed or self.step < most
-        if own > allowed:
-            self._lower(own / allowed, most)
+        dropped = min(max(dropped_ns - dropped_then_ns, 0), own)
+        excess = (own - dropped) / max(allowed - dropped, LEAST_RATIO * allowed)
+        self.is_held = own <= allowed or (excess > 1 and self.step < most)
+        if excess > 1:
+            self._lower(excess, most)
         elif self.step > most:  # somebody else samples now
             self.step = most
         else:
-            self._quiet = self._quiet + 1 if own <= RETURN_RATIO * allowed else 0
+            self._quiet = self._quiet + 1 if excess <= RETURN_RATIO else 0
             if self._quiet >= self._patience and self.step > FULL:
                 self._raise()
         return True

@@ -50,7 +50,10 @@ class OwnBudget:
     def update(self, counts: ExportCounts, queued: int, *, may_sample: bool) -> None:
         """Take the counts so far, and act on what they cost."""
         self._meter.update(counts, queued)
-        self._keeper.update(self._meter.read().cpu_ns, self._some_spans, may_sample=may_sample)
+        cost = self._meter.read()
+        self._keeper.update(
+            cost.cpu_ns, self._some_spans, dropped_ns=cost.dropped_cpu_ns, may_sample=may_sample
+        )
 
     def reset_after_fork(self) -> None:
         """In a forked child: nothing was spent, and nothing is left out."""

@@ -25,6 +25,7 @@ class OwnCost:
     encoder_cpu_ns: int = 0
     exporter_cpu_ns: int = 0
     reporting_cpu_ns: int = 0  # the rest of the background thread
+    dropped_cpu_ns: int = 0  # of hooks, for requests that were not recorded
     hooks_ratio: float = 0.0
     encoder_ratio: float = 0.0
     exporter_ratio: float = 0.0
@@ -62,6 +63,7 @@ class CostMeter:
         self._priced_ns: int | None = None
         self._prices = Prices()
         self._hooks_ns = 0
+        self._dropped_ns = 0  # of these
         self._counted = (0, 0, 0, 0, 0)
         self._window_ns = now_ns()
         self._before = (0, 0, 0, 0)
@@ -89,6 +91,7 @@ class CostMeter:
             encoder_cpu_ns=totals[1],
             exporter_cpu_ns=totals[2],
             reporting_cpu_ns=totals[3],
+            dropped_cpu_ns=self._dropped_ns,
             hooks_ratio=ratios[0],
             encoder_ratio=ratios[1],
             exporter_ratio=ratios[2],
@@ -116,5 +119,7 @@ class CostMeter:
             prices.call_ns, prices.request_ns, prices.chunk_ns, prices.least_ns, prices.dropped_ns,
         )  # fmt: skip
         new = (now - was for now, was in zip(counted, self._counted, strict=True))
-        self._hooks_ns += sum(starmap(mul, zip(new, each, strict=True)))
+        costs_ns = list(starmap(mul, zip(new, each, strict=True)))
+        self._hooks_ns += sum(costs_ns)
+        self._dropped_ns += costs_ns[-1]
         self._counted = counted

@@ -42,7 +42,7 @@ _RANDOM = 0x02  # W3C's flag of a random trace id
 
 # Our own generator: programs call `random.seed(0)`, and their ids would repeat.
 _random = random.Random()  # noqa: S311 - ids are unique, not secret
-_random_bits = _random.getrandbits
+random_bits = _random.getrandbits
 _forks = 0  # behind this process: a span from before the last one is the parent's to send
 
 
@@ -62,7 +62,7 @@ def started_here(span: RecordedSpan) -> bool:
 
 def new_id(bits: int) -> int:
     """Return random bits that are not all zero."""
-    identifier = _random_bits(bits)
+    identifier = random_bits(bits)
     return identifier or new_id(bits)  # zero means "no id"
 
 
@@ -180,7 +180,7 @@ class RecordingTracer(Tracer):
                 unsampled = _adopted(span, parent, here, attributes, self.roots)
                 if unsampled is not None:
                     return unsampled
-            span.span_id = _random_bits(64) or new_id(64)
+            span.span_id = random_bits(64) or new_id(64)
             span.name = name
             span.tracer = self
             span.ended_ns = 0
@@ -299,7 +299,7 @@ def _adopted(
     """Hang a span below a parent that is not ours, or make it a root."""
     parent = found.get_span_context() if isinstance(found, Span) else None
     if parent is None or not parent.is_valid:
-        span.trace_id = cast("int", here.get(TRACE_ID)) or _random_bits(128) or new_id(128)
+        span.trace_id = cast("int", here.get(TRACE_ID)) or random_bits(128) or new_id(128)
         span.parent_id = 0
         return None if roots is None else roots(span, attributes)
     if not parent.trace_flags.sampled:

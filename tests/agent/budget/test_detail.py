@@ -259,3 +259,25 @@ def test_a_forked_child_begins_with_full_detail_and_no_counts() -> None:
 
     assert (detail.step, detail.dropped, detail.sampling_ratio) == (FULL, 0, 1.0)
     assert detail.spares  # the control group stays
+
+
+def test_a_request_without_a_caller_is_dropped_as_often_as_the_step_says() -> None:
+    detail = at(SAMPLED + 1)
+
+    begun = [detail.begin() for _ in range(4_000)]
+
+    kept = [context for context in begun if SPARED not in context]
+    assert 850 < len(kept) < 1_150
+    assert detail.dropped == 4_000 - len(kept)
+    assert all(detail.decide(context).detail is TraceDetail.FULL for context in kept)
+
+
+def test_the_ids_of_a_request_that_is_dropped_agree_with_the_decision() -> None:
+    detail = at(LAST)
+
+    begun = (detail.begin() for _ in range(100))
+    contexts = [get_current_span(one).get_span_context() for one in begun if SPARED in one]
+
+    assert len({context.trace_id for context in contexts}) == len(contexts) > 80
+    assert all(randomness_of(context.trace_id, None) < detail.threshold for context in contexts)
+    assert all(context.is_valid and not context.trace_flags.sampled for context in contexts)

@@ -175,3 +175,19 @@ def test_a_cost_that_falls_with_the_share_of_traces_comes_within_the_budget(cost
 
     share = 2.0 ** (SAMPLED - 1 - steps[-1])
     assert round(cost * share * WINDOW_NS) <= 0.01 * WINDOW_NS
+
+
+def test_what_it_takes_to_leave_requests_out_lowers_the_share_no_further() -> None:
+    load = Load()
+    load.window(0.16)
+    dropped_ns = 0
+
+    for _ in range(8):
+        load.clock.now_ns += WINDOW_NS
+        dropped_ns += round(0.02 * WINDOW_NS)  # twice the budget by itself
+        load.own_ns += round(0.0215 * WINDOW_NS)
+        load.process_ns += WINDOW_NS
+        load.governor.update(load.own_ns, load.process_ns, dropped_ns=dropped_ns)
+
+    assert load.governor.step == SAMPLED + 3
+    assert not load.governor.is_held

@@ -50,6 +50,7 @@ def test_requests_and_their_chunks_cost_what_they_cost() -> None:
     meter.update(spent(2 + 5 + 7, 0, 0), 0)  # each request with its span, seven calls
 
     assert meter.read().hooks_cpu_ns == 6_05_03_02_07
+    assert meter.read().dropped_cpu_ns == 6_00_00_00_00
 
 
 def test_what_was_done_keeps_the_price_that_it_was_done_at() -> None:

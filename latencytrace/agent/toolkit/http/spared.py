@@ -25,19 +25,22 @@ Receive = Callable[[], Awaitable[Message]]
 
 
 class DroppedRequest:
-    """A request that is not recorded; whoever it calls learns so."""
+    """A request that is not recorded; whoever it calls learns so.
 
-    __slots__ = ("_caller", "_token")
+    Args:
+        within: The context of all that it does.
+    """
 
-    def __init__(self, caller: Context) -> None:
-        self._caller = caller
+    __slots__ = ("_token", "_within")
+
+    def __init__(self, within: Context) -> None:
+        self._within = within
         self._token: Token[Context] | None = None
 
     def activate(self) -> None:
         """Let whoever it calls know that nobody records its trace."""
         try:
-            here = {**current(), _SPAN_KEY: self._caller[_SPAN_KEY], SPARED: True}
-            self._token = enter(Context(here))
+            self._token = enter(self._within)
         except FAULTS as fault:
             edge_faults("making a request current", fault)
 
@@ -73,11 +76,17 @@ def decided_on(recorder: Recorder, caller: Context) -> tuple[DroppedRequest | No
     Returns:
         The request, if it is not; and the context that it is to begin in.
     """
-    decision = recorder.detail.decide(caller)
+    detail = recorder.detail
+    if not caller and not current():  # nothing that it may be part of
+        caller = detail.begin()
+        return (DroppedRequest(caller) if SPARED in caller else None), caller
+    decision = detail.decide(caller)
     if decision.detail is not None:
         return None, decision.caller
-    recorder.detail.count(None)
-    return DroppedRequest(decision.caller), decision.caller
+    detail.count(None)
+    span = decision.caller[_SPAN_KEY]
+    within = Context({**current(), _SPAN_KEY: span, SPARED: True})
+    return DroppedRequest(within), decision.caller
 
 
 def sending(request: ServedRequest, send: Send) -> Send:

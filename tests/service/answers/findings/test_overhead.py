@@ -4,7 +4,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from latencytrace.analysis.compare.control import ControlOverhead, Difference, RouteOverhead
-from latencytrace.service.answers.findings.finding import Verdict
+from latencytrace.service.answers.findings.agents import agent_findings
+from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.service.answers.findings.metrics_text import Sample
 from latencytrace.service.answers.findings.overhead import overhead_document
 from latencytrace.service.answers.findings.overhead_documents import (
     OverheadDocument,
@@ -70,3 +72,41 @@ def test_what_is_dear_comes_with_what_helps() -> None:
 
     assert finding.fix is not None
     assert "LATENCYTRACE_OVERHEAD" in finding.fix
+
+
+def agents(step: float, detail: str = "full", sampling: float = 1.0) -> list[Finding]:
+    """The findings about an agent's budget."""
+    rag = {"service": "rag", "agent": "rag-1"}
+    about = {**rag, "version": "1.0", "pid": "42", "provider": "ours"}
+    values = {"overhead_ratio": 0.008, "overhead_budget_ratio": 0.01, "sampling_ratio": sampling}
+    samples = [
+        Sample(name=f"latencytrace_agent_{name}", labels=rag, value=value)
+        for name, value in values.items()
+    ]
+    samples.append(Sample(name="latencytrace_agent_info", labels=about, value=1))
+    steps = {**rag, "detail": detail}
+    samples.append(Sample(name="latencytrace_agent_reduction_steps", labels=steps, value=step))
+    return [one for one in agent_findings(samples) if one.verdict is Verdict.NOTE]
+
+
+@pytest.mark.parametrize(
+    ("step", "detail", "sampling", "said"),
+    [
+        (1, "no_runtime_gaps", 1.0, "pauses of the process are not watched for"),
+        (3, "no_cheap_calls", 1.0, "the shortest calls are not recorded"),
+        (6, "full", 0.125, "one of 8 traces that begin there is recorded"),
+        (1, "of a later version", 1.0, "less detail is recorded"),
+    ],
+)
+def test_a_doctor_says_what_an_agent_leaves_out_and_how_to_allow_it_more(
+    step: float, detail: str, sampling: float, said: str
+) -> None:
+    (finding,) = agents(step, detail, sampling)
+
+    assert said in finding.what
+    assert "to keep to 1 % of CPU time" in finding.what
+    assert "LATENCYTRACE_OVERHEAD" in str(finding.fix)
+
+
+def test_of_an_agent_with_all_detail_there_is_nothing_to_note() -> None:
+    assert agents(0) == []
