@@ -176,6 +176,14 @@ def test_a_service_that_does_not_answer_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_traces_that_share_half_of_their_id_are_counted_apart() -> None:
+    report = Report(into="data")
+
+    report.add(message(one_span(f"{number:016x}{7:016x}") for number in range(1, 4)))
+
+    assert report.traces == 3
+
+
 def test_rejections_are_told_one_by_one_up_to_a_bound() -> None:
     report = Report(into="data")
     for line in range(1, MAX_LISTED + 3):

@@ -292,8 +292,10 @@ def test_half_open_connections_make_room_for_others(tmp_path: Path, half: bytes)
 
 
 def test_no_files_left_is_said_and_passes(tmp_path: Path) -> None:
-    with RunningService(tmp_path / "data", first="ulimit -n 256") as service:
-        kept = httpx.Client(timeout=10, trust_env=False)
+    with (
+        RunningService(tmp_path / "data", first="ulimit -n 256") as service,
+        httpx.Client(timeout=10, trust_env=False) as kept,
+    ):
         kept.get(f"{service.url}/healthz")
         grpc = service.otlp_grpc
         with ExitStack() as opened:
@@ -305,8 +307,7 @@ def test_no_files_left_is_said_and_passes(tmp_path: Path) -> None:
             assert refused.status_code == 503
             assert "ulimit -n" in refused.text
         until(lambda: "can be opened again" in service.said(), service.said)
-        assert service.get("/readyz").is_success
-        kept.close()
+        until(lambda: service.get("/readyz").is_success, lambda: service.get("/readyz").text)
 
 
 def test_what_it_writes_is_private_whatever_the_umask(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class Report:
     def _add_span(self, span: ProtoSpan) -> None:
         is_root = not span.parent_span_id.strip(b"\0")
         is_entry = is_root or span.kind in _ENTRY_KINDS
-        trace = int.from_bytes(span.trace_id[-8:])
+        trace = int.from_bytes(span.trace_id)
         if trace in self._traces or len(self._traces) < MAX_COUNTED:
             self._traces[trace] = self._traces.get(trace, False) or is_entry
         if is_entry:

@@ -28,7 +28,8 @@ DETACHED_PARTS = (
 COUNT = "SELECT count() FROM {table}"
 PARTITIONS = (
     "SELECT table, partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts "
-    f"WHERE active AND database = '{DATABASE}' GROUP BY table, partition_id"
+    f"WHERE active AND database = '{DATABASE}' GROUP BY table, partition_id "
+    "ORDER BY table, partition_id"
 )
 # The engine by itself refuses to drop more than 50 GB.
 DROP_PARTITION = (

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,10 +117,9 @@ def test_what_is_dropped_stays_dropped(folder: Path) -> None:
     swept(store)
     store.close()
 
-    store = ChdbStore.open(folder)
-    assert days_kept(store) == {Table.ARRIVALS: 1, Table.SPANS: 7, Table.REQUESTS: 30}
-    assert store.damaged_parts() == []
-    store.close()
+    with closing(ChdbStore.open(folder)) as store:
+        assert days_kept(store) == {Table.ARRIVALS: 1, Table.SPANS: 7, Table.REQUESTS: 30}
+        assert store.damaged_parts() == []
 
 
 def test_the_engine_drops_no_arrivals_of_its_own_also_of_an_older_folder(tmp_path: Path) -> None:
@@ -153,20 +153,19 @@ def test_a_death_half_way_leaves_days_that_are_whole(folder: Path, after: int) -
         [sys.executable, "-c", DROPPING, str(folder)], stdout=subprocess.PIPE, text=True
     )
     assert child.stdout
-    lines = [line for line, _ in zip(child.stdout, range(after), strict=False)]
+    lines = [line for _, line in zip(range(after), child.stdout, strict=False)]
     child.kill()
     lines += child.stdout.readlines()
     child.communicate(timeout=100)
     begun = {tuple(json.loads(line)) for line in lines if line.endswith("\n")}
 
-    store = ChdbStore.open(folder)
-    left = {(one.table, one.since_ns) for one in store.partitions()}
-    count = {table: sum(one == table for one, _ in left) for table in Table}
-    assert store.damaged_parts() == []
-    assert len(begun | left) == 2 * DAYS + 1  # what was not begun is there
-    assert store.count(EVERYTHING) == count[Table.REQUESTS]
-    kept = store.kept_counts([f"{ago:032x}" for ago in range(1, DAYS + 1)])
-    assert len(kept) == count[Table.SPANS]
-    swept(store)
-    assert days_kept(store) == {Table.ARRIVALS: 1, Table.SPANS: 7, Table.REQUESTS: 30}
-    store.close()
+    with closing(ChdbStore.open(folder)) as store:
+        left = {(one.table, one.since_ns) for one in store.partitions()}
+        count = {table: sum(one == table for one, _ in left) for table in Table}
+        assert store.damaged_parts() == []
+        assert len(begun | left) == 2 * DAYS + 1  # what was not begun is there
+        assert store.count(EVERYTHING) == count[Table.REQUESTS]
+        kept = store.kept_counts([f"{ago:032x}" for ago in range(1, DAYS + 1)])
+        assert len(kept) == count[Table.SPANS]
+        swept(store)
+        assert days_kept(store) == {Table.ARRIVALS: 1, Table.SPANS: 7, Table.REQUESTS: 30}
