@@ -41,36 +41,34 @@ class Governor:
         self._quiet = 0  # windows in a row in which little was spent
         self._since_raise = _SETTLED
 
-    def update(
-        self, own_ns: int, process_ns: int, *, dropped_ns: int = 0, most: int = LAST
-    ) -> bool:
+    def update(self, own_ns: int, process_ns: int, *, fixed_ns: int = 0, most: int = LAST) -> bool:
         """Take the CPU times until now, and decide once a window has passed.
 
-        What it takes to leave requests out, no sampling saves: of what is left of the budget,
+        What it takes to leave requests out, or to report, no step saves: of what is left,
         but at least a quarter of it, as many are recorded as it allows.
 
         Args:
             own_ns: Of the agent.
             process_ns: Of the process, the agent included.
-            dropped_ns: Of the agent, for requests that were not recorded.
+            fixed_ns: Of the agent, what no step saves.
             most: The last step that may be taken.
 
         Returns:
             Whether a window has passed.
         """
         now_ns = self._now_ns()
-        then_ns, own_then_ns, process_then_ns, dropped_then_ns = self._before
+        then_ns, own_then_ns, process_then_ns, fixed_then_ns = self._before
         if now_ns - then_ns < WINDOW_NS:
             return False
-        self._before = (now_ns, own_ns, process_ns, dropped_ns)
+        self._before = (now_ns, own_ns, process_ns, fixed_ns)
         own, process = max(own_ns - own_then_ns, 0), max(process_ns - process_then_ns, 1)
         allowed = self.budget_ratio * max(process, now_ns - then_ns)
         self.share_ratio = own / process
         self._since_raise += 1
         if self._since_raise == _SETTLED:
             self._patience = max(self._patience // 2, PATIENCE)
-        dropped = min(max(dropped_ns - dropped_then_ns, 0), own)
-        excess = (own - dropped) / max(allowed - dropped, LEAST_RATIO * allowed)
+        fixed = min(max(fixed_ns - fixed_then_ns, 0), own)
+        excess = (own - fixed) / max(allowed - fixed, LEAST_RATIO * allowed)
         self.is_held = own <= allowed or (excess > 1 and self.step < most)
         if excess > 1:
             self._lower(excess, most)

@@ -107,14 +107,14 @@ class BudgetKeeper:
         own_ns: int,
         some_spans: Callable[[int], Sequence[RecordedSpan]],
         *,
-        dropped_ns: int = 0,
+        fixed_ns: int = 0,
         may_sample: bool,
     ) -> None:
         """Take what the agent has cost until now, and act on it once in a while.
 
         Args:
             own_ns: CPU time since it started.
-            dropped_ns: Of that, for requests that were not recorded.
+            fixed_ns: Of that, what no step saves.
             some_spans: Shows so many spans that have just ended.
             may_sample: Nobody else decides which traces are recorded.
         """
@@ -124,7 +124,7 @@ class BudgetKeeper:
         if governor.step in {WITHOUT_INTERVALS, WITHOUT_CHEAP_CALLS}:
             self._cheap.look(some_spans(MOST_LOOKED_AT))
         most = LAST if may_sample else WITHOUT_CHEAP_CALLS
-        if governor.update(own_ns, self._process_ns(), dropped_ns=dropped_ns, most=most):
+        if governor.update(own_ns, self._process_ns(), fixed_ns=fixed_ns, most=most):
             cheap = self._cheap.names() if governor.step == WITHOUT_CHEAP_CALLS else frozenset()
             if (governor.step, cheap) != (detail.step, detail.cheap):
                 detail.set_step(governor.step, cheap)

@@ -187,7 +187,7 @@ def test_what_it_takes_to_leave_requests_out_lowers_the_share_no_further() -> No
         dropped_ns += round(0.02 * WINDOW_NS)  # twice the budget by itself
         load.own_ns += round(0.0215 * WINDOW_NS)
         load.process_ns += WINDOW_NS
-        load.governor.update(load.own_ns, load.process_ns, dropped_ns=dropped_ns)
+        load.governor.update(load.own_ns, load.process_ns, fixed_ns=dropped_ns)
 
     assert load.governor.step == SAMPLED + 3
     assert not load.governor.is_held
