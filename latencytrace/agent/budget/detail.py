@@ -195,3 +195,11 @@ class Detail:
         details = span.details = Details()
         details.trace_state = self.state
         return None
+
+
+def unless_spared(detail: Detail, span: Span) -> Span:
+    """Return the current span; in its place, in a spared request, one that is not recorded."""
+    if not (detail.spares and SPARED in current()):
+        return span
+    context = span.get_span_context()
+    return NonRecordingSpan(SpanContext(context.trace_id, context.span_id, is_remote=False))

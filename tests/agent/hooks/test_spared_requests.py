@@ -49,6 +49,12 @@ def application() -> fastapi.FastAPI:
 
         return StreamingResponse(body(), media_type="text/event-stream")
 
+    @app.get("/queued")
+    async def queued() -> str:
+        ticket = latencytrace.enqueue()
+        with latencytrace.batch([ticket], stage="forward"):
+            return "done"
+
     @app.get("/fails")
     async def fails() -> None:
         raise fastapi.HTTPException(503)
@@ -161,6 +167,16 @@ def test_a_request_of_the_control_group_has_its_own_span_alone(
     assert {span.attributes[semconv.DETAIL] for span in spans} == {"control"}
     assert not any(semconv.INTERVALS in span.attributes for span in spans)
     assert agent_status().overhead.control_requests == 2
+
+
+def test_what_a_control_request_queues_for_is_not_recorded_in_its_trace(
+    agent: TracedProgram, detail: Detail, url: str
+) -> None:
+    with_control(detail)
+
+    get(f"{url}/queued")
+
+    assert [span.name for span in agent.spans(1)] == ["GET /queued"]
 
 
 def test_a_spared_request_that_fails_says_so(
