@@ -11,7 +11,7 @@ report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
 .PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-request bench-overhead bench-start bench-servers bench-tokens dashboards docs clean \
-	test-llama-cpp test-batchers test-every-hook test-nvml-oldest test-fresh
+	test-llama-cpp test-batchers test-large test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -53,8 +53,16 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
+LARGE := anthropic bedrock cohere duckdb google_genai hnswlib mistralai usearch
+
+test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
+	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)
+	@$(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
+	@$(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py $(call report,litellm)
+	@$(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
+
 # What `make test` skips of hooks, for want of a library, is run here: each with its real one.
-test-every-hook: test-llama-cpp test-batchers ## every hook with its real library, which `make test` lacks for six
+test-every-hook: test-llama-cpp test-batchers test-large ## every hook with its real library, which `make test` lacks for fifteen
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
@@ -153,6 +161,14 @@ $(VENV)/.batchers: $(VENV)/.checks
 	@$(PYTHON) -m venv $(VENV)/mlserver
 	@$(VENV)/mlserver/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/mlserver/bin/python -m pip install --quiet --editable '.[service]' --group mlserver
+	@touch $@
+
+$(VENV)/.large: $(VENV)/.checks
+	@echo "== installing clients of models' APIs and databases, about 230 MB (once)"
+	@$(PIP) install --quiet --group model-apis --group databases
+	@$(PYTHON) -m venv $(VENV)/litellm
+	@$(VENV)/litellm/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/litellm/bin/python -m pip install --quiet --editable '.[service]' --group litellm
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks

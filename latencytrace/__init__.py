@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latencytrace.agent.api.stages import batch, enqueue, stage
+    from latencytrace.agent.api.stages import batch, enqueue, request, stage
     from latencytrace.agent.reporting.status import AgentStatus
     from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
     from latencytrace.agent.toolkit.batching import Ticket
@@ -16,6 +16,7 @@ __all__ = [
     "enqueue",
     "flush",
     "instrument",
+    "request",
     "stage",
     "uninstrument",
 ]

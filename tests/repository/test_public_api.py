@@ -17,6 +17,7 @@ PUBLIC = {
     "enqueue",
     "flush",
     "instrument",
+    "request",
     "stage",
     "uninstrument",
 }
@@ -54,6 +55,7 @@ def test_an_unknown_name_is_an_attribute_error_as_of_any_module() -> None:
     ("name", "signature"),
     [
         ("stage", "(name: str, **attributes: "),
+        ("request", "(name: str, **attributes: "),
         ("enqueue", "(*, tokens: int | None = None) -> "),
         ("batch", "(tickets: "),
         ("flush", "(timeout_s: float = 5.0) -> bool"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from latencytrace.agent.api.user_request import UserRequest
 from latencytrace.agent.api.user_stage import UserStage
 from latencytrace.agent.guard import contained
 from latencytrace.agent.start import recorder
@@ -22,6 +23,19 @@ def stage(name: str, **attributes: AttributeValue) -> UserStage:
         attributes: Scalars to keep with the span. No prompts: they are stored.
     """
     return UserStage(recorder, name, attributes)
+
+
+def request(name: str, **attributes: AttributeValue) -> UserRequest:
+    """Time a unit of work that no server takes, as a request in a trace of its own.
+
+    Use it as `with latencytrace.request("nightly"):` or `@latencytrace.request("nightly")`;
+    sync, async and generator functions alike. Inside of another request it is none of its parts.
+
+    Args:
+        name: What breakdowns call its route; of low cardinality.
+        attributes: Scalars to keep with the span. No prompts: they are stored.
+    """
+    return UserRequest(recorder, name, attributes)
 
 
 def enqueue(*, tokens: int | None = None) -> Ticket:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast
 
-from opentelemetry.trace import get_current_span
+from opentelemetry.trace import Span, get_current_span
 
 from latencytrace.agent.guard import edge_faults, guarded
 from latencytrace.agent.timing.named_stage import named_stage
@@ -15,6 +15,27 @@ from latencytrace.model.stage import Stage
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Begun(Protocol):
+    """What a block or a call is timed by."""
+
+    @property
+    def span(self) -> Span:
+        """Its span."""
+        ...
+
+    def activate(self) -> None:
+        """Make its span current."""
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+
+    def fail(self, error: BaseException, /) -> None:
+        """Note what was raised."""
+
+    def end(self) -> None:
+        """End its span; a second time changes nothing."""
 
 
 class UserStage:
@@ -38,11 +59,11 @@ class UserStage:
         self._recorder = recorder
         self._name = name
         self._attributes = attributes
-        self._timings: list[Timing] = []  # the same object may be entered again meanwhile
+        self._timings: list[Begun] = []  # the same object may be entered again meanwhile
 
     def __enter__(self) -> Self:
         with guarded("starting a stage", edge_faults):
-            timing = self._started(self._recorder())
+            timing = self._begun()
             timing.activate()
             self._timings.append(timing)
         return self
@@ -62,12 +83,18 @@ class UserStage:
                 timing.fail(exc_val)
             timing.end()
 
-    def _started(self, recorder: Recorder) -> Timing:
+    def _begun(self) -> Begun:
+        return self._started()
+
+    def _begun_call(self) -> Call:
+        return Call(Stage.APPLICATION, self._started(), edge_faults)
+
+    def _started(self) -> Timing:
         stage, named = named_stage(self._name)
         attributes = {**named, **self._attributes} if named else self._attributes
-        return recorder.start(self._name, stage, attributes)
+        return self._recorder().start(self._name, stage, attributes)
 
-    def _innermost(self) -> Timing | None:
+    def _innermost(self) -> Begun | None:
         """Let go of what was entered last in this task or thread; several may share us."""
         current = get_current_span()
         for timing in reversed(self._timings):
@@ -81,8 +108,7 @@ class UserStage:
 
         def begin(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Call | None:
             with guarded("starting a stage", edge_faults):
-                timing = self._started(self._recorder())
-                return Call(Stage.APPLICATION, timing, edge_faults)
+                return self._begun_call()
             return None
 
         return cast("Callable[P, R]", timed(function, begin))

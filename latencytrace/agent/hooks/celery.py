@@ -1,31 +1,55 @@
-"""Tasks of Celery: the caller's context travels in the message's headers."""
+"""Tasks of Celery: when they were sent, and the caller's context in the message's headers."""
 
 from collections.abc import Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry import propagate
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanKind, get_current_span
 
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.toolkit.calls import CountWithin
+from latencytrace.model.stage import Stage
 
+_MOST: Final = 256  # tasks that one span sends
 _W3C = ("traceparent", "tracestate", "baggage")
 
 
 def send_headers(recorder: Recorder, original: Timed) -> Timed:
-    """Send W3C headers with each task."""
+    """Send W3C headers with each task, of a span that says when a request sent it."""
+    counts = CountWithin()
+
+    def begin(name: object, options: dict[str, Any]) -> Timing | None:
+        """Time a task that is sent to be run at once: who sends it later does not wait for it."""
+        around = get_current_span()
+        is_due = options.get("eta") is None and options.get("countdown") is None
+        if not (is_due and around.is_recording()) or counts.next_of(around) > _MOST:
+            return None
+        return recorder.start(f"send {name}", Stage.QUEUE, kind=SpanKind.PRODUCER)
 
     @wraps(original)
-    def send_task(self: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - Celery's
+    def send_task(self: Any, name: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - Celery's
+        sending: Timing | None = None
         with guarded("sending a task", recorder.on_fault):
             if not recorder.suppressed():
+                sending = begin(name, options)
                 carried: dict[str, str] = {}
-                propagate.inject(carried)
+                propagate.inject(carried, sending.context() if sending else None)
                 options["headers"] = {**(options.get("headers") or {}), **carried}
-        return original(self, *args, **options)
+        try:
+            return original(self, name, *args, **options)
+        except BaseException as error:
+            with guarded("noting an exception", recorder.on_fault):
+                if sending is not None:
+                    sending.fail(error)
+            raise
+        finally:
+            with guarded("ending a sending", recorder.on_fault):
+                if sending is not None:
+                    sending.end()
 
     return send_task
 

@@ -1,7 +1,8 @@
 """Statements executed with psycopg2, whose own types are in C."""
 
 import importlib
-from functools import cache, wraps
+from collections.abc import Callable
+from functools import cache, partial, wraps
 from typing import Any
 
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
@@ -14,8 +15,9 @@ _time = timed_statements("postgresql")
 
 def time_connections(recorder: Recorder, original: Timed) -> Timed:
     """Have a connection's cursors made with a class that is timed."""
-    cursor = importlib.import_module("psycopg2.extensions").cursor
+    types = importlib.import_module("psycopg2.extensions")
     kind_of = cache(lambda kind: timed_subclass(_time, recorder, kind, _METHODS))
+    connection_of = cache(partial(_timed_connection, kind_of))
 
     @wraps(original)
     def connect(
@@ -24,13 +26,29 @@ def time_connections(recorder: Recorder, original: Timed) -> Timed:
         cursor_factory: Any = None,  # noqa: ANN401
         **kwargs: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        if cursor_factory is None and connection_factory is None:
-            cursor_factory = cursor  # a connection of the program's own may choose another
+        if connection_factory is None:  # one of the program's own may choose another cursor
+            connection_factory, cursor_factory = types.connection, cursor_factory or types.cursor
         if isinstance(cursor_factory, type):
             cursor_factory = kind_of(cursor_factory)
+        if isinstance(connection_factory, type):
+            connection_factory = connection_of(connection_factory)
         return original(dsn, connection_factory, cursor_factory, **kwargs)
 
     return connect
+
+
+def _timed_connection(kind_of: Callable[[Any], Any], kind: Any) -> Any:  # noqa: ANN401
+    """Make a subclass of a kind of connections whose cursors are timed, whatever their factory."""
+
+    def cursor(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if isinstance(kwargs.get("cursor_factory"), type):
+            kwargs["cursor_factory"] = kind_of(kwargs["cursor_factory"])
+        elif len(args) > 1 and isinstance(args[1], type):
+            args = (args[0], kind_of(args[1]), *args[2:])
+        return super(made, self).cursor(*args, **kwargs)
+
+    made: Any = type(kind.__name__, (kind,), {"__module__": kind.__module__, "cursor": cursor})
+    return made
 
 
 class Psycopg2Hook(Hook):

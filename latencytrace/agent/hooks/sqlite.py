@@ -1,9 +1,10 @@
-"""Statements executed with Python's own `sqlite3`."""
+"""Statements executed with Python's own `sqlite3`, also through aiosqlite."""
 
 import importlib
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
+from latencytrace.agent.context import call_in, current
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -46,10 +47,23 @@ def time_connections(recorder: Recorder, original: Timed) -> Timed:
     return connect
 
 
+def carry_context(recorder: Recorder, original: Timed) -> Timed:
+    """Have a thread of aiosqlite's, which serves all requests, work for the one that asks."""
+
+    @wraps(original)
+    async def execute(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        with guarded("carrying a context", recorder.on_fault):
+            function = partial(call_in, current(), function)
+        return await original(self, function, *args, **kwargs)
+
+    return execute
+
+
 class SqliteHook(Hook):
     """Has every connection made with a class that is timed."""
 
     patches = (
         Replacement("sqlite3", "connect", time_connections),
         Replacement("sqlite3.dbapi2", "connect", time_connections),
+        Replacement("aiosqlite.core", "Connection._execute", carry_context),
     )

@@ -9,7 +9,8 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Begin, Call, timed
-from latencytrace.agent.toolkit.models.calls import CountWithin, model_attributes
+from latencytrace.agent.toolkit.calls import CountWithin
+from latencytrace.agent.toolkit.models.calls import model_attributes
 from latencytrace.agent.toolkit.models.torch_modules import (
     inherited_call,
     on_device,

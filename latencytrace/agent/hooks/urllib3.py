@@ -1,5 +1,6 @@
 """Requests made with `urllib3` itself, to the last byte of the body."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
@@ -27,9 +28,8 @@ class _Call(ClientCall):
         method, url = str(arguments["method"]), str(arguments["url"])
         address = f"{pool.scheme}://{pool.host}:{pool.port}{url}" if url[:1] == "/" else url
         call = cls(recorder, method, request_attributes(method, address))
-        headers = arguments["headers"]
-        sent = with_headers(pool.headers if headers is None else headers, call.headers)
-        call.headers = dict(sent)
+        own = arguments["headers"]
+        call.headers = _sent(pool.headers if own is None else own, call.headers)
         return call
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - urllib3's
@@ -39,6 +39,16 @@ class _Call(ClientCall):
             self.end()
         else:
             self.end_with_connection(answer)
+
+
+def _sent(own: Any, added: Mapping[str, str]) -> Any:  # noqa: ANN401 - urllib3's, or a mapping
+    """Add headers to those of a request; urllib3's own kind may have several of one name."""
+    if not hasattr(own, "getlist"):
+        return dict(with_headers(own, added))
+    sent = own.copy()
+    for name, value in added.items():
+        sent[name] = value
+    return sent
 
 
 class Urllib3Hook(Hook):

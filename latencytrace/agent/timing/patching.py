@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from importlib.metadata import PackageNotFoundError
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import wrapt
@@ -126,8 +126,17 @@ class AppliedHook:
     def _replace(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class or module
         before = vars(owner).get(name, _MISSING)
         original = getattr(owner, name) if before is _MISSING else before
-        kind = type(original) if isinstance(original, (staticmethod, classmethod)) else None
+        kind: Callable[[Any], Any] | None = None
+        if isinstance(original, (staticmethod, classmethod)):
+            kind = type(original)
+        elif isinstance(owner, ModuleType) and isinstance(original, MethodType):
+            kind = partial(_bound, to=original.__self__)
         function = original.__func__ if kind is not None else original
+        known = None if before is _MISSING else self._timed_already(function, owner, name)
+        if known is not None:
+            restored = kind(known.before) if kind is not None else known.before
+            self._places.append(_Place(owner, name, restored, original))
+            return
         if isinstance(patch, Replacement):
             replaced = _alike(patch.build(self._recorder, function), function)
         else:
@@ -139,6 +148,17 @@ class AppliedHook:
             self._places.append(_Place(owner, kept_as, _MISSING, original))
         setattr(owner, name, patched)
         self._places.append(_Place(owner, name, before, patched))
+
+    def _timed_already(self, function: Timed, owner: Any, name: str) -> _Place | None:  # noqa: ANN401
+        """Return where a function of ours was put that a library has since copied elsewhere."""
+        for place in self._places:
+            if place.patched is function and (place.owner, place.name) != (owner, name):
+                return place
+        return None
+
+
+def _bound(function: Timed, to: object) -> MethodType:
+    return MethodType(function, to)
 
 
 def _alike(replaced: Timed, original: Timed) -> Timed:

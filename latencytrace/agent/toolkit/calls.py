@@ -1,19 +1,38 @@
 """Replacements that leave a call as it is: they look at it, or at where it belongs."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.context import Context
+from opentelemetry.trace import Span, get_current_span
 
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import FAULTS
-from latencytrace.agent.timing.hook import Arguments, Timed
+from latencytrace.agent.timing.hook import Arguments, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.wrapping import named_arguments
+from latencytrace.agent.timing.wrapping import Call, beginning, named_arguments, timed
 
 Build = Callable[[Recorder, Timed], Timed]
+_REMEMBERED: Final = 256  # spans that are counted within
+
+
+class CountWithin:
+    """Counts what is timed within each span, for the spans of a request must stay bounded."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[int, int] = OrderedDict()  # by the id of the span around
+
+    def next_of(self, span: Span) -> int:
+        """Count one more within a span, and return how many those are."""
+        of_span, counts = span.get_span_context().span_id, self._counts
+        number = counts.pop(of_span, 0) + 1
+        counts[of_span] = number
+        if len(counts) > _REMEMBERED:
+            counts.popitem(last=False)
+        return number
 
 
 def before(doing: str, note: Callable[[Recorder, Arguments], object]) -> Build:
@@ -72,6 +91,31 @@ def after(doing: str, note: Callable[[Recorder, Arguments, Any], object]) -> Bui
         return awaited if iscoroutinefunction(original) else call
 
     return build
+
+
+def first_of_each_span(patch: Patch, most: int = 256) -> Replacement:
+    """Time what a patch names, of each span around it only the first calls: they may be many.
+
+    Args:
+        patch: As for any call.
+        most: So many; a program may make one for each piece of a text.
+    """
+
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        begin, counts = beginning(original, patch, recorder), CountWithin()
+
+        def begin_one(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+            try:
+                around = get_current_span()
+                if around.is_recording() and counts.next_of(around) > most:
+                    return None
+            except FAULTS as fault:
+                recorder.on_fault("counting calls", fault)
+            return begin(args, kwargs)
+
+        return timed(original, begin_one)
+
+    return Replacement(patch.module, patch.target, build, patch.optional, patch.subclasses)
 
 
 def outside_requests(_recorder: Recorder, original: Timed) -> Timed:

@@ -11,8 +11,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, named_arguments, timed
-from latencytrace.agent.toolkit.calls import Build
-from latencytrace.agent.toolkit.models.calls import CountWithin
+from latencytrace.agent.toolkit.calls import Build, CountWithin
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -58,13 +57,15 @@ def _summary_of(statement: str) -> Summary:
 
 
 def timed_statements(
-    system: str | Callable[[Arguments], str], argument: str | None = None
+    system: str | Callable[[Arguments], str],
+    argument: str | Callable[[Arguments], object] | None = None,
 ) -> Build:
     """Build what times a method that executes a statement for a request, sync or async.
 
     Args:
         system: The value of `db.system.name`, or how it is found.
-        argument: The one with the statement; None: the first, whatever its name.
+        argument: The one with the statement, or how that is found; None: the first, whatever its
+            name.
     """
 
     def build(recorder: Recorder, original: Timed) -> Timed:
@@ -80,7 +81,10 @@ def timed_statements(
                 if counts.next_of(around) > _MOST_WITHIN:
                     return None
                 arguments = arguments_of(args, kwargs)
-                statement = _text_of(arguments[argument or _FIRST], args[0])
+                found = (
+                    argument(arguments) if callable(argument) else arguments[argument or _FIRST]
+                )
+                statement = _text_of(found, args[0])
                 stage, operation, table = summary_of(statement)
                 noted: HookAttributes = {
                     semconv.DB_SYSTEM_NAME: system

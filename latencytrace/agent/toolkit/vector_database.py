@@ -71,7 +71,11 @@ class VectorDatabase:
 
 def _is_many(vectors: object) -> TypeGuard[Sized]:
     """Say whether there are several of them, as a batch has by the conventions."""
-    return isinstance(vectors, Sized) and not isinstance(vectors, str) and len(vectors) > 1
+    if not isinstance(vectors, Sized) or isinstance(vectors, str) or len(vectors) <= 1:
+        return False
+    if isinstance(vectors, list):
+        return not isinstance(vectors[0], (int, float))  # the numbers of one
+    return int(getattr(vectors, "ndim", 2)) > 1
 
 
 def _found(arguments: Arguments, path: str) -> Any:  # noqa: ANN401 - the library's

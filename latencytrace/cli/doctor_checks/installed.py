@@ -24,11 +24,20 @@ SAME_CALLS = {
     "asgi": "asgi",
     "fastapi": "asgi",
     "flask": "wsgi",
+    "google_generativeai": "google_genai",
     "grpc_client": "grpc",
     "grpc_server": "grpc",
     "starlette": "asgi",
     "wsgi": "wsgi",
 }
+# Hooks that leave a call to whoever traces it already.
+STAND_ASIDE = frozenset(
+    {
+        "asgi", "wsgi",
+        "anthropic", "bedrock", "cohere", "google_genai", "huggingface_hub", "mistralai", "ollama",
+        "openai",
+    }
+)  # fmt: skip
 # Distributions that set a tracer provider of their own once the program starts them.
 OWN_PROVIDERS = (
     "arize-phoenix-otel",
@@ -70,7 +79,7 @@ def _versions() -> Iterator[Finding]:
 
 
 def _hooks(named: tuple[str, ...] | None) -> Iterator[Finding]:
-    """Each hook, and whether its library is there in a version that it knows."""
+    """What is refused, each by itself; what is right, in one line; nothing of what is absent."""
     found = {plugin.name: plugin for plugin in plugins(HOOKS)}
     for name in named or ():
         if name not in found:
@@ -80,31 +89,38 @@ def _hooks(named: tuple[str, ...] | None) -> Iterator[Finding]:
                 what=f"LATENCYTRACE_HOOKS names {name!r}, and no hook is called so",
                 fix=f"choose among {', '.join(found)}",
             )
-    for name, plugin in found.items():
-        if named is not None and name not in named:
-            yield _note(HOOKED, f"{name}: left out by LATENCYTRACE_HOOKS")
-            continue
-        try:
-            hook = plugin.load()
-        except (ImportError, AttributeError, SyntaxError) as error:
-            yield Finding(
-                about=HOOKED,
-                verdict=Verdict.WRONG,
-                what=f"{name}: cannot be loaded: {error}",
-                fix=f"install {plugin.dist.name if plugin.dist else 'its package'} again",
-            )
-            continue
-        yield _hook(name, hook)
+    judged = [
+        _judged(name, plugin) for name, plugin in found.items() if named is None or name in named
+    ]
+    yield from (one for one in judged if isinstance(one, Finding))
+    libraries = dict.fromkeys(one for one in judged if isinstance(one, str))
+    if libraries:
+        yield _fine(
+            HOOKED, f"each applies once the program imports its library: {', '.join(libraries)}"
+        )
+    if named is not None:
+        left_out = ", ".join(name for name in found if name not in named)
+        yield _note(HOOKED, f"left out by LATENCYTRACE_HOOKS: {left_out or 'none'}")
 
 
-def _hook(name: str, hook: type[Hook]) -> Finding:
+def _judged(name: str, plugin: importlib.metadata.EntryPoint) -> Finding | str | None:
+    """Return what is wrong with a hook, or its library; None: that is not installed."""
+    try:
+        hook = plugin.load()
+    except (ImportError, AttributeError, SyntaxError) as error:
+        return Finding(
+            about=HOOKED,
+            verdict=Verdict.WRONG,
+            what=f"{name}: cannot be loaded: {error}",
+            fix=f"install {plugin.dist.name if plugin.dist else 'its package'} again",
+        )
     refusal = unmet(hook.requires)
     if refusal is None:
-        there = ", ".join(_installed(hook.requires)) or "the standard library"
-        return _fine(HOOKED, f"{name}: applies once the program imports its library ({there})")
-    state, reason = refusal
-    if state is HookState.ABSENT:
-        return _note(HOOKED, f"{name}: {reason}")
+        return ", ".join(_installed(hook.requires)) or name
+    return _refused(name, hook, refusal[1]) if refusal[0] is HookState.REFUSED else None
+
+
+def _refused(name: str, hook: type[Hook], reason: str) -> Finding:
     wanted = " or ".join(f"'{requirement}'" for requirement in hook.requires)
     return Finding(
         about=HOOKED,
@@ -130,7 +146,7 @@ def _others() -> Iterator[Finding]:
     for plugin in plugins(CONTRIB):
         hook = SAME_CALLS.get(plugin.name, plugin.name)
         if hook in ours and plugin.dist is not None:
-            then = "its span is used" if hook in {"asgi", "wsgi"} else "each call is timed twice"
+            then = "its span is used" if hook in STAND_ASIDE else "each call is timed twice"
             yield _note(
                 OTHERS,
                 f"{plugin.dist.name} {plugin.dist.version}: where the program starts it, {then} "

@@ -10,8 +10,11 @@ from celery.contrib.testing.worker import start_worker
 from opentelemetry.trace import SpanKind, StatusCode
 
 from latencytrace.agent.hooks.celery import CeleryHook
-from latencytrace.model import semconv
-from tests.support.agent.hooked import Spans, hooked
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.model import Span, Stage, semconv
+from latencytrace.model import SpanKind as Kind
+from tests.support.agent.hooked import Spans, hooked, stage_of
 
 PATIENCE_S = 20.0
 
@@ -46,13 +49,67 @@ def test_a_task_is_one_span_in_the_trace_of_who_sent_it(spans: Spans) -> None:
         with spans.provider.get_tracer("program").start_as_current_span("request"):
             add.apply_async((1, 2), headers={"x-own": "kept"})
         assert done.wait(PATIENCE_S)
-        spans.wait_for(2)
+        spans.wait_for(3)
 
     (task,) = [span for span in spans.all if span.name == "add"]
+    (sending,) = [span for span in spans.all if span.name == "send add"]
     (request,) = [span for span in spans.all if span.name == "request"]
     assert got == [3]
-    assert task.kind is SpanKind.CONSUMER
-    assert (task.trace_id, task.parent_id) == (request.trace_id, request.span_id)
+    assert (sending.kind, task.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
+    assert (sending.trace_id, sending.parent_id) == (request.trace_id, request.span_id)
+    assert (task.trace_id, task.parent_id) == (request.trace_id, sending.span_id)
+
+
+def test_from_its_sending_to_its_start_a_task_that_is_awaited_was_queued(spans: Spans) -> None:
+    app, done = app_of(), threading.Event()
+
+    @app.task(name="work", ignore_result=True)  # type: ignore[untyped-decorator]
+    def work() -> None:
+        done.set()
+
+    tracer = spans.provider.get_tracer("program")
+    with tracer.start_as_current_span("request"):
+        work.delay()
+        with working(app):  # begins only now
+            assert done.wait(PATIENCE_S)
+            spans.wait_for(2)
+
+    made = {span.name: span for span in spans.all}
+    (request,) = requests_of(map(as_received, spans.all), {})
+    waited_ns = made["work"].started_ns - made["send work"].ended_ns
+    sent_ns = made["send work"].ended_ns - made["send work"].started_ns
+    assert request.ledger[Stage.QUEUE] == waited_ns + sent_ns
+
+
+def test_a_task_that_is_to_run_later_is_not_awaited(spans: Spans) -> None:
+    app, done = app_of(), threading.Event()
+
+    @app.task(name="later", ignore_result=True)  # type: ignore[untyped-decorator]
+    def later() -> None:
+        done.set()
+
+    with working(app):
+        with spans.provider.get_tracer("program").start_as_current_span("request"):
+            later.apply_async(countdown=0.01)
+        assert done.wait(PATIENCE_S)
+        spans.wait_for(2)
+
+    assert sorted(spans.names) == ["later", "request"]
+
+
+def as_received(span: RecordedSpan) -> Span:
+    """A span as the service gets it."""
+    return Span(
+        trace_id=f"{span.trace_id:032x}",
+        span_id=f"{span.span_id:016x}",
+        parent_id=f"{span.parent_id:016x}" if span.parent_id else None,
+        name=span.name,
+        kind=Kind[span.kind.name],
+        service="program",
+        start_ns=span.started_ns,
+        end_ns=span.ended_ns,
+        attributes={semconv.STAGE: stage} if (stage := stage_of(span)) else {},
+    )
 
 
 def test_a_task_sent_by_nobodys_request_begins_a_trace(spans: Spans) -> None:

@@ -18,14 +18,15 @@ from latencytrace.agent.hooks.openai import OpenaiHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked
-from tests.support.servers.model_api import WORDS, ModelApi, serving_models
+from tests.support.model_apis.openai import openai as dialect
+from tests.support.model_apis.server import WORDS, ModelApi, serving_models
 
 ASKED: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "a secret"}]
 
 
 @pytest.fixture
 def server() -> Iterator[ModelApi]:
-    with serving_models() as server:
+    with serving_models(dialect) as server:
         yield server
 
 
@@ -231,11 +232,41 @@ def test_what_the_client_raises_passes_through_and_fails_the_span(
     assert model_call(spans).attributes[semconv.ERROR_TYPE] == "InternalServerError"
 
 
-def test_a_raw_response_is_what_it_was(spans: Spans, client: openai.OpenAI) -> None:
+def test_a_raw_answer_is_what_it_was_and_its_tokens_are_known(
+    spans: Spans, client: openai.OpenAI, server: ModelApi
+) -> None:
     raw = client.chat.completions.with_raw_response.create(model="tiny", messages=ASKED)
 
+    expect_chat(model_call(spans), server)
     assert raw.parse().choices[0].message.content == " ".join(WORDS)
-    assert model_call(spans).name == "chat tiny"
+    assert len(spans.of(Stage.REMOTE_MODEL)) == 1
+
+
+def test_a_raw_stream_lasts_to_the_last_chunk_of_what_it_is_parsed_into(
+    spans: Spans, client: openai.OpenAI
+) -> None:
+    raw = client.chat.completions.with_raw_response.create(
+        model="tiny", messages=ASKED, stream=True, stream_options={"include_usage": True}
+    )
+    before = spans.of(Stage.REMOTE_MODEL)
+    words = [chunk.choices[0].delta.content for chunk in raw.parse() if chunk.choices]
+
+    assert before == []
+    assert [word for word in words if word] == list(WORDS)
+    call = model_call(spans)
+    assert call.attributes[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] == 3
+    assert semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK in call.attributes
+    assert semconv.CANCELLED not in call.attributes
+
+
+def test_a_streaming_response_of_one_piece_knows_its_tokens_once_it_is_parsed(
+    spans: Spans, client: openai.OpenAI, server: ModelApi
+) -> None:
+    create = client.chat.completions.with_streaming_response.create
+    with create(model="tiny", messages=ASKED) as raw:
+        raw.parse()
+
+    expect_chat(model_call(spans), server)
 
 
 def test_azures_client_is_azures(spans: Spans, server: ModelApi) -> None:

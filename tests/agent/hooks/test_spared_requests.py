@@ -252,6 +252,21 @@ def test_a_call_that_is_cheap_makes_no_span(agent: TracedProgram, detail: Detail
     assert "request_body_to_args" not in names
 
 
+def test_a_unit_of_work_without_a_server_is_spared_like_a_request(
+    agent: TracedProgram, detail: Detail
+) -> None:
+    with_control(detail)
+    with latencytrace.request("nightly"), latencytrace.stage("rerank"):
+        pass
+    detail.set_step(LAST)
+    detail.threshold = 1 << 56
+    with latencytrace.request("nightly"), latencytrace.stage("rerank"):
+        pass
+
+    (span,) = agent.spans(1)
+    assert (span.name, span.attributes[semconv.DETAIL]) == ("nightly", "control")
+
+
 @pytest.fixture
 def wsgi(agent: TracedProgram) -> FlaskClient:  # noqa: ARG001 - it runs
     """The same served by Flask."""

@@ -12,6 +12,7 @@ from sqlalchemy.pool import StaticPool
 
 from latencytrace.agent.hooks.sqlalchemy import SqlalchemyHook
 from latencytrace.agent.hooks.sqlite import SqliteHook
+from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
 
@@ -87,6 +88,23 @@ def test_an_async_engine_is_timed_while_it_is_awaited(tmp_path: Path) -> None:
     select, request = spans.of(Stage.DATABASE)[-1], spans.all[-1]
     assert (select.name, select.parent_id) == ("SELECT", request.span_id)
     assert select.attributes[semconv.DB_SYSTEM_NAME] == "sqlite"
+
+
+def test_a_statement_that_a_driver_of_a_timed_library_executes_is_one_span(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/passages.db")
+        async with engine.connect() as connection:
+            await connection.execute(sqlalchemy.text("SELECT 1 AS key"))
+        await engine.dispose()
+
+    with hooked(ThreadsHook, SqliteHook, SqlalchemyHook) as spans:
+        in_request(spans, lambda: asyncio.run(work()))
+
+    request = spans.all[-1]
+    selects = [span for span in spans.all if span.name == "SELECT"]
+    assert [span.parent_id for span in selects] == [request.span_id]
 
 
 def test_many_rows_at_once_are_one_span(spans: Spans, engine: sqlalchemy.Engine) -> None:

@@ -1,8 +1,10 @@
 """The hook of Python's own `sqlite3`, statements and searches."""
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 
+import aiosqlite
 import pytest
 
 from latencytrace.agent.hooks.sqlite import SqliteHook
@@ -70,6 +72,23 @@ def test_what_sqlite_raises_passes_through(spans: Spans, connection: sqlite3.Con
         in_request(spans, lambda: connection.execute("SELECT nothing FROM nowhere"))
 
     assert spans.all[0].attributes[semconv.ERROR_TYPE] == "OperationalError"
+
+
+def test_a_statement_through_aiosqlite_belongs_to_who_awaits_it(spans: Spans) -> None:
+    async def work() -> None:
+        async with aiosqlite.connect(":memory:") as connection:
+            for _ in range(2):
+                timing = spans.recorder.start("request")
+                timing.activate()
+                await connection.execute("SELECT 1")
+                timing.deactivate()
+                timing.end()
+
+    asyncio.run(work())
+
+    requests = [span.span_id for span in spans.all if span.name == "request"]
+    assert [span.parent_id for span in spans.all if span.name == "SELECT"] == requests
+    assert len(requests) == 2
 
 
 def test_a_factory_of_the_programs_own_is_kept(spans: Spans) -> None:

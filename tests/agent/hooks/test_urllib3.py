@@ -14,6 +14,7 @@ from latencytrace.model import Stage, semconv
 from tests.propagation.between_rows import listening
 from tests.propagation.tracing import carries
 from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.servers.recording import Received, RecordingServer, Response
 
 
 @pytest.fixture
@@ -71,3 +72,23 @@ def test_a_request_of_requests_is_one_span_not_two() -> None:
 
     assert len(spans.of(Stage.NETWORK)) == 1
     assert carries(seen[0], spans.only)
+
+
+def test_several_headers_of_one_name_are_all_sent_and_the_programs_own_are_left_alone(
+    spans: Spans,
+) -> None:
+    own = urllib3.HTTPHeaderDict({"x-other": "one"})
+    own.add("x-other", "two")
+    seen: list[Received] = []
+
+    def note(received: Received) -> Response:
+        seen.append(received)
+        return Response()
+
+    with RecordingServer(note) as server, urllib3.PoolManager() as pool:
+        pool.request("GET", server.url, headers=own)
+
+    sent = seen[0].headers
+    assert sent["x-other"] == "one, two"
+    assert carries(sent["traceparent"], spans.only)
+    assert list(own) == ["x-other"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,46 @@ def test_where_nothing_is_wrong_it_says_so_and_ends_with_0(service: RunningServi
     assert said.stdout.endswith("\nNothing is wrong.\n")
     assert f"answers at {service.url} and is ready" in said.stdout
     assert f"spans are taken at {service.otlp}/v1/traces" in said.stdout
-    assert "✓ httpx: applies once the program imports its library (httpx " in said.stdout
+    (hooks,) = re.findall("✓ each applies once the program imports its library: (.*)", said.stdout)
+    assert {"httpx", "fastapi", "threads"} <= {each.split(" ")[0] for each in hooks.split(", ")}
+
+
+def test_hooks_of_which_nothing_is_wrong_are_one_line_and_absent_libraries_none(
+    tmp_path: Path,
+) -> None:
+    path = installed(
+        tmp_path, "my-hooks", "1.0", "[latencytrace.hook]\nabsent = absent_hook:Hook\n"
+    )
+    (tmp_path / "absent_hook.py").write_text(
+        "import latencytrace.agent.timing.hook as contract\n"
+        "class Hook(contract.Hook):\n"
+        "    requires = ('no-such-distribution >= 1.0',)\n"
+    )
+
+    said = latencytrace("doctor", "--json", env=environment(**NO_RECEIVER, PYTHONPATH=path)).stdout
+
+    assert len([f for f in json.loads(said)["findings"] if f["about"] == "hooks"]) == 1
+    assert "no-such-distribution" not in said
+
+
+def test_hooks_that_the_settings_leave_out_are_one_line() -> None:
+    said = latencytrace(
+        "doctor", env=environment(**NO_RECEIVER, LATENCYTRACE_HOOKS="httpx")
+    ).stdout
+
+    assert re.search(r"✓ each applies once the program imports its library: httpx [^,]*", said)
+    assert re.search(r"· left out by LATENCYTRACE_HOOKS: aiohttp, .*wsgi", said)
+
+
+def test_an_instrumentor_that_a_hook_leaves_its_calls_to_doubles_nothing(tmp_path: Path) -> None:
+    theirs = "[opentelemetry_instrumentor]\nopenai = somewhere:Instrumentor\n"
+    path = installed(tmp_path, "opentelemetry-instrumentation-openai", "9.70", theirs)
+
+    said = latencytrace("doctor", env=environment(**NO_RECEIVER, PYTHONPATH=path)).stdout
+
+    assert (
+        "opentelemetry-instrumentation-openai 9.70: where the program starts it, its span is used"
+    ) in said
 
 
 def test_a_loopback_service_that_run_would_start_is_no_fault() -> None:

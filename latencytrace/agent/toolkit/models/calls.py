@@ -1,12 +1,10 @@
 """Parts that calls of models have in common: names, sizes, and the phases of a generation."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Sized
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.timing.hook import Arguments, HookAttributes
@@ -14,8 +12,6 @@ from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
-
-_REMEMBERED: Final = 256  # spans that are counted within
 
 
 def model_attributes(model: Any) -> HookAttributes:  # noqa: ANN401 - of transformers, or its path
@@ -42,22 +38,6 @@ def count_of(*names: str) -> Callable[[Arguments], HookAttributes]:
         return {semconv.BATCH_SIZE: 1}
 
     return describe
-
-
-class CountWithin:
-    """Counts what is timed within each span, for the spans of a request must stay bounded."""
-
-    def __init__(self) -> None:
-        self._counts: OrderedDict[int, int] = OrderedDict()  # by the id of the span around
-
-    def next_of(self, span: Span) -> int:
-        """Count one more within a span, and return how many those are."""
-        of_span, counts = span.get_span_context().span_id, self._counts
-        number = counts.pop(of_span, 0) + 1
-        counts[of_span] = number
-        if len(counts) > _REMEMBERED:
-            counts.popitem(last=False)
-        return number
 
 
 class Phases:

@@ -11,7 +11,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.models.calls import CountWithin
+from latencytrace.agent.toolkit.calls import CountWithin
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage

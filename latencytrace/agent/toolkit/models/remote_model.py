@@ -1,12 +1,11 @@
-"""One call of a model behind an API, to the last token of its answer.
-
-What an answer says is read in the form of OpenAI's, which most APIs have.
-"""
+"""One call of a model behind an API, to the last token of its answer."""
 
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sized
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import isasyncgen, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from types import GeneratorType
 from typing import Any, Final
 
 from opentelemetry.trace import SpanKind, get_current_span
@@ -15,16 +14,12 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.timing.wrapping import Call, named_arguments, timed
-from latencytrace.agent.toolkit.calls import Build
+from latencytrace.agent.timing.wrapping import named_arguments
+from latencytrace.agent.toolkit.models.answer_form import AnswerForm
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
-_INPUTS: Final = ("prompt_tokens", "input_tokens")
-_OUTPUTS: Final = ("completion_tokens", "output_tokens")
-_DETAILS: Final = ("prompt_tokens_details", "input_tokens_details")
-_MADE: Final = ("content", "tool_calls", "reasoning_content", "reasoning", "refusal")
 # What a span of somebody else's says of itself that is the same call already.
 _KINDS: Final = frozenset({"LLM", "EMBEDDING", "RERANKER"})
 _OPERATIONS: Final = frozenset({"chat", "text_completion", "generate_content", "embeddings"})
@@ -34,9 +29,11 @@ _INSTRUMENTORS: Final = (
     "langfuse.",
     "logfire.",
 )
+_END: Final = object()
+_LONGEST: Final = 1 << 20  # bytes of a raw answer that is read for its tokens
 
 
-class ModelCall(Call):
+class ModelCall:
     """A call, until its answer or the last chunk of that is there.
 
     Args:
@@ -44,115 +41,236 @@ class ModelCall(Call):
         stage: `remote_model`, or another that such an API serves.
         operation: The value of `gen_ai.operation.name`; empty: none is defined.
         attributes: What is known before it is made.
+        form: Of the answer.
     """
 
-    __slots__ = ("_began", "_timed", "_tokens")
+    __slots__ = (
+        "_began", "_form", "_last", "_on_fault", "_reported", "_said", "_timing", "_tokens",
+    )  # fmt: skip
 
     def __init__(
-        self, recorder: Recorder, stage: Stage, operation: str, attributes: HookAttributes
+        self,
+        recorder: Recorder,
+        stage: Stage,
+        operation: str,
+        attributes: HookAttributes,
+        form: AnswerForm,
     ) -> None:
         model = str(attributes.get(semconv.GEN_AI_REQUEST_MODEL, ""))
         name = f"{operation or stage} {model}".strip()
         named: HookAttributes = {semconv.GEN_AI_OPERATION_NAME: operation} if operation else {}
-        self._timed: Timing = recorder.start(
+        self._on_fault = recorder.on_fault
+        self._form = form
+        self._timing: Timing = recorder.start(
             name, stage, {**named, **attributes}, kind=SpanKind.CLIENT
         )
         self._tokens = MadeTokens()
         self._began = False  # whether output has come
-        super().__init__(stage, self._timed, recorder.on_fault)
+        self._said: HookAttributes = {}  # by the chunks so far
+        self._reported: list[tuple[Stage, int]] = []  # what the other side did, and how long
+        self._last: object = None  # chunk with output: it may say how many tokens there are
 
-    def finish(self, result: object) -> None:
-        """Note the answer and end; a stream ends the call with its last chunk."""
+    @contextmanager
+    def made(self) -> Iterator[None]:
+        """Make the call; what it raises ends it."""
+        self._timing.activate()
+        try:
+            yield
+        except BaseException as error:
+            self._timing.deactivate()
+            self.fail(error)
+            raise
+        self._timing.deactivate()
+
+    def answered(self, answer: Any) -> Any:  # noqa: ANN401 - the library's
+        """Note an answer and end, a stream with its last chunk; return what the program gets."""
         with guarded("describing an answer", self._on_fault):
-            if self._follows(result):
-                return
-            self._timed.note(answer_attributes(result))
-        self.end(monotonic_ns())
+            if isinstance(answer, GeneratorType):
+                return _held_by(self.each(answer), self.drop)
+            if isasyncgen(answer):
+                return _held_by(self.each_awaited(answer), self.drop)
+            if not (self._follows(answer) or self._follows_raw(answer)):
+                self._describe(answer)
+                self.end()
+            return answer
+        self.end()
+        return answer
 
-    def end(self, ended_ns: int) -> None:
+    def parsed(self, answer: Any) -> None:  # noqa: ANN401
+        """Go on with what a raw answer was parsed into."""
+        if not self._follows(answer):
+            self._describe(answer)
+            self.end()
+
+    def _follows(self, answer: Any) -> bool:  # noqa: ANN401
+        """Follow a stream by the iterator inside, for the stream itself must stay what it is."""
+        name, stream_in = self._form.iterator, self._form.stream_in
+        stream = answer if stream_in is None else stream_in(answer)
+        chunks = None if name is None else getattr(stream, name, None)
+        if name is not None and chunks is not None:
+            is_awaited = hasattr(chunks, "__anext__")
+            setattr(stream, name, self.each_awaited(chunks) if is_awaited else self.each(chunks))
+        elif stream is None or stream_in is None:
+            return False
+        _open[stream] = self
+        _held_by(stream, self.drop)
+        return True
+
+    def _follows_raw(self, answer: Any) -> bool:  # noqa: ANN401
+        """Wait until a raw answer is parsed, or read in it what there is to note."""
+        response = getattr(answer, "http_response", None)
+        if response is None:
+            return False
+        is_stream = getattr(answer, "_stream", False)
+        if is_stream or not response.is_closed:
+            _open[answer] = self
+            _held_by(answer, self.drop if is_stream else self.end)
+            return True
+        if len(response.content) <= _LONGEST and "json" in response.headers["content-type"]:
+            self._describe(response.json())
+        return False
+
+    def _describe(self, answer: object) -> None:
+        """Note what an answer or a chunk says of model, tokens and times."""
+        self._said |= self._form.described(answer)
+        self._reported = self._form.reported(answer) or self._reported
+
+    def each(self, chunks: Any) -> Iterator[Any]:  # noqa: ANN401
+        """Follow a stream to its end; some are sent for only by their first chunk's reader."""
+        try:
+            self._timing.activate()
+            try:
+                chunk = next(chunks, _END)
+            finally:
+                self._timing.deactivate()
+            while chunk is not _END:
+                self.note(chunk)
+                yield chunk
+                chunk = next(chunks, _END)
+        except BaseException as error:
+            close = getattr(chunks, "close", None)
+            if close is not None:
+                close()
+            self.fail(error)
+            raise
+        self.end()
+
+    async def each_awaited(self, chunks: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
+        """Follow an async one."""
+        try:
+            self._timing.activate()
+            try:
+                chunk = await anext(chunks, _END)
+            finally:
+                self._timing.deactivate()
+            while chunk is not _END:
+                self.note(chunk)
+                yield chunk
+                chunk = await anext(chunks, _END)
+        except BaseException as error:
+            self.fail(error)
+            close = getattr(chunks, "aclose", None)
+            if close is not None:
+                await close()
+            raise
+        self.end()
+
+    def note(self, chunk: Any) -> None:  # noqa: ANN401
+        """Note a chunk: whether it has output, or else what it says of the answer."""
+        try:
+            if self._form.chunk is not None:
+                chunk = getattr(chunk, self._form.chunk, None)
+            if not self._form.has_output(chunk):
+                self._describe(chunk)
+                return
+            now_ns = monotonic_ns()
+            if not self._began:
+                self._began = True
+                waited_s = (now_ns - self._timing.started_ns) / 1e9
+                self._timing.note({semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: waited_s})
+            self._tokens.add(now_ns)
+            self._last = chunk
+        except FAULTS as fault:
+            self._on_fault("noting a chunk", fault)
+
+    def end(self) -> None:
         """End the span; a second time changes nothing."""
-        with guarded("describing a stream", self._on_fault):
-            if self._began and self._timed.span.is_recording():
-                self._timed.note(self._tokens.described(self._timed.started_ns))
-        super().end(ended_ns)
+        ended_ns = monotonic_ns()
+        with guarded("ending a model call", self._on_fault):
+            last, self._last = self._last, None
+            if self._timing.span.is_recording():
+                if last is not None:
+                    said, self._said = self._said, {}
+                    self._describe(last)
+                    self._said |= said
+                self._timing.note(self._said)
+                self._note_reported(ended_ns)
+                if self._began:
+                    self._timing.note(self._tokens.described(self._timing.started_ns))
+                self._timing.end(ended_ns)
+
+    def _note_reported(self, ended_ns: int) -> None:
+        """Place what the other side says that it did, one after the other up to the end."""
+        if not self._reported:
+            return
+        intervals, started_ns = self._timing.collect_intervals(), self._timing.started_ns
+        for stage, length_ns in reversed(self._reported):
+            began_ns = max(ended_ns - length_ns, started_ns)
+            intervals.add(stage, began_ns, ended_ns)
+            ended_ns = began_ns
+
+    def fail(self, error: BaseException) -> None:
+        """Note what the call or the reading of its stream raised, and end it."""
+        with guarded("noting an exception", self._on_fault):
+            self._timing.fail(error)
+        self.end()
 
     def drop(self) -> None:
         """End a stream that was closed or dropped before its last chunk."""
         self.fail(GeneratorExit())
 
-    def _follows(self, answer: Any) -> bool:  # noqa: ANN401 - the library's
-        """Follow a stream by the iterator inside, for the stream itself must stay what it is."""
-        chunks = getattr(answer, "_iterator", None)
-        if chunks is None:
-            return False
-        follow = self._each_awaited if hasattr(chunks, "__anext__") else self._each
-        answer._iterator = follow(chunks)  # noqa: SLF001
-        _streams[answer] = self
-        weakref.finalize(answer, self.drop).atexit = False
-        return True
 
-    def _each(self, chunks: Any) -> Iterator[Any]:  # noqa: ANN401
-        try:
-            for chunk in chunks:
-                self._note(chunk)
-                yield chunk
-        except BaseException as error:
-            chunks.close()
-            self.fail(error)
-            raise
-        self.end(monotonic_ns())
-
-    async def _each_awaited(self, chunks: Any) -> AsyncIterator[Any]:  # noqa: ANN401
-        try:
-            async for chunk in chunks:
-                self._note(chunk)
-                yield chunk
-        except BaseException as error:
-            self.fail(error)
-            await chunks.aclose()
-            raise
-        self.end(monotonic_ns())
-
-    def _note(self, chunk: Any) -> None:  # noqa: ANN401
-        try:
-            if has_output(chunk):
-                now_ns = monotonic_ns()
-                self._tokens.add(now_ns)
-                if not self._began:
-                    self._began = True
-                    waited_s = (now_ns - self._timed.started_ns) / 1e9
-                    self._timed.note({semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: waited_s})
-            said = answer_attributes(getattr(chunk, "response", chunk))
-            if said:
-                self._timed.note(said)
-        except FAULTS as fault:
-            self._on_fault("noting a chunk", fault)
+_open: weakref.WeakKeyDictionary[Any, ModelCall] = weakref.WeakKeyDictionary()
 
 
-_streams: weakref.WeakKeyDictionary[Any, ModelCall] = weakref.WeakKeyDictionary()
+def _held_by(stream: Any, end: Callable[[], None]) -> Any:  # noqa: ANN401
+    """End a call at the latest when the program drops its stream."""
+    weakref.finalize(stream, end).atexit = False
+    return stream
 
 
 def note_closed(_: Recorder, arguments: Arguments, __: object) -> None:
     """End the call of a stream that was closed."""
-    call = _streams.pop(arguments["self"], None)
+    call = _open.pop(arguments["self"], None)
     if call is not None:
         call.drop()
 
 
+def note_parsed(_: Recorder, arguments: Arguments, answer: object) -> None:
+    """Follow the stream that a raw answer was parsed into."""
+    call = _open.pop(arguments["self"], None)
+    if call is not None:
+        call.parsed(answer)
+
+
+def open_call(stream: object) -> ModelCall | None:
+    """Return the call that a stream belongs to; None: it has ended, or nobody timed it."""
+    return _open.get(stream)
+
+
+Begin = Callable[[tuple[Any, ...], dict[str, Any]], ModelCall | None]
+
+
 def timed_model_calls(
-    stage: Stage,
-    operation: str,
-    describe: Callable[[Arguments], HookAttributes],
+    begin: Callable[[Recorder, Arguments], ModelCall | None],
     *,
-    is_async: bool,
+    is_async: bool = False,
     below: Callable[[Arguments], object] | None = None,
-) -> Build:
-    """Build what times a method that calls a model.
+) -> Callable[[Recorder, Timed], Timed]:
+    """Build what times a method that calls a model: plain, async, or a generator of its chunks.
 
     Args:
-        stage: As in `ModelCall`.
-        operation: As in `ModelCall`.
-        describe: Attributes from the arguments.
+        begin: Begins to time a call; None: it is none of a model.
         is_async: What the method returns is awaited: a decorated one does not look like it.
         below: The library's function beneath it, which another instrumentation may have wrapped.
     """
@@ -160,30 +278,63 @@ def timed_model_calls(
     def build(recorder: Recorder, original: Timed) -> Timed:
         arguments_of = named_arguments(original)
 
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelCall | None:
+        def began(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelCall | None:
             with guarded("starting a model call", recorder.on_fault):
-                if recorder.suppressed() or recorder.inside(stage):
-                    return None
-                arguments = arguments_of(args, kwargs)
-                if not is_traced(original, below and below(arguments)):
-                    return ModelCall(recorder, stage, operation, describe(arguments))
+                if not recorder.suppressed():
+                    arguments = arguments_of(args, kwargs)
+                    if not is_traced(original, below and below(arguments)):
+                        return begin(recorder, arguments)
             return None
 
-        if not is_async or iscoroutinefunction(original):
-            return timed(original, begin)
-
-        async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            return await original(*args, **kwargs)
-
-        timed_call = timed(awaited, begin)
-
-        @wraps(original)
-        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            return timed_call(*args, **kwargs)
-
-        return call
+        if isgeneratorfunction(original) or isasyncgenfunction(original):
+            return _streamed(original, began)
+        return _answered(original, began, is_async=is_async or iscoroutinefunction(original))
 
     return build
+
+
+def _answered(original: Timed, begin: Begin, *, is_async: bool) -> Timed:
+    async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        timed = begin(args, kwargs)
+        if timed is None:
+            return await original(*args, **kwargs)
+        with timed.made():
+            answer = await original(*args, **kwargs)
+        return timed.answered(answer)
+
+    if iscoroutinefunction(original):
+        return wraps(original)(awaited)
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if is_async:
+            return awaited(*args, **kwargs)
+        timed = begin(args, kwargs)
+        if timed is None:
+            return original(*args, **kwargs)
+        with timed.made():
+            answer = original(*args, **kwargs)
+        return timed.answered(answer)
+
+    return call
+
+
+def _streamed(original: Timed, begin: Begin) -> Timed:
+    """Time a generator from its first chunk's reading, which is when it is sent."""
+
+    @wraps(original)
+    def stream(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
+        timed, chunks = begin(args, kwargs), original(*args, **kwargs)
+        yield from chunks if timed is None else timed.each(chunks)
+
+    @wraps(original)
+    async def async_stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: ANN401
+        timed, chunks = begin(args, kwargs), original(*args, **kwargs)
+        async with aclosing(chunks if timed is None else timed.each_awaited(chunks)) as each:
+            async for chunk in each:
+                yield chunk
+
+    return async_stream if isasyncgenfunction(original) else stream
 
 
 def is_traced(*functions: object) -> bool:
@@ -204,54 +355,3 @@ def _is_instrumentors(function: object) -> bool:
     wrapper = getattr(function, "_self_wrapper", None)  # of wrapt
     module = getattr(wrapper, "__module__", None) or type(wrapper).__module__
     return str(module).startswith(_INSTRUMENTORS)
-
-
-def answer_attributes(answer: Any) -> HookAttributes:  # noqa: ANN401 - the library's
-    """Note model, tokens and finish reasons of an answer or a chunk, never what is in it."""
-    noted: HookAttributes = {}
-    model = getattr(answer, "model", None)
-    if isinstance(model, str):
-        noted[semconv.GEN_AI_RESPONSE_MODEL] = model
-    usage = getattr(answer, "usage", None)
-    if usage is not None:
-        details = next((each for name in _DETAILS if (each := getattr(usage, name, None))), None)
-        for key, count in (
-            (semconv.GEN_AI_USAGE_INPUT_TOKENS, _count(usage, _INPUTS)),
-            (semconv.GEN_AI_USAGE_OUTPUT_TOKENS, _count(usage, _OUTPUTS)),
-            (semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS, _count(details, ("cached_tokens",))),
-        ):
-            if count is not None:
-                noted[key] = count
-    choices = getattr(answer, "choices", None) or ()
-    reasons = tuple(str(why) for each in choices if (why := getattr(each, "finish_reason", None)))
-    if reasons:
-        noted[semconv.GEN_AI_RESPONSE_FINISH_REASONS] = reasons
-    return noted
-
-
-def has_output(chunk: Any) -> bool:  # noqa: ANN401
-    """Say whether a chunk has a part of the output, and not a role or a count alone."""
-    kind = getattr(chunk, "type", None)
-    if isinstance(kind, str):  # an event of OpenAI's responses
-        return kind.endswith(".delta")
-    for choice in getattr(chunk, "choices", None) or ():
-        delta = getattr(choice, "delta", None)
-        if getattr(choice, "text", None) or any(getattr(delta, name, None) for name in _MADE):
-            return True
-    return False
-
-
-def request_model_attributes(arguments: Arguments) -> HookAttributes:
-    """Note which model is asked for, and how many inputs there are if there are several."""
-    noted: HookAttributes = {}
-    model, inputs = arguments.get("model"), arguments.get("input")
-    if isinstance(model, str):
-        noted[semconv.GEN_AI_REQUEST_MODEL] = model
-    if isinstance(inputs, Sized) and not isinstance(inputs, str):
-        noted[semconv.BATCH_SIZE] = len(inputs)
-    return noted
-
-
-def _count(usage: object, names: tuple[str, ...]) -> int | None:
-    found = (getattr(usage, name, None) for name in names)
-    return next((each for each in found if isinstance(each, int)), None)

@@ -1,0 +1,111 @@
+"""The hook of LiteLLM in the program, against servers of two wire formats."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from latencytrace.agent.hooks.httpx import HttpxHook
+from latencytrace.agent.hooks.litellm import LitellmHook
+from latencytrace.agent.hooks.openai import OpenaiHook
+from latencytrace.model import Stage, semconv
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.model_calls import expect_stream, the_call
+from tests.support.model_apis.openai import openai as dialect
+from tests.support.model_apis.others import anthropic as other_dialect
+from tests.support.model_apis.server import WORDS, ModelApi, serving_models
+
+litellm = pytest.importorskip("litellm")
+pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # LiteLLM's own, of many kinds
+MESSAGES = [{"role": "user", "content": "a secret"}]
+
+
+@pytest.fixture
+def server() -> Iterator[ModelApi]:
+    with serving_models(dialect) as server:
+        yield server
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    litellm.suppress_debug_info = True
+    with hooked(HttpxHook, OpenaiHook, LitellmHook) as spans:
+        yield spans
+
+
+def asked(server: ModelApi, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - LiteLLM's
+    to = {"model": "openai/tiny", "api_base": server.url, "api_key": "none"}
+    return {**to, "messages": MESSAGES, **more}
+
+
+def expect_chat(spans: Spans, server: ModelApi) -> None:
+    call = the_call(spans)
+    assert call.name == "chat openai/tiny"
+    assert call.attributes[semconv.GEN_AI_PROVIDER_NAME] == "openai"
+    assert call.attributes[semconv.GEN_AI_USAGE_INPUT_TOKENS] == 7
+    assert call.attributes[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] == 3
+    assert call.attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] == ("stop",)
+    assert call.attributes[semconv.SERVER_PORT] == server.server_port
+    assert {http.parent_id for http in spans.of(Stage.NETWORK)} <= {call.span_id}
+
+
+def test_a_completion_is_one_span_around_whatever_it_calls(spans: Spans, server: ModelApi) -> None:
+    answer = litellm.completion(**asked(server))
+
+    assert answer.choices[0].message.content == " ".join(WORDS)
+    expect_chat(spans, server)
+
+
+def test_a_stream_lasts_to_its_last_chunk_and_knows_its_first_token(
+    spans: Spans, server: ModelApi
+) -> None:
+    told = asked(server, stream=True, stream_options={"include_usage": True})
+    stream = litellm.completion(**told)
+    words = [chunk.choices[0].delta.content for chunk in stream if chunk.choices]
+
+    assert [word for word in words if word] == list(WORDS)
+    expect_stream(the_call(spans))
+
+
+def test_completions_and_streams_that_are_awaited_are_the_same(
+    spans: Spans, server: ModelApi
+) -> None:
+    async def main() -> list[str]:
+        await litellm.acompletion(**asked(server))
+        expect_chat(spans, server)
+        spans.all.clear()
+        stream = await litellm.acompletion(**asked(server, stream=True))
+        return [chunk.choices[0].delta.content async for chunk in stream]
+
+    assert [word for word in asyncio.run(main()) if word] == list(WORDS)
+    expect_stream(the_call(spans))
+
+
+def test_a_provider_that_is_asked_without_its_library_is_the_same(spans: Spans) -> None:
+    with serving_models(other_dialect) as server:
+        told = {"model": "anthropic/tiny", "api_base": server.address, "api_key": "none"}
+        answer = litellm.completion(**told, messages=MESSAGES)
+
+    assert answer.choices[0].message.content == " ".join(WORDS)
+    call = the_call(spans)
+    assert call.attributes[semconv.GEN_AI_PROVIDER_NAME] == "anthropic"
+    assert call.attributes[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] == 3
+
+
+def test_embeddings_are_of_their_own_stage_with_their_number(
+    spans: Spans, server: ModelApi
+) -> None:
+    litellm.embedding(model="openai/tiny-e", input=["a", "b"], api_base=server.url, api_key="none")
+
+    call = the_call(spans, Stage.EMBED)
+    assert (call.name, call.attributes[semconv.BATCH_SIZE]) == ("embeddings openai/tiny-e", 2)
+
+
+def test_what_it_raises_passes_through_and_fails_the_span(spans: Spans, server: ModelApi) -> None:
+    server.failures = 9
+
+    with pytest.raises(litellm.ServiceUnavailableError) as caught:
+        litellm.completion(**asked(server, max_retries=0))
+
+    assert the_call(spans).attributes[semconv.ERROR_TYPE] == type(caught.value).__name__

@@ -1,0 +1,126 @@
+"""The hook of `redis`, with its own clients against a server."""
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+import redis.asyncio
+
+from latencytrace.agent.hooks.redis import RedisHook
+from latencytrace.model import Stage, semconv
+from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.waiting import until
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a server of Redis listens: a socket in a folder of its own."""
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("redis-server is not installed")
+    socket = tmp_path_factory.mktemp("redis") / "socket"
+    told = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(socket.parent)]
+    process = subprocess.Popen([program, *told], stdout=subprocess.DEVNULL)
+    try:
+        until(Path(socket).exists)
+        yield str(socket)
+    finally:
+        process.terminate()
+        process.wait(40)
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    with hooked(RedisHook) as spans:
+        yield spans
+
+
+@pytest.fixture
+def client(server: str) -> Iterator[redis.Redis]:
+    with redis.Redis(unix_socket_path=server) as client:
+        yield client
+
+
+def test_commands_of_a_cache_and_others_are_spans_of_a_request(
+    spans: Spans, client: redis.Redis
+) -> None:
+    def work() -> None:
+        client.set("a secret", "another secret")
+        assert client.get("a secret") == b"another secret"
+        client.zadd("a secret list", {"one": 1})
+
+    client.ping()  # outside of any request
+    in_request(spans, work)
+
+    assert spans.names == ["SET", "GET", "ZADD", "request"]
+    assert spans.stages[:3] == [Stage.CACHE, Stage.CACHE, Stage.DATABASE]
+    assert dict(spans.all[1].attributes) == {
+        semconv.STAGE: Stage.CACHE,
+        semconv.DB_SYSTEM_NAME: "redis",
+        semconv.DB_OPERATION_NAME: "GET",
+    }
+    assert "secret" not in attribute_text(spans)
+
+
+def test_a_pipeline_is_one_span_with_the_number_of_its_commands(
+    spans: Spans, client: redis.Redis
+) -> None:
+    def work() -> None:
+        with client.pipeline() as pipeline:
+            pipeline.set("key", "1")
+            pipeline.get("key")
+            assert pipeline.execute() == [True, b"1"]
+            assert pipeline.execute() == []
+
+    in_request(spans, work)
+
+    assert (spans.names, spans.stages[0]) == (["PIPELINE", "request"], Stage.CACHE)
+    assert spans.all[0].attributes[semconv.DB_OPERATION_BATCH_SIZE] == 2
+
+
+def test_commands_that_are_awaited_are_the_same(spans: Spans, server: str) -> None:
+    async def work() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=server) as client:
+            await client.set("key", "1")
+            async with client.pipeline() as pipeline:
+                pipeline.get("key")
+                pipeline.get("none")
+                assert await pipeline.execute() == [b"1", None]
+
+    in_request(spans, lambda: asyncio.run(work()))
+
+    assert [span.name for span in spans.of(Stage.CACHE)] == ["SET", "PIPELINE"]
+
+
+def test_a_search_is_retrieving_and_names_its_index(spans: Spans, client: redis.Redis) -> None:
+    def work() -> None:
+        with pytest.raises(redis.ResponseError):  # a server without the module
+            client.ft("passages").search("a secret")
+
+    in_request(spans, work)
+
+    (search,) = spans.of(Stage.RETRIEVE)
+    assert (search.name, search.attributes[semconv.DB_COLLECTION_NAME]) == (
+        "FT.SEARCH",
+        "passages",
+    )
+    assert search.attributes[semconv.ERROR_TYPE] == "ResponseError"
+    assert "secret" not in attribute_text(spans)
+
+
+def test_a_read_that_waits_for_somebody_is_no_time_of_the_server(
+    spans: Spans, client: redis.Redis
+) -> None:
+    in_request(spans, lambda: client.blpop(["nothing"], timeout=0.01))
+
+    assert spans.names == ["request"]
+
+
+def test_the_commands_of_one_span_are_bounded(spans: Spans, client: redis.Redis) -> None:
+    in_request(spans, lambda: [client.get("key") for _ in range(300)])
+
+    assert len(spans.of(Stage.CACHE)) == 256
