@@ -28,9 +28,7 @@ from latencytrace.cli.commands import (
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.processes.help_text import help_text
 
-app = typer.Typer(
-    name="latencytrace", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(name="latencytrace", no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _say_version(is_asked: bool) -> None:  # noqa: FBT001 - as typer calls it

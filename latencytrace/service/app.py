@@ -14,10 +14,9 @@ from fastapi import FastAPI
 from latencytrace.errors import SettingsError, StoreError
 from latencytrace.model import Objective, Request
 from latencytrace.service.alerting.links import AlertLinks
-from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.findings.overhead import latest_overhead
-from latencytrace.service.answers.gpu_answers import gpus
-from latencytrace.service.answers.gpu_documents import GpusDocument
+from latencytrace.service.answers.gpu_answers import gpus, timelines
+from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.clock import now_ns
 from latencytrace.service.ingest.grpc import GrpcReceiver
 from latencytrace.service.ingest.http import receiver
@@ -152,14 +151,17 @@ def serve(
         servers = Servers(*grpc, stopping=stopping, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
         read_gpus = partial(gpus, reports.gpus, works)
+        read_timelines = partial(timelines, reports.gpus, works)
         answering = api(
-            store, pipeline, telemetry, unready, _address(otlp_socket), profiles, read_gpus, folder
-        )
+            store, pipeline, telemetry, unready, _address(otlp_socket), profiles, read_gpus,
+            read_timelines, folder,
+        )  # fmt: skip
         answering.include_router(objectives_router(evaluator, links), prefix=API)
         answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
         renderer = _with_pages(
-            answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready
-        )
+            answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready,
+            read_gpus, read_timelines,
+        )  # fmt: skip
         with _running(watch), _running(pipeline), _running(engines):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
@@ -191,6 +193,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     otlp_http: Address,
     profiles: Profiles,
     read_gpus: Callable[[], GpusDocument],
+    read_timelines: Callable[[], GpuTimelinesDocument],
     folder: Path,
 ) -> FastAPI:
     """The JSON API with its health checks and metrics."""
@@ -201,6 +204,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
         is_open=pipeline.is_open,
         profiles_of=profiles.of_trace,
         gpus=read_gpus,
+        gpu_timelines=read_timelines,
     )
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix=API)
     app.include_router(health_router(telemetry, unready))
@@ -225,6 +229,8 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
     links: AlertLinks,
     telemetry: Telemetry,
     unready: Callable[[], str | None],
+    read_gpus: Callable[[], GpusDocument],
+    read_timelines: Callable[[], GpuTimelinesDocument],
 ) -> Renderer:
     """Add the pages to the API, and return what draws them."""
     assets = Assets()
@@ -234,11 +240,12 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
         baselines=Baselines(folder / BASELINES),
         now_ns=now_ns,
         renderer=renderer,
-        request=partial(
-            answers.request, store, is_open=pipeline.is_open, profiles_of=profiles.of_trace
-        ),
+        is_open=pipeline.is_open,
+        profiles_of=profiles.of_trace,
         objectives=partial(objectives_document, evaluator),
         alerts=partial(alerts_document, evaluator, links),
+        gpus=read_gpus,
+        gpu_timelines=read_timelines,
     )
     add_pages(app, parts, assets, telemetry.registry, unready)
     return renderer

@@ -34,6 +34,7 @@ from latencytrace.model.cohorts.overview import (
     HeatCell,
     Overview,
     RouteSummary,
+    StageColumn,
     TimeColumn,
 )
 from latencytrace.model.cohorts.request_columns import DurationBand
@@ -204,6 +205,23 @@ def heat_map(requests: Iterable[Request], since_ns: int, column_ns: int) -> list
     return [
         HeatCell(column=column, row=row, requests=count)
         for (column, row), count in sorted(counts.items())
+    ]
+
+
+def stages_over_time(
+    requests: Iterable[Request], since_ns: int, column_ns: int
+) -> list[StageColumn]:
+    """Break requests down by when they started."""
+    columns: dict[int, list[Request]] = defaultdict(list)
+    for one in requests:
+        columns[(one.start_ns - since_ns) // column_ns].append(one)
+    return [
+        StageColumn(
+            column=column,
+            requests=len(found),
+            mean_ns={one.stage: one.mean_ns for one in _stages(found)},
+        )
+        for column, found in sorted(columns.items())
     ]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PluginError, StoreError
 from latencytrace.model import Breakdown, Request, Span
-from latencytrace.model.cohorts.overview import HeatCell, Overview
+from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
 from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
@@ -182,6 +182,15 @@ class Questions(ABC):
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
         """Durations over time, of those that `requests` lists; the cohort names a `since`."""
         return plain_answers.heat_map(self._counted(cohort), cohort.since_ns or 0, column_ns)
+
+    def stages_over_time(self, cohort: Cohort, column_ns: int) -> Sequence[StageColumn]:
+        """Mean time per stage over time, of those that `requests` lists.
+
+        The cohort names a `since`, where the first column begins; those without requests are
+        left out.
+        """
+        found = self._counted(cohort)
+        return plain_answers.stages_over_time(found, cohort.since_ns or 0, column_ns)
 
     def services(self) -> Sequence[str]:
         """The services that have requests, in order of name."""

@@ -1304,6 +1304,26 @@ def test_routes_stand_side_by_side_those_first_that_took_most(store: Store) -> N
     ]
 
 
+def test_stages_over_time_are_the_means_of_those_that_started_then(store: Store) -> None:
+    minute_ns = 60 * 10**9
+    for name, start_ns, ledger in (
+        ("then a", START_NS, {Stage.DECODE: 100, Stage.QUEUE: 10}),
+        ("then b", START_NS + minute_ns - 1, {Stage.DECODE: 300}),
+        ("then c", START_NS + 2 * minute_ns, {Stage.RETRIEVE: 7}),
+    ):
+        one = one_request(name, service="then", start_ns=start_ns, ledger=ledger)
+        store.write([one], [])
+    cohort = Cohort(service="then", since_ns=START_NS, until_ns=START_NS + 3 * minute_ns)
+
+    found = store.stages_over_time(cohort, minute_ns)
+
+    assert [(one.column, one.requests, one.mean_ns) for one in found] == [
+        (0, 2, {Stage.QUEUE: 5, Stage.DECODE: 200}),
+        (2, 1, {Stage.RETRIEVE: 7}),
+    ]
+    assert not store.stages_over_time(cohort.model_copy(update={"service": "none"}), minute_ns)
+
+
 def test_a_heat_map_counts_each_request_in_the_cell_of_its_duration(store: Store) -> None:
     for number, length_ns in enumerate((1000, 1001, 64_000)):
         one = one_request(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -14,7 +14,7 @@ from tests.support.builders.compared_versions import VERSIONS, compared_versions
 from tests.support.builders.seen_traffic import HOSTILE
 from tests.support.builders.slow_searches import REQUESTS, slow_searches
 from tests.support.builders.spans.otlp_messages import otlp
-from tests.support.servers.browser import SCREENS, opened, violations
+from tests.support.servers.browser import SCREENS, check_sound, opened, violations
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
@@ -29,13 +29,17 @@ PAGES = {
     "hostile tail": EVIL_TAIL,
     "tail of few": "/tail?service=search",
     "tail of none": "/tail?service=nobody",
-    "tail of a wrong quantile": "/tail?quantile=2",
     "hostile comparison": EVIL_COMPARE,
     "comparison of what is proposed": "/compare",
-    "comparison of nonsense": "/compare?a=nonsense",
     "what if": WHATIF,
     "what if of no stage": "/whatif",
+}
+WRONG = {
+    "tail of a wrong quantile": "/tail?quantile=2",
+    "comparison of nonsense": "/compare?a=nonsense",
+    "comparison of a wrong filter": "/compare?a=version%3D1&b=sevice%3Drag",
     "what if of too much": f"{WHATIF}&amount=200",
+    "what if of a stage that is none": "/whatif?stage=nothing",
 }
 
 
@@ -57,11 +61,19 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 def test_a_page_is_sound(
     service: RunningService, browser: Browser, path: str, options: Mapping[str, Any]
 ) -> None:
-    with opened(browser, f"{service.url}{path}", **options) as (page, watched):
+    check_sound(browser, service.url, path, options)
+
+
+@pytest.mark.parametrize("path", WRONG.values(), ids=WRONG)
+def test_a_wrong_parameter_is_refused_by_the_page_that_has_its_form(
+    service: RunningService, browser: Browser, path: str
+) -> None:
+    with opened(browser, f"{service.url}{path}") as (page, watched):
+        expect(page.locator(".problem").first).to_be_visible()
+        expect(page.get_by_role("search")).to_be_visible()
         assert violations(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert watched.errors == []
-        assert watched.hosts == {urlsplit(service.url).netloc}
+
+    assert watched.status == 400
 
 
 @pytest.mark.parametrize("path", [EVIL_TAIL, EVIL_COMPARE])

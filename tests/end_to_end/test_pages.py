@@ -1,10 +1,13 @@
 """The web pages in a real browser: what a person sees, and what a page must not do."""
 
+import csv
 import re
 import time
 from collections.abc import Iterable, Iterator
+from html import unescape
 from typing import Any, cast
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urljoin, urlsplit
+from xml.etree import ElementTree as ET
 
 import httpx
 import pytest
@@ -17,12 +20,13 @@ from tests.support.builders.seen_traffic import (
     HOSTILE_TRACE,
     HUGE_TRACE,
     SLOW_TRACE,
+    chat,
     hostile,
     huge,
     traffic,
 )
 from tests.support.builders.spans.otlp_messages import message
-from tests.support.servers.browser import SCREENS, opened, violations
+from tests.support.servers.browser import SCREENS, check_sound, opened
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
@@ -96,11 +100,7 @@ def test_one_gets_from_the_overview_to_the_guilty_span(
 def test_a_page_is_sound(
     service: RunningService, browser: Browser, path: str, options: dict[str, Any]
 ) -> None:
-    with opened(browser, f"{service.url}{path}", **options) as (page, watched):
-        assert violations(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert watched.errors == []
-        assert watched.hosts == {urlsplit(service.url).netloc}
+    check_sound(browser, service.url, path, options)
 
 
 def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser) -> None:
@@ -208,6 +208,136 @@ def test_a_cell_of_the_heat_map_leads_to_its_requests(
         assert watched.errors == []
 
 
+def test_the_requests_around_a_quantile_are_listed_behind_their_number(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, watched):
+        around = page.get_by_role("group", name="The requests around quantiles")
+        expect(around.get_by_role("rowheader")).to_have_text(["p50", "p90", "p99"])
+        slowest = around.get_by_role("link").last
+        count = slowest.inner_text()
+        slowest.click()
+
+        expect(page.get_by_role("heading", level=1)).to_have_text("Requests")
+        expect(page.locator(".bar-line")).to_contain_text(f"of {count} requests")
+        expect(page.get_by_role("main")).to_contain_text("4.59 s")
+        assert watched.errors == []
+
+
+def test_a_stretch_of_the_stages_over_time_leads_to_its_breakdown(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, watched):
+        whole = page.locator(".facts strong").inner_text()
+        picture = page.locator("svg.timeline[data-ready]")
+        picture.scroll_into_view_if_needed()
+        box = picture.bounding_box()
+        assert box is not None
+        y = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + 0.85 * box["width"], y)
+        expect(page.locator(".tip:visible")).to_contain_text("UTC")
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.9 * box["width"], y, steps=3)
+        page.mouse.up()
+        page.wait_for_url("**until=**")
+
+        expect(page.locator(".facts strong")).to_contain_text("requests")
+        part = page.locator(".facts strong").inner_text()
+        assert 0 < int(part.split()[0]) < int(whole.split()[0])
+        address = page.get_by_role("link", name="JSON", exact=True).get_attribute("href")
+        found: Any = service.get(str(address)).json()
+        assert part == f"{found['requests']} requests"
+        assert watched.errors == []
+
+
+def test_a_live_page_replaces_what_changed_and_keeps_what_is_open(
+    service: RunningService, browser: Browser
+) -> None:
+    wanted = "service=rag&since=2h"
+    with opened(browser, f"{service.url}/breakdown?{wanted}") as (page, watched):
+        before = int(page.locator(".facts strong").inner_text().split()[0])
+        table = page.locator("details", has_text="The slowest cells as a table")
+        table.locator("summary").click()
+        page.get_by_label("Route").fill("POST /ch")  # not asked for yet
+        page.evaluate("document.body.dataset.loaded = 'once'")
+        page.get_by_role("button", name="Live").click()
+        post(service, chat(f"{77:032x}", time.time_ns() - 10**9))
+
+        more = re.compile(rf"^{before + 1} requests$")
+        expect(page.locator(".facts strong")).to_have_text(more, timeout=60_000)
+        assert page.locator("body").get_attribute("data-loaded") == "once"
+        expect(page.get_by_label("Route")).to_have_value("POST /ch")
+        assert table.evaluate("one => one.open")
+        page.locator("svg.heat[data-ready]").wait_for()
+        page.locator("svg.timeline[data-ready]").wait_for()
+        assert watched.errors == []
+
+
+def test_a_live_page_says_that_the_service_is_gone(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?since=2h") as (page, _):
+        shown = page.locator(".facts strong").inner_text()
+        page.route("**/breakdown**", lambda route: route.abort())
+        page.keyboard.press("l")
+
+        expect(page.locator("#said")).to_contain_text("does not answer", timeout=60_000)
+        expect(page.locator(".facts strong")).to_have_text(shown)
+        page.unroute("**/breakdown**")
+        expect(page.locator("#said")).to_contain_text("answers again", timeout=60_000)
+
+
+OFFERED = {
+    "/?since=2h": ["routes.csv"],
+    "/breakdown?since=2h": [
+        "stages.csv",
+        "quantiles.csv",
+        "timeline.csv",
+        "durations.csv",
+        "timeline.svg",
+        "durations.svg",
+    ],
+    "/requests?since=2h": ["requests.svg"],
+    f"/requests/{SLOW_TRACE}": ["ledger.csv", "spans.csv", "critical-path.svg"],
+    f"/requests/{HOSTILE_TRACE}": ["ledger.csv", "spans.csv", "critical-path.svg"],
+    "/objectives": ["objectives.csv"],
+}
+
+
+@pytest.mark.parametrize(("path", "names"), OFFERED.items(), ids=OFFERED)
+def test_a_page_offers_its_tables_and_pictures_as_files(
+    service: RunningService, path: str, names: list[str]
+) -> None:
+    page = service.get(path, {"accept": "text/html"}).text
+    links = dict(re.findall(r'<a href="([^"]*)" download="([\w.-]+)">\2', page))
+
+    assert list(links.values()) == names
+    for link, name in links.items():
+        address = urljoin(f"{service.url}{path}", unescape(link))
+        answer = service.client.get(address)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-disposition"].endswith(name)
+        if name.endswith(".svg"):
+            assert ET.fromstring(answer.text).tag.endswith("svg")  # noqa: S314 - ours
+        else:
+            head, *rows = csv.reader(answer.text.splitlines())
+            assert rows
+            assert all(len(row) == len(head) for row in rows)
+            assert not [cell for row in rows for cell in row if cell.startswith(("=", "@", "\t"))]
+
+
+def test_a_trace_is_saved_for_perfetto(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/requests/{SLOW_TRACE}") as (page, _):
+        address = page.get_by_role("link", name="for Perfetto").get_attribute("href")
+        answer = service.get(str(address))
+
+    events = answer.json()["traceEvents"]
+    assert SLOW_TRACE in answer.headers["content-disposition"]
+    assert "search passages" in {event["name"] for event in events if event["ph"] == "X"}
+    path = [event for event in events if event.get("cat") == "critical_path"]
+    assert sum(event["dur"] for event in path) == pytest.approx(4.6e6, rel=0.01)
+
+
 def swipe(page: Page, selector: str, across: int, down: int) -> None:
     """Draw a finger over an element, as a phone reports it."""
     target = page.locator(selector)
@@ -305,13 +435,23 @@ def test_hostile_names_are_text(service: RunningService, browser: Browser) -> No
 def test_a_huge_trace_is_searched_with_few_elements(
     service: RunningService, browser: Browser
 ) -> None:
-    post(service, huge(HUGE_TRACE, time.time_ns() - 30 * 10**9, HUGE))
+    spans = list(huge(HUGE_TRACE, time.time_ns() - 30 * 10**9, HUGE))
+    post(service, reversed(spans))  # its root comes last: until then it is open
     service.request(HUGE_TRACE)
     with opened(browser, f"{service.url}/requests/{HUGE_TRACE}") as (page, watched):
         expect(page.locator("#waterfall")).to_contain_text(f"{HUGE:,} spans")
+        tools = HUGE // 10  # below the request; what is below them is closed at first
+        expect(page.locator(".grid")).to_have_attribute("aria-rowcount", str(1 + tools))
         page.locator("#find").fill("call 9123")
         expect(row(page, "call 9123")).to_be_visible()
 
+        page.get_by_role("button", name="Expand all").click()
+        expect(page.locator(".grid")).to_have_attribute("aria-rowcount", str(HUGE))
+        page.get_by_role("button", name="Collapse all").click()
+        root = page.locator(".grid-row").first
+        root.locator(".twist").click()
+        held_up = root.locator("path.path").get_attribute("d") or ""
+        assert 0 < held_up.count("M") <= 500  # its children's, by pixel
         assert page.evaluate("document.querySelectorAll('*').length") < 2000
         assert watched.errors == []
 

@@ -10,6 +10,7 @@ from latencytrace.cli.pictures import gpu_stages
 from latencytrace.cli.pictures.bars import stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
@@ -38,6 +39,7 @@ def breakdown(
     *,
     wanted: Filters,
     as_json: options.AsJson = False,
+    again: options.Watch = False,
     url: options.Url = None,
     data: options.Data = None,
 ) -> None:
@@ -50,7 +52,10 @@ def breakdown(
             say_document(reading.breakdown(source, wanted))
             return
         console = screen()
-        show(console, *pictures(source, wanted, console))
+        if again:
+            watch(lambda: pictures(source, wanted, console), console, options.WATCH_S)
+        else:
+            show(console, *pictures(source, wanted, console))
 
 
 def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[RenderableType]:

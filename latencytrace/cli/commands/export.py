@@ -10,12 +10,12 @@ import typer
 from latencytrace.cli.commands.trace import full_id
 from latencytrace.cli.doctor_checks.no_request import why_none
 from latencytrace.cli.pictures.lines import complain, say
-from latencytrace.cli.pictures.perfetto import perfetto_trace
 from latencytrace.cli.pictures.terminal import write_out
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import SettingsError
+from latencytrace.service.answers.traces.perfetto import perfetto_trace
 
 STDOUT = Path("-")
 
@@ -47,7 +47,9 @@ def export(  # noqa: PLR0913 - one argument a flag
     ] = None,
     trace: Annotated[
         str | None,
-        typer.Option(help="For Perfetto: a trace id, the beginning of one, or `slowest`."),
+        typer.Option(
+            help="For Perfetto: a trace id, the beginning of one, `slowest` or `latest`."
+        ),
     ] = None,
     wanted: Filters,
     url: options.Url = None,

@@ -1,17 +1,15 @@
 """`latencytrace gpu`: the GPUs as they are now, live in a terminal."""
 
-import sys
-import time
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import bar, table
 from latencytrace.cli.pictures.gpu_stages import stages_table
-from latencytrace.cli.pictures.terminal import fit, say_document, screen, show
+from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.errors import ServiceUnreachableError
@@ -46,22 +44,10 @@ def gpu(
         say_document(reading.gpus(source))
         return
     console = screen()
-    if once or not sys.stdout.isatty():
+    if once:
         show(console, *picture(reading.gpus(source), console))
         return
-    _live(source, console)
-
-
-def _live(source: reading.Source, console: Console) -> None:
-    """Draw it anew each second until it is interrupted."""
-    try:
-        with Live(console=console, auto_refresh=False, screen=True) as live:
-            while True:
-                parts = picture(reading.gpus(source), console)
-                live.update(fit(Group(*parts, Text("Ctrl-C ends.", "dim"))), refresh=True)
-                time.sleep(EVERY_S)
-    except KeyboardInterrupt:
-        return
+    watch(lambda: picture(reading.gpus(source), console), console, EVERY_S)
 
 
 def picture(document: GpusDocument, console: Console) -> list[RenderableType]:

@@ -13,6 +13,7 @@ from latencytrace.cli.pictures.bars import FAILED, legend, stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.runtime_parts import runtime_parts
 from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
@@ -35,6 +36,7 @@ def requests(  # noqa: PLR0913 - one argument a flag
     order: Annotated[str, typer.Option(help="slowest or newest first.")] = "slowest",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
     as_json: options.AsJson = False,
+    again: options.Watch = False,
     url: options.Url = None,
     data: options.Data = None,
 ) -> None:
@@ -49,11 +51,15 @@ def requests(  # noqa: PLR0913 - one argument a flag
             say_document(reading.requests_document(source, wanted, order, limit))
             return
         console = screen()
-        found = reading.requests(source, wanted, order, limit)
-        if found:
-            show(console, *picture(found, ORDERS[order], console))
+
+        def listed() -> list[RenderableType]:
+            found = reading.requests(source, wanted, order, limit)
+            return picture(found, ORDERS[order], console) if found else [why_none(source, wanted)]
+
+        if again:
+            watch(listed, console, options.WATCH_S)
         else:
-            show(console, why_none(source, wanted))
+            show(console, *listed())
 
 
 def picture(

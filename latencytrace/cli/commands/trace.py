@@ -29,6 +29,7 @@ from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
 
 SLOWEST = "slowest"
+FIRST_OF = {SLOWEST: "slowest", "latest": "newest"}  # which request a word means
 ID_DIGITS = 32
 HEX_DIGITS = frozenset(string.hexdigits)
 MOST_SEARCHED = 1000
@@ -40,7 +41,9 @@ SHORT_ID = 12
 def trace(  # noqa: PLR0913 - one argument a flag
     trace_id: Annotated[
         str,
-        typer.Argument(metavar="ID", help="A trace id, the beginning of one, or `slowest`."),
+        typer.Argument(
+            metavar="ID", help="A trace id, the beginning of one, `slowest` or `latest`."
+        ),
     ],
     *,
     wanted: Filters,
@@ -103,15 +106,15 @@ def full_id(source: reading.Source, trace_id: str, wanted: Filters) -> str:
         LatencytraceError: There is none, or more than one.
     """
     wanted_id = trace_id.strip().lower()
-    if wanted_id == SLOWEST:
-        slowest = reading.requests(source, wanted, SLOWEST, 1)
-        if not slowest:
+    if wanted_id in FIRST_OF:
+        first = reading.requests(source, wanted, FIRST_OF[wanted_id], 1)
+        if not first:
             raise LatencytraceError(f"nothing to show. {why_none(source, wanted)}")
-        return slowest[0]["trace_id"]
+        return first[0]["trace_id"]
     if not wanted_id or set(wanted_id) - HEX_DIGITS:
         raise LatencytraceError(
             f"{trace_id!r} is no trace id, nor the beginning of one: it has hex digits only; "
-            "`latencytrace requests` lists some, and `slowest` means the slowest of them"
+            "`latencytrace requests` lists some, `slowest` and `latest` mean one of them"
         )
     if len(wanted_id) >= ID_DIGITS:
         return wanted_id

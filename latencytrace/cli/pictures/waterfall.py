@@ -12,7 +12,7 @@ from latencytrace.cli.pictures.bars import BLOCK, FAILED, stage_style, table
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration
 from latencytrace.service.answers.documents import RequestDocument
-from latencytrace.service.answers.waterfall_rows import LEVEL, Row, Stretch, chosen, rows
+from latencytrace.service.answers.traces.waterfall_rows import LEVEL, Row, Stretch, chosen, rows
 
 OFF_PATH = "░"
 AXIS = "─"

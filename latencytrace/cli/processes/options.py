@@ -7,6 +7,8 @@ from typing import Annotated, Final
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the API's document instead.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Draw it anew every two seconds.")]
+WATCH_S: Final = 2.0
 Url = Annotated[str | None, typer.Option(help="The service's address. Default: LATENCYTRACE_URL.")]
 Data = Annotated[
     Path | None, typer.Option(help="Read this data folder, without asking a service.")

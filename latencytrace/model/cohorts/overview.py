@@ -48,6 +48,15 @@ class HeatCell:
     requests: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageColumn:
+    """The requests that started in one column of time, and where their time went."""
+
+    column: int  # from 0, at the beginning of the cohort's time
+    requests: int
+    mean_ns: Mapping[Stage, float]  # over all of them; absent stages left out
+
+
 ROWS_PER_DOUBLING = 4
 
 

@@ -1,5 +1,7 @@
 """The documents of the JSON API, typed for its OpenAPI description (DESIGN part 4)."""
 
+from collections.abc import Mapping
+
 from typing_extensions import TypedDict
 
 from latencytrace.model import FirstTokenOf, RequestStatus, ShareBasis, Stage
@@ -109,20 +111,25 @@ class DeviceDocument(TypedDict):
     error_ns: int | None  # by how much start and end may be wrong
 
 
-class SpanDocument(TypedDict):
-    """One timed operation on the request's clock, relative to its start, clipped to nothing."""
+class SpanHeadDocument(TypedDict):
+    """The part of a span that a waterfall shows, its times relative to the request's start."""
 
     span_id: str
     parent_id: str | None
     name: str
     stage: Stage
     service: str
-    instance: str | None
     start_ns: int
     end_ns: int
     status: str
     error_type: str | None  # of its exception, or what its `error.type` says; never a message
-    attributes: dict[str, object]
+    attributes: Mapping[str, object]
+
+
+class SpanDocument(SpanHeadDocument):
+    """One timed operation on the request's clock, relative to its start, clipped to nothing."""
+
+    instance: str | None
     links: list[LinkDocument]
     device: DeviceDocument | None  # what it had a GPU do
 
@@ -221,22 +228,27 @@ class ListedRequestDocument(TypedDict):
     repairs: list[RepairDocument]
 
 
-class RequestDocument(ListedRequestDocument):
-    """A request with its spans: its ledger sums to `duration_ns`."""
+class OpenedRequestDocument(ListedRequestDocument):
+    """A request with what its spans say about it as a whole."""
 
     error_type: str | None  # of the exception that failed it
     error_span_id: str | None  # of the span that it was raised in
-    spans: list[SpanDocument]
     spans_kept: bool
     shared_steps: list[RequestStepDocument]
     shared_steps_left_out: int
     inter_token_ns: InterTokenDocument | None
     stalls: list[StallDocument] | None
+    profiles: list[str]  # ids of profiles that saw it; see `GET /profiles/{id}`
+    started_by: list[PlaceDocument]  # what sent the message that it answers, of other traces
+
+
+class RequestDocument(OpenedRequestDocument):
+    """A request with its spans: its ledger sums to `duration_ns`."""
+
+    spans: list[SpanDocument]
     network: dict[str, int]
     busy: dict[Stage, int]
     exclusive: dict[Stage, int]
-    profiles: list[str]  # ids of profiles that saw it; see `GET /profiles/{id}`
-    started_by: list[PlaceDocument]  # what sent the message that it answers, of other traces
 
 
 class RequestsDocument(TypedDict):

@@ -4,14 +4,18 @@ from collections.abc import Mapping, Sequence
 
 from latencytrace.analysis.gpu.bound import NO_PEAKS, DeviceTimes, Peaks, verdict
 from latencytrace.analysis.gpu.join import DeviceUse, Kind, device_use
+from latencytrace.analysis.gpu.over_time import GpuOverTime, over_time
 from latencytrace.model.gpu.sample import BandwidthMethod, GpuMetric
 from latencytrace.model.gpu.window import DeviceWork
 from latencytrace.model.stage import Stage
 from latencytrace.service.answers.gpu_documents import (
     BandwidthDocument,
+    GpuColumnDocument,
     GpuDocument,
     GpusDocument,
     GpuStageDocument,
+    GpuTimelineDocument,
+    GpuTimelinesDocument,
 )
 from latencytrace.service.reports.device_works import DeviceWorks
 from latencytrace.service.reports.gpus import GpuReports, Key, KnownGpu, of_metric
@@ -24,6 +28,45 @@ def gpus(reports: GpuReports, works: DeviceWorks) -> GpusDocument:
     return GpusDocument(
         gpus=[_gpu(reports, gpu) for gpu in known],
         stages=[row for uuid in uuids for row in _stages(uuid, reports, works.on(uuid))],
+    )
+
+
+def timelines(reports: GpuReports, works: DeviceWorks) -> GpuTimelinesDocument:
+    """The last hour of every GPU that was read or had traced work."""
+    uuids = dict.fromkeys([*(gpu.device.uuid for gpu in reports.gpus()), *works.gpus()])
+    laid_out = ((uuid, over_time(reports.windows(uuid), works.on(uuid))) for uuid in uuids)
+    return GpuTimelinesDocument(
+        gpus=[_timeline(uuid, found) for uuid, found in laid_out if found is not None]
+    )
+
+
+def _timeline(uuid: str, found: GpuOverTime) -> GpuTimelineDocument:
+    ratios = found.ratios
+    columns = zip(
+        ratios["sm_ratio"], ratios["bandwidth_ratio"], ratios["tensor_ratio"],
+        ratios["engine_ratio"], found.throttled, found.device_ns, found.works, strict=True,
+    )  # fmt: skip
+    return GpuTimelineDocument(
+        uuid=uuid,
+        since=str(found.since_ns),
+        until=str(found.until_ns),
+        column_ns=found.column_ns,
+        columns=[
+            GpuColumnDocument(
+                since=str(found.since_ns + place * found.column_ns),
+                until=str(found.since_ns + (place + 1) * found.column_ns),
+                sm_ratio=sm,
+                bandwidth_ratio=bandwidth,
+                tensor_ratio=tensor,
+                engine_ratio=engine,
+                throttled=throttled,
+                device_ns=device_ns,
+                works=begun,
+            )
+            for place, (sm, bandwidth, tensor, engine, throttled, device_ns, begun) in enumerate(
+                columns
+            )
+        ],
     )
 
 

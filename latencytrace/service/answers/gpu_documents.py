@@ -70,6 +70,36 @@ class GpuStageDocument(TypedDict):
     modelled_tensor_ratio: float | None  # likewise of the tensor cores, in half precision
 
 
+class GpuColumnDocument(TypedDict):
+    """A stretch of time of one GPU; a ratio is null where nothing was read."""
+
+    since: str
+    until: str
+    sm_ratio: float | None
+    bandwidth_ratio: float | None
+    tensor_ratio: float | None
+    engine_ratio: float | None
+    throttled: bool  # clocks were held down at some time in it
+    device_ns: int  # how long traced work ran there
+    works: int  # spans whose work began in it
+
+
+class GpuTimelineDocument(TypedDict):
+    """One GPU over the last hour."""
+
+    uuid: str
+    since: str
+    until: str
+    column_ns: int
+    columns: list[GpuColumnDocument]
+
+
+class GpuTimelinesDocument(TypedDict):
+    """`GET /gpu/timeline`: the GPUs that were read or had traced work."""
+
+    gpus: list[GpuTimelineDocument]
+
+
 class GpusDocument(TypedDict):
     """`GET /gpu`."""
 

@@ -69,7 +69,7 @@ class HeatMapDocument(TypedDict):
 def overview(store: Store, cohort: Cohort, now_ns: int) -> OverviewDocument:
     """`GET /overview`."""
     since_ns, until_ns = times_ns(cohort, now_ns)
-    column_ns = _column_ns(since_ns, until_ns, TIMELINE_COLUMNS)
+    column_ns = column_length_ns(since_ns, until_ns, TIMELINE_COLUMNS)
     found = store.overview(cohort, column_ns, MOST_ROUTES)
     return {
         "since": str(since_ns),
@@ -106,7 +106,7 @@ def overview(store: Store, cohort: Cohort, now_ns: int) -> OverviewDocument:
 def heat_map(store: Store, cohort: Cohort, now_ns: int) -> HeatMapDocument:
     """`GET /heatmap`."""
     since_ns, until_ns = times_ns(cohort, now_ns)
-    column_ns = _column_ns(since_ns, until_ns, HEAT_MAP_COLUMNS)
+    column_ns = column_length_ns(since_ns, until_ns, HEAT_MAP_COLUMNS)
     cells: list[HeatCellDocument] = []
     for cell in store.heat_map(cohort, column_ns):
         low_ns, high_ns = row_bounds_ns(cell.row)
@@ -135,5 +135,6 @@ def times_ns(cohort: Cohort, now_ns: int) -> tuple[int, int]:
     return cohort.since_ns or 0, cohort.until_ns or now_ns
 
 
-def _column_ns(since_ns: int, until_ns: int, columns: int) -> int:
+def column_length_ns(since_ns: int, until_ns: int, columns: int) -> int:
+    """The length of each of so many columns of a stretch of time."""
     return max(-(-(until_ns - since_ns) // columns), 1)

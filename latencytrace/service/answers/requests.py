@@ -7,7 +7,7 @@ ids lower-case hex, unknown is null.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 from latencytrace.analysis.build_trace import build_traces
@@ -34,12 +34,14 @@ from latencytrace.service.answers.documents import (
     DeviceDocument,
     LinkDocument,
     ListedRequestDocument,
+    OpenedRequestDocument,
     PlaceDocument,
     QuantilesDocument,
     RequestDocument,
     RequestsDocument,
     ServicesDocument,
     SpanDocument,
+    SpanHeadDocument,
 )
 from latencytrace.service.answers.steps import steps_of_request
 from latencytrace.service.answers.token_documents import between_tokens
@@ -107,6 +109,23 @@ def request(
         QuestionError: An id is no id.
         NotFoundError: There is none; the message says why.
     """
+    found, tree = found_request(store, trace_id, span_id, is_open)
+    times = stage_times(tree, found.segments) if tree else {}
+    return {
+        **opened_document(store, found, tree, request_document(found), profiles_of),
+        "spans": [
+            span_document(span, stage, found.start_ns) for span, stage in spans_in_order(tree)
+        ],
+        "network": network_phases(tree, found.segments) if tree else {},
+        "busy": _by_stage({stage: times[stage].busy_ns for stage in times}),
+        "exclusive": _by_stage({stage: times[stage].exclusive_ns for stage in times}),
+    }
+
+
+def found_request(
+    store: Store, trace_id: str, span_id: str | None, is_open: Callable[[str], bool]
+) -> tuple[Request, Trace | None]:
+    """One request and the tree of its spans; None: they were not kept. See `request`."""
     trace_id = trace_id.lower()
     if not _TRACE_ID.fullmatch(trace_id):
         raise QuestionError(f"{trace_id!r} is no trace id: it has 32 hex digits")
@@ -116,33 +135,58 @@ def request(
     spans = store.kept_spans(trace_id)
     if found is None:
         raise NotFoundError(_why_not_found(trace_id, span_id, spans, is_open))
+    return found, _tree_of(found, spans)
+
+
+def tree_of(store: Store, found: Request) -> Trace | None:
+    """The tree of a request's spans; None: they were not kept."""
+    return _tree_of(found, store.kept_spans(found.trace_id))
+
+
+def _tree_of(found: Request, spans: Sequence[Span]) -> Trace | None:
     trees = build_traces(spans, rootless=True)
-    tree = next((trace for trace in trees if trace.root.span_id == found.span_id), None)
+    return next((trace for trace in trees if trace.root.span_id == found.span_id), None)
+
+
+def opened_document(
+    store: Store,
+    found: Request,
+    tree: Trace | None,
+    listed: ListedRequestDocument,
+    profiles_of: Callable[[str], list[str]],
+) -> OpenedRequestDocument:
+    """A request with what its spans say about it as a whole.
+
+    Args:
+        store: Where it is kept.
+        found: The request.
+        tree: Of its spans; None: they were not kept.
+        listed: Its document without them.
+        profiles_of: The ids of the profiles that saw a trace.
+    """
     failure = failed_by(tree) if tree else None
     steps, steps_left_out = steps_of_request(store, tree, found) if tree else ([], 0)
     inter_token, stalls = between_tokens(tree, found.segments)
-    times = stage_times(tree, found.segments) if tree else {}
     return {
-        **request_document(found),
-        "spans": _span_documents(tree, found.start_ns) if tree else [],
+        **listed,
         "spans_kept": tree is not None,
         "error_type": failure[1] if failure else None,
         "error_span_id": failure[0].span_id if failure else None,
-        "profiles": profiles_of(trace_id),
+        "profiles": profiles_of(found.trace_id),
         "started_by": _started_by(tree) if tree else [],
         "shared_steps": steps,
         "shared_steps_left_out": steps_left_out,
         "inter_token_ns": inter_token,
         "stalls": stalls,
-        "network": network_phases(tree, found.segments) if tree else {},
-        "busy": _by_stage({stage: times[stage].busy_ns for stage in times}),
-        "exclusive": _by_stage({stage: times[stage].exclusive_ns for stage in times}),
     }
 
 
-def _span_documents(tree: Trace, start_ns: int) -> list[SpanDocument]:
-    in_order = sorted(tree.unclipped.values(), key=lambda span: (span.start_ns, span.span_id))
-    return [span_document(span, tree.stages[span.span_id], start_ns) for span in in_order]
+def spans_in_order(tree: Trace | None) -> Iterator[tuple[Span, Stage]]:
+    """The spans of a request in order of start, not clipped to their parents, and their stages."""
+    if tree is None:
+        return
+    for span in sorted(tree.unclipped.values(), key=lambda span: (span.start_ns, span.span_id)):
+        yield span, tree.stages[span.span_id]
 
 
 def _started_by(tree: Trace) -> list[PlaceDocument]:
@@ -279,19 +323,27 @@ def _retries(found: Request) -> int:
     return len({segment.span_id for segment in found.segments if segment.stage is Stage.RETRY})
 
 
-def span_document(span: Span, stage: Stage, request_start_ns: int) -> SpanDocument:
-    """A span, not clipped to its parent, its times relative to the request's start."""
+def span_head(span: Span, stage: Stage, request_start_ns: int) -> SpanHeadDocument:
+    """The part of a span that a waterfall shows; its attributes are as they are."""
     return {
         "span_id": span.span_id,
         "parent_id": span.parent_id,
         "name": span.name,
         "stage": stage,
         "service": span.service,
-        "instance": span.instance,
         "start_ns": span.start_ns - request_start_ns,
         "end_ns": span.end_ns - request_start_ns,
         "status": "error" if span.status is StatusCode.ERROR else "ok",
         "error_type": error_type(span),
+        "attributes": span.attributes,
+    }
+
+
+def span_document(span: Span, stage: Stage, request_start_ns: int) -> SpanDocument:
+    """A span, not clipped to its parent, its times relative to the request's start."""
+    return {
+        **span_head(span, stage, request_start_ns),
+        "instance": span.instance,
         "attributes": {key: _plain(value) for key, value in span.attributes.items()},
         "links": [_link(link) for link in span.links],
         "device": _device(span, request_start_ns),

@@ -11,6 +11,7 @@ from latencytrace.model.cohorts.overview import (
     HeatCell,
     Overview,
     RouteSummary,
+    StageColumn,
     TimeColumn,
 )
 from latencytrace.service.cohort import Cohort
@@ -35,6 +36,12 @@ def heat_map(query: Query, cohort: Cohort, column_ns: int) -> tuple[HeatCell, ..
     """Ask for the durations of a cohort over time."""
     question, parameters = heat_map_question(cohort)
     return heat_map_from(query(question, _LINES, {**parameters, "column_ns": column_ns}))
+
+
+def stages_over_time(query: Query, cohort: Cohort, column_ns: int) -> tuple[StageColumn, ...]:
+    """Ask for the mean time per stage of a cohort over time."""
+    question, parameters = stages_over_time_question(cohort)
+    return stages_over_time_from(query(question, _LINES, {**parameters, "column_ns": column_ns}))
 
 
 def overview_question(cohort: Cohort) -> tuple[str, Parameters]:
@@ -88,6 +95,37 @@ def heat_map_question(cohort: Cohort) -> tuple[str, Parameters]:
 def heat_map_from(lines: bytes) -> tuple[HeatCell, ...]:
     """Read the answer to that question in the format JSONEachRow."""
     return tuple(HeatCell(**orjson.loads(line)) for line in lines.splitlines())
+
+
+def stages_over_time_question(cohort: Cohort) -> tuple[str, Parameters]:
+    """The number of requests and the time of each stage in each column of time."""
+    condition, parameters = where(cohort)
+    stages = ", ".join(f"sum(toFloat64({stage_column(stage)}))" for stage in Stage)
+    return (
+        (
+            f"SELECT {_COLUMN} AS column, count() AS requests, [{stages}] AS stages "
+            f"FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
+            "GROUP BY column ORDER BY column"
+        ),
+        parameters,
+    )
+
+
+def stages_over_time_from(lines: bytes) -> tuple[StageColumn, ...]:
+    """Read the answer to that question in the format JSONEachRow."""
+    rows = (orjson.loads(line) for line in lines.splitlines())
+    return tuple(
+        StageColumn(
+            column=row["column"],
+            requests=row["requests"],
+            mean_ns={
+                stage: total / row["requests"]
+                for stage, total in zip(Stage, row["stages"], strict=True)
+                if total
+            },
+        )
+        for row in rows
+    )
 
 
 def _summary(row: dict[str, object]) -> RouteSummary:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from latencytrace.service.answers.gpu_documents import GpusDocument
+from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.net.problems import answer_with_problems
 from latencytrace.service.storage.baselines import NAME as BASELINES
 from latencytrace.service.storage.baselines import Baselines
@@ -34,6 +34,7 @@ def application(  # noqa: PLR0913 - what it shows
     is_open: Callable[[str], bool] = lambda _: False,
     profiles_of: Callable[[str], list[str]] = lambda _: [],
     gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[]),
+    gpu_timelines: Callable[[], GpuTimelinesDocument] = lambda: GpuTimelinesDocument(gpus=[]),
 ) -> FastAPI:
     """The views of a store; the defaults are those of a store without a service around it.
 
@@ -44,6 +45,7 @@ def application(  # noqa: PLR0913 - what it shows
         is_open: Whether spans of a trace have arrived that are not attributed yet.
         profiles_of: The ids of the profiles that saw a trace.
         gpus: The GPUs that are read.
+        gpu_timelines: They over time.
     """
     app = FastAPI(
         title="latencytrace",
@@ -64,7 +66,7 @@ def application(  # noqa: PLR0913 - what it shows
         steps_router(store),
         compare_router(store, now_ns, Baselines(folder / BASELINES)),
         whatif_router(store, now_ns),
-        gpu_router(gpus),
+        gpu_router(gpus, gpu_timelines),
     ):
         app.include_router(router, prefix=API)
     return app

@@ -69,6 +69,15 @@ def test_a_trace_is_written_for_perfetto(recording_api: RecordingApi, tmp_path: 
     assert (tmp_path / "one.json").read_text().startswith('{"traceEvents": [')
 
 
+@pytest.mark.parametrize(("word", "order"), [("slowest", "slowest"), ("latest", "newest")])
+def test_a_word_means_the_first_of_an_order(
+    recording_api: RecordingApi, tmp_path: Path, word: str, order: str
+) -> None:
+    export(output=tmp_path / "one.json", trace=word, url=recording_api.url)
+
+    assert ("/api/v1/requests", {"order": order, "limit": "1"}) in recording_api.asked
+
+
 def test_a_file_that_cannot_be_written_is_named_and_nothing_is_left(
     recording_api: RecordingApi, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from rich.console import Console
 from latencytrace.cli.commands.trace import ledger, picture
 from latencytrace.model import FirstTokenOf, ShareBasis, Stage
 from latencytrace.service.answers.documents import RequestDocument, RequestStepDocument
-from latencytrace.service.answers.waterfall_rows import rows
+from latencytrace.service.answers.traces.waterfall_rows import rows
 from tests.support.builders.documents import MS, request_document, span
 
 PLAIN = Console(width=87, color_system=None)

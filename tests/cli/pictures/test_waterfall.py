@@ -15,7 +15,7 @@ from latencytrace.cli.pictures.terminal import fit
 from latencytrace.cli.pictures.waterfall import MOST_ROWS, waterfall
 from latencytrace.model import Stage, semconv
 from latencytrace.service.answers.documents import RequestDocument, SegmentDocument, SpanDocument
-from latencytrace.service.answers.waterfall_rows import MOST_LEVELS, chosen, rows
+from latencytrace.service.answers.traces.waterfall_rows import MOST_LEVELS, chosen, rows
 from tests.support.builders.documents import MS, request_document, segment, span
 
 WIDTHS = (40, 60, 80, 100, 120, 200)

@@ -69,6 +69,7 @@ class Watched:
 
     errors: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
+    status: int = 0  # of the page itself
 
     @classmethod
     def of(cls, page: Page) -> "Watched":
@@ -91,11 +92,21 @@ def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Pag
     page = context.new_page()
     page.set_default_timeout(60_000)
     watched = Watched.of(page)
-    page.goto(address, wait_until="load")
+    answer = page.goto(address, wait_until="load")
+    watched.status = answer.status if answer else 0
     try:
         yield page, watched
     finally:
         context.close()
+
+
+def check_sound(browser: Browser, url: str, path: str, options: Mapping[str, Any]) -> None:
+    """Assert that a page has no serious fault: axe, width, console, policy, other hosts."""
+    with opened(browser, f"{url}{path}", **options) as (page, watched):
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert (watched.status, watched.errors) == (200, [])
+        assert watched.hosts == {urlsplit(url).netloc}
 
 
 def violations(page: Page) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import orjson
 from numpy.typing import NDArray
 
 from latencytrace.model import Breakdown, Request, Span, Stage
-from latencytrace.model.cohorts.overview import HeatCell, Overview
+from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
 from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import (
@@ -81,6 +81,10 @@ class ChdbQuestions(Store):
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
         """See `Store.heat_map`."""
         return overview.heat_map(self._readers.query, cohort, column_ns)
+
+    def stages_over_time(self, cohort: Cohort, column_ns: int) -> Sequence[StageColumn]:
+        """See `Store.stages_over_time`."""
+        return overview.stages_over_time(self._readers.query, cohort, column_ns)
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""

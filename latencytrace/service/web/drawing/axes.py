@@ -37,7 +37,7 @@ class Axes:
 
     def drawn(self) -> str:
         """Lines and their numbers, as elements of SVG."""
-        return "".join([*self._durations(), *self._times()])
+        return "".join(self._durations()) + self.times()
 
     def _durations(self) -> list[str]:
         heads = (1, 2, 5) if self.high - self.low < FEW_DOUBLINGS else (1,)
@@ -53,7 +53,8 @@ class Axes:
             )
         return lines
 
-    def _times(self) -> list[str]:
+    def times(self) -> str:
+        """Moments below the ground, as elements of SVG."""
         whole = self.until_ns - self.since_ns
         form = "%d %b %H:%M" if whole > _DAY_NS else "%H:%M:%S" if whole < 10**12 else "%H:%M"
         texts = []
@@ -63,7 +64,7 @@ class Axes:
             texts.append(
                 f'<text class="axis" x="{number(self.x(at_ns))}" y="{HEIGHT - 6}">{shown}</text>'
             )
-        return texts
+        return "".join(texts)
 
 
 def _plain(length_ns: int) -> str:

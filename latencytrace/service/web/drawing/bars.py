@@ -89,6 +89,15 @@ def pair_bar(upper_ratio: float, lower_ratio: float, kind: str = "pair") -> Mark
     )
 
 
+def share_bar(ratio: float) -> Markup:
+    """A share of what there is; the number stands beside it."""
+    return Markup(  # noqa: S704 - numbers
+        f'<svg class="meter" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
+        f'aria-hidden="true"><rect class="ground" width="{WIDTH}" height="{HEIGHT}"/>'
+        f'<rect class="used" width="{number(min(ratio, 1) * WIDTH)}" height="{HEIGHT}"/></svg>'
+    )
+
+
 def _stretches(
     segments: Sequence[tuple[Stage, int, int, str]], whole_ns: int
 ) -> list[tuple[Stage, int, int, str]]:

@@ -11,10 +11,10 @@ from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import (
     ListedRequestDocument,
-    RequestDocument,
+    OpenedRequestDocument,
     SegmentDocument,
 )
-from latencytrace.service.answers.waterfall_rows import Row, Stretch
+from latencytrace.service.answers.traces.waterfall_rows import Row, Stretch
 from latencytrace.service.web.drawing.bars import WIDTH, number
 
 LONGEST_NAME = 300
@@ -45,16 +45,18 @@ def columns(rows: Sequence[Row], whole_ns: int) -> dict[str, object]:
     def place(text: str) -> int:
         return texts.setdefault(text, len(texts))
 
-    names = [place(name_of(row)) for row in rows]
+    shown = {row.name: shortened(row.name) for row in rows}
+    services = {row.service: escaped(row.service)[:LONGEST_NAME] for row in rows}
+    names = [place(row.mark + shown[row.name]) for row in rows]
     stages = [place(row.stage) for row in rows]
-    services = [place(escaped(row.service)[:LONGEST_NAME]) for row in rows]
+    places = [place(services[row.service]) for row in rows]
     return {
         "whole": whole_ns,
         "texts": list(texts),
         "depth": [row.depth for row in rows],
         "name": names,
         "stage": stages,
-        "service": services,
+        "service": places,
         "span": [row.span_id for row in rows],
         "start": [row.stretches[0][0] for row in rows],
         "end": [row.stretches[-1][1] for row in rows],
@@ -74,7 +76,12 @@ def columns(rows: Sequence[Row], whole_ns: int) -> dict[str, object]:
 
 def name_of(row: Row) -> str:
     """The name of a row, fit to be shown."""
-    return f"{row.mark}{escaped(row.name[:LONGEST_NAME])}{'…' * (len(row.name) > LONGEST_NAME)}"
+    return row.mark + shortened(row.name)
+
+
+def shortened(name: str) -> str:
+    """A name, fit to be shown."""
+    return f"{escaped(name[:LONGEST_NAME])}{'…' * (len(name) > LONGEST_NAME)}"
 
 
 def row_bar(row: Row, whole_ns: int) -> Markup:
@@ -96,7 +103,7 @@ def gaps(request: ListedRequestDocument, most: int) -> list[Gap]:
     return sorted(found, key=lambda gap: -gap.length_ns)[:most]
 
 
-def stall_marks(request: RequestDocument) -> Markup:
+def stall_marks(request: OpenedRequestDocument) -> Markup:
     """The first token and the stalls between tokens, over the time of the request."""
     scale = WIDTH / (request["duration_ns"] or 1)
     first_ns = request["time_to_first_token_ns"]

@@ -1,4 +1,4 @@
-"""Where the time of a cohort went: stages by mean and quantile, and durations over time."""
+"""Where the time of a cohort went: stages by mean and around quantiles, and over time."""
 
 from collections.abc import Mapping
 from functools import cache, partial
@@ -7,10 +7,20 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from latencytrace.service.answers import requests as answers
-from latencytrace.service.answers.documents import BreakdownDocument
+from latencytrace.service.answers.breakdown_parts import (
+    AroundDocument,
+    AroundsDocument,
+    StageColumnDocument,
+    StagesOverTimeDocument,
+    arounds,
+    stages_over_time,
+)
+from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 from latencytrace.service.answers.overview_documents import HeatMapDocument, heat_map
 from latencytrace.service.web.drawing.heat_map import heat_map as drawn_heat_map
+from latencytrace.service.web.drawing.stages_over_time import stages_over_time as drawn_stages
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, rfc3339
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 
@@ -28,10 +38,35 @@ def breakdown_pages(parts: Parts) -> APIRouter:
         def breakdown() -> BreakdownDocument:
             return answers.breakdown(parts.store, question.cohort)
 
+        @cache
+        def over_time() -> StagesOverTimeDocument:
+            return stages_over_time(parts.store, question.cohort, question.now_ns)
+
+        @cache
+        def around_quantiles() -> AroundsDocument:
+            return arounds(parts.store, question.cohort)
+
+        @cache
+        def durations() -> HeatMapDocument:
+            return heat_map(parts.store, question.cohort, question.now_ns)
+
         return {
+            "files": [
+                Export("stages.csv", lambda: [*map(stage_row, breakdown()["stages"])]),
+                Export("quantiles.csv", lambda: around_quantiles()["quantiles"]),
+                Export("timeline.csv", lambda: over_time()["columns"]),
+                Export("durations.csv", lambda: durations()["cells"]),
+                Export("timeline.svg", lambda: drawn_stages(over_time())),
+                Export("durations.svg", lambda: drawn_heat_map(durations())),
+            ],
             "breakdown": breakdown,
-            "heat_map": partial(heat_map, parts.store, question.cohort, question.now_ns),
+            "heat_map": durations,
             "drawn": drawn_heat_map,
+            "arounds": around_quantiles,
+            "near": partial(near, question),
+            "stages_over_time": over_time,
+            "stacked": drawn_stages,
+            "columns": partial(latest_columns, question),
             "cells": partial(slowest_cells, question),
             "requests": question.link("/requests"),
             "tail": question.link("/tail"),
@@ -51,6 +86,44 @@ def mostly_unnamed(document: BreakdownDocument) -> bool:
     return (
         sum(row["share_ratio"] for row in document["stages"] if row["stage"] in UNNAMED) > MOSTLY
     )
+
+
+def stage_row(stage: StageDocument) -> Mapping[str, object]:
+    """A stage as a row of a table: without its parts."""
+    return {name: value for name, value in stage.items() if name != "parts"}
+
+
+def near(question: Asked, document: AroundsDocument) -> list[tuple[str, AroundDocument, Address]]:
+    """The requests around each quantile: its name, they, and where they are listed."""
+    return [
+        (
+            f"p{100 * one['quantile']:g}",
+            one,
+            question.link(
+                "/requests",
+                **question.absolute(),
+                duration=f"{one['at_least_ns']}ns..{one['at_most_ns']}ns",
+            ),
+        )
+        for one in document["quantiles"]
+    ]
+
+
+def latest_columns(
+    question: Asked, document: StagesOverTimeDocument
+) -> list[tuple[StageColumnDocument, Address]]:
+    """The last columns of the stages over time, the latest first, and a breakdown of each."""
+    return [
+        (
+            column,
+            question.link(
+                "/breakdown",
+                since=rfc3339(int(column["since"])),
+                until=rfc3339(int(column["until"])),
+            ),
+        )
+        for column in document["columns"][: -MOST_COLUMNS - 1 : -1]
+    ]
 
 
 def slowest_cells(

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -14,6 +14,7 @@ from latencytrace.service.answers.findings.custody import custody_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import Sample
 from latencytrace.service.answers.findings.overhead import latest_overhead
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 
 _SERVICE = "latencytrace_service_"
@@ -71,7 +72,13 @@ def health_pages(
     @router.get("/health")
     def health_page(request: Request) -> Response:
         samples = list(collected(metrics))
+        files = parts.files(
+            request, [Export("agents.csv", lambda: [asdict(one) for one in agents(samples)])]
+        )
+        if isinstance(files, Response):
+            return files
         context = {
+            **files,
             "title": "Health",
             "path": request.url.path,
             "unready": unready(),

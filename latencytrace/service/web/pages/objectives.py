@@ -1,5 +1,7 @@
 """The objectives: how much of each budget is left, how fast it burns, and the alerts."""
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from markupsafe import Markup
@@ -10,6 +12,7 @@ from latencytrace.service.answers.documents import (
     ObjectiveDocument,
 )
 from latencytrace.service.web.drawing.bars import number
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 
@@ -25,7 +28,11 @@ def objectives_pages(parts: Parts) -> APIRouter:
     def objectives_page(request: Request) -> Response:
         alerts = parts.alerts()["alerts"]
         found = sorted(parts.objectives()["objectives"], key=_budget_left)
+        files = parts.files(request, [Export("objectives.csv", lambda: [*map(_row, found)])])
+        if isinstance(files, Response):
+            return files
         context = {
+            **files,
             "title": "Objectives",
             "path": request.url.path,
             "objectives": found,
@@ -72,6 +79,17 @@ def cohort_link(objective: ObjectiveDocument) -> dict[str, str]:
         "version": objective["version"],
     }
     return {name: value for name, value in named.items() if value is not None}
+
+
+def _row(objective: ObjectiveDocument) -> Mapping[str, object]:
+    """An objective as a row of a table, the rate of each window by its name."""
+    rates = {
+        f"{rate['severity']}_{window}": rate[window]
+        for rate in objective["burn_rates"]
+        for window in ("long", "short")
+    }
+    plain = {name: value for name, value in objective.items() if name != "burn_rates"}
+    return {**plain, "burn_rate": rates}
 
 
 def _budget_left(objective: ObjectiveDocument) -> float:

@@ -1,7 +1,7 @@
 """The page that one sees first: what is wrong now, and every route with its numbers."""
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -9,11 +9,13 @@ from fastapi.responses import Response
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.service.answers.overview_documents import (
     TIMELINE_COLUMNS,
+    OverviewDocument,
     RouteDocument,
     overview,
 )
 from latencytrace.service.web.drawing.bars import sparkline
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 
 
@@ -22,8 +24,13 @@ def overview_pages(parts: Parts) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
+        @cache
+        def found() -> OverviewDocument:
+            return overview(parts.store, question.cohort, question.now_ns)
+
         return {
-            "overview": partial(overview, parts.store, question.cohort, question.now_ns),
+            "overview": found,
+            "files": [Export("routes.csv", lambda: [*map(route_row, found()["routes"])])],
             "alerts": lambda: parts.alerts()["alerts"],
             "objectives_of": partial(objectives_of, parts),
             "spark": spark,
@@ -44,6 +51,11 @@ def objectives_of(parts: Parts, route: RouteDocument) -> list[ObjectiveDocument]
         for one in parts.objectives()["objectives"]
         if one["service"] == route["service"] and one["route"] in {None, route["route"]}
     ]
+
+
+def route_row(route: RouteDocument) -> Mapping[str, object]:
+    """A route as a row of a table: without what it took over time."""
+    return {name: value for name, value in route.items() if name != "timeline"}
 
 
 def spark(route: RouteDocument) -> str:

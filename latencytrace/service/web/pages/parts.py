@@ -1,20 +1,21 @@
 """What all pages are given."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import Response
 
-from latencytrace.service.answers.documents import (
-    AlertsDocument,
-    ObjectivesDocument,
-    RequestDocument,
-)
+from latencytrace.errors import QuestionError
+from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
+from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.cohort_bar import MOST_NAMES, Asked, asked
-from latencytrace.service.web.pages.rendering import Renderer
+from latencytrace.service.web.pages.exports import PARAMETER, Export, answer
+from latencytrace.service.web.pages.rendering import Address, Renderer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,23 +26,36 @@ class Parts:
     baselines: Baselines
     now_ns: Callable[[], int]
     renderer: Renderer
-    request: Callable[[str, str | None], RequestDocument]
+    is_open: Callable[[str], bool]  # a trace, whose spans are not attributed yet
+    profiles_of: Callable[[str], list[str]]  # those that saw a trace
     objectives: Callable[[], ObjectivesDocument]
     alerts: Callable[[], AlertsDocument]
+    gpus: Callable[[], GpusDocument]
+    gpu_timelines: Callable[[], GpuTimelinesDocument]
 
     def cohort_page(
         self,
         request: Request,
         template: str,
         title: str,
-        context: Callable[[Asked], Mapping[str, object]],
+        context: Callable[[Asked], Mapping[str, Any]],
         own: Collection[str] = (),
     ) -> Response:
-        """Answer with a page about a cohort: its frame first, then its panels.
+        """Answer with a page about a cohort, its frame first, then its panels; or with a file.
 
-        Its `own` parameters are none of the cohort's.
+        Args:
+            request: For the page.
+            template: Of the page.
+            title: Of the page.
+            context: What it shows; its `files` are what can be saved of it, and its `check`
+                raises where one of its own parameters is wrong.
+            own: Parameters that are none of the cohort's.
         """
-        question = asked(request, self.now_ns(), own)
+        question = asked(request, self.now_ns(), (*own, PARAMETER))
+        about = dict(context(question))
+        files = self.files(request, about.pop("files", ()))
+        if isinstance(files, Response):
+            return files
         services = self.store.services()
         frame = {
             "title": title,
@@ -49,4 +63,30 @@ class Parts:
             "asked": question,
             "services": services[:MOST_NAMES],
         }
-        return self.renderer.streamed(template, {**frame, **context(question)})
+        status = _status(about.pop("check", None))
+        return self.renderer.streamed(template, {**frame, **files, **about}, status)
+
+    @staticmethod
+    def files(request: Request, exports: Sequence[Export]) -> Response | Mapping[str, object]:
+        """The file that an address asks for instead of the page; or what the page says of all."""
+        given = request.query_params.multi_items()
+        wanted = request.query_params.get(PARAMETER)
+        if wanted:
+            return answer(exports, wanted)
+        kept = [(name, value) for name, value in given if value]
+        return {
+            "exports": [
+                (one.name, Address(f"?{urlencode([*kept, (PARAMETER, one.name)])}"))
+                for one in exports
+            ]
+        }
+
+
+def _status(check: Callable[[], object] | str | None) -> int:
+    """The status of a page whose own parameters may be wrong: its panels say what is."""
+    try:
+        if callable(check):
+            check()
+    except QuestionError:
+        return 400
+    return 200

@@ -14,7 +14,7 @@ from latencytrace.errors import LatencytraceError
 from latencytrace.model.objective import length_text
 from latencytrace.model.texts import units
 from latencytrace.model.texts.escaped import escaped
-from latencytrace.service.web.drawing.bars import in_order, pair_bar, stacked_bar
+from latencytrace.service.web.drawing.bars import in_order, pair_bar, share_bar, stacked_bar
 from latencytrace.service.web.pages.assets import Assets
 
 HEADERS: Final = {
@@ -56,6 +56,7 @@ NAVIGATION: Final = (
     PageLink("/compare", "Compare", "c"),
     PageLink("/whatif", "What if", "w"),
     PageLink("/objectives", "Objectives", "s"),
+    PageLink("/gpu", "GPU", "u"),
     PageLink("/health", "Health", "h"),
 )
 
@@ -92,6 +93,7 @@ class Renderer:
             navigation=NAVIGATION,
             pair_bar=pair_bar,
             panel=_panel,
+            share_bar=share_bar,
             shares=units.shares,
             stacked_bar=stacked_bar,
             version=version("latencytrace"),
@@ -108,10 +110,12 @@ class Renderer:
         text = self._templates.get_template(template).render(context)
         return HTMLResponse(text.replace(_FLUSH, ""), status, {**HEADERS, **(headers or {})})
 
-    def streamed(self, template: str, context: Mapping[str, object]) -> Response:
+    def streamed(
+        self, template: str, context: Mapping[str, object], status: int = 200
+    ) -> Response:
         """Answer with a page whose panels follow its frame, as they are ready."""
         pieces = _pieces(self._templates.get_template(template).generate(context))
-        return StreamingResponse(pieces, 200, HEADERS, "text/html; charset=utf-8")
+        return StreamingResponse(pieces, status, HEADERS, "text/html; charset=utf-8")
 
 
 def moment(at: int | str | None) -> str:
@@ -141,9 +145,10 @@ def _shown(value: object) -> object:
 def _panel(caller: Callable[[], Markup]) -> Markup:
     """A panel, or the reason why there is none: the others still come."""
     try:
-        return caller()
+        found = caller()
     except LatencytraceError as error:
-        return Markup('<p class="problem" role="alert">{}</p>').format(escaped(str(error)))
+        found = Markup('<p class="problem" role="alert">{}</p>').format(escaped(str(error)))
+    return Markup("<div data-panel>{}</div>").format(found)
 
 
 def _pieces(texts: Iterator[str]) -> Iterator[str]:

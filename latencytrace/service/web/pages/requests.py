@@ -5,12 +5,14 @@ from functools import cache
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from markupsafe import Markup
 
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.documents import BreakdownDocument, RequestsDocument
 from latencytrace.service.store import Order
 from latencytrace.service.web.drawing.scatter import scatter
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.trace import trace_address
 
@@ -36,7 +38,14 @@ def requests_pages(parts: Parts) -> APIRouter:
         def breakdown() -> BreakdownDocument:
             return answers.breakdown(parts.store, question.cohort)
 
+        def points() -> Markup:
+            durations = breakdown()["duration_ns"]
+            return scatter(
+                found()["requests"], durations["p99"] if durations else None, trace_address
+            )
+
         return {
+            "files": [Export("requests.svg", points)],
             "found": found,
             "breakdown": breakdown,
             "order": order,

@@ -12,6 +12,7 @@ from latencytrace.service.web.pages.api_docs import api_pages
 from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.breakdown import breakdown_pages
 from latencytrace.service.web.pages.errors import answer_with_pages
+from latencytrace.service.web.pages.gpu import gpu_pages
 from latencytrace.service.web.pages.health import health_pages
 from latencytrace.service.web.pages.objectives import objectives_pages
 from latencytrace.service.web.pages.overview import overview_pages
@@ -45,6 +46,7 @@ def add_pages(
         compare_pages(parts),
         whatif_pages(parts),
         objectives_pages(parts),
+        gpu_pages(parts),
         health_pages(parts, metrics, unready),
         api_pages(app, parts.renderer),
         assets.router(),

@@ -1,18 +1,25 @@
 """One request: its time in stages, its spans over time, and what is worth knowing about it."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.errors import NotFoundError
-from latencytrace.service.answers.documents import (
-    ListedRequestDocument,
-    RequestDocument,
+from latencytrace.model import Request as FoundRequest
+from latencytrace.service.answers.documents import ListedRequestDocument
+from latencytrace.service.answers.requests import (
+    found_request,
+    opened_document,
+    request_document,
+    span_document,
+    span_head,
+    spans_in_order,
+    tree_of,
 )
-from latencytrace.service.answers.requests import request_document, span_document
-from latencytrace.service.answers.waterfall_rows import chosen, rows
+from latencytrace.service.answers.traces.waterfall_rows import chosen, rows
 from latencytrace.service.web.drawing.bars import segment_bar
 from latencytrace.service.web.drawing.waterfall import (
     columns,
@@ -21,6 +28,7 @@ from latencytrace.service.web.drawing.waterfall import (
     row_bar,
     stall_marks,
 )
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 
@@ -38,14 +46,15 @@ def trace_pages(parts: Parts) -> APIRouter:
     ) -> Response:
         listed = parts.store.request(trace_id.lower(), span_id.lower() if span_id else None)
         if listed is None:  # the reason is in the answer
-            parts.request(trace_id, span_id or None)
+            found_request(parts.store, trace_id, span_id or None, parts.is_open)
             raise NotFoundError(f"no request has the trace id {trace_id} any more")
         head = request_document(listed)
-        context = {
-            "path": request.url.path,
-            "full": lambda: _full(parts.request(head["trace_id"], head["span_id"]), span),
-        }
-        return parts.renderer.streamed("trace.html", {**context, **_head(head)})
+        shown = _head(head)
+        files = parts.files(request, _files(parts, listed, shown))
+        if isinstance(files, Response):
+            return files
+        context = {"path": request.url.path, "full": lambda: _full(parts, listed, head, span)}
+        return parts.renderer.streamed("trace.html", {**context, **files, **shown})
 
     @router.get("/requests/{trace_id}/spans/{span_id}")
     def span_part(request: Request, trace_id: str, span_id: str, start: int) -> Response:
@@ -67,7 +76,7 @@ def trace_address(request: ListedRequestDocument, span_id: str | None = None) ->
     return Address(f"/requests/{request['trace_id']}?span_id={request['span_id']}{opened}")
 
 
-def _head(found: ListedRequestDocument) -> Mapping[str, object]:
+def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
     """What is known without the spans, which can be many."""
     segments = [
         (one["stage"], one["start_ns"], one["end_ns"], one["name"]) for one in found["segments"]
@@ -77,6 +86,9 @@ def _head(found: ListedRequestDocument) -> Mapping[str, object]:
         "found": found,
         "stages_bar": segment_bar(segments, found["duration_ns"]),
         "gaps": gaps(found, MOST_GAPS),
+        "perfetto": Address(
+            f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"
+        ),
         "export": Address(f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}"),
         "trace_address": trace_address,
         "row_bar": row_bar,
@@ -84,18 +96,43 @@ def _head(found: ListedRequestDocument) -> Mapping[str, object]:
     }
 
 
-def _full(found: RequestDocument, span_id: str | None) -> Mapping[str, object]:
+def _files(parts: Parts, request: FoundRequest, shown: Mapping[str, Any]) -> list[Export]:
+    """The ledger, the spans and the critical path."""
+
+    def spans() -> list[Mapping[str, object]]:
+        found = spans_in_order(tree_of(parts.store, request))
+        return [{**span_document(span, stage, request.start_ns)} for span, stage in found]
+
+    return [
+        Export("ledger.csv", lambda: [shown["found"]["ledger"]]),
+        Export("spans.csv", spans),
+        Export("critical-path.svg", lambda: shown["stages_bar"]),
+    ]
+
+
+def _full(
+    parts: Parts, request: FoundRequest, head: ListedRequestDocument, span_id: str | None
+) -> Mapping[str, object]:
     """What is known with the spans."""
-    every = list(rows(found))
-    names = {one["span_id"]: one["name"] for one in found["spans"]}
+    tree = tree_of(parts.store, request)
+    found = opened_document(parts.store, request, tree, head, parts.profiles_of)
+    spans = [span_head(span, stage, request.start_ns) for span, stage in spans_in_order(tree)]
+    every = list(rows({"segments": found["segments"], "spans": spans}))
+    names = {one["span_id"]: one["name"] for one in spans}
+    opened = tree.unclipped.get(span_id or "") if tree else None
     return {
         "found": found,
-        "opened": next((one for one in found["spans"] if one["span_id"] == span_id), None),
+        "opened": (
+            span_document(opened, tree.stages[opened.span_id], request.start_ns)
+            if tree and opened
+            else None
+        ),
+        "span_count": len(spans),
         "rows": chosen(every, WITHOUT_SCRIPT),
         "row_count": len(every),
         "columns": columns(every, found["duration_ns"]),
         "stalls": stall_marks(found),
         "raised_in": names.get(found["error_span_id"] or ""),
-        "services": sorted({one["service"] for one in found["spans"]}),
+        "services": sorted({one["service"] for one in spans}),
         "names": names,
     }

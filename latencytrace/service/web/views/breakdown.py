@@ -1,4 +1,4 @@
-"""`GET /api/v1/breakdown`."""
+"""`GET /api/v1/breakdown`, and its parts around quantiles and over time."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -6,7 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from latencytrace.service.answers import breakdown_parts
 from latencytrace.service.answers import requests as answers
+from latencytrace.service.answers.breakdown_parts import AroundsDocument, StagesOverTimeDocument
 from latencytrace.service.answers.documents import BreakdownDocument
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
@@ -21,5 +23,16 @@ def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
     def breakdown(asked: Annotated[BreakdownQuery, Query()]) -> Response:
         """Time per stage of a cohort, as means, shares and quantiles."""
         return JsonAnswer(answers.breakdown(store, asked.cohort(now_ns())))
+
+    @router.get("/breakdown/quantiles", response_model=AroundsDocument)
+    def quantiles(asked: Annotated[BreakdownQuery, Query()]) -> Response:
+        """The mean requests around p50, p90 and p99 of the duration, stage by stage."""
+        return JsonAnswer(breakdown_parts.arounds(store, asked.cohort(now_ns())))
+
+    @router.get("/breakdown/timeline", response_model=StagesOverTimeDocument)
+    def timeline(asked: Annotated[BreakdownQuery, Query()]) -> Response:
+        """Mean time per stage over time."""
+        at_ns = now_ns()
+        return JsonAnswer(breakdown_parts.stages_over_time(store, asked.cohort(at_ns), at_ns))
 
     return router

@@ -1,15 +1,17 @@
-"""`GET /api/v1/gpu`."""
+"""`GET /api/v1/gpu`, and the GPUs over time."""
 
 from collections.abc import Callable
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from latencytrace.service.answers.gpu_documents import GpusDocument
+from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.net.json_answer import JsonAnswer
 
 
-def gpu_router(gpus: Callable[[], GpusDocument]) -> APIRouter:
+def gpu_router(
+    gpus: Callable[[], GpusDocument], timelines: Callable[[], GpuTimelinesDocument]
+) -> APIRouter:
     """The GPUs that agents read."""
     router = APIRouter(tags=["gpu"])
 
@@ -17,5 +19,10 @@ def gpu_router(gpus: Callable[[], GpusDocument]) -> APIRouter:
     def gpu() -> Response:
         """GPUs as they were read last, and what held the work on them up in the last hour."""
         return JsonAnswer(gpus())
+
+    @router.get("/gpu/timeline", response_model=GpuTimelinesDocument)
+    def timeline() -> Response:
+        """The counters of GPUs over the last hour, beside the device time of traced work."""
+        return JsonAnswer(timelines())
 
     return router

@@ -1,8 +1,8 @@
 """Two cohorts side by side: the verdict first, then what shifted."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import pairwise
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlencode
@@ -35,6 +35,7 @@ from latencytrace.service.answers.sentences.compare import (
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 
@@ -66,17 +67,10 @@ def compare_pages(parts: Parts) -> APIRouter:
         a, b = (whole(question, written[side]) for side in SIDES)
         least = question.parameters.get("least", f"{AT_LEAST * PERCENT:g}")
 
+        @cache
         def comparison() -> CompareDocument:
             ratio = read(Least, question.parameters).ratio
             return answers.comparison(parts.store, parts.baselines, (a, b), ratio, question.now_ns)
-
-        def export() -> Address | None:
-            try:
-                ratio = read(Least, question.parameters).ratio
-            except QuestionError:
-                return None
-            query = urlencode({"a": a, "b": b, "at_least": f"{ratio:g}"})
-            return Address(f"/api/v1/compare?{query}")
 
         @cache
         def saved() -> list[BaselineDocument]:
@@ -86,6 +80,8 @@ def compare_pages(parts: Parts) -> APIRouter:
             return question.link("/compare", a=one or None, b=other or None, least=least)
 
         return {
+            "check": partial(check, question, [a, b] if any(written.values()) else []),
+            "files": [Export("shifts.csv", lambda: shift_rows(comparison()))],
             "written": written,
             "is_asked": any(written.values()),
             "least": least,
@@ -105,7 +101,7 @@ def compare_pages(parts: Parts) -> APIRouter:
             ],
             "saved": saved,
             "against": lambda name: to(f"{answers.BASELINE}{name}", "since=1h"),
-            "export": export,
+            "export": partial(export, question, a, b),
             "requests": lambda: parts.store.count(question.cohort),
             "nearest": lambda: list(nearest(parts.store, question)),
         }
@@ -117,6 +113,28 @@ def compare_pages(parts: Parts) -> APIRouter:
         )
 
     return router
+
+
+def check(question: Asked, sides: Sequence[str]) -> None:
+    """Read what is compared.
+
+    Raises:
+        QuestionError: It cannot be read; the message says what to write.
+    """
+    read(Least, question.parameters)
+    for side in sides:
+        if not side.startswith(answers.BASELINE):
+            answers.cohort_written(side, question.now_ns)
+
+
+def export(question: Asked, a: str, b: str) -> Address | None:
+    """The same of the API; None: what was written cannot be asked."""
+    try:
+        ratio = read(Least, question.parameters).ratio
+    except QuestionError:
+        return None
+    query = urlencode({"a": a, "b": b, "at_least": f"{ratio:g}"})
+    return Address(f"/api/v1/compare?{query}")
 
 
 def whole(question: Asked, side: str) -> str:
@@ -199,6 +217,11 @@ def shifts(
     for name, level, shift, own in found:
         kind, words = _verdict(shift, shift["shift"] / own, document["at_least_ratio"])
         yield name, level, shift, relative(shift), kind, words, scale, own
+
+
+def shift_rows(document: CompareDocument) -> list[Mapping[str, object]]:
+    """A row for each quantile, end to end and of each stage."""
+    return [{"of": name, "quantile": level, **shift} for name, level, shift in rows(document)]
 
 
 def deciles(

@@ -22,6 +22,7 @@ from latencytrace.service.answers.tail_documents import (
 from latencytrace.service.cohort import Filters
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.pages.trace import trace_address
@@ -43,12 +44,19 @@ def tail_pages(parts: Parts) -> APIRouter:
     def context(question: Asked) -> Mapping[str, object]:
         quantile = question.parameters.get("quantile", str(TailQuery().quantile))
 
+        def own() -> TailQuery:
+            return read(TailQuery, {"quantile": quantile})
+
         @cache
         def found() -> TailDocument:
-            asked = read(TailQuery, {"quantile": quantile})
-            return answers.tail(parts.store, question.cohort, asked.quantile)
+            return answers.tail(parts.store, question.cohort, own().quantile)
 
         return {
+            "check": own,
+            "files": [
+                Export("stages.csv", lambda: found()["stages"]),
+                Export("attributes.csv", lambda: found()["attributes"]),
+            ],
             "tail": found,
             "quantile": quantile,
             "quantiles": [(one, percentile(one)) for one in dict.fromkeys([*QUANTILES, quantile])],

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from latencytrace.analysis.whatif.replay import Change
 from latencytrace.errors import QuestionError
 from latencytrace.model import Stage
 from latencytrace.service.answers import requests as breakdowns
@@ -16,6 +17,7 @@ from latencytrace.service.answers.compare_documents import ForecastDocument, Wha
 from latencytrace.service.answers.documents import BreakdownDocument
 from latencytrace.service.answers.sentences.whatif import changed, notes, sentence
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 
@@ -65,11 +67,9 @@ def whatif_pages(parts: Parts) -> APIRouter:
         def parameters() -> Mapping[str, str]:
             return read(Wish, written).parameters()
 
+        @cache
         def forecast() -> WhatifDocument:
-            named = parameters()
-            shares = (float(named[name]) if name in named else None for name in CHANGES)
-            change = answers.change_of(named["stage"], *shares)
-            return answers.whatif(parts.store, question.cohort, change)
+            return answers.whatif(parts.store, question.cohort, change(parameters()))
 
         def export() -> Address | None:
             try:
@@ -78,6 +78,8 @@ def whatif_pages(parts: Parts) -> APIRouter:
                 return None
 
         return {
+            "check": stage and (lambda: change(parameters())),
+            "files": [Export("forecast.csv", lambda: forecast_rows(forecast()))],
             "stage": stage,
             "stages": list(dict.fromkeys([*map(str, Stage), *filter(None, [stage])])),
             "amount": written.get("amount", f"{HALF:g}"),
@@ -101,6 +103,22 @@ def whatif_pages(parts: Parts) -> APIRouter:
         )
 
     return router
+
+
+def change(parameters: Mapping[str, str]) -> Change:
+    """Read what shall change.
+
+    Raises:
+        QuestionError: There is no such stage.
+    """
+    shares = (float(parameters[name]) if name in parameters else None for name in CHANGES)
+    return answers.change_of(parameters["stage"], *shares)
+
+
+def forecast_rows(document: WhatifDocument) -> list[Mapping[str, object]]:
+    """A row for each quantile."""
+    pairs: Mapping[str, object] = document["duration_ns"] or {}
+    return [{"quantile": level, "duration_ns": pair} for level, pair in pairs.items()]
 
 
 def premise(parameters: Mapping[str, str]) -> str:

@@ -1,16 +1,12 @@
 // The heat map: what is below the pointer, and a box that leads to its requests.
-const svg = document.querySelector('svg.heat');
-if (svg) begin(JSON.parse(svg.dataset.scale));
+import { momentOf, onPicture, swapped } from './picture.js';
 
-function begin(scale) {
-  const brush = svg.querySelector('.brush');
-  const tip = document.createElement('div');
-  tip.className = 'tip';
-  tip.hidden = true;
-  document.body.append(tip);
+function begin(svg) {
+  const scale = JSON.parse(svg.dataset.scale);
+  const picture = onPicture(svg);
+  const { brush, point } = picture;
   let cursor = scale.cells.reduce((best, cell) => (cell[1] > best[1] ? cell : best)).slice(0, 2);
 
-  const point = (event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
   const cellAt = (event) => {
     const { x, y } = point(event);
     return [Math.floor((x - scale.left) / scale.column), Math.floor((scale.zero - y) / scale.row)];
@@ -20,11 +16,7 @@ function begin(scale) {
     for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) if (value >= size) return `${(value / size).toPrecision(3)} ${unit}`;
     return `${value} ns`;
   };
-  const moment = (column) => {
-    const at = BigInt(scale.since) + BigInt(Math.max(column, 0)) * BigInt(scale.column_ns);
-    const rest = String((at % 1000000000n) / 1000n).padStart(6, '0');
-    return `${new Date(Number(at / 1000000000n) * 1000).toISOString().slice(0, 19)}.${rest}Z`;
-  };
+  const moment = (column) => momentOf(scale, column);
   const box = ([a, b], [c, d]) => ({ left: Math.min(a, c), right: Math.max(a, c) + 1, low: Math.min(b, d), high: Math.max(b, d) + 1 });
   const inBox = ({ left, right, low, high }) => scale.cells.reduce((sum, [column, row, requests]) => (
     column >= left && column < right && row >= low && row < high ? sum + requests : sum), 0);
@@ -55,13 +47,10 @@ function begin(scale) {
     const cell = cellAt(event);
     const found = box(from ?? cell, cell);
     if (from) mark(found);
-    tip.hidden = !inBox(found);
-    tip.textContent = tell(found);
-    tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 280)}px`;
-    tip.style.top = `${event.clientY + 14}px`;
+    picture.tip(event, inBox(found) ? tell(found) : '');
   });
-  svg.addEventListener('pointerleave', () => { tip.hidden = true; });
-  svg.addEventListener('pointercancel', () => { forget(); tip.hidden = true; }); // a finger scrolls
+  svg.addEventListener('pointerleave', (event) => picture.tip(event, ''));
+  svg.addEventListener('pointercancel', (event) => { forget(); picture.tip(event, ''); }); // a finger scrolls
   svg.addEventListener('pointerup', (event) => {
     if (!from) return;
     const found = box(from, cellAt(event));
@@ -79,7 +68,8 @@ function begin(scale) {
     } else if (event.key === 'Enter') open(box(cursor, cursor));
     else if (event.key === 'Escape') forget();
   });
-  const scroll = svg.closest('.scroll');
-  scroll.scrollLeft = scroll.scrollWidth; // the newest are at the right end
+  picture.atEnd();
   svg.dataset.ready = 'yes';
 }
+
+swapped('svg.heat', begin);

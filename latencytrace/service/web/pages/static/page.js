@@ -1,4 +1,5 @@
-// Keys that all pages share: `/` goes to the filter, `g` and a letter to a page, `y` copies the address.
+// Keys that all pages share: `/` goes to the filter, `g` and a letter to a page, `y` copies the address, `l` is live.
+const EVERY_MS = 5000;
 const say = (text) => { document.getElementById('said').textContent = text; };
 const writes = (target) => target.closest('input, select, textarea') !== null;
 let afterG = false;
@@ -19,6 +20,8 @@ document.addEventListener('keydown', (event) => {
     const keys = document.getElementById('keys');
     keys.open = true;
     keys.scrollIntoView();
+  } else if (event.key === 'l') {
+    document.getElementById('live')?.click();
   } else if (event.key === 'y') {
     const address = document.querySelector('[data-absolute]')?.dataset.absolute ?? location.href;
     navigator.clipboard?.writeText(new URL(address, location.href).href)
@@ -31,4 +34,79 @@ for (const form of document.querySelectorAll('form.cohort')) {
   form.addEventListener('submit', () => {
     for (const field of form.querySelectorAll('input')) field.disabled = field.value.trim() === '';
   });
+}
+
+// Live: the page is asked for again while it is seen, and of its panels those that changed are replaced.
+const panels = (of) => [...of.querySelectorAll('[data-panel]')];
+const written = new WeakMap(panels(document).map((panel) => [panel, panel.innerHTML])); // before scripts add to it
+let isPressed = false;
+let failed = false;
+addEventListener('pointerdown', () => { isPressed = true; }, true);
+for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => { isPressed = false; }, true);
+
+function isUsed(panel) {
+  const selection = getSelection();
+  return isPressed || panel.contains(document.activeElement)
+    || (selection !== null && !selection.isCollapsed && panel.contains(selection.anchorNode));
+}
+function replace(panel, fresh) {
+  const open = [...panel.querySelectorAll('details')].map((one) => one.open);
+  const scrolled = [...panel.querySelectorAll('.scroll')].map((one) => one.scrollLeft);
+  panel.replaceChildren(...[...fresh.childNodes].map((node) => document.importNode(node, true)));
+  written.set(panel, fresh.innerHTML);
+  [...panel.querySelectorAll('details')].forEach((one, place) => { one.open = open[place] ?? false; });
+  document.dispatchEvent(new Event('swapped'));
+  [...panel.querySelectorAll('.scroll')].forEach((one, place) => { if (place in scrolled) one.scrollLeft = scrolled[place]; });
+}
+function refresh(done) {
+  const asked = new XMLHttpRequest();
+  asked.responseType = 'document';
+  asked.open('GET', location.href);
+  asked.addEventListener('loadend', () => {
+    const fresh = asked.status === 200 && asked.response ? panels(asked.response) : null;
+    const now = panels(document);
+    if (!fresh || fresh.length !== now.length) {
+      if (!failed) say('The service does not answer as before; it is asked again.');
+      failed = true;
+    } else {
+      if (failed) say('The service answers again.');
+      failed = false;
+      now.forEach((panel, place) => {
+        if (written.get(panel) !== fresh[place].innerHTML && !isUsed(panel)) replace(panel, fresh[place]);
+      });
+    }
+    done();
+  });
+  asked.send();
+}
+const place = document.querySelector('form.cohort button') ?? document.querySelector('[data-live]');
+if (place && !new URL(location.href).searchParams.get('until')) {
+  const key = `live ${location.pathname}`;
+  const button = document.createElement('button');
+  let timer = 0;
+  const turn = (on) => {
+    clearTimeout(timer);
+    button.setAttribute('aria-pressed', on);
+    button.textContent = on ? '● Live' : 'Live';
+    if (on) timer = setTimeout(again, EVERY_MS);
+    try { sessionStorage.setItem(key, on ? 'on' : ''); } catch { /* none is kept */ }
+  };
+  const isOn = () => button.getAttribute('aria-pressed') === 'true';
+  const again = () => {
+    if (document.hidden) return; // until it is seen again
+    refresh(() => { if (isOn()) timer = setTimeout(again, EVERY_MS); });
+  };
+  document.addEventListener('visibilitychange', () => {
+    clearTimeout(timer);
+    if (!document.hidden && isOn()) again();
+  });
+  button.type = 'button';
+  button.id = 'live';
+  button.title = 'Refresh every five seconds';
+  button.addEventListener('click', () => turn(!isOn()));
+  if (place.matches('[data-live]')) place.before(button);
+  else place.after(button);
+  let kept = '';
+  try { kept = sessionStorage.getItem(key); } catch { /* none is kept */ }
+  turn(kept === 'on');
 }

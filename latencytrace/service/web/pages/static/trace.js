@@ -4,6 +4,8 @@ const about = document.getElementById('rows').dataset;
 const count = data.depth.length;
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 1000;
+const MANY = 400; // edges of stretches, beyond which they are drawn by pixel
+const LARGE = 2000; // rows, beyond which a trace opens closed
 const failed = new Set(data.failed);
 const ROW = matchMedia('(max-width: 700px)').matches ? 46 : 26;
 
@@ -107,6 +109,7 @@ function pooled(place) {
 
 function outline(stretches, top, thick) {
   const scale = WIDTH / (until - since);
+  if (stretches.length > MANY) return outlineOfMany(stretches, scale, top, thick);
   let d = '';
   for (let at = 0; at < stretches.length; at += 2) {
     if (stretches[at + 1] < since || stretches[at] > until) continue;
@@ -119,9 +122,30 @@ function outline(stretches, top, thick) {
   }
   return d;
 }
+function outlineOfMany(stretches, scale, top, thick) { // the pixels that any of them covers, as runs
+  const covered = new Uint8Array(WIDTH);
+  for (let at = 0; at < stretches.length; at += 2) {
+    if (stretches[at + 1] < since || stretches[at] > until) continue;
+    const first = Math.max(Math.floor((stretches[at] - since) * scale), 0);
+    covered.fill(1, first, Math.min(Math.max(Math.ceil((stretches[at + 1] - since) * scale), first + 1), WIDTH));
+  }
+  let d = '';
+  for (let x = 0; x < WIDTH; x += 1) {
+    if (!covered[x]) continue;
+    const end = covered.indexOf(0, x);
+    d += `M${x} ${top}H${end < 0 ? WIDTH : end}v${thick}H${x}z`;
+    x = end < 0 ? WIDTH : end;
+  }
+  return d;
+}
+const pathsBelow = new Map(); // of closed rows, the path of all that they hide
 function pathBelow(row) {
-  const found = [];
-  for (let at = row; at <= last[row]; at += 1) if (data.path[at]) found.push(...data.path[at]);
+  let found = pathsBelow.get(row);
+  if (!found) {
+    found = [];
+    for (let at = row; at <= last[row]; at += 1) if (data.path[at]) found.push(...data.path[at]);
+    pathsBelow.set(row, found);
+  }
   return found;
 }
 function draw() {
@@ -363,7 +387,7 @@ for (const other of document.querySelectorAll('a[data-span]')) {
   });
 }
 
-if (count > 2000) for (let row = 1; row < count; row += 1) if (!heldBelow[row]) isOpen[row] = 0;
+if (count > LARGE) for (let row = 0; row < count; row += 1) if (data.depth[row] >= 1 || !heldBelow[row]) isOpen[row] = 0;
 zoom(0, data.whole || 1);
 arrange();
 addEventListener('resize', draw);

@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Final
+
+from typing_extensions import ReadOnly, TypedDict
 
 from latencytrace.model import Stage, semconv
-from latencytrace.service.answers.documents import RequestDocument, SegmentDocument, SpanDocument
+from latencytrace.service.answers.documents import SegmentDocument, SpanHeadDocument
 
 LEVEL = 3  # cells of a level of the tree
 MOST_LEVELS = 30  # that are drawn; of a deeper tree the levels next to a span
@@ -13,6 +17,7 @@ MOST_DIGITS = 9
 
 Stretch = tuple[int, int]
 _Inside = dict[tuple[str, str], list[SegmentDocument]]  # by stage and name
+_NOTHING: Final[_Inside] = {}  # most spans of a large trace are on no path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +39,22 @@ class Row:
     @property
     def duration_ns(self) -> int:
         """The time that it ran."""
-        return sum(end - start for start, end in self.stretches)
+        return _length_ns(self.stretches)
 
     @property
     def path_ns(self) -> int:
         """The time that the request waited for it."""
-        return sum(end - start for start, end in self.on_path)
+        return _length_ns(self.on_path)
 
 
-def rows(request: RequestDocument) -> Iterator[Row]:
+class PathAndSpans(TypedDict):
+    """The part of a request that its waterfall is made of; the spans are in any order."""
+
+    segments: ReadOnly[Sequence[SegmentDocument]]  # of the critical path
+    spans: ReadOnly[Sequence[SpanHeadDocument]]
+
+
+def rows(request: PathAndSpans) -> Iterator[Row]:
     """Spans in the order of a tree, each followed by the intervals inside it.
 
     Where a span was not kept, its segments of the critical path take its place.
@@ -52,7 +64,7 @@ def rows(request: RequestDocument) -> Iterator[Row]:
         inside = path.setdefault(segment["span_id"], {})
         inside.setdefault((segment["stage"], named(segment)), []).append(segment)
     for span, depth, tree, below in _tree(request["spans"]):
-        inside = path.pop(span["span_id"], {})
+        inside = path.pop(span["span_id"], _NOTHING)
         own = [key for key in inside if key[0] == span["stage"] and key[1] in {"", span["name"]}]
         notes, failed = _notes(span)
         yield Row(
@@ -64,8 +76,10 @@ def rows(request: RequestDocument) -> Iterator[Row]:
             stage=span["stage"],
             service=span["service"],
             span_id=span["span_id"],
-            stretches=[(span["start_ns"], span["end_ns"])],
-            on_path=_stretches([segment for key in own for segment in inside.pop(key)]),
+            stretches=((span["start_ns"], span["end_ns"]),),
+            on_path=(
+                _stretches([segment for key in own for segment in inside.pop(key)]) if own else ()
+            ),
         )
         for (stage, name), segments in inside.items():
             stretches = _stretches(segments)
@@ -110,10 +124,12 @@ def chosen(every: Sequence[Row], most: int) -> Sequence[Row]:
         above.append(open_rows[-1] if open_rows else -1)
         open_rows.append(place)
     found: set[int] = set()
-    ranked = sorted(
-        range(len(every)), key=lambda place: (-every[place].path_ns, -every[place].duration_ns)
+    ranked = nsmallest(
+        most,
+        range(len(every)),
+        key=lambda place: (-every[place].path_ns, -every[place].duration_ns),
     )
-    for place in ranked[:most]:
+    for place in ranked:
         at = place
         while at >= 0 and at not in found and len(found) < most:
             found.add(at)
@@ -121,7 +137,7 @@ def chosen(every: Sequence[Row], most: int) -> Sequence[Row]:
     return [every[place] for place in sorted(found)]
 
 
-def _notes(span: SpanDocument) -> tuple[list[str], bool]:
+def _notes(span: SpanHeadDocument) -> tuple[list[str], bool]:
     """Name what went wrong: an HTTP status, how often it was sent again, an exception's type."""
     attributes = span["attributes"]
     resent = _number(attributes, semconv.HTTP_REQUEST_RESEND_COUNT)
@@ -143,7 +159,9 @@ def _notes(span: SpanDocument) -> tuple[list[str], bool]:
 def _number(attributes: Mapping[str, object], *keys: str) -> int | None:
     """The first of these that is a whole number, or the text of one."""
     for key in keys:
-        value = attributes.get(key)
+        if key not in attributes:
+            continue
+        value = attributes[key]
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if (
@@ -156,10 +174,10 @@ def _number(attributes: Mapping[str, object], *keys: str) -> int | None:
     return None
 
 
-def _tree(spans: Sequence[SpanDocument]) -> Iterator[tuple[SpanDocument, int, str, str]]:
+def _tree(spans: Sequence[SpanHeadDocument]) -> Iterator[tuple[SpanHeadDocument, int, str, str]]:
     """Every span once: its depth, what stands before its name and before what is inside it."""
     known = {span["span_id"] for span in spans}
-    children: dict[str | None, list[SpanDocument]] = {}
+    children: dict[str | None, list[SpanHeadDocument]] = {}
     for span in sorted(spans, key=lambda span: (span["start_ns"], -span["end_ns"])):
         parent_id = span["parent_id"]
         children.setdefault(parent_id if parent_id in known else None, []).append(span)
@@ -178,6 +196,12 @@ def _tree(spans: Sequence[SpanDocument]) -> Iterator[tuple[SpanDocument, int, st
 def _last(levels: str) -> str:
     """Those that are drawn: whole, the strings of a deep tree would be as long as it is deep."""
     return levels[-LEVEL * MOST_LEVELS :]
+
+
+def _length_ns(stretches: Sequence[Stretch]) -> int:
+    if len(stretches) == 1:  # as most rows have
+        return stretches[0][1] - stretches[0][0]
+    return sum(end - start for start, end in stretches)
 
 
 def _stretches(segments: Sequence[SegmentDocument]) -> list[Stretch]:

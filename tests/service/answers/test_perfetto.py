@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.requests import request_of
-from latencytrace.cli.pictures.perfetto import Event, microseconds, perfetto_trace
 from latencytrace.model import Span
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.documents import RequestDocument, SpanDocument
+from latencytrace.service.answers.traces.perfetto import Event, microseconds, perfetto_trace
 from tests.support.builders.documents import MS, request_document, span
 from tests.support.builders.spans.strategies import heaps
 

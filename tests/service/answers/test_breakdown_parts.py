@@ -1,0 +1,94 @@
+"""The parts of a breakdown: around quantiles, and over time."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import cast
+
+from pydantic import TypeAdapter
+
+from latencytrace.model import Request, Stage
+from latencytrace.service.answers.breakdown_parts import (
+    AroundsDocument,
+    StagesOverTimeDocument,
+    arounds,
+    stages_over_time,
+)
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.store import Questions, Store
+from tests.support.builders.made_requests import START_NS, made_request
+
+SECOND_NS = 10**9
+
+
+class Listed(Questions):
+    """A store of some requests, which are asked one by one."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._requests = requests
+
+    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """Those of some traces."""
+        return [one for one in self._requests if one.trace_id in trace_ids]
+
+    def of_service(self, service: str | None) -> Iterable[Request]:
+        """Those of a service."""
+        return [one for one in self._requests if service in {None, one.service}]
+
+
+def store_of(*requests: Request) -> Store:
+    return cast(Store, Listed(requests))
+
+
+def requests(count: int) -> list[Request]:
+    """One longer than the other; the slow tenth waits in a queue besides."""
+    return [
+        replace(
+            made_request(
+                stages={
+                    Stage.DECODE: 1000 + number,
+                    **({Stage.QUEUE: 5000} if number >= 0.9 * count else {}),
+                }
+            ),
+            trace_id=f"{number + 1:032x}",
+            start_ns=START_NS + number * SECOND_NS,
+        )
+        for number in range(count)
+    ]
+
+
+def test_the_stages_of_the_mean_request_around_a_quantile_add_up_to_it() -> None:
+    found = arounds(store_of(*requests(5000)), Cohort())
+
+    TypeAdapter(AroundsDocument).validate_python(found, strict=True)
+    assert (found["requests"], found["needed_requests"]) == (5000, None)
+    median, high, tail = found["quantiles"]
+    assert [one["quantile"] for one in found["quantiles"]] == [0.5, 0.9, 0.99]
+    assert [one["requests"] for one in found["quantiles"]] == [100, 100, 100]
+    assert median["stages"] == {Stage.DECODE: 3500}
+    assert high["stages"] == {Stage.QUEUE: 2500, Stage.DECODE: 5500}
+    assert tail["stages"] == {Stage.QUEUE: 5000, Stage.DECODE: 5950}
+    assert tail["mean_ns"] == 10_950
+    assert tail["at_least_ns"] <= tail["mean_ns"] <= tail["at_most_ns"]
+
+
+def test_of_few_requests_none_is_shown_and_it_says_how_many_are_needed() -> None:
+    found = arounds(store_of(*requests(99)), Cohort())
+    nothing = arounds(store_of(), Cohort())
+
+    assert found == {"requests": 99, "needed_requests": 100, "quantiles": []}
+    assert nothing == {"requests": 0, "needed_requests": 100, "quantiles": []}
+
+
+def test_stages_over_time_leave_out_columns_without_requests() -> None:
+    first, *_, last = requests(60)
+    cohort = Cohort(since_ns=START_NS, until_ns=START_NS + 60 * SECOND_NS)
+
+    found = stages_over_time(store_of(first, last), cohort, 0)
+
+    TypeAdapter(StagesOverTimeDocument).validate_python(found, strict=True)
+    assert found["column_ns"] == SECOND_NS
+    assert [(one["since"], one["requests"], one["mean_ns"]) for one in found["columns"]] == [
+        (str(START_NS), 1, 1000),
+        (str(START_NS + 59 * SECOND_NS), 1, 6059),
+    ]
+    assert found["columns"][1]["stages"] == {Stage.QUEUE: 5000, Stage.DECODE: 1059}
