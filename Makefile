@@ -75,13 +75,13 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 bench bench-agent bench-request bench-servers bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
+	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py %/bench_compiled.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_agent.py
 
-bench-request: $(VENV)/.checks ## what tracing adds to a whole request, beside OpenTelemetry's contrib (half an hour)
+bench-request: $(VENV)/.checks .peers/ddtrace/.installed ## what tracing adds to a whole request, beside contrib and ddtrace (an hour)
 	@$(BIN)/python -m tests.benchmarks.bench_request
 
 bench-overhead: $(VENV)/.checks ## the budget of tracing's cost: the estimate against truth, and 2 000 requests a second

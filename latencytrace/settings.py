@@ -18,6 +18,7 @@ from latencytrace.variables import (
     number,
     of_signal,
     optional_flag,
+    rising,
     size_bytes,
     web_address,
 )
@@ -127,6 +128,8 @@ class ServiceSettings:
     gpu_estimates: bool = False  # show an upper bound of bandwidth where nobody counts it
     metrics_endpoint: str | None = None  # where metrics are sent over OTLP; None: nowhere
     metrics_protocol: str | None = None  # of OTLP; None: HTTP
+    metrics_routes: int = 100  # of a service, that metrics tell apart
+    stage_buckets: tuple[float, ...] = ()  # of the stages' histogram, in seconds; none: ours
     profile_on_alert: bool = False  # alerts ask for a profile
     settle_s: float = 10.0  # without a span, before a request is counted
     keep_requests_s: float | None = KEEP_REQUESTS_S  # None: for ever, as below
@@ -248,6 +251,8 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         # Not OpenTelemetry's own variable, which tells agents where this service is.
         metrics_endpoint=environ.get("LATENCYTRACE_METRICS_ENDPOINT", "").strip() or None,
         metrics_protocol=of_signal(environ, "METRICS", "PROTOCOL"),
+        metrics_routes=int(number(environ, "LATENCYTRACE_METRICS_ROUTES", 100, least=1, most=200)),
+        stage_buckets=rising(environ, "LATENCYTRACE_STAGE_BUCKETS"),
         profile_on_alert=flag(environ, "LATENCYTRACE_PROFILE_ON_ALERT"),
         settle_s=number(environ, "LATENCYTRACE_SETTLE", 10.0, least=0, most=3600),
         keep_requests_s=length_s(environ, "LATENCYTRACE_KEEP_REQUESTS_FOR", KEEP_REQUESTS_S),

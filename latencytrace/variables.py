@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from math import inf
+from itertools import pairwise
+from math import inf, nan
 from urllib.parse import unquote
 
 from latencytrace.errors import SettingsError
@@ -68,6 +69,24 @@ def number(
     if not least <= value <= most:  # nor is "not a number" within any
         raise SettingsError(f"{name}={text!r} is not from {least:.15g} to {most:.15g}")
     return value
+
+
+def rising(environ: Mapping[str, str], name: str) -> tuple[float, ...]:
+    """Numbers above 0, each larger than the one before; none where the variable is not set.
+
+    Raises:
+        SettingsError: They are something else.
+    """
+    texts = names(environ, name)
+    try:
+        found = tuple(float(text) for text in texts)
+    except ValueError:
+        found = (nan,)
+    if any(not before < after < inf for before, after in pairwise((0.0, *found))):
+        raise SettingsError(
+            f"{name}={','.join(texts)!r} are no rising numbers above 0: write 0.01,0.1,1,10"
+        )
+    return found
 
 
 def length_s(environ: Mapping[str, str], name: str, default: float) -> float | None:

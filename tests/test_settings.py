@@ -176,3 +176,22 @@ def test_how_much_disk_is_taken_is_a_size(text: str, size_bytes: float | None) -
 def test_a_limit_of_what_is_kept_that_is_none_is_refused(name: str, form: str, text: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}='{text}' is {form}"):
         service_settings(environ={name: text})
+
+
+def test_buckets_of_stages_are_rising_seconds() -> None:
+    named = {"LATENCYTRACE_STAGE_BUCKETS": "0.01, 0.1,1,10"}
+
+    assert service_settings(environ=named).stage_buckets == (0.01, 0.1, 1.0, 10.0)
+    assert service_settings(environ={}).stage_buckets == ()
+
+
+@pytest.mark.parametrize("text", ["0.1,0.01", "0.1,0.1", "0,1", "a", "1,inf", "nan"])
+def test_buckets_that_do_not_rise_are_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="are no rising numbers above 0: write"):
+        service_settings(environ={"LATENCYTRACE_STAGE_BUCKETS": text})
+
+
+@pytest.mark.parametrize("text", ["0", "201", "many"])
+def test_routes_of_metrics_are_bounded(text: str) -> None:
+    with pytest.raises(SettingsError, match="LATENCYTRACE_METRICS_ROUTES"):
+        service_settings(environ={"LATENCYTRACE_METRICS_ROUTES": text})

@@ -9,7 +9,7 @@ SCHEMA_VERSION: Final = 41  # Grafana 11.6; newer ones carry it over by themselv
 DATASOURCE: Final[Json] = {"type": "prometheus", "uid": "${datasource}"}
 SERVICE_URL: Final = "${latencytrace_url:raw}"
 TIME: Final = "since=${__from:date:iso}&until=${__to:date:iso}"
-SLOWEST: Final = f"{SERVICE_URL}/api/v1/requests?order=slowest&{TIME}"
+SLOWEST: Final = f"{SERVICE_URL}/requests?order=slowest&{TIME}"
 _TAG: Final = "latencytrace"
 _COLUMNS: Final = 24
 

@@ -185,9 +185,9 @@ _COST = [
     ),
     graph(
         "Uptime",
-        "Time since the service started: a fall to 0 is a restart.",
-        "dtdurations",
-        [target(f"time() - process_start_time_seconds{{{SCRAPED}}}", "{{instance}}")],
+        "Days since the service started: a fall to 0 is a restart.",
+        "suffix: d",
+        [target(f"(time() - process_start_time_seconds{{{SCRAPED}}}) / 86400", "{{instance}}")],
         width=THIRD,
     ),
 ]

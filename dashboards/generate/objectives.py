@@ -27,6 +27,13 @@ def _bad_share(period: str) -> str:
     return f"{bad} / {every}"
 
 
+_DAYS: Final = "suffix: d"  # readable on an axis, which "4.13 weeks" is not
+_DAY_S: Final = 86_400
+_GONE_IN: Final = f"{_each('exhaustion_seconds', 'min')} / {_DAY_S}"
+# The factors of the alerts' tiers: above 6 somebody is paged, above 1 the budget does not last.
+_OF_BURN: Final = ((None, "green"), (1, "yellow"), (6, "orange"), (14.4, "red"))
+_OF_BUDGET: Final = ((None, "red"), (0, "orange"), (0.25, "green"))
+_OF_DAYS: Final = ((None, "red"), (1, "orange"), (7, "green"))
 _TO_TAIL = link_of_data(
     "The tail of its requests",
     "/d/latencytrace-tail?${__url_time_range}&${datasource:queryparam}"
@@ -47,12 +54,14 @@ _SUMMARY = [
         "percentunit",
         f"min({_each('budget_left_ratio', 'min')})",
         below_zero=True,
+        thresholds=_OF_BUDGET,
     ),
     number(
         "First budget gone in",
         "At the burn rate of now, if it lasts. Nothing is shown while no budget is being spent.",
-        "dtdurations",
-        f"min({_each('exhaustion_seconds', 'min')})",
+        _DAYS,
+        f"min({_GONE_IN})",
+        thresholds=_OF_DAYS,
     ),
     number(
         "Fastest burn",
@@ -60,6 +69,7 @@ _SUMMARY = [
         "most; at 1 it lasts exactly the period.",
         "none",
         f"max({_each('burn_rate')})",
+        thresholds=_OF_BURN,
     ),
     number(
         "Bad requests",
@@ -76,7 +86,7 @@ _PROMISES = [
         {
             "Burn rate": (_each("burn_rate"), "none", "gauge"),
             "Budget left": (_each("budget_left_ratio", "min"), "percentunit", "auto"),
-            "Gone in": (_each("exhaustion_seconds", "min"), "dtdurations", "auto"),
+            "Gone in": (_GONE_IN, _DAYS, "auto"),
             "Target": (_each("target_ratio"), "percentunit", "auto"),
             "Within": (_each("threshold_seconds"), "s", "auto"),
             "Requests": (total(_REQUESTS, _KEYS, where=_CHOSEN, period=PERIOD), "locale", "auto"),
@@ -93,22 +103,26 @@ _BUDGETS = [
         "percentunit",
         [target(_each("budget_left_ratio", "min"), "{{slo}}")],
         below_zero=True,
+        thresholds=_OF_BUDGET,
     ),
     graph(
         "Budget gone in",
         "At the burn rate of that moment, if it lasted.",
-        "dtdurations",
-        [target(_each("exhaustion_seconds", "min"), "{{slo}}")],
+        _DAYS,
+        [target(_GONE_IN, "{{slo}}")],
+        thresholds=_OF_DAYS,
     ),
 ]
 _BURNING = [
     graph(
         "Burn rate",
         "How many times faster than sustainable the budget is spent, in each window that alerts "
-        "watch. An alert fires when a long window and a twelfth of it are both over its factor.",
+        "watch. An alert fires when a long window and a twelfth of it are both over its factor; "
+        "the lines are at 1, 6 and 14.4.",
         "none",
         [target(_each("burn_rate", "max", "window"), "{{slo}} {{window}}")],
         width=WHOLE,
+        thresholds=_OF_BURN,
     ),
     graph(
         "Bad share",
@@ -123,6 +137,7 @@ _BURNING = [
         "none",
         [target(f"({_bad_share('$__rate_interval')}) / (1 - {_each('target_ratio')})", "{{slo}}")],
         width=HALF,
+        thresholds=_OF_BURN,
     ),
 ]
 _ALERTS = [

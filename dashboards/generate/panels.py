@@ -5,15 +5,19 @@ from typing import Final
 
 from dashboards.generate.dashboard import Json
 from dashboards.generate.panel import HALF, WHOLE, instant, of_field, panel, target
+from latencytrace.model.stage_colours import STAGE_COLOURS
 
+# Grafana is dark unless somebody chose otherwise.
+_STAGE_COLORS: Final = {stage.value: colour.dark for stage, colour in STAGE_COLOURS.items()}
+_BY_STAGE: Final = "{{stage}}"
 _FIXED_COLORS: Final = {
     "ok": "green",
     "error": "red",
     "timeout": "dark-red",
     "rejected": "orange",
     "cancelled": "purple",
-    "unattributed": "#8e8e8e",
 }
+Steps = Sequence[tuple[float | None, str]]  # from a value on, the color; None: from the least
 _HIDE_NOWHERE: Final[Json] = {"legend": False, "tooltip": False, "viz": False}
 
 
@@ -27,8 +31,12 @@ def graph(  # noqa: PLR0913 - what a graph is told
     below_zero: bool = False,
     width: int = HALF,
     links: Sequence[Json] = (),
+    thresholds: Steps | None = None,
 ) -> Json:
-    """Lines over time, one for each series; stacked where they add up to something."""
+    """Lines over time, one for each series; stacked where they add up to something.
+
+    Stages have their colour. Thresholds are dashed lines.
+    """
     custom: Json = {
         "drawStyle": "line",
         "lineWidth": 0 if stacked else 1,
@@ -37,6 +45,7 @@ def graph(  # noqa: PLR0913 - what a graph is told
         "spanNulls": False,
         "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
         "hideFrom": _HIDE_NOWHERE,
+        **({} if thresholds is None else {"thresholdsStyle": {"mode": "dashed"}}),
     }
     defaults: Json = {
         "unit": unit,
@@ -44,7 +53,10 @@ def graph(  # noqa: PLR0913 - what a graph is told
         "color": {"mode": "palette-classic-by-name"},
         "custom": custom,
         "links": list(links),
+        **_thresholds(thresholds),
     }
+    by_stage = any(one.get("legendFormat") == _BY_STAGE for one in targets)
+    colors = _STAGE_COLORS if by_stage else _FIXED_COLORS
     options: Json = {
         "legend": {
             "displayMode": "table",
@@ -62,18 +74,24 @@ def graph(  # noqa: PLR0913 - what a graph is told
         size=(width, 9),
         fields={
             "defaults": defaults,
-            "overrides": [_color(*pair) for pair in _FIXED_COLORS.items()],
+            "overrides": [_color(*pair) for pair in colors.items()],
         },
         options=options,
     )
 
 
-def number(
-    title: str, description: str, unit: str, expr: str, *, below_zero: bool = False
+def number(  # noqa: PLR0913 - what a number is told
+    title: str,
+    description: str,
+    unit: str,
+    expr: str,
+    *,
+    below_zero: bool = False,
+    thresholds: Steps | None = None,
 ) -> Json:
-    """The latest value, over a sketch of those before it."""
+    """The latest value, over a sketch of those before it; in the colour of its threshold."""
     options: Json = {
-        "colorMode": "none",
+        "colorMode": "none" if thresholds is None else "value",
         "graphMode": "area",
         "justifyMode": "auto",
         "orientation": "auto",
@@ -89,7 +107,10 @@ def number(
         description,
         [target(expr)],
         size=(4, 4),
-        fields={"defaults": {"unit": unit, **_least(below_zero)}, "overrides": []},
+        fields={
+            "defaults": {"unit": unit, **_least(below_zero), **_thresholds(thresholds)},
+            "overrides": [],
+        },
         options=options,
     )
 
@@ -191,6 +212,13 @@ def heatmap(title: str, description: str, expr: str, *, width: int = HALF) -> Js
         fields={"defaults": {"unit": "short", "custom": custom}, "overrides": []},
         options=options,
     )
+
+
+def _thresholds(steps: Steps | None) -> Json:
+    if steps is None:
+        return {}
+    found = [{"color": color, "value": value} for value, color in steps]
+    return {"thresholds": {"mode": "absolute", "steps": found}}
 
 
 def _least(below_zero: bool) -> Json:  # noqa: FBT001 - as it was told

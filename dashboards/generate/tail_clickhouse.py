@@ -35,7 +35,7 @@ _OF_MEDIAN = (
 )
 _TO_TRACE = link_of_data(
     "The trace",
-    f"{SERVICE_URL}/api/v1/requests/${{__data.fields.Trace:percentencode}}",
+    f"{SERVICE_URL}/requests/${{__data.fields.Trace:percentencode}}",
 )
 _SECONDS = dict.fromkeys(("Duration", "To first token", "Per token"), "s")
 

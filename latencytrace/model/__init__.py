@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         BurnRates,
         Distinction,
         Evidence,
+        FailingCall,
         GuiltyStage,
         Standing,
     )
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
     from latencytrace.model.cohorts.cohort import DurationRange, TokenRange
     from latencytrace.model.gpu.shared_step import ShareBasis, SharedStep, StepMember
     from latencytrace.model.ledger import Ledger, Segment, StageTimes
-    from latencytrace.model.objective import BurnRule, Measure, Objective, Severity, Tally
+    from latencytrace.model.objective import (
+        BurnRule,
+        Calendar,
+        Measure,
+        Objective,
+        Severity,
+        Tally,
+    )
     from latencytrace.model.packed.interval import Interval, pack_intervals, unpack_intervals
     from latencytrace.model.request import FirstTokenOf, MetricAttributes, Request, RequestStatus
     from latencytrace.model.span import (
@@ -51,10 +59,12 @@ __all__ = [
     "Breakdown",
     "BurnRates",
     "BurnRule",
+    "Calendar",
     "Distinction",
     "DurationRange",
     "Event",
     "Evidence",
+    "FailingCall",
     "FirstTokenOf",
     "GuiltyStage",
     "Interval",

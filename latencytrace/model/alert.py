@@ -10,6 +10,8 @@ from latencytrace.model.objective import BurnRule, Objective, Severity
 from latencytrace.model.request import RequestStatus
 from latencytrace.model.stage import Stage
 
+MOSTLY = 0.5  # of the bad requests, or of their excess: below, no single cause is named
+
 
 class AlertKind(StrEnum):
     """The kind of fault; the value is the alert's name."""
@@ -38,6 +40,16 @@ class GuiltyStage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailingCall:
+    """The call that failed requests have in common."""
+
+    name: str  # of its span
+    stage: Stage
+    error: str | None  # its type
+    share_ratio: float  # of the failed requests that were looked at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Distinction:
     """A trait that bad requests have in common and good ones have less."""
 
@@ -60,13 +72,28 @@ class BadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Findings about the latest requests that violated an objective."""
+    """Findings about the newest requests that violated an objective in this burn."""
 
-    guilty: GuiltyStage | None  # None: nothing to compare with, or they were not slow
+    guilty: GuiltyStage | None  # None: nothing to compare with, or most were not slow
     failed_ratio: float | None  # of the bad ones; the others were slow; None: no bad one
     version: str | None  # that all bad ones have
     distinctions: tuple[Distinction, ...]  # the strongest first
-    slowest: tuple[BadRequest, ...]  # three
+    slowest: tuple[BadRequest, ...]  # three; where most failed, the newest that did
+    failing: FailingCall | None = None  # None: most did not fail, or it is not known
+
+    @property
+    def mostly_failed(self) -> bool:
+        """Return whether most bad requests failed and were not slow."""
+        return self.failed_ratio is not None and self.failed_ratio >= MOSTLY
+
+    @property
+    def answer(self) -> str | None:
+        """Return the cause in short: an alert is amended where it changes; None: not known."""
+        if self.mostly_failed:
+            return None if self.failing is None else f"{self.failing.name} fails"
+        if self.guilty is None:
+            return None
+        return self.guilty.stage if self.guilty.share_ratio >= MOSTLY else "no single stage"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +107,7 @@ class Standing:
     budget_left_ratio: float | None  # below 0: overdrawn; None: no traffic
     exhaustion_ns: int | None  # from now; None: never, or unknown
     last_request_ns: int | None
+    budget_since_ns: int | None = None  # when the calendar's period began; None: it rolls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +123,7 @@ class Alert:
     window_ns: int | None  # that window
     standing: Standing
     evidence: Evidence
+    traffic_ratio: float | None = None  # of what was to be expected; None: no news of that
     end_reason: str | None = None  # None: it fires, or the objective is met again
 
     @property

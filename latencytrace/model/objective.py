@@ -11,6 +11,9 @@ MINUTE_NS = 60 * 10**9
 HOUR_NS = 60 * MINUTE_NS
 DAY_NS = 24 * HOUR_NS
 SHORT_WINDOWS_IN_LONG = 12
+NO_LIMIT_NS = 1 << 62  # the threshold of an objective that only failures violate
+AVAILABILITY = "availability"
+EACH_ROUTE = "*"  # the route of an objective that holds for each route of its service
 
 
 def length_text(length_ns: int) -> str:
@@ -46,8 +49,37 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BurnRule:
+    """A burn rate that must be exceeded in a long and a short window for an alert to fire."""
+
+    factor: float
+    long_ns: int
+    severity: Severity
+    least_ratio: float  # of the bad requests that it takes to fire at the usual traffic
+    longest_pause_ns: int  # between two requests: without any for longer, nothing was observed
+
+    @property
+    def short_ns(self) -> int:
+        """The window that ends the alert soon after the incident."""
+        return self.long_ns // SHORT_WINDOWS_IN_LONG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """Periods that begin with the calendar, each as long as the one before or a month."""
+
+    start: str  # of one of them: local time in ISO 8601, without a zone
+    zone: str  # as IANA names it
+    months: int = 0  # in a period; 0: it has days
+    days: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A target: at least `target_ratio` of a cohort's requests within `threshold_ns`."""
+    """A target: at least `target_ratio` of a cohort's requests within `threshold_ns`.
+
+    With `NO_LIMIT_NS` it is an objective of availability: only what fails violates it.
+    """
 
     name: str
     display_name: str
@@ -60,6 +92,9 @@ class Objective:
     threshold_ns: int  # a request that took exactly this long is good
     target_ratio: float  # above 0, below 1
     period_ns: int  # over which the budget must last
+    calendar: Calendar | None = None  # None: the period ends now
+    tiers: tuple[BurnRule, ...] = ()  # that the file names; none: those of its period
+    receivers: tuple[str, ...] = ()  # sinks that its alerts are for; none: all
 
     @property
     def budget_ratio(self) -> float:
@@ -67,8 +102,15 @@ class Objective:
         return 1 - self.target_ratio
 
     @property
+    def limit_ns(self) -> int | None:
+        """The threshold; None: it is one of availability."""
+        return None if self.threshold_ns == NO_LIMIT_NS else self.threshold_ns
+
+    @property
     def measured(self) -> str:
         """Return what is timed, as objectives files spell it: `duration`, `stage:retrieve`."""
+        if self.limit_ns is None:
+            return AVAILABILITY
         return str(self.measure) if self.stage is None else f"{self.measure}:{self.stage}"
 
     def counts(self, request: Request) -> bool:
@@ -79,21 +121,6 @@ class Objective:
             and self.model in {None, request.model}
             and self.version in {None, request.version}
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BurnRule:
-    """A burn rate that must be exceeded in a long and a short window for an alert to fire."""
-
-    factor: float
-    long_ns: int
-    severity: Severity
-    least_ratio: float  # of the bad requests that it takes to fire at the usual traffic
-
-    @property
-    def short_ns(self) -> int:
-        """The window that ends the alert soon after the incident."""
-        return self.long_ns // SHORT_WINDOWS_IN_LONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -24,12 +24,14 @@ from latencytrace.service.ingest.intake import Intake
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.control_group import ControlGroup
+from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
 from latencytrace.service.metrics.endpoint import MetricsEndpoint, metrics_endpoint
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Edge, is_loopback
+from latencytrace.service.net.hangup import on_hangup
 from latencytrace.service.net.listeners import Listener, Servers, listening
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.file import read_objectives
@@ -46,6 +48,7 @@ from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.storage.retention import Limits, Retention
 from latencytrace.service.store import Store, open_store
 from latencytrace.service.watch.loop import Watch
+from latencytrace.service.watch.reload import ObjectivesReload
 from latencytrace.service.watch.wiring import watching
 from latencytrace.service.web.application import API, application
 from latencytrace.service.web.login import LoginPage
@@ -90,7 +93,7 @@ def serve(
         StoreInUseError: Another process owns the data folder.
     """
     _refuse_open_doors(settings, insecure=insecure)
-    objectives = _objectives(settings)
+    reload, index = _watched(settings)
     addresses = checked_engines(settings.scrape)
     folder = settings.folder
     with ExitStack() as opened:
@@ -102,7 +105,7 @@ def serve(
         grpc_address = _address(grpc_socket) if grpc_socket is not None else None
         endpoint = _metrics_endpoint(settings, (_address(otlp_socket), grpc_address))
         store = opened.enter_context(closing(open_store(settings.store, folder)))
-        telemetry = Telemetry(objectives=objectives)
+        telemetry = _telemetry(settings, reload.objectives)
         reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
         engines = EngineScraper(addresses, fetch, time.monotonic_ns, reports.gpus.receive)
         works = DeviceWorks()
@@ -123,7 +126,7 @@ def serve(
         )
         links = _links(settings, _address(api_socket), profiles)
         evaluator, watch = watching(
-            folder, objectives, settings.sinks, store, links, telemetry, profiles.alerted
+            folder, reload, settings.sinks, store, links, telemetry, profiles.alerted
         )
         record = opened.enter_context(_recording(endpoint, telemetry, _address(api_socket)))
 
@@ -138,7 +141,7 @@ def serve(
             settings.keep_spans_ratio,
             on_settled,
             works.add,
-            ObjectiveIndex(objectives),
+            index,
             Journal(folder / "journal"),
             settings.settle_s,
             evaluator.counted_until_ns,
@@ -162,7 +165,7 @@ def serve(
             answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready,
             read_gpus, read_timelines,
         )  # fmt: skip
-        with _running(watch), _running(pipeline), _running(engines):
+        with _running(watch), _running(pipeline), _running(engines), on_hangup(reload.ask):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
                 Listener(
@@ -341,13 +344,23 @@ def _listening(address: Address, flag: str) -> AbstractContextManager[socket]:
     return listening(address.host, address.port, flag)
 
 
-def _objectives(settings: ServiceSettings) -> tuple[Objective, ...]:
-    if settings.objectives is None:
-        return ()
-    found = read_objectives(settings.objectives)
-    for note in found.notes:
+def _watched(settings: ServiceSettings) -> tuple[ObjectivesReload, ObjectiveIndex]:
+    """Read the objectives, to be read again, and an index of them that follows."""
+    found = None if settings.objectives is None else read_objectives(settings.objectives)
+    for note in () if found is None else found.notes:
         _log.info("%s", note)
-    return found.objectives
+    reload = ObjectivesReload(settings.objectives, found)
+    index = ObjectiveIndex(reload.objectives)
+    reload.changed.append(index.replace)
+    return reload, index
+
+
+def _telemetry(settings: ServiceSettings, objectives: Sequence[Objective]) -> Telemetry:
+    return Telemetry(
+        objectives=objectives,
+        stage_buckets=settings.stage_buckets or STAGE_BUCKETS,
+        max_routes=settings.metrics_routes,
+    )
 
 
 def _address(listened: socket) -> Address:

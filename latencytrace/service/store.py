@@ -175,7 +175,7 @@ class Questions(ABC):
         found = [
             one
             for service in services
-            for one in self._counted(cohort.model_copy(update={"service": service}))
+            for one in self._with_stages(cohort.model_copy(update={"service": service}))
         ]
         return plain_answers.overview(found, cohort.since_ns or 0, column_ns, limit)
 
@@ -184,12 +184,12 @@ class Questions(ABC):
         return plain_answers.heat_map(self._counted(cohort), cohort.since_ns or 0, column_ns)
 
     def stages_over_time(self, cohort: Cohort, column_ns: int) -> Sequence[StageColumn]:
-        """Mean time per stage over time, of those that `requests` lists.
+        """Mean time per stage over time, of those that a breakdown counts.
 
         The cohort names a `since`, where the first column begins; those without requests are
         left out.
         """
-        found = self._counted(cohort)
+        found = self._with_stages(cohort)
         return plain_answers.stages_over_time(found, cohort.since_ns or 0, column_ns)
 
     def services(self) -> Sequence[str]:
@@ -241,11 +241,16 @@ class Store(Questions):
         """Let go of the folder."""
 
     @abstractmethod
-    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+    def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """Keep every span of blocks.
 
         When it returns, the spans survive the death of this process: as many rows were written
         as there are spans.
+
+        Args:
+            blocks: They.
+            age_ns: Their ledgers are written next (see `write`), and were made of these spans
+                so long ago; None: there are none yet.
 
         Raises:
             PoisonedBlockError: The engine cannot read a block; nothing of them was kept.
@@ -253,13 +258,29 @@ class Store(Questions):
         """
 
     @abstractmethod
-    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
-        """Keep these rows of blocks, so that they are found when their arrivals are gone."""
+    def keep(
+        self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
+    ) -> None:
+        """Keep these rows of blocks, so that they are found when other arrivals are gone.
+
+        They may have been inserted before, all of a trace or some; once this returns, all of
+        them have arrived.
+
+        Args:
+            parts: They.
+            age_ns: See `insert`.
+        """
 
     def keep_noted(self) -> None:
         """Copy the spans of traces that `write` noted, while the arrivals are still there.
 
         A store that marks them when it writes has nothing left to do.
+        """
+
+    def roll_up(self) -> None:
+        """Do some of what makes answers about many requests faster; called once a second.
+
+        A store that has nothing to prepare does nothing.
         """
 
     @abstractmethod

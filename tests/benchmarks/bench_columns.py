@@ -188,10 +188,10 @@ def main() -> None:
         "spans to columns of ledgers": lambda: attributed(batch, facts, kernels),
         "these to a table": lambda: tables.of(divided),
         "this to rows": lambda: block_of_table(table, BEGIN_NS),
-        "this to metrics": lambda: count_table(of_tables, table),
+        "this to metrics": lambda: count_table(of_tables.counted, table),
         "this to objects": lambda: objects_of(table),
         "objects to rows": lambda: block_of(requests, [], BEGIN_NS, {}),
-        "objects to metrics": lambda: of_objects.count(requests),
+        "objects to metrics": lambda: of_objects.counted.count(requests),
         "spans to objects": lambda: [requests_of(spans, {}) for spans in made],
     }
     taken: dict[str, list[float]] = {}

@@ -62,7 +62,7 @@ def main() -> None:
     )
     batch = [request] * BATCH
     provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
-    prometheus = microseconds(Telemetry().count, batch)
+    prometheus = microseconds(Telemetry().counted.count, batch)
     otlp = microseconds(RequestMetrics(provider.get_meter("bench")).count, batch)
     trace = build_traces(spans)[0]
     tokens = token_latency(trace)

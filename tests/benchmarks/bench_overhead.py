@@ -28,6 +28,7 @@ from tests.benchmarks.rounds import differences, interval
 PATHS = {"/hello": 400, "/stream": 40, "/paced": 40}  # requests a round
 SETTLE_S = 1.0  # more than an export and a look at the cost take
 RATE = 2_000  # requests a second
+NO_MODEL = ""  # no request asks for one
 CONNECTIONS = 8
 TURN_S = 0.01
 REQUEST = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -79,7 +80,7 @@ def estimates(rounds: int) -> Iterator[str]:
     found: dict[str, dict[str, list[Spent]]] = {path: {UNTRACED: [], OURS: []} for path in PATHS}
     with receive(get_context("spawn")) as receiver, ExitStack() as stack:
         servers = {
-            name: stack.enter_context(serving(name, receiver.address(name), None))
+            name: stack.enter_context(serving(name, receiver, NO_MODEL, None))
             for name in (UNTRACED, OURS)
         }
         for number in range(rounds + 1):
@@ -166,13 +167,12 @@ def budgets(seconds: float, told: Callable[[str], None]) -> Iterator[str]:
     )
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     with receive(get_context("spawn")) as receiver, ExitStack() as stack:
-        untraced = stack.enter_context(serving(UNTRACED, receiver.address("untraced"), None))
+        untraced = stack.enter_context(serving(UNTRACED, receiver, NO_MODEL, None))
         plain = Pipelines(untraced.connection.port)
         plain.load(3)
         before = loaded(untraced, plain, seconds, traced=False)
         for budget in ("off", *BUDGETS):
-            address = receiver.address(f"budget-{budget}")
-            with serving(OURS, address, None, budget) as server:
+            with serving(OURS, receiver, NO_MODEL, None, budget) as server:
                 pipelines = Pipelines(server.connection.port)
                 steps = [
                     loaded(server, pipelines, DECIDED_S, traced=True)

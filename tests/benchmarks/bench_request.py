@@ -3,10 +3,11 @@
     python -m tests.benchmarks.bench_request [--rounds 30] [--beside /another/checkout]
 
 A FastAPI application on uvicorn, uvloop and httptools: an answer in one piece, a stream of 200
-chunks, one whose chunks each take a turn of the event loop, and one whose chunks are made on a
-thread. Servers run side by side: untraced, untraced once more (what the two differ by is
-noise), with latencytrace, and with OpenTelemetry's contrib as it is and without its spans for
-messages.
+chunks, one whose chunks each take a turn of the event loop, one whose chunks are made on a
+thread, and what a model says that is called by OpenAI's client.
+Servers run side by side: untraced, untraced once more (what the two differ by is noise), with
+latencytrace, with OpenTelemetry's contrib as it is and without its spans for messages (the
+model's client by OpenLLMetry's instrumentation), and with ddtrace, if it is in `.peers/ddtrace`.
 In each round each gets the same requests, one after another over a kept connection, in an
 order drawn anew. Spans go to a receiver that only counts them. `--beside` adds latencytrace
 from another checkout, such as the one before a change.
@@ -28,21 +29,25 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.benchmarks.bench_agent import QUIET
 from tests.benchmarks.bench_servers import free_port
-from tests.benchmarks.discarding import receive
+from tests.benchmarks.discarding import Discarding, receive
+from tests.benchmarks.fixed_model import model_served
 from tests.benchmarks.request_server import CHUNKS
 from tests.benchmarks.rounds import differences, interval
 
 HERE = Path(__file__).parent
 UNTRACED, AGAIN, OURS, BESIDE = "untraced", "untraced again", "latencytrace", "the other checkout"
-CONTRIB, NO_SEND = "contrib", "contrib without send spans"
+CONTRIB, NO_SEND, DDTRACE = "contrib", "contrib without send spans", "ddtrace"
 HOW = {
     OURS: "latencytrace",
     BESIDE: "latencytrace",
     CONTRIB: "contrib",
     NO_SEND: "contrib-without-send",
+    DDTRACE: "ddtrace",
 }
-REQUESTS = {"/hello": 400, "/stream": 40, "/paced": 40, "/threaded": 15}  # a round
+PEER = HERE.parents[1] / ".peers" / "ddtrace"  # its environment
+REQUESTS = {"/hello": 400, "/stream": 40, "/paced": 40, "/threaded": 15, "/model": 60}  # a round
 STREAMS = ("/stream", "/paced", "/threaded")
 SETTLE_S = 0.25  # more than an export takes to begin
 START_S = 60
@@ -93,21 +98,27 @@ Found = dict[str, dict[str, list[Cpu]]]  # by route and server, one for each rou
 
 @contextmanager
 def serving(
-    name: str, receiver: str, beside: Path | None, overhead: str = "off"
+    name: str, receiver: Discarding, model: str, beside: Path | None, overhead: str = "off"
 ) -> Iterator[Server]:
     """Start a server with this budget of the agent's, and end it with the block."""
     port = free_port()
     root = beside if name == BESIDE and beside is not None else HERE.parents[1]
     environment = {
         **os.environ,
+        **QUIET,
         "PYTHONPATH": os.fspath(root),
-        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address(name.replace(" ", "-")),
         "OTEL_BSP_SCHEDULE_DELAY": "100",
         "LATENCYTRACE_GPU": "0",
         "LATENCYTRACE_OVERHEAD": overhead,
+        "DD_TRACE_AGENT_URL": f"http://127.0.0.1:{receiver.port}",
     }
     program = os.fspath(HERE / "request_server.py")
-    command = [sys.executable, program, str(port), HOW.get(name, "untraced")]
+    command = [sys.executable, program, str(port), HOW.get(name, "untraced"), model]
+    if name == DDTRACE:  # as its documentation starts a program
+        (packages,) = PEER.glob("lib/python*/site-packages")
+        environment["PYTHONPATH"] += f"{os.pathsep}{packages}"
+        command = [os.fspath(PEER / "bin" / "ddtrace-run"), *command]
     process = subprocess.Popen(command, env=environment)
     try:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_S)
@@ -131,12 +142,10 @@ def serving(
 def measured(names: list[str], rounds: int, beside: Path | None) -> Found:
     """Return µs of CPU a request, by route and server, one for each round."""
     found: Found = {path: {name: [] for name in names} for path in REQUESTS}
-    with receive(get_context("spawn")) as receiver, ExitStack() as stack:
+    spawn = get_context("spawn")
+    with receive(spawn) as receiver, model_served(spawn) as model, ExitStack() as stack:
         servers = {
-            name: stack.enter_context(
-                serving(name, receiver.address(name.replace(" ", "-")), beside)
-            )
-            for name in names
+            name: stack.enter_context(serving(name, receiver, model, beside)) for name in names
         }
         for number in range(rounds + 1):
             for path in REQUESTS:
@@ -189,6 +198,7 @@ def main() -> None:
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
     traced = [OURS, *([BESIDE] if given.beside else []), CONTRIB, NO_SEND]
+    traced += [DDTRACE] if PEER.exists() else []
     names = [UNTRACED, AGAIN, *(name for name in traced if not given.only or name in given.only)]
     found = measured(names, given.rounds, given.beside)
     print(json.dumps(found) if given.json else "\n".join(table(found)))

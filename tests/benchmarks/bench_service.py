@@ -226,9 +226,9 @@ def send(  # noqa: PLR0913, PLR0917 - what a process is told
 
 
 def cpu_s(pid: int) -> float:
-    """What a process has used, all of its threads."""
+    """What a process has used, all of its threads and the processes that it waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    return sum(map(int, fields[11:15])) / TICKS
 
 
 def peak_mib(pid: int) -> float:

@@ -11,6 +11,7 @@ and until it says that it is ready.
 """
 
 import argparse
+import itertools
 import json
 import random
 import statistics
@@ -27,11 +28,15 @@ from uuid import uuid4
 import httpx
 import numpy as np
 
+from latencytrace.analysis.compare.verdict import AT_LEAST
 from latencytrace.model import Request, Segment, Span, SpanKind, Stage
+from latencytrace.service.answers.compare import comparison
+from latencytrace.service.answers.tail import tail
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.sql.tables import REQUESTS, SPANS
+from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Order, TableFormat
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
@@ -162,6 +167,10 @@ def fill(folder: Path, requests: int, days: float, kept: float) -> None:
     for number in range(FIRST // CHUNK):  # the last are among the arrivals, with other ids
         store.insert([pattern.block(-number - 1, last_ns + number * CHUNK * step_ns, step_ns)])
     store.close()
+    store = ChdbStore.open(folder, partial(next, itertools.count(now_ns(), 3600 * 10**9)))
+    for _ in range(round(days * 2000)):  # as in days of running; a step rolls up a window or more
+        store.roll_up()
+    store.close()
 
 
 def _copy(table: str, *times: str) -> str:
@@ -188,6 +197,8 @@ def folder_of(named: Path | None) -> Iterator[Path]:
 def questions(store: ChdbStore, days: float) -> dict[str, Callable[[], object]]:
     """What is asked, by name."""
     now = now_ns()
+    whole_ns = round(days * DAY_NS)
+    sides = (f"service=rag&since={days}d&until={days / 2}d", f"service=rag&since={days / 2}d")
     everything = Cohort(service="rag", since_ns=0)
     tenth = Cohort(service="rag", since_ns=now - round(days * DAY_NS / 10))
     some = store.requests(tenth, Order.NEWEST, 50)
@@ -201,6 +212,16 @@ def questions(store: ChdbStore, days: float) -> dict[str, Callable[[], object]]:
         "slowest 100 of all": partial(store.requests, everything, Order.SLOWEST, 100),
         "newest 100 of all": partial(store.requests, everything, Order.NEWEST, 100),
         "slowest 100 of a tenth": partial(store.requests, tenth, Order.SLOWEST, 100),
+        "tail of all": partial(tail, store, everything, 0.99),
+        "overview of all": partial(
+            store.overview, Cohort(since_ns=now - whole_ns), whole_ns // 30, 50
+        ),
+        "heat map of all": partial(
+            store.heat_map, Cohort(since_ns=now - whole_ns), whole_ns // 60
+        ),
+        "comparison of halves": partial(
+            comparison, store, Baselines(Path("none")), sides, AT_LEAST, now
+        ),
         "count of all": partial(store.count, everything),
         "a request": partial(store.request, one.trace_id, None),
         "spans of a trace": partial(store.kept_spans, one.trace_id),

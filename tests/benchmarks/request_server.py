@@ -1,12 +1,21 @@
-"""A FastAPI application for `bench_request.py`: `python request_server.py PORT HOW`."""
+"""A FastAPI application for `bench_request.py`: `python request_server.py PORT HOW MODEL`.
+
+Args:
+    PORT: Where it listens.
+    HOW: What traces it.
+    MODEL: Base address of an OpenAI-compatible server.
+"""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
+from functools import cache
 
 import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
+from openai import AsyncOpenAI
 
 CHUNKS = 200
 EVENT = (
@@ -71,6 +80,21 @@ async def agent() -> dict[str, float | str | None]:
     }
 
 
+@app.get("/model")
+async def model() -> dict[str, str | None]:
+    """Answer with what a model says."""
+    completion = await client().chat.completions.create(
+        model="llama", messages=[{"role": "user", "content": "hello"}]
+    )
+    return {"said": completion.choices[0].message.content}
+
+
+@cache
+def client() -> AsyncOpenAI:
+    """Return the one client, which keeps its connection."""
+    return AsyncOpenAI(api_key="none", base_url=f"{sys.argv[3]}/v1", max_retries=0)
+
+
 def trace(how: str) -> None:
     """Trace this process as asked for."""
     if how == "latencytrace":
@@ -83,6 +107,7 @@ def trace(how: str) -> None:
             OTLPSpanExporter,
         )
         from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor  # noqa: PLC0415
+        from opentelemetry.instrumentation.openai import OpenAIInstrumentor  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
@@ -91,6 +116,8 @@ def trace(how: str) -> None:
         trace.set_tracer_provider(provider)
         excluded = ["receive", "send"] if how == "contrib-without-send" else None
         FastAPIInstrumentor.instrument_app(app, exclude_spans=excluded)
+        os.environ["TRACELOOP_TRACE_CONTENT"] = "false"  # as ours, and as ddtrace
+        OpenAIInstrumentor().instrument()
 
 
 if __name__ == "__main__":

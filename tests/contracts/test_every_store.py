@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -960,6 +961,12 @@ def test_questions_about_stages_leave_out_requests_without_any_and_lists_do_not(
     assert len(store.durations(spared)) == len(store.cohort_columns(spared)) == 4
     assert len(store.ledgers(spared, TableFormat.CSV).splitlines()) == 1 + 4
     assert len(store.durations(control)) == len(store.cohort_columns(control)) == 1
+    minute_ns = 60 * 10**9
+    of_time = spared.model_copy(update={"since_ns": START_NS})
+    (route,) = store.overview(of_time, minute_ns, 10).routes
+    (column,) = store.stages_over_time(of_time, minute_ns)
+    assert route.requests == column.requests == 4
+    assert sum(cell.requests for cell in store.heat_map(of_time, minute_ns)) == 6
 
 
 def test_a_breakdown_of_all_services_counts_the_outermost_only(store: Store) -> None:
@@ -1125,6 +1132,35 @@ def test_a_span_that_came_after_its_trace_was_kept_is_shown(store: Store) -> Non
     assert set(map(repr, store.kept_spans(span.trace_id))) == {repr(span), repr(late)}
     store.keep_noted()
     assert set(map(repr, store.kept_spans(span.trace_id))) == {repr(span), repr(late)}
+
+
+def test_spans_that_are_kept_at_once_have_arrived_as_often_as_they_came(store: Store) -> None:
+    trace_id = trace_of("kept at once")
+    first, second, late = (one_span(trace_id, digit * 16) for digit in "abc")
+    block = columns(otlp(first, second, first, one_span(trace_of("another"))))
+    store.keep([(block, np.array([0, 1, 2]))])
+    store.insert([columns(otlp(late))])
+
+    expected = {repr(first), repr(second), repr(late)}
+    assert set(map(repr, store.arrived([trace_id])[trace_id])) == expected
+    assert set(map(repr, store.kept_spans(trace_id))) == expected
+    assert set(map(repr, store.spans_of([trace_id])[trace_id])) == expected
+    assert store.arrived_counts([trace_id, trace_of("another")]) == {trace_id: 4}
+
+
+def test_spans_that_are_stored_with_their_ledger_are_assembled(store: Store) -> None:
+    kept, arrived = one_span(trace_of("with it kept")), one_span(trace_of("with it arrived"))
+    store.keep([(columns(otlp(kept)), np.array([0]))], 5_000_000)
+    store.insert([columns(otlp(arrived))], 5_000_000)
+    store.write(
+        [one_request("with it kept"), one_request("with it arrived")], [], age_ns=5_000_000
+    )
+
+    assert {kept.trace_id, arrived.trace_id}.isdisjoint(store.unassembled())
+    assert store.arrived_counts([arrived.trace_id, kept.trace_id]) == {
+        arrived.trace_id: 1,
+        kept.trace_id: 1,
+    }
 
 
 def test_traces_with_arrivals_but_no_request_are_unassembled(store: Store) -> None:

@@ -4,13 +4,16 @@ import random
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 from uuid import uuid4
 
 import pytest
+from typer.testing import CliRunner
 
-from latencytrace.model import Span, SpanKind, Stage, semconv
+from latencytrace.cli.app import app
+from latencytrace.model import Span, SpanKind, Stage, StatusCode, semconv
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.recording import RecordingServer
@@ -39,6 +42,12 @@ def chat(duration_ms: int, ago_s: float = 0) -> list[Span]:
         attributes={semconv.STAGE: Stage.RETRIEVE.value},
     )
     return [root, search]
+
+
+def failed(ago_s: float) -> list[Span]:
+    """A request that ended so long ago, quickly, for its search failed."""
+    root, search = (replace(span, status=StatusCode.ERROR) for span in chat(100, ago_s))
+    return [root, replace(search, attributes={**search.attributes, semconv.ERROR_TYPE: "Down"})]
 
 
 def standing(service: RunningService) -> Mapping[str, object]:
@@ -119,6 +128,23 @@ def test_an_alert_whose_objective_left_the_file_ends_everywhere(tmp_path: Path) 
     assert ended["end_reason"] == "the objective left the file"
 
 
+def test_requests_that_fail_name_the_call_that_failed(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
+    well = [span for ago_s in range(60, 300, 4) for span in chat(100, ago_s)]
+    down = [span for ago_s in range(0, 60, 2) for span in failed(ago_s)]
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        service.post(otlp(*well, *down))
+        [alert] = until(
+            lambda: cast("list[dict[str, object]]", service.ask("/alerts")["alerts"]), service.said
+        )
+
+    assert alert["failing_call"] == {
+        "name": "search", "stage": "retrieve", "error": "Down", "share_ratio": 1.0,
+    }  # fmt: skip
+    assert alert["guilty"] is None
+    assert "Failing call: search (retrieve) with Down" in str(alert["description"])
+
+
 @pytest.mark.timeout(180)
 def test_kills_neither_lose_nor_double_what_objectives_count(tmp_path: Path) -> None:
     promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
@@ -175,3 +201,40 @@ def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -
     assert len(cast("list[object]", still["slowest"])) == 3
     assert shown["ledger"]["retrieve"] == 350 * MS
     assert "page began: chat-e2e" in said
+
+
+def test_objectives_that_change_are_taken_up_while_the_service_runs(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2)
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        sent(service, 100, 300)
+        promised.write_text(promised.read_text().replace("0.99", "0.999"))
+        until(lambda: standing(service)["target_ratio"] == 0.999, service.said)
+        kept = standing(service)["requests"], standing(service)["bad_requests"]
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: "the objectives were read again: none has changed" in service.said())
+        promised.write_text("kind: SLO")
+        until(lambda: service.metric("latencytrace_slo_file_failing") == 1, service.said)
+        sent(service, 300)
+        bad = standing(service)
+        said = service.said()
+
+    assert kept == (2, 1)
+    assert "target 0.99 is 0.999 now" in said
+    assert "the objectives stay as they were, for the file is wrong: " in said
+    assert bad["target_ratio"] == 0.999
+
+
+def test_a_month_is_reported_from_the_service(tmp_path: Path) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2)
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        sent(service, 100, 300)
+
+        def report() -> str | None:
+            said = CliRunner().invoke(app, ["objectives", "--report", "--url", service.url])
+            assert said.exit_code == 0, said.output
+            return said.stdout if "| 2 | 1 | 50 % | **no** |" in said.stdout else None
+
+        found = until(report, service.said)
+
+    assert found.startswith("# Objectives in ")
+    assert "| day (UTC) | requests | bad |" in found

@@ -14,6 +14,10 @@ import promql_parser
 import pytest
 
 from dashboards.generate.all_dashboards import DASHBOARDS, file_text
+from latencytrace.analysis.slo.burn_rate import burn_rules
+from latencytrace.model import Stage
+from latencytrace.model.stage_colours import STAGE_COLOURS
+from tests.support.builders.made_objectives import made_objective
 from tests.support.repository.dashboard_files import (
     FILES,
     ROOT,
@@ -32,7 +36,7 @@ RATE_INTERVAL = timedelta(minutes=17)  # no number that a query would hold by it
 PLAIN = {"quantile": "0.99", "__rate_interval": "17m", "__range": "19m"}
 OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}  # made by a scrape
 UNITS = {
-    *("none", "short", "percentunit", "bytes", "s", "dtdurations", "cps", "reqps", "locale"),
+    *("none", "short", "percentunit", "bytes", "s", "suffix: d", "cps", "reqps", "locale"),
     *("watt", "celsius", "hertz", "Bps"),
 }
 QUERIES = list(all_queries())
@@ -223,3 +227,35 @@ def test_single_requests_are_marked_on_durations() -> None:
 
     assert all("_bucket{" in query.expr for query in marked)
     assert {query.dashboard for query in marked} == {"overview", "tail"}
+
+
+def test_a_stage_has_its_one_colour_in_every_graph() -> None:
+    graphs = [
+        panel
+        for _, panel in PANELS
+        if panel["type"] == "timeseries"
+        and any(one.get("legendFormat") == "{{stage}}" for one in panel["targets"])
+    ]
+
+    assert graphs
+    for graph in graphs:
+        fixed = {
+            one["matcher"]["options"]: one["properties"][0]["value"]["fixedColor"]
+            for one in graph["fieldConfig"]["overrides"]
+        }
+        assert fixed == {stage.value: STAGE_COLOURS[stage].dark for stage in Stage}
+
+
+def test_burn_rates_are_drawn_against_the_factors_that_alert() -> None:
+    burns = [
+        panel for _, panel in PANELS if panel["title"] in {"Burn rate", "Burn rate of the moment"}
+    ]
+    factors = {rule.factor for rule in burn_rules(made_objective())}
+
+    assert len(burns) == 2
+    for panel in burns:
+        defaults = panel["fieldConfig"]["defaults"]
+        lines = {step["value"] for step in defaults["thresholds"]["steps"]} - {None}
+        assert defaults["custom"]["thresholdsStyle"]["mode"] == "dashed"
+        assert lines <= factors
+        assert {1, 6, 14.4} == lines

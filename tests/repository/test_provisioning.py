@@ -80,5 +80,5 @@ def test_links_lead_to_the_published_service() -> None:
     [destination] = prometheus["jsonData"]["exemplarTraceIdDestinations"]
 
     assert address == {"http://127.0.0.1:8321"}
-    assert destination["url"] == "http://127.0.0.1:8321/api/v1/requests/$${__value.raw}"
+    assert destination["url"] == "http://127.0.0.1:8321/requests/$${__value.raw}"
     assert "127.0.0.1:8321:8321" in read("compose.yaml")["services"]["latencytrace"]["ports"]

@@ -35,11 +35,11 @@ class HidingStore(ChdbStore):
     inserting = threading.Event()
     hidden: frozenset[str] = frozenset()  # ids of spans
 
-    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+    def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """Keep them, once it may."""
         self.inserting.set()
         self.may_insert.wait()
-        super().insert(blocks)
+        super().insert(blocks, age_ns)
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """Those that are not hidden."""

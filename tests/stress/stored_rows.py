@@ -20,7 +20,7 @@ class StoredRows:
     """What is in the tables."""
 
     requests: list[tuple[str, str]]  # trace and span id, once for each row that is read
-    spans_of: dict[str, int]  # different spans that arrived, by trace id
+    spans_of: dict[str, int]  # different spans that are stored, by trace id
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -48,8 +48,9 @@ def main(folder: Path) -> None:
             "SELECT TraceId, SpanId FROM latencytrace.requests FINAL WHERE NOT Moved"
         ),
         "spans_of": rows(
-            "SELECT TraceId, toUInt32(uniqExact(SpanId)) FROM latencytrace.span_arrivals "
-            "GROUP BY TraceId"
+            "SELECT TraceId, toUInt32(uniqExact(SpanId)) FROM "
+            "(SELECT TraceId, SpanId FROM latencytrace.span_arrivals "
+            "UNION ALL SELECT TraceId, SpanId FROM latencytrace.spans) GROUP BY TraceId"
         ),
     }
     connection.close()

@@ -8,7 +8,7 @@ import json
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +34,7 @@ FILE = "latencytrace.sqlite3"
 REQUEST = TypeAdapter(Request)
 HOUR_NS = 3600 * 10**9
 LINKED_WITHIN_NS = 600 * 10**9
+CLOCKS_NS = 20 * 10**6  # by which two readings of clocks may differ
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS blocks (id INTEGER PRIMARY KEY, columns BLOB);
@@ -106,28 +107,28 @@ class SqliteStore(Store):
             raise StoreError(f"{folder / FILE} cannot be used: {error}") from None
         return cls(db)
 
-    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+    def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """See `Store.insert`."""
-        at_ns = now_ns()
         with self._transaction() as db:
             for block in blocks:
-                columns = db.execute("INSERT INTO blocks (columns) VALUES (?)", [block.packed()])
-                for row, span in enumerate(block.spans()):
-                    inserted = db.execute(
-                        "INSERT INTO spans (trace_id, span_id, arrived_ns, block, row) "
-                        "VALUES (?, ?, ?, ?, ?)",
-                        (span.trace_id, span.span_id, at_ns, columns.lastrowid, row),
-                    )
-                    db.executemany(
-                        "INSERT INTO links VALUES (?, ?, ?)",
-                        [(inserted.lastrowid, link.trace_id, link.span_id) for link in span.links],
-                    )
+                _insert(db, block, range(block.count), _arrived_ns(age_ns))
 
-    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
-        """See `Store.keep`: they stand where they arrived."""
-        trace_ids = {span.trace_id for block, rows in parts for span in block.spans(rows)}
+    def keep(
+        self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
+    ) -> None:
+        """See `Store.keep`: those that arrived before stand where they are."""
         with self._transaction() as db:
-            db.executemany("INSERT OR IGNORE INTO kept VALUES (?)", [(one,) for one in trace_ids])
+            new = [
+                (block, [row for row in rows.tolist() if not _has(db, block.spans([row])[0])])
+                for block, rows in parts
+            ]
+            for block, rows_of_block in new:
+                _insert(db, block, rows_of_block, _arrived_ns(age_ns))
+            for block, rows in parts:
+                db.executemany(
+                    "INSERT OR IGNORE INTO kept VALUES (?)",
+                    [(one,) for one in {span.trace_id for span in block.spans(rows)}],
+                )
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
@@ -312,6 +313,31 @@ class SqliteStore(Store):
     def _requests(self, condition: str, *parameters: object) -> list[Request]:
         rows = self._rows(f"SELECT request FROM requests{condition}", *parameters)
         return [REQUEST.validate_json(text) for (text,) in rows]
+
+
+def _insert(db: sqlite3.Connection, block: SpanBlock, rows: Iterable[int], at_ns: int) -> None:
+    """Insert some spans of a block."""
+    columns = db.execute("INSERT INTO blocks (columns) VALUES (?)", [block.packed()])
+    for row in rows:
+        [span] = block.spans([row])
+        inserted = db.execute(
+            "INSERT INTO spans (trace_id, span_id, arrived_ns, block, row) VALUES (?, ?, ?, ?, ?)",
+            (span.trace_id, span.span_id, at_ns, columns.lastrowid, row),
+        )
+        db.executemany(
+            "INSERT INTO links VALUES (?, ?, ?)",
+            [(inserted.lastrowid, link.trace_id, link.span_id) for link in span.links],
+        )
+
+
+def _arrived_ns(age_ns: int | None) -> int:
+    """When spans arrived: before a ledger of them is written, by any clock."""
+    return now_ns() if age_ns is None else now_ns() - age_ns - CLOCKS_NS
+
+
+def _has(db: sqlite3.Connection, span: Span) -> bool:
+    question = "SELECT count(*) FROM spans WHERE trace_id = ? AND span_id = ?"
+    return bool(db.execute(question, (span.trace_id, span.span_id)).fetchone()[0])
 
 
 def _listed(names: Collection[str]) -> str:

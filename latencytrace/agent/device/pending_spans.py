@@ -16,6 +16,7 @@ from latencytrace.model.span import AttributeValue
 
 LONGEST_NS: Final = 1_000_000_000
 MOST: Final = 1000
+_ASKED: Final = 8  # spans that are not done, each time
 
 
 class Ending(Protocol):
@@ -35,17 +36,18 @@ class Ending(Protocol):
         ...
 
 
-Pending = tuple[int, Ending, int, DevicePasses]  # its thread, itself, its end, its passes
+Pending = tuple[Ending, int, DevicePasses]  # itself, its end, its passes
 
 
 class PendingDeviceSpans:
-    """Holds them; bounded, and the oldest make room."""
+    """Holds them, by the thread that had its device compute; bounded, and the oldest make room."""
 
     def __init__(self) -> None:
         # Reentrant: the garbage collector may end a span in the middle of any of this.
         self._lock = threading.RLock()
         self._parents: list[object] = []
-        self.waiting: deque[Pending] = deque()
+        self._count = 0
+        self.waiting: dict[int, deque[Pending]] = {}  # the oldest first; no thread without one
 
     def end(self, timing: Ending, ended_ns: int, passes: DevicePasses) -> None:
         """End a span as soon as its device is done with it."""
@@ -53,20 +55,22 @@ class PendingDeviceSpans:
             _end(timing, ended_ns, passes)
             return
         with self._lock:
-            self.waiting.append((get_ident(), timing, ended_ns, passes))
-        if len(self.waiting) > MOST:
+            self.waiting.setdefault(get_ident(), deque()).append((timing, ended_ns, passes))
+            self._count += 1
+        if self._count > MOST:
             _give_up(self._oldest(None))
 
     def settle(self) -> None:
-        """End those of this thread whose devices are done."""
-        if not self.waiting:
-            return
-        thread = get_ident()
-        with self._lock:
-            mine = [one for one in tuple(self.waiting) if one[0] == thread]
-        for one in mine:
-            if one[3].settle() and self._take(one):
-                _end(*one[1:])
+        """End those of this thread whose devices are done, the oldest first.
+
+        However many wait, no more than some that are not done are asked for.
+        """
+        thread, busy = get_ident(), 0
+        while busy < _ASKED and (one := self._waits_at(thread, busy)) is not None:
+            if not one[2].settle():
+                busy += 1
+            elif self._take(thread, one):
+                _end(*one)
 
     def give_up(self, now_ns: int | None) -> None:
         """End those that wait too long by now; with None all of them."""
@@ -78,14 +82,22 @@ class PendingDeviceSpans:
         # Reentrant: the garbage collector may end a span in the middle of any of this.
         self._lock = threading.RLock()
         self._parents.append(self.waiting)
-        self.waiting = deque()
+        self.waiting = {}
+        self._count = 0
 
-    def _take(self, one: Pending) -> bool:
+    def _waits_at(self, thread: int, place: int) -> Pending | None:
+        """Return the one in a place of a thread's; None: so many do not wait."""
         with self._lock:
-            try:
-                self.waiting.remove(one)
-            except ValueError:  # given up meanwhile
+            waiting = self.waiting.get(thread, ())
+            return waiting[place] if place < len(waiting) else None
+
+    def _take(self, thread: int, one: Pending) -> bool:
+        with self._lock:
+            waiting = self.waiting.get(thread)
+            if waiting is None or one not in waiting:  # given up meanwhile
                 return False
+            waiting.remove(one)
+            self._forget(thread)
             return True
 
     def _oldest(self, now_ns: int | None) -> Pending | None:
@@ -93,15 +105,24 @@ class PendingDeviceSpans:
         with self._lock:
             if not self.waiting:
                 return None
-            if now_ns is not None and now_ns - self.waiting[0][2] < LONGEST_NS:
+            thread = min(self.waiting, key=lambda thread: self.waiting[thread][0][1])
+            if now_ns is not None and now_ns - self.waiting[thread][0][1] < LONGEST_NS:
                 return None
-            return self.waiting.popleft()
+            one = self.waiting[thread].popleft()
+            self._forget(thread)
+            return one
+
+    def _forget(self, thread: int) -> None:
+        """Count one of a thread less."""
+        self._count -= 1
+        if not self.waiting[thread]:
+            del self.waiting[thread]
 
 
 def _give_up(one: Pending | None) -> None:
     if one is not None:
-        one[3].abandon()
-        _end(*one[1:])
+        one[2].abandon()
+        _end(*one)
 
 
 def _end(timing: Ending, ended_ns: int, passes: DevicePasses) -> None:

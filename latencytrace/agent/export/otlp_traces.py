@@ -52,7 +52,9 @@ def _long_varint(number: int) -> bytes:
     return bytes(out)
 
 
-_VARINTS = [_long_varint(number) for number in range(16384)]
+_ONE_BYTE = [bytes((number,)) for number in range(128)]
+_LOW_BYTE = [bytes((number | 0x80,)) for number in range(128)]
+_VARINTS = _ONE_BYTE + [low + high for high in _ONE_BYTE[1:] for low in _LOW_BYTE]  # to 16 383
 
 
 def _varint(number: int) -> bytes:

@@ -5,24 +5,26 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import begun_as
 
-_limiters: WeakKeyDictionary[object, Any] = WeakKeyDictionary()  # anyio's own, by event loop
+# The event loop that was asked for last, and anyio's own limiter of it.
+_last_seen: tuple[Callable[[], object], Any] = (lambda: None, None)
 
 
 def _default_limiter() -> Any:  # noqa: ANN401 - anyio's CapacityLimiter
     """Return the one of this event loop, which anyio takes a while to find."""
+    global _last_seen  # noqa: PLW0603 - a cache of one
     loop = asyncio._get_running_loop()  # noqa: SLF001 - None in trio's, where the other raises
-    limiter = None if loop is None else _limiters.get(loop)
-    if limiter is None:
+    seen, limiter = _last_seen
+    if loop is None or seen() is not loop:
         limiter = sys.modules["anyio.to_thread"].current_default_thread_limiter()
         if loop is not None:
-            _limiters[loop] = limiter
+            _last_seen = (ref(loop), limiter)
     return limiter
 
 
@@ -39,7 +41,7 @@ def time_wait(recorder: Recorder, original: Timed) -> Timed:
     async def run_sync(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         begun: tuple[Any, ...] = ()
         try:
-            begun = begun_as(recorder.on_fault, lambda: _waiting(kwargs.get("limiter")))
+            begun = begun_as(recorder.on_fault, _waiting, kwargs.get("limiter"))
         except FAULTS as fault:
             recorder.on_fault("handing work to a thread", fault)
         return await original(*begun, func, *args, **kwargs)

@@ -35,6 +35,7 @@ _CONTRIB = "opentelemetry.instrumentation.asgi"
 _STARTS = "noting that a server starts"
 _QUEUE_HEADERS = frozenset(name.encode() for name in QUEUE_HEADERS)
 _PARENT = b"traceparent"
+_RESPOND = Stage.RESPOND  # which takes longer to look up than to use
 _READ = _QUEUE_HEADERS | {_PARENT, b"tracestate", b"baggage"}  # in lower case, as ASGI has them
 
 
@@ -79,8 +80,8 @@ class RequestTiming(ServedRequest):
             on_loop=True,
         )
         self._scope = scope
-        self.answer: AnswerStream = AnswerStream(self.intervals.times(Stage.RESPOND))
-        self._stages = recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
+        self.answer: AnswerStream = AnswerStream(self.intervals.times(_RESPOND))
+        self.time_stages()
         self._body_wanted = True
         self._answered = False
         scope[TIMED] = True
@@ -116,8 +117,8 @@ class RequestTiming(ServedRequest):
         return send
 
     def _timed(self, send: Send) -> Send:
-        if self._stages is not None:
-            send = self._with_server_timing(send, self._stages)
+        if self.stages is not None:
+            send = self._with_server_timing(send, self.stages)
         answer, held, on_fault = self.answer, self.answer.held, self.recorder.on_fault
 
         async def timed_send(message: Message) -> None:
@@ -157,8 +158,9 @@ class RequestTiming(ServedRequest):
 
     def _sent(self, message: Message | None, known: int, started_ns: int, sent_ns: int) -> None:
         """Note what is no chunk that can be held; None: it could not be sent."""
-        self.answer.catch_up()
-        self.intervals.add(Stage.RESPOND, started_ns, sent_ns)
+        if self.answer.held:
+            self.answer.catch_up()
+        self.intervals.add(_RESPOND, started_ns, sent_ns)
         if message is None:
             return
         if message["type"] == "http.response.start":
@@ -172,14 +174,6 @@ class RequestTiming(ServedRequest):
             if not more:
                 self._answered = True
                 self.end()
-
-    def end(self) -> None:
-        """End the span, once; the route is known by now."""
-        try:
-            self.recorder.server_timings.end(self._stages)
-        except FAULTS as fault:
-            self.recorder.on_fault("ending a request", fault)
-        super().end()
 
     def describe(self) -> None:
         """Note the route too, which is known by now."""

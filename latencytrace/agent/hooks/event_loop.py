@@ -54,9 +54,11 @@ def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     def call_soon(self: object, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ANN401
-        if requests.open and callable(callback):
+        if not (requests.open and callable(callback)):
+            return original(self, callback, *args, context=context)
+        if args:
             return original(self, run, callback, *args, context=context)
-        return original(self, callback, *args, context=context)
+        return original(self, run, callback, context=context)  # a step of a task: the quickest way
 
     return call_soon
 

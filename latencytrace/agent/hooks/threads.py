@@ -53,11 +53,14 @@ def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         begun: tuple[Any, ...] = ()
         with guarded("handing work to a pool", recorder.on_fault):
-            waiting = lambda: self._work_queue.qsize()  # noqa: E731, PLW0108 - guarded there
-            begun = begun_as(recorder.on_fault, waiting)
+            begun = begun_as(recorder.on_fault, _queued, self)
         return original(self, *begun, fn, *args, **kwargs)
 
     return submit
+
+
+def _queued(pool: Any) -> int:  # noqa: ANN401 - a ThreadPoolExecutor
+    return int(pool._work_queue.qsize())  # noqa: SLF001 - it has no other name
 
 
 def carry_into_callback(_recorder: Recorder, original: Timed) -> Timed:

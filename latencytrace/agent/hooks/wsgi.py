@@ -66,7 +66,7 @@ class RequestTiming(ServedRequest):
         super().__init__(recorder, method, attributes, caller, on_loop=False)
         self._environ = environ
         self.answer: AnswerStream = AnswerStream()
-        self._stages = recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
+        self.time_stages()
         self._handed_out_ns: int | None = None  # when the server got the last part
         self._known = 0  # tokens that the model had made by then
         self._part = b""
@@ -86,8 +86,8 @@ class RequestTiming(ServedRequest):
                         for name, value in args[0]
                     )
             with guarded("adding Server-Timing", self.recorder.on_fault):
-                if self._stages is not None and args:
-                    timing = ("Server-Timing", self._stages.value(monotonic_ns()))
+                if self.stages is not None and args:
+                    timing = ("Server-Timing", self.stages.value(monotonic_ns()))
                     args = ([*args[0], timing], *args[1:])
             return start_response(status, *args, **kwargs)
 
@@ -125,12 +125,6 @@ class RequestTiming(ServedRequest):
             sent_ns, self._sent_ns = self._sent_ns, None
             if sent_ns is not None:
                 self.answer.chunk_sent(self._part, self._known, sent_ns)
-
-    def end(self) -> None:
-        """End the span; a second time changes nothing."""
-        with guarded("ending a request", self.recorder.on_fault):
-            self.recorder.server_timings.end(self._stages)
-        super().end()
 
     def describe(self) -> None:
         """Note what is known of it and its answer only now."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _new = object.__new__
 TRACE_ID = create_key("latencytrace.trace_id")  # in a context: of the trace that begins there
+_INTERNAL = SpanKind.INTERNAL  # which takes longer to look up than to compare
 _RANDOM = 0x02  # W3C's flag of a random trace id
 
 # Our own generator: programs call `random.seed(0)`, and their ids would repeat.
@@ -185,7 +186,7 @@ class RecordingTracer(Tracer):
             span.tracer = self
             span.ended_ns = 0
             span.forks = _forks
-            span.kind_number = 0 if kind is SpanKind.INTERNAL else kind.value
+            span.kind_number = 0 if kind is _INTERNAL else kind.value
             span.raw_attributes = None
             if attributes:
                 raw = span.raw_attributes = copied_attributes(attributes)
@@ -297,7 +298,8 @@ def _adopted(
     roots: Roots | None,
 ) -> Span | None:
     """Hang a span below a parent that is not ours, or make it a root."""
-    parent = found.get_span_context() if isinstance(found, Span) else None
+    # `isinstance` takes long for None.
+    parent = None if found is None or not isinstance(found, Span) else found.get_span_context()
     if parent is None or not parent.is_valid:
         span.trace_id = cast("int", here.get(TRACE_ID)) or random_bits(128) or new_id(128)
         span.parent_id = 0

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context as VariableContext
 from typing import Any, Final
 
-from opentelemetry.context import Context, create_key, get_current
+from opentelemetry.context import Context, create_key
 
 from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import call_in, context_in
+from latencytrace.agent.context import call_in, context_in, current
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.model import semconv
@@ -32,6 +32,7 @@ GAPS: Final = create_key("latencytrace.runtime_gaps")  # in the context of a req
 
 GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
 POOL = RuntimeGap.THREAD_POOL_WAIT.value
+_KINDS: Final = (GARBAGE, LOOP, POOL)
 
 
 class RuntimeGaps:
@@ -45,12 +46,11 @@ class RuntimeGaps:
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
         self.returned_ns = 0  # when work of its own on another thread was done
         self._own: list[int] = []  # collections in the midst of its own code: start, end, start …
-        # All its keys are there from the first: a collection may come at any allocation.
-        self._noted: dict[str, list[int]] = {GARBAGE: [], LOOP: [], POOL: []}
+        self._noted: dict[str, list[int]] = {}
 
     def note(self, name: str, start_ns: int, end_ns: int) -> None:
         """Note a gap between two monotonic times."""
-        _add(self._noted[name], start_ns, end_ns)
+        _add(self._noted.setdefault(name, []), start_ns, end_ns)
 
     def queued_behind(self, depth: int) -> None:
         """Note how many waited before it, where it joined the queue of a pool."""
@@ -79,8 +79,9 @@ class RuntimeGaps:
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
         if self.queue_depth is not None:
             attributes[semconv.QUEUE_DEPTH] = self.queue_depth
-        if any(self._noted.values()):
-            gaps = {name: _pairs(times[:]) for name, times in self._noted.items()}
+        if self._noted:
+            noted = self._noted.copy()  # at once: a collection may come at any allocation
+            gaps = {name: _pairs(noted[name][:]) for name in _KINDS if name in noted}
             attributes[semconv.RUNTIME_GAPS] = pack_named(gaps, span_start_ns)
         return attributes
 
@@ -113,6 +114,7 @@ class OpenRequests:
         self.resumed_by_ns = 0  # when who waits for a loop that was held has run
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
         self._collecting_since_ns: int | None = None
+        self._watch = self._collected  # one object, which is found the quickest
 
     def begin(self, *, on_loop: bool) -> RuntimeGaps:
         """A request begins, on this thread's event loop or on the thread itself."""
@@ -122,7 +124,7 @@ class OpenRequests:
             (self.open if watched else self._unwatched).add(gaps)
             gaps.concurrency = len(self.open) + len(self._unwatched)
             if watched and len(self.open) == 1:
-                gc.callbacks.append(self._collected)
+                gc.callbacks.append(self._watch)
         return gaps
 
     def end(self, gaps: RuntimeGaps) -> None:
@@ -131,8 +133,8 @@ class OpenRequests:
             self.open.discard(gaps)
             self._unwatched.discard(gaps)
             self._waiting.pop(gaps, None)
-            if not self.open and self._collected in gc.callbacks:
-                gc.callbacks.remove(self._collected)
+            if not self.open and self._watch in gc.callbacks:
+                gc.callbacks.remove(self._watch)
 
     def reset_after_fork(self) -> None:
         """In a forked child: none of the parent's is under way here."""
@@ -176,24 +178,31 @@ class OpenRequests:
         if since_ns is None or now_ns - since_ns < NOTICED_NS:
             return
         with guarded("noting a collection", self._on_fault):
-            own = get_current().get(GAPS)
+            own = current().get(GAPS)
             for gaps in tuple(self.open):
                 gaps.collected(since_ns, now_ns, own=gaps is own)
 
 
-def begun_as(on_fault: OnFault, depth: Callable[[], int]) -> tuple[Any, ...]:
+def begun_as(
+    on_fault: OnFault,
+    depth_of: Callable[[Any], int],
+    pool: Any,  # noqa: ANN401 - somebody else's
+) -> tuple[Any, ...]:
     """Return what a thread is given before the work that this code hands to it, and its arguments.
+
+    A stream that is made on threads comes here once a chunk (`bench_request.py`, `/threaded`).
 
     Args:
         on_fault: Takes what our own code raises.
-        depth: How many wait for a thread already.
+        depth_of: Counts who waits for a thread of a pool already.
+        pool: The one that gets the work.
     """
-    context = get_current()
+    context = current()
     gaps = context.get(GAPS)
     if not isinstance(gaps, RuntimeGaps):
         return (call_in, context)
     try:
-        waiting = depth()
+        waiting = depth_of(pool)
         if waiting or gaps.queue_depth is None:
             gaps.queued_behind(waiting)
     except FAULTS as fault:
@@ -219,6 +228,8 @@ def _call_pooled(
     except FAULTS as fault:
         on_fault("noting a wait for a thread", fault)
     try:
+        if current() is context:  # the pool has carried it along, as anyio does
+            return call(*args, **kwargs)
         return call_in(context, call, *args, **kwargs)
     finally:
         gaps.returned_ns = monotonic_ns()

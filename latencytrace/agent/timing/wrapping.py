@@ -21,7 +21,8 @@ from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, guarded, raise_fault
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.timing.intervals import IntervalRecorder
-from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside, is_suppressed
+from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 # Stages of which each call is a step of a model.
@@ -51,13 +52,17 @@ class Call:
         describe_result: Callable[[Any], HookAttributes] | None = None,
     ) -> None:
         self._stage = stage
-        self._timing = record if isinstance(record, Timing) else None
-        self._intervals = record if isinstance(record, IntervalRecorder) else None
+        self._timing: Timing | None = None
+        self._intervals: IntervalRecorder | None = None
+        if isinstance(record, IntervalRecorder):
+            self._intervals = record
+            self._started_ns = monotonic_ns()
+        else:
+            self._timing = record
         self._on_fault = on_fault
         self._describe_result = describe_result
         self._passes: DevicePasses | None = None
         self._pending: PendingDeviceSpans | None = None
-        self._started_ns = monotonic_ns()
 
     @property
     def is_span(self) -> bool:
@@ -118,6 +123,7 @@ class Call:
             self._on_fault("ending a span", fault)
 
 
+_new = object.__new__
 _UNTIMED = Call(Stage.OTHER, None, raise_fault)
 
 
@@ -170,11 +176,14 @@ def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any
         return lambda _, kwargs: kwargs
     names = [p.name for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    count = len(names)
 
     def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         found = defaults.copy()
-        found.update(zip(names, args, strict=False))
-        found.update(kwargs)
+        for place, value in enumerate(args[:count]):  # half of what `zip` and `update` take
+            found[names[place]] = value
+        if kwargs:
+            found.update(kwargs)
         return found
 
     return arguments
@@ -184,7 +193,8 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     """Return what begins to time a call that a patch names.
 
     A call inside another one of the same stage, or of those that it is part of, is its inner
-    half and not timed again.
+    half and not timed again. Speed is the point here (`bench_span.py`): what is current is asked
+    for once, and a call is made without its `__init__`.
     """
     method = patch.target.rpartition(".")[2]
     name = patch.name or (patch.stage.value if method.startswith("_") else method)
@@ -192,28 +202,35 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     arguments_of = named_arguments(original)
     stage, describe, describe_result = patch.stage, patch.describe, patch.describe_result
     on_fault = recorder.on_fault
-    outer, within, detail = (stage, *patch.part_of), patch.within, recorder.detail
+    outer, within = tuple(one.value for one in (stage, *patch.part_of)), patch.within
+    of_stage: HookAttributes = {semconv.STAGE: stage.value}
+    detail = recorder.detail
     computes = stage in COMPUTING
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         try:
             if detail.skips_calls and detail.skips(name):
                 return None
-            if recorder.suppressed() or recorder.inside(*outer):
+            here = current()
+            if is_suppressed(here) or is_inside(here, outer):
                 return None
-            if within and not get_current_span().is_recording():
+            if within and not get_current_span(here).is_recording():
                 return None
             intervals = recorder.stream() if patch.interleaved else None
             if intervals is not None:
                 return Call(stage, intervals, on_fault) if intervals.begin(stage) else None
             if computes:
                 recorder.steps.begin()
-            attributes = describe(arguments_of(args, kwargs)) if describe else None
-            timing = recorder.start(name, stage, attributes)
-            return Call(stage, timing, on_fault, describe_result)
+            noted = {**describe(arguments_of(args, kwargs)), **of_stage} if describe else of_stage
+            call = _new(Call)
+            call._timing = recorder.start_call(name, noted, here)  # noqa: SLF001 - without `__init__`
+            call._stage, call._on_fault = stage, on_fault  # noqa: SLF001
+            call._intervals = call._passes = call._pending = None  # noqa: SLF001
+            call._describe_result = describe_result  # noqa: SLF001
         except FAULTS as fault:
             on_fault(doing, fault)
-        return None
+            return None
+        return call
 
     return begin
 

@@ -3,13 +3,24 @@
 They say what `analysis.slo.burn_rate` says of the same counters, so that either may page:
 coverage at a cold start, a handful of bad requests, hysteresis, and silence that is no
 recovery. Each builds on series recorded earlier in the same group, which is evaluated in order.
+
+The state of an alert is recorded, too (`FIRING`): it is held until its tiers are known to be
+calm, whatever scrapes fail meanwhile. Every expression of an alert has the same labels from
+its first moment to its last, or it would be another alert.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from latencytrace.analysis.slo.burn_rate import CALM_SHARE, LEAST_BAD, burn_rules
-from latencytrace.model import BurnRule, Objective
-from latencytrace.model.objective import HOUR_NS, window_text
+from latencytrace.analysis.slo import traffic
+from latencytrace.analysis.slo.burn_rate import (
+    CALM_SHARE,
+    LEAST_BAD,
+    OUTAGE_BAD,
+    burn_rules,
+    keep_firing_ns,
+)
+from latencytrace.model import AlertKind, BurnRule, Objective, Severity
+from latencytrace.model.objective import HOUR_NS, MINUTE_NS, window_text
 
 BURN_RATE = "latencytrace:slo_burn_rate"
 BAD = "latencytrace:slo_bad_requests"
@@ -18,14 +29,20 @@ ACTIVE = "latencytrace:slo_active"
 COVERAGE = "latencytrace:slo_coverage_ratio"
 USUAL_RATE = "latencytrace:slo_usual_requests_per_second"
 BUDGET_LEFT = "latencytrace:slo_budget_left_ratio"
+NOT_CALM = "latencytrace:slo_not_calm"
+BURNING = "latencytrace:slo_burning"
+TRAFFIC = "latencytrace:slo_traffic"
+EXPECTED = "latencytrace:slo_expected_requests"
+FIRING = "latencytrace:slo_alert_firing"
+
+Recorded = tuple[str, Mapping[str, str], str]  # name, labels, expression
 
 _TOTAL_COUNTER = "latencytrace_slo_requests_total"
 _BAD_COUNTER = "latencytrace_slo_bad_requests_total"
 _LABELS = "slo, service, route"
 _LEAST_SCRAPES = 4  # in a window: with fewer, its rates are chance
-_SILENCE = "10m"
-_STEADY_REQUESTS = 120  # in the hour before: 20 would have come in ten minutes
-_STEADY_PARTS = 10  # of its twelve
+_HELD = "1d"  # through silence
+_REPORTED_NS = 3 * MINUTE_NS  # in which a service reported to Alertmanager; it forgets after four
 
 
 def prometheus_rules(objective: Objective, scrape_ns: int) -> tuple[BurnRule, ...]:
@@ -36,8 +53,8 @@ def prometheus_rules(objective: Objective, scrape_ns: int) -> tuple[BurnRule, ..
 
 def recorded(
     objective: Objective, rules: tuple[BurnRule, ...], scrape_ns: int, interval_ns: int
-) -> Iterator[tuple[str, str, str]]:
-    """Yield what is recorded, in order: name, window, expression.
+) -> Iterator[Recorded]:
+    """Yield what is recorded, in order.
 
     Args:
         objective: Whose it is.
@@ -45,76 +62,69 @@ def recorded(
         scrape_ns: Between two scrapes.
         interval_ns: Between two evaluations.
     """
-    windows_ns = sorted({length for rule in rules for length in (rule.short_ns, rule.long_ns)})
-    for window_ns in windows_ns:
-        window = window_text(window_ns)
+    windows_ns = {length for rule in rules for length in (rule.short_ns, rule.long_ns)}
+    for window_ns in sorted(windows_ns):
+        window = {"window": window_text(window_ns)}
         yield REQUESTS, window, _counted(_TOTAL_COUNTER, objective, window_ns, scrape_ns)
         yield BAD, window, _counted(_BAD_COUNTER, objective, window_ns, scrape_ns)
-        requests, bad = (_series(name, objective, window) for name in (REQUESTS, BAD))
-        rate = f"{bad} / ({requests} > 0) / {objective.budget_ratio:.6g}"
-        yield BURN_RATE, window, rate
+        requests, bad = (_series(name, objective, window_ns) for name in (REQUESTS, BAD))
+        yield BURN_RATE, window, f"{bad} / ({requests} > 0) / {objective.budget_ratio:.6g}"
     for rule in rules:
-        short, long = window_text(rule.short_ns), window_text(rule.long_ns)
-        yield ACTIVE, long, f"{_series(REQUESTS, objective, short)} > bool 0"
-        yield COVERAGE, long, _covered(objective, rule.long_ns, interval_ns)
-    period = window_text(objective.period_ns)
+        window = {"window": window_text(rule.long_ns)}
+        yield ACTIVE, window, _active(objective, rule)
+        yield COVERAGE, window, _covered(objective, rule.long_ns, interval_ns)
+    period = {"window": window_text(objective.period_ns)}
     yield USUAL_RATE, period, _usual_rate(objective, rules)
     yield BUDGET_LEFT, period, _budget_left(objective, rules, interval_ns)
+    for severity in Severity:
+        yield from _states(objective, [rule for rule in rules if rule.severity is severity])
+    part = window_text(HOUR_NS // traffic.PARTS)
+    came = f"{_increase(_TOTAL_COUNTER, objective, part)} > bool 0"
+    yield TRAFFIC, {"window": part}, came
+    window = {"window": window_text(traffic.LOOK_NS)}
+    yield EXPECTED, window, _expected(objective, interval_ns)
+    labels = {"alertname": str(AlertKind.NO_DATA), "severity": str(Severity.PAGE)}
+    yield FIRING, labels, _silent(objective, scrape_ns)
 
 
-def fires(objective: Objective, rules: tuple[BurnRule, ...]) -> str:
-    """Return what makes an alert of these tiers begin."""
-    return "\nor\n".join(_fires(objective, rule) for rule in rules)
+def fires(objective: Objective, rules: Sequence[BurnRule], scrape_ns: int) -> str:
+    """Return the alert of these tiers; its value is the highest burn rate, as last known.
 
-
-def holds(objective: Objective, rules: tuple[BurnRule, ...], alert: str) -> str:
-    """Return what keeps an alert that fires from ending: not calm yet, or silence.
-
-    Args:
-        objective: Whose it is.
-        rules: Its tiers.
-        alert: Selects the alert that fires.
+    A service that sends to an Alertmanager itself says more, so this one waits until that
+    service is gone, or does not get through.
     """
-    firing = f"max by ({_LABELS}) (ALERTS{{{alert}}})"
-    warm = [f"(\n{_exceeds(objective, rule, '>=', CALM_SHARE * rule.factor)}\n)" for rule in rules]
-    short = window_text(rules[0].short_ns)
-    silent = f"({_series(REQUESTS, objective, short)} == 0)"
-    before = f"count_over_time({_series(BURN_RATE, objective, short)}[1d])"
-    joined = "\nor\n".join([*warm, f"(\n{silent}\nand on ({_LABELS}) {before}\n)"])
-    return f"(\n{joined}\n)\nand on ({_LABELS}) {firing}"
-
-
-def silent(objective: Objective, alert: str) -> str:
-    """Requests came steadily for an hour, and none for ten minutes; true until they come again."""
-    none_now = f"({_increase(_TOTAL_COUNTER, objective, _SILENCE)} == 0)"
-    hour = window_text(HOUR_NS)
-    before = _increase(_TOTAL_COUNTER, objective, hour, _SILENCE)
-    part = _increase(_TOTAL_COUNTER, objective, "5m")
-    parts = f"count_over_time(({part} > 0)[{hour}:5m] offset {_SILENCE})"
+    windows = "|".join(window_text(rule.long_ns) for rule in rules)
+    rates = f'{BURN_RATE}{{{_named(objective)}, window=~"{windows}"}}'
+    firing = state(objective, AlertKind.BURN, rules[0].severity)
     return (
-        f"{none_now}\nand on ({_LABELS}) (\n"
-        f"(\n{before} >= {_STEADY_REQUESTS}\nand on ({_LABELS}) {parts} >= {_STEADY_PARTS}\n)\n"
-        f"or max by ({_LABELS}) (ALERTS{{{alert}}})\n)"
+        f"max by ({_LABELS}) (last_over_time({rates}[{_HELD}]))\n"
+        f"and on ({_LABELS}) {firing}\nunless on (slo) (\n{_reported(objective, scrape_ns)}\n)"
     )
 
 
-def alarm(
-    objective: Objective, rules: tuple[BurnRule, ...], expression: str, unless: str | None = None
-) -> str:
+def silent(objective: Objective, scrape_ns: int) -> str:
+    """Return the alert of requests that came steadily for an hour, and stay away now."""
+    firing = state(objective, AlertKind.NO_DATA, Severity.PAGE)
+    return (
+        f"max by ({_LABELS}) ({firing})\nunless on (slo) (\n{_reported(objective, scrape_ns)}\n)"
+    )
+
+
+def state(objective: Objective, kind: AlertKind, severity: Severity) -> str:
+    """Return what is recorded, 1, while an alert fires; in its own rules, of the time before."""
+    return f'{FIRING}{{{_named(objective)}, alertname="{kind}", severity="{severity}"}}'
+
+
+def alarm(objective: Objective, rules: tuple[BurnRule, ...], expression: str) -> str:
     """1 while something is so, 0 while it is not: there as long as requests are counted.
 
     Args:
         objective: Whose it is.
         rules: Its tiers.
         expression: What is so.
-        unless: What must not be so.
     """
-    except_for = "" if unless is None else f"\nunless on ({_LABELS}) (\n{unless}\n)"
-    counted = _series(REQUESTS, objective, window_text(rules[0].short_ns))
-    return (
-        f"count by ({_LABELS}) (\n(\n{expression}\n){except_for}\n)\n"
-        f"or\n0 * max by ({_LABELS}) ({counted})"
-    )
+    counted = _series(REQUESTS, objective, rules[0].short_ns)
+    return f"count by ({_LABELS}) (\n{expression}\n)\nor\n0 * max by ({_LABELS}) ({counted})"
 
 
 def absent(objective: Objective) -> str:
@@ -122,38 +132,138 @@ def absent(objective: Objective) -> str:
     return f"absent({_TOTAL_COUNTER}{{{_named(objective)}}})"
 
 
-def _fires(objective: Objective, rule: BurnRule) -> str:
-    bad = _series(BAD, objective, window_text(rule.long_ns))
-    usual = _series(USUAL_RATE, objective, window_text(objective.period_ns))
-    least = rule.least_ratio * rule.factor * objective.budget_ratio * rule.long_ns / 1e9
+def _states(objective: Objective, rules: Sequence[BurnRule]) -> Iterator[Recorded]:
+    """Yield whether tiers are calm, whether they burn, and whether their alert fires."""
+    if not rules:
+        return
+    severity = rules[0].severity
+    for rule in rules:
+        labels = {"severity": str(severity), "factor": f"{rule.factor:.6g}"}
+        labels["window"] = window_text(rule.long_ns)
+        yield NOT_CALM, labels, _not_calm(objective, rule)
+    labels = {"severity": str(severity)}
+    yield BURNING, labels, _burning(objective, rules)
+    burning = f'{BURNING}{{{_named(objective)}, severity="{severity}"}}'
+    keep = window_text(keep_firing_ns(objective, severity))
+    labels = {"alertname": str(AlertKind.BURN), "severity": str(severity)}
+    yield FIRING, labels, f"max by ({_LABELS}) (max_over_time({burning}[{keep}]))"
+
+
+def _burning(objective: Objective, rules: Sequence[BurnRule]) -> str:
+    """1 where a tier fires, or where one is not calm, as far as is known, and the alert fires."""
+    severity = rules[0].severity
+    begins = "\nor\n".join(_begins(objective, rule) for rule in rules)
+    if severity is Severity.TICKET:
+        page = state(objective, AlertKind.BURN, Severity.PAGE)
+        begins = f"(\n{begins}\n)\nunless on ({_LABELS}) {page}"
+    not_calm = f'{NOT_CALM}{{{_named(objective)}, severity="{severity}"}}'
+    held = (
+        f"max by ({_LABELS}) (last_over_time({not_calm}[{_HELD}])) == 1\n"
+        f"and on ({_LABELS}) {state(objective, AlertKind.BURN, severity)}"
+    )
+    return f"count by ({_LABELS}) (\n(\n{begins}\n)\nor\n(\n{held}\n)\n) > bool 0"
+
+
+def _begins(objective: Objective, rule: BurnRule) -> str:
+    bad = _series(BAD, objective, rule.long_ns)
+    long, short = (_series(BURN_RATE, objective, one) for one in (rule.long_ns, rule.short_ns))
+    coverage = _series(COVERAGE, objective, rule.long_ns)
+    begins = (
+        f"{long} * on ({_LABELS}) {coverage} > {rule.factor:.6g}\n"
+        f"and on ({_LABELS}) {short} > {rule.factor:.6g}\n"
+        f"and on ({_LABELS}) {bad} >= {LEAST_BAD[rule.severity]}"
+    )
+    if rule.least_ratio:
+        usual = _series(USUAL_RATE, objective, objective.period_ns)
+        least = rule.least_ratio * rule.factor * objective.budget_ratio * rule.long_ns / 1e9
+        begins += f"\nand on ({_LABELS}) {bad} >= on ({_LABELS}) {usual} * {least:.6g}"
+    return f"(\n{begins}\n)"
+
+
+def _not_calm(objective: Objective, rule: BurnRule) -> str:
+    """1 or 0; nothing while no request comes, for then nobody can know."""
+    long, short = (_series(BURN_RATE, objective, one) for one in (rule.long_ns, rule.short_ns))
+    coverage = _series(COVERAGE, objective, rule.long_ns)
+    calm = f"{CALM_SHARE * rule.factor:.6g}"
     return (
-        f"(\n{_exceeds(objective, rule, '>', rule.factor)}\n"
-        f"and on ({_LABELS}) {bad} >= {LEAST_BAD[rule.severity]}\n"
-        f"and on ({_LABELS}) {bad} >= on ({_LABELS}) {usual} * {least:.6g}\n)"
+        f"({long} * on ({_LABELS}) {coverage} >= bool {calm})\n"
+        f"* on ({_LABELS}) ({short} >= bool {calm})"
     )
 
 
-def _exceeds(objective: Objective, rule: BurnRule, comparison: str, factor: float) -> str:
-    long, short = window_text(rule.long_ns), window_text(rule.short_ns)
-    rate = _series(BURN_RATE, objective, long)
-    coverage = _series(COVERAGE, objective, long)
+def _expected(objective: Objective, interval_ns: int) -> str:
+    """The requests that ten minutes would bring; while that alert fires, as it was before."""
+    look, hour = window_text(traffic.LOOK_NS), window_text(HOUR_NS)
+    known = _series(EXPECTED, objective, traffic.LOOK_NS)
+    silence = state(objective, AlertKind.NO_DATA, Severity.PAGE)
+    before = _increase(_TOTAL_COUNTER, objective, hour, look)
+    parts = _series(TRAFFIC, objective, HOUR_NS // traffic.PARTS)
+    came = f"sum_over_time({parts}[{hour}] offset {look})"
+    least = traffic.BUSY_PARTS / traffic.PARTS * HOUR_NS / interval_ns
     return (
-        f"{rate} * on ({_LABELS}) {coverage} {comparison} {factor:.6g}\n"
-        f"and on ({_LABELS}) {_series(BURN_RATE, objective, short)} {comparison} {factor:.6g}"
+        f"(\nmax by ({_LABELS}) ({known})\nand on ({_LABELS}) {silence}\n)\nor\n(\n"
+        f"{before} * {traffic.LOOK_NS / HOUR_NS:.6g}\n"
+        f"and on ({_LABELS}) {came} >= {least:.6g}\n)"
     )
+
+
+def _silent(objective: Objective, scrape_ns: int) -> str:
+    """1 where requests stay away, and until they come again."""
+    expected = f"max by ({_LABELS}) ({_series(EXPECTED, objective, traffic.LOOK_NS)})"
+    look, bad = (
+        _increase(counter, objective, window_text(traffic.LOOK_NS))
+        for counter in (_TOTAL_COUNTER, _BAD_COUNTER)
+    )
+    latest, latest_bad = (
+        _increase(counter, objective, window_text(traffic.FAILING_NS))
+        for counter in (_TOTAL_COUNTER, _BAD_COUNTER)
+    )
+    back_ns = max(traffic.RETURN_NS, _LEAST_SCRAPES * scrape_ns)
+    back = _increase(_TOTAL_COUNTER, objective, window_text(back_ns))
+    back_ratio = traffic.RETURNED_RATIO * back_ns / traffic.LOOK_NS
+    page = state(objective, AlertKind.BURN, Severity.PAGE)
+    silence = state(objective, AlertKind.NO_DATA, Severity.PAGE)
+    return (
+        f"count by ({_LABELS}) (\n"
+        f"{back} <= on ({_LABELS}) {expected} * {back_ratio:.6g}\nand on ({_LABELS}) (\n"
+        f"(\n{look} == 0\nand on ({_LABELS}) {expected} >= {traffic.LEAST_MISSING}\n)\nor\n"
+        f"(\n{look} <= on ({_LABELS}) {expected} * {traffic.COLLAPSED_RATIO:g}\n"
+        f"and on ({_LABELS}) {expected} >= {traffic.LEAST_EXPECTED}\n"
+        f"unless on ({_LABELS}) (\n{bad} >= {LEAST_BAD[Severity.PAGE]}\n"
+        f"and on ({_LABELS}) {latest_bad} >= on ({_LABELS}) {latest} * {OUTAGE_BAD:g}\n)\n"
+        f"unless on ({_LABELS}) {page}\n)\n"
+        f"or\nmax by ({_LABELS}) ({silence})\n)\n) > bool 0"
+    )
+
+
+def _reported(objective: Objective, scrape_ns: int) -> str:
+    """Services that watch this objective, and whose alerts reach an Alertmanager."""
+    within = window_text(max(_REPORTED_NS, _LEAST_SCRAPES * scrape_ns))
+    waiting = 'latencytrace_service_notices_waiting{sink="alertmanager"}'
+    return (
+        f"last_over_time(latencytrace_slo_target_ratio{{{_named(objective)}}}[{within}])\n"
+        f"and on (job, instance) min_over_time({waiting}[{within}]) == 0"
+    )
+
+
+def _active(objective: Objective, rule: BurnRule) -> str:
+    """Whether requests came of late: a pause as long as that is a gap in what was observed."""
+    if rule.longest_pause_ns == rule.short_ns:
+        return f"{_series(REQUESTS, objective, rule.short_ns)} > bool 0"
+    pause = window_text(rule.longest_pause_ns)
+    return f"{_increase(_TOTAL_COUNTER, objective, pause)} > bool 0"
 
 
 def _covered(objective: Objective, long_ns: int, interval_ns: int) -> str:
-    long = window_text(long_ns)
-    active = f"sum_over_time({_series(ACTIVE, objective, long)}[{long}])"
+    active = f"sum_over_time({_series(ACTIVE, objective, long_ns)}[{window_text(long_ns)}])"
     return f"clamp_max({active} * {interval_ns / long_ns:.6g}, 1)"
 
 
 def _usual_rate(objective: Objective, rules: tuple[BurnRule, ...]) -> str:
     """Requests a second in the mean of the period, where there were any."""
     period = window_text(objective.period_ns)
-    requests = _series(REQUESTS, objective, window_text(rules[-1].short_ns))
-    active = _series(ACTIVE, objective, window_text(rules[-1].long_ns))
+    requests = _series(REQUESTS, objective, rules[-1].short_ns)
+    active = _series(ACTIVE, objective, rules[-1].long_ns)
     return (
         f"sum_over_time({requests}[{period}]) / on ({_LABELS}) "
         f"(sum_over_time({active}[{period}]) > 0) / {rules[-1].short_ns / 1e9:.6g}"
@@ -163,11 +273,12 @@ def _usual_rate(objective: Objective, rules: tuple[BurnRule, ...]) -> str:
 def _budget_left(objective: Objective, rules: tuple[BurnRule, ...], interval_ns: int) -> str:
     """Of the whole period, from what was recorded: counters would have to be kept as long."""
     period = window_text(objective.period_ns)
-    short = window_text(min(rule.short_ns for rule in rules))
+    short_ns = min(rule.short_ns for rule in rules)
     bad, requests = (
-        f"sum_over_time({_series(name, objective, short)}[{period}])" for name in (BAD, REQUESTS)
+        f"sum_over_time({_series(name, objective, short_ns)}[{period}])"
+        for name in (BAD, REQUESTS)
     )
-    active = _series(ACTIVE, objective, window_text(rules[-1].long_ns))
+    active = _series(ACTIVE, objective, rules[-1].long_ns)
     covered = f"sum_over_time({active}[{period}]) * {interval_ns / objective.period_ns:.6g}"
     spent = f"{bad} / ({requests} > 0) / {objective.budget_ratio:.6g}"
     return f"1 - {spent} * on ({_LABELS}) clamp_max({covered}, 1)"
@@ -189,8 +300,8 @@ def _increase(counter: str, objective: Objective, window: str, offset: str | Non
     return f"sum by ({_LABELS}) (increase({counter}{{{_named(objective)}}}[{window}]{ago}))"
 
 
-def _series(name: str, objective: Objective, window: str) -> str:
-    return f'{name}{{{_named(objective)}, window="{window}"}}'
+def _series(name: str, objective: Objective, window_ns: int) -> str:
+    return f'{name}{{{_named(objective)}, window="{window_text(window_ns)}"}}'
 
 
 def _named(objective: Objective) -> str:

@@ -5,11 +5,12 @@ alerts). We differ in four things: windows scale with the period, so that a fact
 means the same share of the budget; a window that is not observed whole counts only for the
 part that is (`coverage_ratio`); a handful of bad requests never fires; and neither do many
 bad of few, where these few spend less than half of what the factor means: a burn rate says
-nothing of how much traffic there is.
+nothing of how much traffic there is. An outage at little traffic has a tier of its own, which
+asks for nearly all requests of a while to be bad, however few there are.
 """
 
 from latencytrace.model import BurnRule, Objective, Severity, Tally
-from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
+from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS, SHORT_WINDOWS_IN_LONG
 
 REFERENCE_PERIOD_NS = 30 * DAY_NS
 SHORTEST_WINDOW_NS = 10 * 10**9  # what counts are kept in
@@ -27,6 +28,10 @@ _TIERS = (
     (3.0, DAY_NS, Severity.TICKET, 0.5),  # 10 %
     (1.0, 3 * DAY_NS, Severity.TICKET, 0.5),  # 10 %
 )
+OUTAGE_BAD = 0.9  # of the requests of its window; `tests/benchmarks/bench_outages.py`
+_OUTAGE_SPENT = 0.03  # of the budget, were the traffic of its window the usual one
+_OUTAGE_LEAST_NS = 864 * 10**9  # of 30 days: blips and restarts last less
+_OUTAGE_PAUSE = 0.4  # of its window: two requests so far apart are traffic enough
 
 
 def scaled_rules(period_ns: int) -> tuple[BurnRule, ...]:
@@ -34,13 +39,33 @@ def scaled_rules(period_ns: int) -> tuple[BurnRule, ...]:
     rules = (
         BurnRule(
             factor=factor,
-            long_ns=round(long_ns * period_ns / REFERENCE_PERIOD_NS),
+            long_ns=(scaled_ns := round(long_ns * period_ns / REFERENCE_PERIOD_NS)),
             severity=severity,
             least_ratio=least_ratio,
+            longest_pause_ns=scaled_ns // SHORT_WINDOWS_IN_LONG,
         )
         for factor, long_ns, severity, least_ratio in _TIERS
     )
     return tuple(rule for rule in rules if rule.short_ns >= SHORTEST_WINDOW_NS)
+
+
+def outage_rule(objective: Objective) -> BurnRule:
+    """The tier that pages when nearly every request is bad, however few there are.
+
+    Its window is long enough for such an outage to spend 3 % of the budget at the traffic
+    that there is; so it needs no share of the usual traffic. Few requests are far
+    apart: a longer pause than in the other tiers is no gap in what was observed.
+    """
+    factor = round(OUTAGE_BAD / objective.budget_ratio, 6)
+    least_ns = round(_OUTAGE_LEAST_NS * objective.period_ns / REFERENCE_PERIOD_NS)
+    long_ns = max(least_ns, round(_OUTAGE_SPENT * objective.period_ns / factor))
+    return BurnRule(
+        factor=factor,
+        long_ns=long_ns,
+        severity=Severity.PAGE,
+        least_ratio=0.0,
+        longest_pause_ns=round(_OUTAGE_PAUSE * long_ns),
+    )
 
 
 def can_fire(objective: Objective, rule: BurnRule) -> bool:
@@ -49,8 +74,17 @@ def can_fire(objective: Objective, rule: BurnRule) -> bool:
 
 
 def burn_rules(objective: Objective) -> tuple[BurnRule, ...]:
-    """The tiers that watch an objective, the fastest first."""
-    return tuple(rule for rule in scaled_rules(objective.period_ns) if can_fire(objective, rule))
+    """The tiers that watch an objective: pages, the fastest first, then the outage; tickets.
+
+    Where its file has tiers of its own, these and no others.
+    """
+    rules = objective.tiers or scaled_rules(objective.period_ns)
+    rules = tuple(rule for rule in rules if can_fire(objective, rule))
+    pages = [rule for rule in rules if rule.severity is Severity.PAGE]
+    outage = outage_rule(objective)
+    if objective.tiers or not pages or outage.short_ns < SHORTEST_WINDOW_NS:
+        return rules
+    return (*pages, outage, *rules[len(pages) :])
 
 
 def burn_rate(objective: Objective, tally: Tally) -> float | None:

@@ -61,7 +61,7 @@ def breakdown(
 def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[RenderableType]:
     """The breakdown asked for; one of every route that has requests, where none was named."""
     whole = reading.breakdown(source, wanted)
-    said = (*_left_out(whole), *_reduced(whole), *_never_two(whole))
+    said = (*_left_out(whole), *_reduced(whole), *_never_two(whole), *_from_histograms(whole))
     notes = [Text(note, "dim") for note in said]
     if not whole["requests"]:
         return [why_none(source, wanted), *notes]
@@ -214,3 +214,12 @@ def _never_two(document: BreakdownDocument) -> Sequence[str]:
     if document["max_concurrency"] != 1:
         return []
     return [NEVER_TWO]
+
+
+def _from_histograms(document: BreakdownDocument) -> Sequence[str]:
+    error_ratio = document["quantile_error_ratio"]
+    if not error_ratio:
+        return []
+    return [
+        f"Quantiles are from histograms: off by at most {share(error_ratio)}; means are exact."
+    ]

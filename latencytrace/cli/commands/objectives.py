@@ -11,14 +11,15 @@ from latencytrace.analysis.slo.burn_rate import burn_rules, detection_ns
 from latencytrace.cli.doctor_checks import no_request
 from latencytrace.cli.pictures import standings
 from latencytrace.cli.pictures.bars import table
-from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.objectives_report import markdown
+from latencytrace.cli.pictures.terminal import say_document, screen, show, write_out
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
 from latencytrace.model.objective import length_text
-from latencytrace.model.texts.units import count, duration, share
+from latencytrace.model.texts.units import count, objective_text, share
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.settings import objectives_file
 
@@ -36,7 +37,16 @@ File = Annotated[
 
 
 def objectives(
-    file: File = None, *, as_json: options.AsJson = False, url: options.Url = None
+    file: File = None,
+    *,
+    report: Annotated[
+        bool, typer.Option("--report", help="Write a month's report, as Markdown or JSON.")
+    ] = False,
+    month: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM", help="Of the report. Default: this one.")
+    ] = None,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
 ) -> None:
     """Show how objectives stand and what fires; or check a file of them.
 
@@ -45,10 +55,14 @@ def objectives(
 
     Example: latencytrace objectives objectives.yaml
     """
-    if file is not None and (as_json or url is not None):
+    if file is not None and (as_json or report or url is not None):
         raise typer.BadParameter(
-            "a file is checked without a service: leave out --json and --url", param_hint="FILE"
+            "a file is checked without a service: leave out --json, --report and --url",
+            param_hint="FILE",
         )
+    if report:
+        _report(url, month, as_json=as_json)
+        return
     asked = None if file is not None else _asked(url, is_needed=as_json or url is not None)
     if asked is not None:
         standing, firing = reading.objectives(asked), reading.alerts(asked)
@@ -61,6 +75,15 @@ def objectives(
             return
     found = read(file)
     show(screen(), *picture(found.objectives, found.notes))
+
+
+def _report(url: str | None, month: str | None, *, as_json: bool) -> None:
+    """Write what became of the objectives in a month."""
+    document = reading.objectives_report(reading.service(url), month)
+    if as_json:
+        say_document(document)
+    else:
+        write_out(markdown(document).encode())
 
 
 def _asked(url: str | None, *, is_needed: bool) -> reading.Source | None:
@@ -121,7 +144,7 @@ def heading(objective: Objective) -> list[RenderableType]:
     of = [objective.service, objective.route, objective.model, objective.version]
     target = (
         f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "
-        f"{objective.measured} within {duration(objective.threshold_ns)}, "
+        f"{objective_text(objective.measured, objective.limit_ns)}, "
         f"over {length_text(objective.period_ns)}"
     )
     return [Text(f"{objective.name}  {objective.display_name}", "bold"), target]

@@ -1,6 +1,7 @@
 """`latencytrace rules`: the same objectives for Prometheus, and for Grafana's own alerting."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, assert_never
 
@@ -13,6 +14,7 @@ from latencytrace.cli.rule_files.prometheus import Document, RuleSettings, rules
 from latencytrace.cli.rule_files.tests import tests_document
 from latencytrace.errors import LatencytraceError
 from latencytrace.model import Objective
+from latencytrace.model.objective import EACH_ROUTE
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.settings import dashboard_url
 
@@ -61,7 +63,11 @@ def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
         interval_ns=round(interval * 1e9),
         dashboard_url=dashboard_url(),
     )
-    text = yaml_text(_document(kind, found.objectives, settings, rule_file, datasource))
+    # Rules ask by service and route, so that those of any route hold for each.
+    objectives = [
+        replace(one, route=None) if one.route == EACH_ROUTE else one for one in found.objectives
+    ]
+    text = yaml_text(_document(kind, objectives, settings, rule_file, datasource))
     write_out(text.encode())
 
 

@@ -1,5 +1,6 @@
 """`latencytrace serve`: receive spans, attribute requests, answer questions."""
 
+import gc
 import logging
 import os
 import signal
@@ -106,6 +107,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     with private_umask():
         raise_limit()
         run_service(settings, ready, insecure=insecure, stopping=_end_in_time)
+    gc.freeze()  # on a busy machine the last collection would take seconds
 
 
 KERNELS_GRACE_S: Final = 0.5  # after the service's own

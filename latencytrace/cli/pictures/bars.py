@@ -8,38 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from latencytrace.model import Stage
+from latencytrace.model.stage_colours import STAGE_COLOURS
 
 EIGHTHS = " ▏▎▍▌▋▊▉"
 BLOCK = "█"
 
-# Work of the model is warm, finding things is green, waiting is red, text is blue.
-COLOURS: Mapping[Stage, str] = {
-    Stage.NETWORK: "#8c6d46",
-    Stage.QUEUE: "#e5484d",
-    Stage.PREPROCESS: "#6c8ebf",
-    Stage.TOKENIZE: "#3e9fe6",
-    Stage.EMBED: "#12a594",
-    Stage.RETRIEVE: "#46b450",
-    Stage.RERANK: "#9bc53d",
-    Stage.CACHE: "#5f7a3f",
-    Stage.GUARDRAIL: "#b5838d",
-    Stage.TRANSFER: "#a18072",
-    Stage.PREFILL: "#f59e0b",
-    Stage.DECODE: "#f2d14b",
-    Stage.FORWARD: "#e8833a",
-    Stage.DETOKENIZE: "#7cd4fd",
-    Stage.POSTPROCESS: "#8ea6c9",
-    Stage.RESPOND: "#c061cb",
-    Stage.REMOTE_MODEL: "#d6409f",
-    Stage.TOOL: "#8e4ec6",
-    Stage.LOAD: "#b45309",
-    Stage.DATABASE: "#2f7d5b",
-    Stage.RETRY: "#b3261e",
-    Stage.RUNTIME: "#ff8a80",
-    Stage.APPLICATION: "#d8d8d8",
-    Stage.OTHER: "#9a9a9a",
-    Stage.UNATTRIBUTED: "#6f6f6f",
-}
 FAILED = "#e5484d"  # what went wrong
 ORDER = {str(stage): place for place, stage in enumerate(Stage)}
 
@@ -48,8 +21,8 @@ Name = TypeVar("Name", bound=str)  # a stage, or what a newer service calls one
 
 def stage_style(stage: str) -> Style:
     """The one colour of a stage, the same in every picture."""
-    known = Stage(stage) if stage in COLOURS else Stage.OTHER
-    return Style(color=COLOURS[known])
+    known = Stage(stage) if stage in ORDER else Stage.OTHER
+    return Style(color=f"color({STAGE_COLOURS[known].terminal})")
 
 
 def in_order(stages: Mapping[Name, int]) -> list[tuple[Name, int]]:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
 from latencytrace.model.objective import length_text
-from latencytrace.model.texts.units import UNKNOWN, count, duration, share
+from latencytrace.model.texts.units import UNKNOWN, count, objective_text, share
 from latencytrace.service.answers.documents import (
     AlertDocument,
     BurnRateDocument,
@@ -42,7 +42,7 @@ def _target(objective: ObjectiveDocument) -> str:
     of = (objective["service"], objective["route"], objective["model"], objective["version"])
     return (
         f"{100 * objective['target_ratio']:.6g} % of {' · '.join(filter(None, of))}: "
-        f"{objective['measure']} within {duration(objective['threshold_ns'])}, "
+        f"{objective_text(objective['measure'], objective['threshold_ns'])}, "
         f"over {length_text(objective['period_ns'])}"
     )
 

@@ -8,15 +8,13 @@ a text, but not in a query; and there are no `ALERTS` to ask what fires.
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
-from latencytrace.analysis.slo.burn_promql import absent, alarm, fires, silent
-from latencytrace.analysis.slo.burn_rate import keep_firing_ns
+from latencytrace.analysis.slo.burn_promql import absent, alarm, state
 from latencytrace.cli.rule_files.prometheus import (
     ABSENT,
     ABSENT_FOR,
     Document,
     RuleSettings,
     alert_labels,
-    firing,
     rules_of,
 )
 from latencytrace.model import AlertKind, Objective, Severity
@@ -46,22 +44,10 @@ def grafana_document(
 
 def _rules(objective: Objective, settings: RuleSettings, uid: str) -> Iterator[Document]:
     rules = rules_of(objective, settings)
-    page: str | None = None
-    for severity in Severity:  # pages first: a ticket does not begin while one fires
-        tiers = tuple(rule for rule in rules if rule.severity is severity)
-        if tiers:
-            burning = fires(objective, tiers)
-            yield _rule(
-                objective,
-                uid,
-                AlertKind.BURN,
-                severity,
-                alarm(objective, rules, burning, page),
-                keepFiringFor=window_text(keep_firing_ns(objective, severity)),
-            )
-            page = burning
-    quiet = silent(objective, firing(AlertKind.NO_DATA, objective, Severity.PAGE))
-    yield _rule(objective, uid, AlertKind.NO_DATA, Severity.PAGE, alarm(objective, rules, quiet))
+    watched = [(AlertKind.BURN, one) for one in Severity if any(r.severity is one for r in rules)]
+    for kind, severity in (*watched, (AlertKind.NO_DATA, Severity.PAGE)):
+        firing = alarm(objective, rules, state(objective, kind, severity))
+        yield _rule(objective, uid, kind, severity, firing)
     gone = f"count(\n{absent(objective)}\n)"
     yield _rule(objective, uid, ABSENT, Severity.PAGE, gone, **{"for": ABSENT_FOR})
 

@@ -7,18 +7,17 @@ from latencytrace.analysis.slo.burn_promql import (
     BUDGET_LEFT,
     absent,
     fires,
-    holds,
     prometheus_rules,
     recorded,
     silent,
 )
-from latencytrace.analysis.slo.burn_rate import keep_firing_ns
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import AlertKind, BurnRule, Objective, Severity
 from latencytrace.model.objective import length_text, window_text
 
 Document = dict[str, object]
 
+EVALUATOR = {"evaluator": "prometheus"}  # the service's own alert is another one
 ABSENT = "LatencySLOAbsent"
 ABSENT_FOR = "10m"
 
@@ -52,16 +51,6 @@ def rules_of(objective: Objective, settings: RuleSettings) -> tuple[BurnRule, ..
     return rules
 
 
-def begins(objective: Objective, rules: tuple[BurnRule, ...], severity: Severity) -> str:
-    """The expression that begins a page; or a ticket, which waits while a page fires."""
-    tiers = tuple(rule for rule in rules if rule.severity is severity)
-    expression = fires(objective, tiers)
-    if severity is Severity.TICKET:
-        page = firing(AlertKind.BURN, objective, Severity.PAGE)
-        return f"(\n{expression}\n)\nunless on (slo, service, route) ALERTS{{{page}}}"
-    return expression
-
-
 def firing(name: str, objective: Objective, severity: Severity) -> str:
     """Selects an alert of Prometheus's own that fires."""
     return (
@@ -90,8 +79,8 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
             '{{ $value | printf "%.3g" }} times too fast'
         ),
         "description": (
-            f"Promised: {100 * objective.target_ratio:.6g} % of {of} have {objective.measured} "
-            f"within {objective.threshold_ns / 1e9:g} s over {length_text(objective.period_ns)}. "
+            f"Promised: {100 * objective.target_ratio:.6g} % of {of} {_wanted(objective)} "
+            f"over {length_text(objective.period_ns)}. "
             f'Budget left: {{{{ with query "{budget}" }}}}{{{{ . | first | value | '
             "humanizePercentage }}{{ else }}unknown{{ end }}. Guilty stage, slow requests and "
             "links: GET /api/v1/alerts of the service."
@@ -101,6 +90,12 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
         separator = "&" if "?" in settings.dashboard_url else "?"
         said["dashboard_url"] = f"{settings.dashboard_url}{separator}var-slo={objective.name}"
     return said
+
+
+def _wanted(objective: Objective) -> str:
+    if objective.limit_ns is None:
+        return "do not fail"
+    return f"have {objective.measured} within {objective.limit_ns / 1e9:g} s"
 
 
 def _group(objective: Objective, settings: RuleSettings) -> Document:
@@ -119,9 +114,9 @@ def _recording(
     objective: Objective, rules: tuple[BurnRule, ...], settings: RuleSettings
 ) -> Iterator[Document]:
     found = recorded(objective, rules, settings.scrape_ns, settings.interval_ns)
-    for name, window, expression in found:
-        labels = {"slo": objective.name, "window": window}  # or promtool finds them twice
-        yield {"record": name, "expr": expression, "labels": labels}
+    for name, labels, expression in found:
+        # With its name in them, or promtool finds them twice.
+        yield {"record": name, "expr": expression, "labels": {"slo": objective.name, **labels}}
 
 
 def _alerting(
@@ -131,20 +126,20 @@ def _alerting(
         tiers = tuple(rule for rule in rules if rule.severity is severity)
         if not tiers:
             continue
-        held = holds(objective, tiers, firing(AlertKind.BURN, objective, severity))
         yield {
             "alert": str(AlertKind.BURN),
-            "expr": f"(\n{begins(objective, rules, severity)}\n)\nor\n(\n{held}\n)",
-            "keep_firing_for": window_text(keep_firing_ns(objective, severity)),
-            "labels": alert_labels(objective, severity),
+            "expr": fires(objective, tiers, settings.scrape_ns),
+            "labels": alert_labels(objective, severity) | EVALUATOR,
             "annotations": annotations(objective, settings),
         }
     of = objective.route or objective.service
     yield {
         "alert": str(AlertKind.NO_DATA),
-        "expr": silent(objective, firing(AlertKind.NO_DATA, objective, Severity.PAGE)),
-        "labels": alert_labels(objective, Severity.PAGE),
-        "annotations": {"summary": f"{objective.name}: {of}, which was steady, is silent"},
+        "expr": silent(objective, settings.scrape_ns),
+        "labels": alert_labels(objective, Severity.PAGE) | EVALUATOR,
+        "annotations": {
+            "summary": f"{objective.name}: {of}, which was steady, has lost its traffic"
+        },
     }
     yield {
         "alert": ABSENT,

@@ -1,7 +1,14 @@
-"""Tests of the Prometheus rules, for `promtool test rules`: outages, blips, starts, silence."""
+"""Tests of the Prometheus rules, for `promtool test rules`: outages, blips, starts, silence.
+
+Each says what the rules guarantee: an incident is one alert from its beginning to its end, and
+silence is no recovery, though every tenth scrape fails. All objectives are tested at once, for
+`promtool` evaluates every rule of the file in each test.
+"""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
 
 from latencytrace.analysis.slo.burn_promql import BUDGET_LEFT, BURN_RATE
 from latencytrace.analysis.slo.burn_rate import calming_ns, detection_ns, keep_firing_ns
@@ -15,134 +22,186 @@ from latencytrace.cli.rule_files.prometheus import (
 from latencytrace.model import AlertKind, BurnRule, Objective, Severity
 from latencytrace.model.objective import MINUTE_NS, window_text
 
-_PER_INTERVAL = 60  # requests
+_PER_SCRAPE = 60  # requests
+_FAILS = 10  # each such scrape does
+_CALM_NS = 15 * MINUTE_NS  # before something happens
+_MOMENTS = 20  # of a stretch are looked at, at most
+_FILLED = 0.8  # of what makes a tier fire: a little less holds an alert
 _SLACK = 1.1  # detection must be within a tenth, and an evaluation or two, of the formula
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    """An objective, and the tiers that page for it."""
+
+    objective: Objective
+    settings: RuleSettings
+    pages: tuple[BurnRule, ...]
+
+    @property
+    def theory_ns(self) -> int:
+        """Return how long a full outage lasts until the first tier pages."""
+        found = (detection_ns(self.objective, rule, 1.0) for rule in self.pages)
+        return min(length_ns for length_ns in found if length_ns is not None)
+
+    @property
+    def outage_ns(self) -> int:
+        """Return how long an outage lasts that pages for certain, and goes on for a while."""
+        return self.late(self.theory_ns) + 2 * MINUTE_NS
+
+    @property
+    def ends_ns(self) -> int:
+        """Return how long after that outage its page is over: tiers that it filled must calm."""
+        budget = self.objective.budget_ratio
+        filled = [
+            rule
+            for rule in self.pages
+            if self.outage_ns >= _FILLED * rule.factor * budget * rule.long_ns
+        ]
+        calm_ns = max(calming_ns(self.objective, rule, 1.0) for rule in filled)
+        return calm_ns + keep_firing_ns(self.objective, Severity.PAGE)
+
+    @property
+    def page(self) -> str:
+        """Return what selects the page."""
+        return f"ALERTS{{{firing(AlertKind.BURN, self.objective, Severity.PAGE)}}}"
+
+    def whole(self, length_ns: float) -> int:
+        """In whole evaluations."""
+        return round(length_ns / self.settings.interval_ns) * self.settings.interval_ns
+
+    def late(self, length_ns: float) -> int:
+        """The evaluation by which what takes so long has happened."""
+        return self.whole(length_ns * _SLACK) + 3 * self.settings.interval_ns
+
+
+_Scenario = Callable[[_Watched], tuple[list[Document], list[Document]]]
 
 
 def tests_document(
     objectives: Sequence[Objective], settings: RuleSettings, rule_file: str
 ) -> Document:
     """A file of tests for the rules of these objectives in another file."""
+    watched = [
+        _Watched(
+            objective=one,
+            settings=settings,
+            pages=tuple(
+                rule for rule in rules_of(one, settings) if rule.severity is Severity.PAGE
+            ),
+        )
+        for one in objectives
+    ]
+    scenarios: dict[str, _Scenario] = {
+        "an outage is one page, though scrapes fail, and the page ends": _outage,
+        "silence is no recovery": _silence,
+        "a blip is silent": _blip,
+        "a start does not page": _start,
+        "nobody watches it": _absence,
+    }
     return {
         "rule_files": [rule_file],
         "evaluation_interval": window_text(settings.interval_ns),
-        "tests": [test for objective in objectives for test in _tests(objective, settings)],
+        "tests": [_test(name, made, watched) for name, made in scenarios.items()],
     }
 
 
-def _tests(objective: Objective, settings: RuleSettings) -> Iterator[Document]:
-    rules = rules_of(objective, settings)
-    pages = tuple(rule for rule in rules if rule.severity is Severity.PAGE)
-    calm_ns = _whole(2 * max(rule.long_ns for rule in pages[:1]) + 15 * MINUTE_NS, settings)
-    yield _outage(objective, settings, pages, calm_ns)
-    yield _blip(objective, settings, pages, calm_ns)
-    yield _start(objective, settings, pages)
-    yield _absence(objective, settings)
+def _test(name: str, made: _Scenario, watched: Sequence[_Watched]) -> Document:
+    stories = [made(one) for one in watched]
+    return {
+        "name": name,
+        "interval": window_text(watched[0].settings.scrape_ns),
+        "input_series": [one for series, _ in stories for one in series],
+        "promql_expr_test": [one for _, expected in stories for one in expected],
+    }
 
 
-def _outage(
-    objective: Objective, settings: RuleSettings, pages: tuple[BurnRule, ...], calm_ns: int
-) -> Document:
+def _outage(one: _Watched) -> tuple[list[Document], list[Document]]:
     """Every request is bad: the fastest tier pages when the formula says, and it ends."""
-    fastest = pages[0]
-    step_ns = settings.interval_ns
-    theory_ns = detection_ns(objective, fastest, 1.0) or 0
-    outage_ns = _whole(2 * theory_ns + fastest.short_ns, settings)
-    ends_ns = max(calming_ns(objective, rule, 1.0) for rule in pages)
-    ends_ns += keep_firing_ns(objective, Severity.PAGE)
-    page = _firing(AlertKind.BURN, objective)
-    over_ns = calm_ns + outage_ns
-    return {
-        "name": f"{objective.name}: an outage pages, and the page ends",
-        "interval": window_text(step_ns),
-        "input_series": _counters(
-            objective, settings, [(calm_ns, 0), (outage_ns, 1), (2 * ends_ns, 0)]
-        ),
-        "promql_expr_test": [
-            _nothing(page, calm_ns + _whole(int(theory_ns / _SLACK) - 2 * step_ns, settings)),
-            _one(page, calm_ns + _whole(int(theory_ns * _SLACK) + 3 * step_ns, settings)),
-            _nothing(page, over_ns + _whole(int(ends_ns * _SLACK) + 3 * step_ns, settings)),
-            _one(f'{BUDGET_LEFT}{{slo="{objective.name}"}} < 1', over_ns),
-        ],
-    }
+    step_ns = one.settings.interval_ns
+    over_ns, ends_ns = _CALM_NS + one.outage_ns, one.late(one.ends_ns)
+    began_ns = one.whole(_CALM_NS) + one.late(one.theory_ns)
+    early_ns = max(0, one.whole(one.theory_ns / _SLACK) - 2 * step_ns)
+    parts = [(_CALM_NS, 0), (one.outage_ns, 1), (ends_ns, 0)]
+    return list(_counters(one, parts)), [
+        _nothing(one.page, _CALM_NS + early_ns),
+        *(_one(one.page, at_ns) for at_ns in _moments(one, began_ns, over_ns)),
+        _nothing(one.page, over_ns + ends_ns),
+        _one(f'{BUDGET_LEFT}{{slo="{one.objective.name}"}} < 1', over_ns),
+    ]
 
 
-def _blip(
-    objective: Objective, settings: RuleSettings, pages: tuple[BurnRule, ...], calm_ns: int
-) -> Document:
+def _silence(one: _Watched) -> tuple[list[Document], list[Document]]:
+    """No request comes after an outage: its page stays, alone, until they are good again."""
+    silent_ns = _CALM_NS + one.outage_ns
+    again_ns = silent_ns + one.late(one.ends_ns)
+    parts = [
+        (_CALM_NS, 0), (one.outage_ns, 1), (again_ns - silent_ns, None),
+        (one.late(one.ends_ns), 0),
+    ]  # fmt: skip
+    return list(_counters(one, parts)), [
+        *(_one(one.page, at_ns) for at_ns in _moments(one, silent_ns, again_ns)),
+        _nothing(one.page, again_ns + one.late(one.ends_ns)),
+    ]
+
+
+def _blip(one: _Watched) -> tuple[list[Document], list[Document]]:
     """An outage of half the time that it takes to page."""
-    blip_ns = _whole((detection_ns(objective, pages[0], 1.0) or 0) // 2, settings)
-    page = _firing(AlertKind.BURN, objective)
-    moments = [calm_ns + blip_ns * share for share in (1, 2, 4)]
-    return {
-        "name": f"{objective.name}: a blip is silent",
-        "interval": window_text(settings.interval_ns),
-        "input_series": _counters(
-            objective, settings, [(calm_ns, 0), (blip_ns, 1), (4 * blip_ns, 0)]
-        ),
-        "promql_expr_test": [_nothing(page, at_ns) for at_ns in moments],
-    }
+    blip_ns = one.whole(one.theory_ns // 2)
+    moments = [_CALM_NS + one.whole(blip_ns * share) for share in (1, 1.5, 2)]
+    parts = [(_CALM_NS, 0), (blip_ns, 1), (blip_ns, 0)]
+    return list(_counters(one, parts)), [_nothing(one.page, at_ns) for at_ns in moments]
 
 
-def _start(objective: Objective, settings: RuleSettings, pages: tuple[BurnRule, ...]) -> Document:
+def _start(one: _Watched) -> tuple[list[Document], list[Document]]:
     """Slow requests right after a start, enough for the slowest page had they lasted."""
-    slowest = pages[-1]
-    bad_ratio = min(1.0, 1.3 * slowest.factor * objective.budget_ratio)
-    start_ns = _whole(slowest.long_ns // 12, settings)
-    page = _firing(AlertKind.BURN, objective)
-    return {
-        "name": f"{objective.name}: a start does not page",
-        "interval": window_text(settings.interval_ns),
-        "input_series": _counters(objective, settings, [(start_ns, bad_ratio)]),
-        "promql_expr_test": [
-            _nothing(page, _whole(start_ns * tenths // 10, settings)) for tenths in (3, 6, 9)
-        ],
-    }
+    slowest = max(one.pages, key=lambda rule: rule.long_ns)
+    bad_ratio = min(1.0, 1.3 * slowest.factor * one.objective.budget_ratio)
+    start_ns = one.whole(slowest.long_ns // 12)
+    return list(_counters(one, [(start_ns, bad_ratio)])), [
+        _nothing(one.page, one.whole(start_ns * tenths // 10)) for tenths in (3, 6, 9)
+    ]
 
 
-def _absence(objective: Objective, settings: RuleSettings) -> Document:
-    absent = _firing(ABSENT, objective)
-    return {
-        "name": f"{objective.name}: nobody watches it",
-        "interval": window_text(settings.interval_ns),
-        "input_series": [],
-        "promql_expr_test": [
-            _nothing(absent, 9 * MINUTE_NS),
-            _one(absent, 12 * MINUTE_NS),
-            _nothing(f'{BURN_RATE}{{slo="{objective.name}"}}', 12 * MINUTE_NS),
-        ],
-    }
+def _absence(one: _Watched) -> tuple[list[Document], list[Document]]:
+    absent = f"ALERTS{{{firing(ABSENT, one.objective, Severity.PAGE)}}}"
+    return [], [
+        _nothing(absent, 9 * MINUTE_NS),
+        _one(absent, 12 * MINUTE_NS),
+        _nothing(f'{BURN_RATE}{{slo="{one.objective.name}"}}', 12 * MINUTE_NS),
+    ]
 
 
-def _counters(
-    objective: Objective, settings: RuleSettings, parts: Sequence[tuple[int, float]]
-) -> list[Document]:
-    """The two counters: so long with such a share of bad requests, one part after the other."""
+def _counters(one: _Watched, parts: Sequence[tuple[int, float | None]]) -> Iterator[Document]:
+    """The two counters: so long with such a share of bad requests, or with none at all."""
     labels = (
-        f'slo="{objective.name}", service={_quoted(objective.service)}, '
-        f"route={_quoted(objective.route or '')}, "
+        f'slo="{one.objective.name}", service={_quoted(one.objective.service)}, '
+        f"route={_quoted(one.objective.route or '')}, "
         'job="latencytrace", instance="latencytrace:8321"'
     )
-    steps = [round(length_ns / settings.interval_ns) for length_ns, _ in parts]
-    total = f"0+{_PER_INTERVAL}x{sum(steps)}"
-    bad, count = [], 0
-    for (_, ratio), length in zip(parts, steps, strict=True):
-        each = round(_PER_INTERVAL * ratio)
-        bad.append(f"{count}+{each}x{max(0, length - 1)}")
-        count += each * length
-    return [
-        {"series": f"latencytrace_slo_requests_total{{{labels}}}", "values": total},
-        {"series": f"latencytrace_slo_bad_requests_total{{{labels}}}", "values": " ".join(bad)},
-    ]
+    bad, total = [0], [0]
+    for length_ns, ratio in parts:
+        for _ in range(ceil(length_ns / one.settings.scrape_ns)):
+            total.append(total[-1] + (0 if ratio is None else _PER_SCRAPE))
+            bad.append(bad[-1] + round(_PER_SCRAPE * (ratio or 0)))
+    for counter, counts in (("requests", total), ("bad_requests", bad)):
+        values = [
+            "stale" if place % _FAILS == _FAILS - 1 else str(count)
+            for place, count in enumerate(counts)
+        ]
+        series = f"latencytrace_slo_{counter}_total{{{labels}}}"
+        yield {"series": series, "values": " ".join(values)}
+
+
+def _moments(one: _Watched, since_ns: int, until_ns: int) -> range:
+    """Evaluations of a stretch."""
+    step_ns = one.whole(max(one.settings.interval_ns, (until_ns - since_ns) // _MOMENTS))
+    return range(since_ns, until_ns + 1, step_ns)
 
 
 def _quoted(text: str) -> str:
     """Write a label's value; Prometheus knows the escapes of JSON."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def _firing(name: str, objective: Objective) -> str:
-    return f"ALERTS{{{firing(name, objective, Severity.PAGE)}}}"
 
 
 def _one(expression: str, at_ns: int) -> Document:
@@ -155,9 +214,4 @@ def _one(expression: str, at_ns: int) -> Document:
 
 
 def _nothing(expression: str, at_ns: int) -> Document:
-    return {"expr": f"count({expression})", "eval_time": window_text(max(at_ns, 0))}
-
-
-def _whole(length_ns: int, settings: RuleSettings) -> int:
-    """In whole evaluations."""
-    return round(length_ns / settings.interval_ns) * settings.interval_ns
+    return {"expr": f"count({expression})", "eval_time": window_text(at_ns)}

@@ -31,6 +31,7 @@ from latencytrace.service.answers.documents import (
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuStageDocument
 from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.net.http_client import ask
+from latencytrace.service.objectives.report import ReportDocument
 from latencytrace.settings import data_folder, service_token
 
 HEALTHY_WITHIN_S = 1.0
@@ -228,6 +229,12 @@ def objectives(source: Source) -> list[ObjectiveDocument]:
     """The objectives, and how they stand."""
     document = source.document("/objectives", {})
     return cast("dict[str, list[ObjectiveDocument]]", document)["objectives"]
+
+
+def objectives_report(source: Source, month: str | None) -> ReportDocument:
+    """How each objective was kept in a month; None: this one."""
+    document = source.document("/objectives/report", {} if month is None else {"month": month})
+    return cast("ReportDocument", document)
 
 
 def alerts(source: Source) -> list[AlertDocument]:

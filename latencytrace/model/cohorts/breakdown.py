@@ -58,4 +58,6 @@ class Breakdown:
     reduced_requests: int = 0  # counted, though pauses, intervals or cheap calls are not recorded
     startup_left_out: int = 0  # what processes loaded before they served
     unsure_left_out: int = 0  # for not all of their attributes are kept
-    max_concurrency: int | None  # the most requests of the cohort under way at once
+    # The most requests of the cohort under way at once; None: there are none, or too many to tell.
+    max_concurrency: int | None
+    quantile_error_ratio: float = 0.0  # by how much quantiles may be wrong; 0: they are exact

@@ -21,6 +21,11 @@ def duration(value_ns: float | None) -> str:
     return f"{value_ns:.0f} ns"
 
 
+def objective_text(measure: str, threshold_ns: int | None) -> str:
+    """What an objective wants: `duration within 2.00 s`; without a threshold: `no failure`."""
+    return "no failure" if threshold_ns is None else f"{measure} within {duration(threshold_ns)}"
+
+
 def signed(value_ns: int, plus: str = "") -> str:
     """A difference of durations: `-8.31 ms`; what is not negative has `plus` before it."""
     return f"-{duration(-value_ns)}" if value_ns < 0 else f"{plus}{duration(value_ns)}"

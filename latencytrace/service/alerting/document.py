@@ -8,6 +8,7 @@ from latencytrace.service.answers.documents import (
     BadRequestDocument,
     BurnRateDocument,
     DistinctionDocument,
+    FailingCallDocument,
     GuiltyStageDocument,
     ObjectiveDocument,
 )
@@ -29,11 +30,13 @@ def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
         "end_reason": alert.end_reason,
         "bad_ratio": alert.bad_ratio,
         "window_ns": alert.window_ns,
+        "traffic_ratio": alert.traffic_ratio,
         "burn_rates": _burn_rates(standing),
         "budget_left_ratio": standing.budget_left_ratio,
         "exhaustion_ns": standing.exhaustion_ns,
         "guilty": _guilty(evidence),
         "failed_ratio": evidence.failed_ratio,
+        "failing_call": _failing_call(evidence),
         "version": evidence.version,
         "distinctions": _distinctions(evidence),
         "slowest": [_bad_request(request, links) for request in evidence.slowest],
@@ -53,7 +56,7 @@ def objective_document(standing: Standing) -> ObjectiveDocument:
         "model": objective.model,
         "version": objective.version,
         "measure": objective.measured,
-        "threshold_ns": objective.threshold_ns,
+        "threshold_ns": objective.limit_ns,
         "target_ratio": objective.target_ratio,
         "period_ns": objective.period_ns,
         "requests": standing.total,
@@ -61,6 +64,9 @@ def objective_document(standing: Standing) -> ObjectiveDocument:
         "burn_rates": _burn_rates(standing),
         "budget_left_ratio": standing.budget_left_ratio,
         "exhaustion_ns": standing.exhaustion_ns,
+        "budget_since": (
+            None if standing.budget_since_ns is None else str(standing.budget_since_ns)
+        ),
         "last_request": (
             None if standing.last_request_ns is None else str(standing.last_request_ns)
         ),
@@ -96,6 +102,17 @@ def _guilty(evidence: Evidence) -> GuiltyStageDocument | None:
         "stage": evidence.guilty.stage,
         "excess_ns": evidence.guilty.excess_ns,
         "share_ratio": evidence.guilty.share_ratio,
+    }
+
+
+def _failing_call(evidence: Evidence) -> FailingCallDocument | None:
+    if evidence.failing is None:
+        return None
+    return {
+        "name": evidence.failing.name,
+        "stage": evidence.failing.stage,
+        "error": evidence.failing.error,
+        "share_ratio": evidence.failing.share_ratio,
     }
 
 

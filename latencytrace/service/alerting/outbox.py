@@ -79,14 +79,22 @@ class Outbox:
             if thread.is_alive():
                 thread.join(_LAST_S)
 
-    def notifications(self, changed: Iterable[Alert]) -> list[Notification]:
-        """Make the notifications of alerts that began or ended."""
+    def notifications(
+        self, changed: Iterable[Alert], amended: Iterable[Alert] = ()
+    ) -> list[Notification]:
+        """Make the notifications of alerts that began or ended, or have another cause."""
         now_ns = self._now_ns()
-        return [
+        made = [
             notification
             for alert in changed
-            for name, sink in self._sinks.items()
+            for name, sink in self._receivers(alert).items()
             for notification in self._of_change(alert, name, sink, now_ns)
+        ]
+        key = f"amended:{now_ns // 10**9}"
+        return made + [
+            self._notification(alert, name, Transition.CONTINUES, key, now_ns)
+            for alert in amended
+            for name in self._sinks
         ]
 
     def add(self, notifications: Sequence[Notification]) -> None:
@@ -107,7 +115,7 @@ class Outbox:
         repeats: list[Notification] = []
         known: set[tuple[str, str]] = set()
         for alert in firing:
-            for name, sink in self._sinks.items():
+            for name, sink in self._receivers(alert).items():
                 if sink.repeat_s is None:
                     continue
                 known.add((name, alert.fingerprint))
@@ -123,6 +131,11 @@ class Outbox:
         with self._changed:
             new = [one for one in repeats if not self._queues[one.sink].has(one.about)]
         self.add(new)
+
+    def _receivers(self, alert: Alert) -> Mapping[str, Sink]:
+        """The sinks that an alert is for: those that its objective names, if they are there."""
+        named = alert.standing.objective.receivers
+        return {name: self._sinks[name] for name in named if name in self._sinks} or self._sinks
 
     def waiting(self) -> Mapping[str, int]:
         """Count the notifications that wait, by sink."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from latencytrace.analysis.slo.traffic import LOOK_NS
 from latencytrace.model import Alert, AlertKind, BadRequest, Evidence, Objective
+from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import length_text
-
-_MOSTLY = 0.5  # of the excess: below, no single stage is to blame
 
 
 def summary(alert: Alert) -> str:
@@ -18,12 +18,12 @@ def summary(alert: Alert) -> str:
         over = f"the alert on {of} is over: {alert.end_reason}"
         return f"{objective.name}: {over}; it lasted {lasted}"
     if alert.kind is AlertKind.NO_DATA:
-        state = "comes again" if alert.ended_ns is not None else "has fallen silent"
-        return f"{objective.name}: {of}, which was steady, {state}"
+        return f"{objective.name}: {of}, which was steady, {_traffic(alert)}"
     if alert.ended_ns is not None:
         lasted = length_text(alert.ended_ns - alert.started_ns)
         return f"{objective.name}: {of} meets its objective again; the alert lasted {lasted}"
-    firing = next((rate for rate in alert.standing.rates if rate.firing), None)
+    rates = (rate for rate in alert.standing.rates if rate.rule.long_ns == alert.window_ns)
+    firing = next(rates, None)
     burn = f", {firing.long:.3g} times too fast" if firing and firing.long is not None else ""
     if alert.bad_ratio is None or alert.window_ns is None:
         return f"{objective.name}: {of} violates its objective{burn}"
@@ -64,12 +64,19 @@ def _causes(evidence: Evidence) -> Iterator[str]:
     if guilty is not None:
         excess = f"{duration_text(guilty.excess_ns)} more than in good requests"
         share = f"{_percent(guilty.share_ratio)} of the excess"
-        if guilty.share_ratio >= _MOSTLY:
+        if guilty.share_ratio >= MOSTLY:
             yield f"Guilty stage: {guilty.stage}, {excess}, {share}."
         else:
             yield f"No single stage is guilty; most is {guilty.stage}: {excess}, {share}."
     if evidence.failed_ratio:
         yield f"Failed, not slow: {_percent(evidence.failed_ratio)} of the bad requests."
+    failing = evidence.failing
+    if failing is not None:
+        error = f" with {failing.error}" if failing.error else ""
+        yield (
+            f"Failing call: {failing.name} ({failing.stage}){error}, in "
+            f"{_percent(failing.share_ratio)} of the newest failed requests."
+        )
     for one in evidence.distinctions:
         yield (
             f"Apart from good requests: {one.trait} {one.value}, {_percent(one.bad_ratio)} of "
@@ -77,6 +84,15 @@ def _causes(evidence: Evidence) -> Iterator[str]:
         )
     if evidence.version is not None:
         yield f"Version: {evidence.version}."
+
+
+def _traffic(alert: Alert) -> str:
+    if alert.ended_ns is not None:
+        return "comes again"
+    if not alert.traffic_ratio:
+        return "has fallen silent"
+    left = f"{_percent(alert.traffic_ratio)} of the requests to be expected"
+    return f"has lost its traffic: {left} came in the last {length_text(LOOK_NS)}"
 
 
 def request_text(request: BadRequest) -> str:
@@ -96,7 +112,7 @@ def duration_text(duration_ns: int) -> str:
 
 
 def _fault(objective: Objective, alert: Alert) -> str:
-    if alert.evidence.failed_ratio == 1:
+    if alert.evidence.failed_ratio == 1 or objective.limit_ns is None:
         return "failed"
     measured = "" if objective.measured == "duration" else f"{objective.measured} "
     return f"took {measured}over {duration_text(objective.threshold_ns)} or failed"

@@ -62,6 +62,7 @@ class BreakdownDocument(TypedDict):
     output_tokens_per_second: float | None
     max_concurrency: int | None
     reduced_requests: int  # of which pauses, intervals or cheap calls were not recorded
+    quantile_error_ratio: float  # 0: exact; more: from histograms, off by at most so much
     stages: list[StageDocument]
     left_out: LeftOutDocument
 
@@ -298,7 +299,7 @@ class ObjectiveDocument(TypedDict):
     model: str | None
     version: str | None
     measure: str
-    threshold_ns: int
+    threshold_ns: int | None
     target_ratio: float
     period_ns: int
     requests: int
@@ -306,6 +307,7 @@ class ObjectiveDocument(TypedDict):
     burn_rates: list[BurnRateDocument]
     budget_left_ratio: float | None
     exhaustion_ns: int | None
+    budget_since: str | None
     last_request: str | None
 
 
@@ -320,6 +322,15 @@ class GuiltyStageDocument(TypedDict):
 
     stage: Stage
     excess_ns: int
+    share_ratio: float
+
+
+class FailingCallDocument(TypedDict):
+    """The call that failed requests have in common."""
+
+    name: str
+    stage: Stage
+    error: str | None
     share_ratio: float
 
 
@@ -358,11 +369,13 @@ class AlertDocument(TypedDict):
     end_reason: str | None
     bad_ratio: float | None
     window_ns: int | None
+    traffic_ratio: float | None
     burn_rates: list[BurnRateDocument]
     budget_left_ratio: float | None
     exhaustion_ns: int | None
     guilty: GuiltyStageDocument | None
     failed_ratio: float | None
+    failing_call: FailingCallDocument | None
     version: str | None
     distinctions: list[DistinctionDocument]
     slowest: list[BadRequestDocument]

@@ -241,6 +241,7 @@ def breakdown_document(found: Breakdown) -> BreakdownDocument:
         "output_tokens_per_second": found.output_tokens_per_second,
         "max_concurrency": found.max_concurrency,
         "reduced_requests": found.reduced_requests,
+        "quantile_error_ratio": found.quantile_error_ratio,
         "stages": [
             {
                 "stage": row.stage,

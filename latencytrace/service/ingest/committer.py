@@ -2,16 +2,20 @@
 
 Each is answered once its spans are safe from the death of this process: once the journal holds
 them, or after its commit where there is no journal. An insert costs some 10 ms of CPU however
-few spans it has, so that rare ones leave the machine to the programs that are traced.
+few spans it has, so that rare ones leave the machine to the programs that are traced. What the
+journal holds may wait a little longer still: the ledgers that are made meanwhile are written
+together with their spans, and there is nothing left to commit (`Committer.release`).
 """
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import Protocol
 
 from latencytrace.errors import OtlpError, OverloadedError, PoisonedBlockError, StoreError
@@ -24,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 INTERVAL_NS = 100_000_000  # between the beginnings of two commits, unless one is full
 RETRY_NS = 1_000_000_000  # at most, after a commit that the store did not take
+BUSY_NS = 200_000_000  # until a request is looked at again of which others store a part
 MAX_SPANS = 50_000  # in one commit; more are not waited for
 MAX_BYTES = 256 * 1024 * 1024  # waiting and being committed, all together
 
@@ -34,6 +39,7 @@ class Outcome(StrEnum):
     STORED = "stored"
     REFUSED = "refused"  # acknowledged, but the store's engine cannot read it
     FAILED = "failed"  # never acknowledged: its sender got an error
+    WAITING = "waiting"  # no end: the store did not take it, and will be asked again
 
 
 OnSettled = Callable[[Sequence[CheckedRequest], Outcome], None]
@@ -44,6 +50,8 @@ class Waiting:
     """A request and the sender's claim to hear what became of it."""
 
     request: CheckedRequest
+    part: SpanBlock | None = None  # what of it is to be committed; None: all
+    due_ns: int = 0  # not before
     segment: Segment | None = None  # of the journal that holds it: it was acknowledged
     future: Future[None] = field(default_factory=Future)
 
@@ -54,6 +62,10 @@ class BlockTaker(Protocol):
     def insert(self, blocks: Sequence[SpanBlock]) -> None:
         """See `Store.insert`."""
         ...
+
+
+def _due_ns(waiting: Waiting) -> int:
+    return waiting.due_ns
 
 
 class CommitQueue:
@@ -68,13 +80,17 @@ class CommitQueue:
         self.is_retry = False  # what is first could not be committed before
 
     def add(self, waiting: Waiting) -> None:
-        """Put a request at the end."""
-        self._waiting.append(waiting)
+        """Put a request behind those that are due no later."""
+        insort(self._waiting, waiting, key=_due_ns)
         self._span_count += waiting.request.span_count
+
+    def is_alone(self, waiting: Waiting) -> bool:
+        """Tell whether a request is the first one."""
+        return self._waiting[0] is waiting
 
     def put_back(self, taken: Sequence[Waiting]) -> None:
         """Put requests first that could not be committed; full or not, they wait an interval."""
-        self._waiting[:0] = taken
+        self._waiting[:0] = [replace(waiting, due_ns=0) for waiting in taken]
         self._span_count += sum(waiting.request.span_count for waiting in taken)
         self.is_retry = True
 
@@ -87,18 +103,42 @@ class CommitQueue:
         """
         if not self._waiting:
             return None
-        if self._last_ns is None or (self._span_count >= self._max_spans and not self.is_retry):
-            return 0
+        held_ns = max(self._waiting[0].due_ns - now_ns, 0)
+        is_full = not (held_ns or self.is_retry) and self._is_full(now_ns)
+        if self._last_ns is None or is_full:
+            return held_ns
         # A clock that was set back must not hold up anybody for longer than the interval.
         since_ns = max(now_ns - self._last_ns, 0)
         interval_ns = min(self.interval_ns, RETRY_NS) if self.is_retry else self.interval_ns
-        return max(interval_ns - since_ns, 0)
+        return max(interval_ns - since_ns, held_ns, 0)
 
-    def take(self, now_ns: int) -> list[Waiting]:
-        """Remove what goes into one commit that begins now, at least one request."""
+    def _is_full(self, now_ns: int) -> bool:
+        """Tell whether so many spans are due that more are not waited for."""
+        if self._span_count < self._max_spans:
+            return False
+        due = takewhile(lambda one: one.due_ns <= now_ns, self._waiting)
+        return sum(one.request.span_count for one in due) >= self._max_spans
+
+    def remove(self, columns: Iterable[SpanBlock]) -> list[Waiting]:
+        """Remove the requests with these spans."""
+        gone = set(map(id, columns))
+        removed = [one for one in self._waiting if id(one.request.columns) in gone]
+        self._waiting = [one for one in self._waiting if id(one.request.columns) not in gone]
+        self._span_count -= sum(waiting.request.span_count for waiting in removed)
+        return removed
+
+    def take(self, now_ns: int, *, early: bool = False) -> list[Waiting]:
+        """Remove what goes into one commit that begins now, at least one request.
+
+        Args:
+            now_ns: The time.
+            early: Those, too, that may still wait.
+        """
         spans = 0
         count = 0
         for waiting in self._waiting:
+            if count and not early and waiting.due_ns > now_ns:
+                break
             spans += waiting.request.span_count
             count += 1
             if spans >= self._max_spans:
@@ -122,24 +162,28 @@ class Committer:
         on_settled: Takes the end of each request, in the committing thread, before the
             futures resolve.
         now_ns: The clock.
+        begin: Tells what of a request's columns is to be committed; None: nothing for now.
         max_bytes: How much may wait before `submit` refuses.
         journal: Holds what was acknowledged; None: everybody waits for the commit.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made of
         self,
         store: BlockTaker,
         *,
         on_settled: OnSettled,
         now_ns: Callable[[], int],
+        begin: Callable[[SpanBlock], SpanBlock | None] = lambda columns: columns,
         max_bytes: int = MAX_BYTES,
         journal: Journal | None = None,
     ) -> None:
         self._store = store
         self._on_settled = on_settled
         self._now_ns = now_ns
+        self._begin = begin
         self._max_bytes = max_bytes
         self._journal = journal
+        self._hold_ns = 0
         self._queue = CommitQueue()
         self._bytes = 0
         self._open = True
@@ -158,26 +202,45 @@ class Committer:
         Returns:
             It.
         """
-        resumed = []
         with self._changed:
-            for block, segment in () if self._journal is None else self._journal.left():
-                try:
-                    request = CheckedRequest.of(_columns(block))
-                except OtlpError as error:
-                    segment.refuse(error)
-                    continue
-                self._add(Waiting(request=request, segment=segment))
-                resumed.append(request)
-        return resumed
+            left = [] if self._journal is None else list(_left(self._journal))
+            for request, segment in left:
+                self._add(request, segment)
+        return [request for request, _ in left]
 
     def start(self) -> None:
         """Begin to commit."""
         self._thread.start()
 
-    def set_interval(self, interval_ns: int) -> None:
-        """Commit as rarely as this from now on, where there is a journal."""
+    def set_interval(self, interval_ns: int, hold_ns: int = 0) -> None:
+        """Commit as rarely as this, and what came so long ago, where there is a journal."""
         if self._journal is not None:
-            self._queue.interval_ns = interval_ns
+            self._queue.interval_ns, self._hold_ns = interval_ns, hold_ns
+
+    @property
+    def holds(self) -> bool:
+        """Return whether requests wait for a while for their ledgers."""
+        return bool(self._hold_ns)
+
+    def hasten(self, columns: Collection[SpanBlock]) -> None:
+        """Commit requests with these spans with the next ones."""
+        if columns:
+            with self._changed:
+                for waiting in self._queue.remove(columns):
+                    self._queue.add(replace(waiting, due_ns=0))
+                self._changed.notify_all()
+
+    def release(self, columns: Collection[SpanBlock]) -> None:
+        """Let go of requests with these spans, for others have stored all of them."""
+        if not columns:
+            return
+        with self._changed:
+            released = self._queue.remove(columns)
+            self._let_go(released)
+            self._fault = None  # the store takes spans
+            if self._journal is not None:
+                self._journal.rotate()
+            self._changed.notify_all()
 
     def submit(self, request: CheckedRequest) -> Future[None]:
         """Queue a request.
@@ -191,10 +254,10 @@ class Committer:
             OverloadedError: Too much waits already.
             StoreError: The committer is closed, or the journal cannot be written.
         """
-        waiting = Waiting(request=request)
         if not request.span_count:
-            waiting.future.set_result(None)
-            return waiting.future
+            nothing: Future[None] = Future()
+            nothing.set_result(None)
+            return nothing
         with self._changed:
             if not self._open:
                 raise StoreError("the service is shutting down: send the spans again later")
@@ -202,11 +265,13 @@ class Committer:
                 raise OverloadedError(
                     f"{self._bytes} bytes of spans wait to be stored: send again in a second"
                 )
-            if self._journal is not None:
-                waiting = Waiting(request=request, segment=self._noted(self._journal, request))
+            if self._journal is None:
+                waiting = self._add(request)
+            else:
+                waiting = self._add(request, self._noted(self._journal, request))
                 waiting.future.set_result(None)
-            self._add(waiting)
-            self._changed.notify_all()
+            if self._queue.is_alone(waiting) or not self._hold_ns:
+                self._changed.notify_all()
         return waiting.future
 
     def flush(self) -> None:
@@ -276,7 +341,8 @@ class Committer:
             while taken := self._next():
                 done = False
                 try:
-                    self._settle(taken, self._commit(taken))
+                    if ready := self._begun(taken):
+                        self._settle(ready, self._commit(ready))
                     done = True
                 finally:
                     if not done:  # a fault of ours ends this thread, and nobody waits for it
@@ -297,13 +363,28 @@ class Committer:
                 if due_in_ns is not None and (due_in_ns == 0 or is_wanted):
                     if self._journal is not None:
                         self._journal.rotate()
-                    return self._queue.take(self._now_ns())
+                    return self._queue.take(self._now_ns(), early=is_wanted)
                 self._changed.wait(None if due_in_ns is None else due_in_ns / 1e9)
 
-    def _add(self, waiting: Waiting) -> None:
-        self._bytes += waiting.request.columns.nbytes
+    def _begun(self, taken: Sequence[Waiting]) -> list[Waiting]:
+        """Those that can be committed now; the others wait on."""
+        parts = [(one, self._begin(one.request.columns)) for one in taken]
+        ready = [replace(one, part=part) for one, part in parts if part is not None]
+        if len(ready) < len(taken):
+            with self._changed:
+                for busy in (one for one, part in parts if part is None):
+                    self._queue.add(replace(busy, due_ns=self._now_ns() + BUSY_NS))
+                if not ready:  # whoever has the rest is waited for
+                    self._changed.wait(BUSY_NS / 1e9)
+        return ready
+
+    def _add(self, request: CheckedRequest, segment: Segment | None = None) -> Waiting:
+        due_ns = self._now_ns() + self._hold_ns if self._hold_ns else 0
+        waiting = Waiting(request=request, due_ns=due_ns, segment=segment)
+        self._bytes += request.columns.nbytes
         self._submitted += 1
         self._queue.add(waiting)
+        return waiting
 
     def _settle(self, taken: Sequence[Waiting], fault: StoreError | None) -> None:
         """Let go of what was committed or refused; keep what was acknowledged and was not."""
@@ -314,14 +395,18 @@ class Committer:
             if fault is not None and self._open:
                 self._queue.put_back([one for one in taken if one.segment])
                 gone = [one for one in taken if not one.segment]
-            if fault is None and self._journal is not None:
-                for segment in (one.segment for one in taken if one.segment):
-                    self._journal.committed(segment)
-            self._settled += len(gone)
-            self._bytes -= sum(waiting.request.columns.nbytes for waiting in gone)
+            self._let_go(gone, stored=fault is None)
             if fault is not None:
                 self._wanted = self._settled
             self._changed.notify_all()
+
+    def _let_go(self, gone: Sequence[Waiting], *, stored: bool = True) -> None:
+        """Forget requests, and where they are stored delete them from the journal."""
+        if stored and self._journal is not None:
+            for segment in (one.segment for one in gone if one.segment):
+                self._journal.committed(segment)
+        self._settled += len(gone)
+        self._bytes -= sum(waiting.request.columns.nbytes for waiting in gone)
 
     def _abandon(self) -> None:
         """Leave nobody waiting for a thread that is gone."""
@@ -330,53 +415,33 @@ class Committer:
             self._ended = True
             while left := self._queue.take(self._now_ns()):
                 self._fail(left, StoreError("the service is shutting down: send them again"))
+            if self._journal is not None:
+                self._journal.rotate()
             self._wanted = 0
             self._changed.notify_all()
 
     def _commit(self, taken: Sequence[Waiting]) -> StoreError | None:
         try:
-            refused = self._insert(taken)
+            refused = _inserted(self._store, taken)
         except StoreError as error:
             _log.error("%d requests were not stored: %s", len(taken), error)
             self._fail([one for one in taken if one.segment is None], error)
+            self._end([one for one in taken if one.segment], Outcome.WAITING)
             return error
         stored = [one for one in taken if id(one) not in refused]
         self._end(stored, Outcome.STORED)
         self._end([one for one in taken if id(one) in refused and one.segment], Outcome.REFUSED)
-        for waiting in stored:
-            if waiting.segment is None and waiting.future.set_running_or_notify_cancel():
-                waiting.future.set_result(None)
+        _answer([one for one in stored if one.segment is None])
         for waiting in taken:
             if waiting.segment is None and id(waiting) in refused:
                 self._fail([waiting], refused[id(waiting)])
         return None
 
-    def _insert(self, taken: Sequence[Waiting]) -> dict[int, OtlpError]:
-        """Insert requests as one block; halve it where the engine refuses it.
-
-        Returns:
-            What is wrong with each request that could not be kept, by its `id()`.
-        """
-        try:
-            self._store.insert([waiting.request.columns for waiting in taken])
-        except PoisonedBlockError as error:
-            if len(taken) > 1:
-                middle = len(taken) // 2
-                return self._insert(taken[:middle]) | self._insert(taken[middle:])
-            _log.warning(
-                "a request of %d spans is refused: %s", taken[0].request.span_count, error
-            )
-            return {id(taken[0]): OtlpError(f"the request cannot be stored: {error}")}
-        return {}
-
     def _fail(self, waiting: Sequence[Waiting], error: StoreError | OtlpError) -> None:
         """Tell senders that their spans are not kept; those of the journal are."""
         failed = [one for one in waiting if one.segment is None]
         self._end(failed, Outcome.FAILED)
-        for one in failed:
-            # A sender that hung up has cancelled its future.
-            if one.future.set_running_or_notify_cancel():
-                one.future.set_exception(error)
+        _answer(failed, error)
 
     def _end(self, waiting: Sequence[Waiting], outcome: Outcome) -> None:
         if waiting:
@@ -396,3 +461,40 @@ def _columns(block: bytes) -> SpanBlock:
         return unpacked(block)
     except ValueError as error:
         raise OtlpError(str(error)) from None
+
+
+def _left(journal: Journal) -> Iterator[tuple[CheckedRequest, Segment]]:
+    """The requests that an earlier process acknowledged and did not commit."""
+    for block, segment in journal.left():
+        try:
+            yield CheckedRequest.of(_columns(block)), segment
+        except OtlpError as error:
+            segment.refuse(error)
+
+
+def _inserted(store: BlockTaker, taken: Sequence[Waiting]) -> dict[int, OtlpError]:
+    """Insert requests as one block; halve it where the engine refuses it.
+
+    Returns:
+        What is wrong with each request that could not be kept, by its `id()`.
+    """
+    try:
+        store.insert([one.part or one.request.columns for one in taken])
+    except PoisonedBlockError as error:
+        if len(taken) > 1:
+            middle = len(taken) // 2
+            return _inserted(store, taken[:middle]) | _inserted(store, taken[middle:])
+        _log.warning("a request of %d spans is refused: %s", taken[0].request.span_count, error)
+        return {id(taken[0]): OtlpError(f"the request cannot be stored: {error}")}
+    return {}
+
+
+def _answer(waiting: Iterable[Waiting], error: StoreError | OtlpError | None = None) -> None:
+    """Tell senders that their spans are kept, or why not."""
+    for one in waiting:
+        # A sender that hung up has cancelled its future.
+        if one.future.set_running_or_notify_cancel():
+            if error is None:
+                one.future.set_result(None)
+            else:
+                one.future.set_exception(error)

@@ -2,8 +2,9 @@
 
 It knows trace ids, times and counts only; the spans stay in the store. No thread, no I/O.
 
-A trace is not attributed while spans of it wait to be stored. Each span that was submitted is
-counted until its end: with a ledger, or without one for a reason.
+A trace is not attributed while spans of it wait to be stored, unless its attribution claims
+them, to store them itself. Each span that was submitted is counted until its end: with a ledger,
+or without one for a reason.
 """
 
 from collections import OrderedDict
@@ -34,7 +35,9 @@ class _Open:
     last_ns: int
     rooted: bool
     spans: int = 0  # since it was opened
-    waiting: int = 0  # of the spans, those that are not stored yet
+    waiting: int = 0  # of the spans, those that a commit has to store
+    claimed: int = 0  # of the spans, those that its attribution has to store
+    from_store: bool = False  # nothing of it can be claimed
     late: int = 0  # of the spans, those that are only stored
     missed_ns: int | None = None  # when spans of it were first missed in the store
     left: bool = False  # an earlier process stored spans of it and did not attribute them
@@ -43,6 +46,15 @@ class _Open:
     def due_ns(self) -> int:
         quiet_ns = QUIET_NS if self.rooted else ROOTLESS_QUIET_NS
         return min(self.last_ns + quiet_ns, self.first_ns + AGE_NS)
+
+    def join(self, taken: "_Open") -> None:
+        """Take back what was taken."""
+        self.spans += taken.spans
+        self.waiting += taken.claimed
+        self.late += taken.late
+        self.rooted = True
+        self.left |= taken.left
+        self.missed_ns = taken.missed_ns
 
     def is_complete(self, now_ns: int) -> bool:
         """Whether it can be attributed: all of it is stored, or it has grown old."""
@@ -78,6 +90,8 @@ class Assembler:
         max_closed: How many traces are remembered after they were due. Spans of a
             forgotten one, however late, make it due again.
         on_forgotten: Takes traces that hold no request and are let go of.
+        claim: Takes a trace that is due, and how many spans of it should be known; whether its
+            attribution has all of them at hand, and stores those that are not.
     """
 
     def __init__(
@@ -87,6 +101,7 @@ class Assembler:
         max_open: int = MAX_OPEN,
         max_closed: int = MAX_CLOSED,
         on_forgotten: Callable[[str], None] = lambda _: None,
+        claim: Callable[[str, int], bool] = lambda _, __: False,
     ) -> None:
         self.counts = AssemblerCounts()
         self.account = Account()
@@ -94,6 +109,7 @@ class Assembler:
         self._max_open = max_open
         self._max_closed = max_closed
         self._on_forgotten = on_forgotten
+        self._claim = claim
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._attributing: dict[str, _Open] = {}
         self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
@@ -179,9 +195,9 @@ class Assembler:
     def due(self, limit: int) -> list[str]:
         """Take up to `limit` traces that are due, the oldest first where too many are open.
 
-        Those of which spans wait to be stored stay open, as a whole or, if they have grown
-        old, with what waits. What was taken is to be given back by `attributed`, `without`,
-        `again` or `missed`.
+        Those of which spans wait to be stored and cannot be claimed stay open, as a whole or, if
+        they have grown old, with what waits. What was taken is to be given back by `attributed`,
+        `without`, `again`, `from_store` or `missed`.
         """
         now_ns = self._now_ns()
         due = self._evicted(limit)
@@ -194,7 +210,7 @@ class Assembler:
                 continue
             if trace.due_ns > now_ns:
                 heappush(self._due, (trace.due_ns, entry[1]))
-            elif trace.is_complete(now_ns):
+            elif self._claims(entry[1], trace) or trace.is_complete(now_ns):
                 due.append(self._taken(entry[1]))
             else:
                 waiting.append(entry)
@@ -209,11 +225,7 @@ class Assembler:
 
     def expected(self, trace_id: str) -> int:
         """How many spans of a trace that was taken have been stored, as far as is remembered."""
-        # Of those that came long ago the arrivals may be gone.
-        since_ns = self._now_ns() - STORED_NS
-        known = (self._closed.get(trace_id), self._rootless.get(trace_id))
-        before = sum(one.spans for one in known if one is not None and one.due_ns > since_ns)
-        return before + self._attributing[trace_id].spans
+        return self._before(trace_id) + self._attributing[trace_id].spans
 
     def being_attributed(self, trace_ids: Iterable[str]) -> list[str]:
         """Those of the traces that were taken and not given back."""
@@ -258,6 +270,11 @@ class Assembler:
         for trace_id in self._attributing.keys() & set(trace_ids):
             self._reopened(trace_id)
 
+    def from_store(self, trace_ids: Iterable[str]) -> None:
+        """Open traces again that were taken and are due once all of them is stored."""
+        for trace_id in trace_ids:
+            self._reopened(trace_id).from_store = True
+
     def missed(self, trace_id: str, count: int) -> bool:
         """Note that the store does not show all spans of a trace that was taken.
 
@@ -300,6 +317,20 @@ class Assembler:
             known.old_ns = None  # it is quiet no more
         return trace
 
+    def _before(self, trace_id: str) -> int:
+        """How many spans of a trace were attributed before, or hold no request so far."""
+        known = (self._closed.get(trace_id), self._rootless.get(trace_id))
+        return _spans_since(self._now_ns() - STORED_NS, known)
+
+    def _claims(self, trace_id: str, trace: _Open) -> bool:
+        """Have a trace's attribution store what waits; False: it has not got all of it."""
+        if not trace.waiting or trace.from_store or trace.left:
+            return False
+        trace.from_store = not self._claim(trace_id, self._before(trace_id) + trace.spans)
+        if not trace.from_store:
+            trace.claimed, trace.waiting = trace.waiting, 0
+        return not trace.from_store
+
     def _taken(self, trace_id: str) -> str:
         """Take an open trace; what of it waits to be stored stays open."""
         trace = self._open.pop(trace_id)
@@ -316,11 +347,7 @@ class Assembler:
         trace = self._open.get(trace_id)
         if trace is None:
             trace = self._opened(trace_id, self._now_ns(), rooted=True)
-        trace.spans += taken.spans
-        trace.late += taken.late
-        trace.rooted = True
-        trace.left |= taken.left
-        trace.missed_ns = taken.missed_ns
+        trace.join(taken)
         return trace
 
     def _evicted(self, limit: int) -> list[str]:
@@ -329,7 +356,7 @@ class Assembler:
         evicted: list[str] = []
         if excess > 0:
             for trace_id, trace in self._open.items():
-                if not trace.waiting:
+                if self._claims(trace_id, trace) or not trace.waiting:
                     evicted.append(trace_id)
                 if len(evicted) == excess:
                     break
@@ -376,3 +403,8 @@ class Assembler:
     def _is_late(self, trace_id: str, now_ns: int) -> bool:
         closed = self._closed.get(trace_id)
         return closed is not None and now_ns - closed.due_ns > LATE_NS
+
+
+def _spans_since(since_ns: int, known: Iterable[_Closed | None]) -> int:
+    """The spans of those that are known; of those that came long ago, the arrivals may be gone."""
+    return sum(one.spans for one in known if one is not None and one.due_ns > since_ns)

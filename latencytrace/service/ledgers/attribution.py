@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.columns.request_table import RequestTable
@@ -66,7 +65,7 @@ class Attribution:
         telemetry: Counts what stops it.
         is_old: Whether the root of a trace will not come any more.
         known: Tells which processes have served, before the first trace is attributed.
-        cache: The folder for what is compiled.
+        columns: Attributes most of them.
     """
 
     def __init__(
@@ -74,11 +73,11 @@ class Attribution:
         telemetry: Telemetry,
         is_old: Callable[[str], bool],
         known: Callable[[], Iterable[Process]] = tuple,
-        cache: Path | None = None,
+        columns: ColumnAttribution | None = None,
     ) -> None:
         self._telemetry = telemetry
         self._is_old = is_old
-        self._columns = ColumnAttribution(cache)
+        self._columns = columns or ColumnAttribution()
         self._known = known
         self._starts: ProcessStarts | None = None
 

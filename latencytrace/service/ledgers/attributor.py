@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, compress
-from pathlib import Path
 
 from latencytrace.analysis.columns.objects import WithTable
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
 from latencytrace.service.ledgers.attribution import FAULTS, Attributed, Attribution
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.held_spans import Parts, by_block, in_few_blocks
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
@@ -36,7 +36,7 @@ class Attributor:
         span_keeping: Which requests keep their spans.
         objectives: The spans of requests that violate one are kept.
         on_spans: Takes spans; of those without a device's attributes not all.
-        cache: The folder for what is compiled.
+        columns: Attributes most of them.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -49,7 +49,7 @@ class Attributor:
         span_keeping: SpanKeeping,
         objectives: ObjectiveIndex,
         on_spans: Callable[[Iterable[Span]], None],
-        cache: Path | None,
+        columns: ColumnAttribution,
     ) -> None:
         self._store = store
         self._traces = traces
@@ -59,7 +59,7 @@ class Attributor:
         self._span_keeping = span_keeping
         self._objectives = objectives
         self._on_spans = on_spans
-        self._attribution = Attribution(telemetry, traces.is_old, store.instances, cache)
+        self._attribution = Attribution(telemetry, traces.is_old, store.instances, columns)
         self.is_fast = False  # of the latest traces, most went by columns
         self.has_failed = False  # the store, at the latest batch
         self.recovering: set[str] = set()  # traces that had no ledger
@@ -94,6 +94,8 @@ class Attributor:
         left = self._traces.being_attributed(taken)  # others are open again
         if len(left) > 1:
             return left[: len(left) // 2], left[len(left) // 2 :]
+        if not left:
+            return ()
         self._traces.without(left, dict.fromkeys(left, Without.FAULT))
         self._telemetry.faulty.inc(len(left))
         _log.exception("%s is set aside, please report this", left)
@@ -113,9 +115,12 @@ class Attributor:
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
         # What was sent again is written again too, or the next start would take it up again.
         kept |= grown(resent, found.spans, self._store)
-        self._keep([held[one] for one in kept if one in held])
+        self._keep([held[one] for one in kept if one in held], read_ns)
+        if rest := self._traces.unstored.claimed(with_request - kept):
+            self._store.insert(rest, self._now_ns() - read_ns)
         self._traces.doubt(with_request)
         self._write(requests, resent, found, kept - held.keys(), read_ns)
+        self._traces.unstored.written(with_request | kept)
         self._traces.attributed(with_request)
         self._traces.left(found.starts)
         done = set(taken) - reopened
@@ -161,10 +166,10 @@ class Attributor:
             keeps |= self._objectives.violated_in(table)
         return kept.union(compress(table.trace_ids, keeps.tolist()))
 
-    def _keep(self, traces: Iterable[Parts]) -> None:
+    def _keep(self, traces: Iterable[Parts], read_ns: int) -> None:
         """Keep the spans of traces that memory holds."""
         if blocks := by_block(traces):
-            self._store.keep(list(in_few_blocks(blocks)))
+            self._store.keep(list(in_few_blocks(blocks)), self._now_ns() - read_ns)
 
     def _write(
         self,

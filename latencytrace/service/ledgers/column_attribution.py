@@ -1,8 +1,16 @@
-"""Traces that memory holds, attributed over columns; what is odd is left to objects."""
+"""Traces that memory holds, attributed over columns; what is odd is left to objects.
 
+As a program it compiles what it needs, and ends with the process that started it:
+
+    python -m latencytrace.service.ledgers.column_attribution [FOLDER]
+"""
+
+import gc
 import logging
+import os
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +30,11 @@ from latencytrace.analysis.trace.startup import may_be_startup
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
+from latencytrace.service.ledgers.compile_ahead import (
+    compile_ahead,
+    is_compiled_ahead,
+    note_compiled,
+)
 from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
@@ -35,7 +48,8 @@ from latencytrace.service.otlp.scanner import compile_scanner
 
 _log = logging.getLogger(__name__)
 
-WORTH_COMPILING_SPANS: Final = 50_000  # compiling takes seconds and memory
+WORTH_LOADING_SPANS: Final = 1_000  # reading back what was compiled takes a second and memory
+WORTH_COMPILING_SPANS: Final = 10_000  # half a minute of CPU, once for each version
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
@@ -54,16 +68,24 @@ class ByColumns:
 class ColumnAttribution:
     """Attributes batches of traces once its kernels are compiled.
 
-    Nobody waits for the compiler: it starts once so many spans have come that it pays, and
-    keeps its work on disk for the next start. With it the decoder of OTLP is compiled.
+    Nobody waits for the compiler: it starts once so many spans have come that it pays, in a
+    process of its own, and its work is kept on disk. With it the decoder of OTLP is compiled.
 
     Args:
         cache: The folder for what was compiled; None: beside the package, or wherever numba
             may write.
+        ahead: See `compile_ahead`.
     """
 
-    def __init__(self, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        cache: Path | None = None,
+        ahead: Callable[[Path | None], None] = compile_ahead,
+    ) -> None:
         self._cache = cache
+        self._ahead = ahead
+        self._worth_spans: int | None = None
+        self._lock = threading.Lock()
         self._facts = Facts()
         self._tables = Tables()
         self._shape_facts = _ShapeFacts()
@@ -84,10 +106,7 @@ class ColumnAttribution:
             held: Where their spans are.
             starts: Which processes have served.
         """
-        self._seen += sum(len(rows) for parts in held.values() for _, rows in parts)
         if self._kernels is None:
-            if self._seen >= WORTH_COMPILING_SPANS:
-                self.compile()
             return ByColumns(others=list(held))
         if not held:
             return ByColumns(others=[])
@@ -129,17 +148,32 @@ class ColumnAttribution:
         table = self._tables.of(found.columns, found.chosen)
         return table.as_load(self._of_load(found.columns, found.chosen, starts))
 
+    def expect(self, span_count: int) -> None:
+        """Note that spans came: once there are many, begin to compile, or to load."""
+        if self._compiling is not None:
+            return
+        self._seen += span_count
+        if self._seen < WORTH_LOADING_SPANS:
+            return
+        if self._worth_spans is None:
+            is_ahead = is_compiled_ahead(self._cache)
+            self._worth_spans = WORTH_LOADING_SPANS if is_ahead else WORTH_COMPILING_SPANS
+        if self._seen >= self._worth_spans:
+            self.compile()
+
     def compile(self) -> threading.Thread:
         """Begin to compile, if nobody has, and return at once."""
-        if self._compiling is None:
-            self._compiling = threading.Thread(
-                target=self._compile, name="latencytrace-compile", daemon=True
-            )
-            self._compiling.start()
-        return self._compiling
+        with self._lock:
+            if self._compiling is None:
+                self._compiling = threading.Thread(
+                    target=self._compile, name="latencytrace-compile", daemon=True
+                )
+                self._compiling.start()
+            return self._compiling
 
     def _compile(self) -> None:
         yield_to_others()
+        self._ahead(self._cache)
         compile_scanner(self._cache).join()  # first, for it sets where things are kept
         try:
             with raised_as_runtime_errors():
@@ -154,6 +188,7 @@ class ColumnAttribution:
             _log.info("traces are attributed as objects, for nothing can be compiled: %s", error)
             return
         self._kernels = kernels
+        gc.freeze()  # no collection need look through the compiler again
         _log.info("attribution over columns is compiled")
 
     def _compiled(self) -> Kernels:
@@ -227,3 +262,21 @@ class _ShapeFacts:
         ]
         self._known += len(new)
         self.table = np.concatenate([self.table[:-1], np.array(new, np.bool_), self.table[-1:]])
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def _main() -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    cache = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    attribution = ColumnAttribution(cache, ahead=lambda _: None)
+    attribution.compile().join()
+    if attribution.is_compiled:
+        note_compiled(cache)
+
+
+if __name__ == "__main__":
+    _main()

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ledgers.assembler import Assembler, Counts
 from latencytrace.service.ledgers.held_spans import MAX_BYTES, HeldSpans, Parts
 from latencytrace.service.ledgers.seen_traces import SeenTraces, ids_of, mixed
+from latencytrace.service.ledgers.unstored import Unstored
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.otlp.traces import CheckedRequest
 
@@ -30,15 +32,18 @@ class OpenTraces:
     """
 
     def __init__(self, now_ns: Callable[[], int], max_held_bytes: int = MAX_BYTES) -> None:
-        self._assembler = Assembler(now_ns, on_forgotten=self._forgotten)
+        self._assembler = Assembler(now_ns, on_forgotten=self._forgotten, claim=self._claim)
         self._held = HeldSpans(max_held_bytes)
+        self._lock = threading.RLock()
+        self.unstored = Unstored(self._lock)
+        self._claimed: dict[str, Parts] = {}  # the spans of traces that were taken so
         self._seen = SeenTraces()
-        self._lock = threading.Lock()
 
     def arrived(self, requests: Iterable[CheckedRequest]) -> None:
         """Note that the spans of these requests came, and wait to be stored."""
         with self._lock:
             for checked in requests:
+                self.unstored.add(checked.columns, checked.rows)
                 let_go = self._held.add(checked.columns, checked.rows)
                 if let_go:
                     self._seen.add(ids_of(let_go))
@@ -48,9 +53,12 @@ class OpenTraces:
         """Take what became of requests that came."""
         with self._lock:
             for checked in requests:
+                if outcome is Outcome.WAITING:
+                    self.unstored.again(checked.columns)
+                    continue
                 if outcome is not Outcome.STORED:
                     self._held.remove(checked.columns)
-                _ENDS[outcome](self._assembler, checked.span_counts)
+                _ENDS[outcome](self._assembler, self.unstored.end(checked.columns))
 
     def known(self, halves: NDArray[np.uint64]) -> None:
         """Note the traces of which the store has something, by the halves of their ids (n, 2)."""
@@ -70,9 +78,15 @@ class OpenTraces:
             return self._assembler.is_due()
 
     def due(self, limit: int) -> list[str]:
-        """See `Assembler.due`."""
+        """See `Assembler.due`; of traces that the store may know, it must have all."""
         with self._lock:
-            return self._assembler.due(limit)
+            due = self._assembler.due(limit)
+            known = self._known_of(due)
+            self._from_store(known)
+            due = [one for one in due if one not in known]
+            claimed = filter(self.unstored.is_claimed, due)
+            self._claimed |= {one: self._held.parts(one) for one in claimed}
+            return due
 
     def close_all(self) -> list[str]:
         """See `Assembler.close_all`."""
@@ -86,11 +100,11 @@ class OpenTraces:
         """
         with self._lock:
             unseen = ~self._seen.may_hold(ids_of(taken))
-            return {
-                trace_id: self._held.parts(trace_id)
-                for trace_id, is_unseen in zip(taken, unseen, strict=True)
-                if is_unseen and self._is_whole(trace_id)
-            }
+            found = {one: self._claimed[one] for one in taken if one in self._claimed}
+            for trace_id, is_unseen in zip(taken, unseen.tolist(), strict=True):
+                if is_unseen and trace_id not in found and self._is_whole(trace_id):
+                    found[trace_id] = self._held.parts(trace_id)
+            return found
 
     def short(self, shown: Counts) -> Counts:
         """See `Assembler.short`."""
@@ -111,12 +125,14 @@ class OpenTraces:
     def attributed(self, trace_ids: Collection[str]) -> None:
         """Give back traces that have their ledgers, after `doubt`."""
         with self._lock:
+            self._give_back(trace_ids, accounted=True)
             self._assembler.attributed(trace_ids)
             self._held.release(trace_ids)
 
-    def without(self, trace_ids: Iterable[str], reasons: Mapping[str, Without]) -> None:
+    def without(self, trace_ids: Collection[str], reasons: Mapping[str, Without]) -> None:
         """Give back traces that have no ledger; those without a reason still hold no request."""
         with self._lock:
+            self._give_back(trace_ids, accounted=True)
             for trace_id in trace_ids:
                 reason = reasons.get(trace_id)
                 self._assembler.without([trace_id], reason)
@@ -126,12 +142,19 @@ class OpenTraces:
     def again(self, trace_ids: Collection[str]) -> None:
         """See `Assembler.again`."""
         with self._lock:
+            self._give_back(trace_ids, accounted=False)
             self._assembler.again(trace_ids)
 
     def being_attributed(self, trace_ids: Iterable[str]) -> list[str]:
-        """Those of the traces that were taken and not given back."""
+        """Those of the traces that were taken and not given back.
+
+        Those that may have a ledger since they were taken are due once they are stored.
+        """
         with self._lock:
-            return self._assembler.being_attributed(trace_ids)
+            left = self._assembler.being_attributed(trace_ids)
+            known = self._known_of(left)
+            self._from_store(known)
+            return [one for one in left if one not in known]
 
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have arrived that have no ledger yet."""
@@ -181,6 +204,33 @@ class OpenTraces:
     def _is_whole(self, trace_id: str) -> bool:
         count = self._held.count(trace_id)
         return bool(count) and count == self._assembler.expected(trace_id)
+
+    def _claim(self, trace_id: str, count: int) -> bool:
+        """See `Assembler`; its lock is held."""
+        blocks = [block for block, _ in self._held.parts(trace_id)]
+        is_whole = self._held.count(trace_id) == count
+        if is_whole and self.unstored.claim(trace_id, blocks):
+            return True
+        self.unstored.urge(trace_id, blocks)
+        return False
+
+    def _known_of(self, trace_ids: Iterable[str]) -> set[str]:
+        """Of traces, those whose spans were claimed and which the store may know."""
+        claimed = [one for one in trace_ids if self.unstored.is_claimed(one)]
+        if not claimed:
+            return set()
+        return set(compress(claimed, self._seen.may_hold(ids_of(claimed)).tolist()))
+
+    def _from_store(self, trace_ids: Collection[str]) -> None:
+        self._give_back(trace_ids, accounted=False)
+        self._assembler.from_store(trace_ids)
+        for trace_id in trace_ids:
+            self.unstored.urge(trace_id, (block for block, _ in self._held.parts(trace_id)))
+
+    def _give_back(self, trace_ids: Collection[str], *, accounted: bool) -> None:
+        self.unstored.give_back(trace_ids, accounted=accounted)
+        for trace_id in trace_ids:
+            self._claimed.pop(trace_id, None)
 
     def _release(self, trace_ids: Collection[str]) -> None:
         if trace_ids:

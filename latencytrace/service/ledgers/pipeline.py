@@ -1,15 +1,16 @@
 """From committed spans to ledgers: the sentence of the architecture, top to bottom.
 
     receiver → submit → journal → committer → store
-                  ↓ arrived           ↓ stored
+                  ↓ arrived           ↓ stored, if it is not attributed soon
                   open traces → attributor → store → settling → telemetry, objectives
 
-A trace is attributed once every span of it that was acknowledged is stored. Its spans are taken
-from memory, where they lie since they came; from the store where memory does not hold all of
-them: after a restart, for what came late, and for want of room. It is attributed at least once:
-what a crash cut off between two of these steps is taken up at the next start, and written again
-under the same keys. An account is kept of every span, and once in a while the store is asked
-whether it agrees.
+A trace is attributed once it is complete. Its spans are taken from memory, where they lie since
+they came, and stored with its ledger; until then the journal has them. What waits longer is
+stored by itself, and where memory does not hold all of a trace, the rest is waited for and read
+from the store: after a restart, for what came late, and for want of room. A trace is attributed
+at least once: what a crash cut off between two of these steps is taken up at the next start, and
+written again under the same keys. An account is kept of every span, and once in a while the
+store is asked whether it agrees.
 
 The service shares the machine with the programs that are traced. It yields to them by priority,
 and as an insert costs the same however little there is to insert, it makes about one a second.
@@ -30,6 +31,7 @@ from latencytrace.service.clock import now_ns as time_of_day_ns
 from latencytrace.service.ingest.committer import Committer, Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.attributor import Attributor
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.held_spans import MAX_BYTES
 from latencytrace.service.ledgers.missing_ledgers import MissingLedgers
 from latencytrace.service.ledgers.open_traces import OpenTraces
@@ -47,6 +49,7 @@ _log = logging.getLogger(__name__)
 BATCH_TRACES = 500
 BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same however little there is
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
+HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
 BEHIND_S = 3.0  # of attributing without a pause, after which no more is let in
 BEHIND_BYTES = 32 * 1024 * 1024  # of spans in memory; with fewer it is soon done
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
@@ -95,11 +98,18 @@ class Pipeline:
         self._on_settled = on_settled
         self._counted_until_ns = counted_until_ns
         self._traces = traces = OpenTraces(now_ns, max_held_bytes)
-        self._committer = Committer(store, on_settled=traces.ended, now_ns=now_ns, journal=journal)
+        self._committer = Committer(
+            store,
+            on_settled=traces.ended,
+            now_ns=now_ns,
+            begin=traces.unstored.begin,
+            journal=journal,
+        )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
         keeping = SpanKeeping(keep_spans_ratio)
+        self._columns = columns = ColumnAttribution(cache)
         self._attributor = Attributor(
-            store, traces, settling, telemetry, now_ns, keeping, objectives, on_spans, cache
+            store, traces, settling, telemetry, now_ns, keeping, objectives, on_spans, columns
         )
         self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._kept_ns: int | None = None  # when spans were last copied
@@ -122,12 +132,14 @@ class Pipeline:
 
     def start(self) -> None:
         """Begin to take spans in; what an earlier process left is looked for meanwhile."""
+        self._committer.set_interval(round(PACE_S * 1e9), round(HOLD_S * 1e9))
         resumed = self._committer.resume()
         if resumed:
             _log.info("%d requests of an earlier run are stored now", len(resumed))
             self._traces.arrived(resumed)
+            for one in resumed:
+                self._traces.unstored.in_journal(one.columns)
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
-        self._committer.set_interval(round(PACE_S * 1e9))
         self._committer.start()
         self._thread.start()
 
@@ -153,12 +165,15 @@ class Pipeline:
             raise OverloadedError(
                 f"{self._traces.count} traces wait to be attributed: send again in a second"
             )
+        self._columns.expect(checked.span_count)
         self._traces.arrived([checked])  # first, for they may be stored before `submit` returns
         try:
             submitted = self._committer.submit(checked)
         except (OverloadedError, StoreError):
             self._traces.ended([checked], Outcome.FAILED)
             raise
+        if self._committer.holds:
+            self._traces.unstored.in_journal(checked.columns)
         submitted.add_done_callback(partial(self._acknowledged, checked.span_count))
         return submitted
 
@@ -180,7 +195,9 @@ class Pipeline:
     def step(self) -> int:
         """Attribute one batch of the traces that are due; how many. Count what has settled."""
         due = self._traces.due(BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES)
+        self._committer.hasten(self._traces.unstored.take_urgent())
         attributed = len(due) if due and self._attributor.attribute(due) else 0
+        self._committer.release(self._traces.unstored.take_written())
         self.settle()
         return attributed
 
@@ -188,9 +205,9 @@ class Pipeline:
         """Count the requests that nothing has come for in a while."""
         settled = self._settling.settled()
         if settled.until_ns is not None:
-            self._telemetry.count(settled.requests)
+            self._telemetry.counted.count(settled.requests)
             for table in settled.tables:
-                count_table(self._telemetry, table)
+                count_table(self._telemetry.counted, table)
             self._on_settled(settled)
 
     def check(self) -> None:
@@ -234,6 +251,15 @@ class Pipeline:
         if not (self._left or self._has_failed_to_keep or self._attributor.has_failed):
             self._tidy()
         self._committer.probe()
+        self._roll_up()
+
+    def _roll_up(self) -> None:
+        """Have the store prepare its answers."""
+        try:
+            self._store.roll_up()
+        except StoreError as error:
+            self._telemetry.store_errors.inc()
+            _log.error("requests are rolled up later: %s", error)
 
     def _take_up(self) -> None:
         """Look for what an earlier process left. No trace is attributed before that.

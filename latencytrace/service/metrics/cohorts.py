@@ -1,13 +1,21 @@
 """The cohorts that requests are counted in, bounded."""
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Final
 
 from latencytrace.model import Request
 
 MAX_COHORTS: Final = 200
+MAX_ROUTES: Final = 100
 MAX_LABEL_CHARACTERS: Final = 200
 OVERFLOW: Final = "overflow"
 OVERFLOWED: Final = (OVERFLOW, OVERFLOW, OVERFLOW)
+OTHER: Final = "other"  # the route of requests whose own is not among the busiest
+BUSIER: Final = 2.0  # times as busy as the least of the busiest, to take its place
+_MAX_WAITING: Final = 1000  # routes of a service that are compared with the busiest
+
+Cohort = tuple[str, str, str]
 
 
 class RequestCohorts:
@@ -15,25 +23,97 @@ class RequestCohorts:
 
     Args:
         most: How many there may be; requests of others belong to `OVERFLOWED`.
+        routes: How many routes of a service there may be; those of others join `OTHER`, until
+            they are among the busiest. None: any.
+
+    Attributes:
+        pinned: Services with a route that always stands for itself.
     """
 
-    def __init__(self, most: int = MAX_COHORTS) -> None:
+    def __init__(
+        self,
+        most: int = MAX_COHORTS,
+        routes: int | None = None,
+    ) -> None:
         self._most = most
-        self._known: set[tuple[str, str, str]] = set()
+        self._routes = routes
+        self.pinned: frozenset[tuple[str, str]] = frozenset()
+        self._known: set[Cohort] = set()
+        self._of_service: dict[str, _Routes] = {}
 
-    def of(self, request: Request) -> tuple[str, str, str]:
+    def of(self, request: Request) -> Cohort:
         """Service, route and model; each bounded, and empty where unknown."""
         return self.named(request.service, request.route, request.model)
 
-    def named(self, service: str, route: str, model: str | None) -> tuple[str, str, str]:
-        """The cohort of this service, route and model."""
-        cohort = (_label(service), _label(route), _label(model))
+    def named(self, service: str, route: str, model: str | None, requests: int = 1) -> Cohort:
+        """The cohort of so many requests of this service, route and model."""
+        service, route = _label(service), _label(route)
+        if self._routes is not None and (service, route) not in self.pinned:
+            route = self._shown(service, route, requests)
+        cohort = (service, route, _label(model))
         if cohort in self._known:
             return cohort
         if len(self._known) >= self._most:
             return OVERFLOWED
         self._known.add(cohort)
         return cohort
+
+    def replace(self) -> set[Cohort]:
+        """Let routes that were busier since the last time take the place of the least busy.
+
+        Returns:
+            The cohorts whose route stands for itself no more.
+        """
+        gone = {
+            (service, route)
+            for service, routes in self._of_service.items()
+            for route in routes.replaced()
+        }
+        left_out = {one for one in self._known if one[:2] in gone}
+        self._known -= left_out
+        return left_out
+
+    def _shown(self, service: str, route: str, requests: int) -> str:
+        """A route, or `OTHER`; a service beyond the most overflows whatever its route is."""
+        routes = self._of_service.get(service)
+        if routes is None:
+            if len(self._of_service) >= self._most:
+                return OTHER
+            routes = self._of_service[service] = _Routes(self._routes or 0)
+        return route if routes.count(route, requests) else OTHER
+
+
+@dataclass(slots=True)
+class _Routes:
+    """The routes of a service, with their requests since the last comparison."""
+
+    most: int
+    busiest: Counter[str] = field(default_factory=Counter)
+    waiting: Counter[str] = field(default_factory=Counter)
+
+    def count(self, route: str, requests: int) -> bool:
+        """Count requests; return whether the route stands for itself."""
+        if route in self.busiest or len(self.busiest) < self.most:
+            self.busiest[route] += requests
+            return True
+        if route in self.waiting or len(self.waiting) < _MAX_WAITING:
+            self.waiting[route] += requests
+        return False
+
+    def replaced(self) -> list[str]:
+        """Replace the least busy by busier ones, and begin to count anew."""
+        gone = []
+        least_first = sorted(self.busiest, key=lambda route: self.busiest[route])
+        busiest_first = self.waiting.most_common(len(least_first))
+        for out, (route, requests) in zip(least_first, busiest_first, strict=False):
+            if requests <= BUSIER * self.busiest[out]:
+                break
+            del self.busiest[out]
+            self.busiest[route] = 0
+            gone.append(out)
+        self.busiest = Counter(dict.fromkeys(self.busiest, 0))
+        self.waiting.clear()
+        return gone
 
 
 def _label(text: str | None) -> str:

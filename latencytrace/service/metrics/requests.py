@@ -13,7 +13,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_s
 
 from latencytrace.model import Request, Stage, semconv
 from latencytrace.service.metrics.cohorts import MAX_COHORTS, OVERFLOWED, RequestCohorts
-from latencytrace.service.metrics.telemetry import STAGE_BUCKETS
+from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
 
 # As the conventions advise.
 HTTP_BUCKETS: Final = (

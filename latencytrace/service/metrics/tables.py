@@ -1,4 +1,4 @@
-"""Tables of requests, counted as `Telemetry.count` counts requests one by one."""
+"""Tables of requests, counted as `CountedRequests.count` counts requests one by one."""
 
 from typing import Final
 
@@ -8,32 +8,34 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model.stage import STAGES
-from latencytrace.service.clock import now_ns
-from latencytrace.service.metrics.cohorts import OVERFLOWED
+from latencytrace.service.metrics.cohorts import Cohort
+from latencytrace.service.metrics.counted_requests import CountedRequests
 from latencytrace.service.metrics.histograms import ManyHistogram
-from latencytrace.service.metrics.telemetry import Telemetry
 
 _Places = NDArray[np.int64]
 _NS_PER_S: Final = 1e9
 
 
-def count_table(telemetry: Telemetry, table: RequestTable) -> None:
+def count_table(counted: CountedRequests, table: RequestTable) -> None:
     """Count requests that have settled, health routes never."""
+    at_s = counted.counted_at_s()
     places = np.flatnonzero(table.counts)
     models = len(table.model.values)
     pairs = table.root[places] * models + table.model.codes[places]
     _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
-    numbers: dict[tuple[str, str, str], int] = {}  # of cohorts
+    requests = np.bincount(which).tolist()
+    numbers: dict[Cohort, int] = {}
     number_of = np.zeros(len(first), np.int64)
     for at in np.argsort(first).tolist():
         root, model = divmod(int(pairs[first[at]]), models)
         name = table.roots[root]
-        cohort = telemetry.cohorts.named(name.service, name.route, table.model.values[model])
+        cohort = counted.cohorts.named(
+            name.service, name.route, table.model.values[model], requests[at]
+        )
         number_of[at] = numbers.setdefault(cohort, len(numbers))
     of_cohort = number_of[which]
-    at_s = now_ns() / _NS_PER_S
     for cohort, number in numbers.items():
-        _Cohort(telemetry, table, places[of_cohort == number], cohort, at_s).count()
+        _Cohort(counted, table, places[of_cohort == number], cohort, at_s).count()
 
 
 class _Cohort:
@@ -41,13 +43,13 @@ class _Cohort:
 
     def __init__(
         self,
-        telemetry: Telemetry,
+        counted: CountedRequests,
         table: RequestTable,
         places: _Places,
-        cohort: tuple[str, str, str],
+        cohort: Cohort,
         at_s: float,
     ) -> None:
-        self._telemetry = telemetry
+        self._counted = counted
         self._table = table
         self._places = places
         self._cohort = cohort
@@ -55,24 +57,23 @@ class _Cohort:
 
     def count(self) -> None:
         """Count them."""
-        telemetry, table, places = self._telemetry, self._table, self._places
-        if self._cohort is OVERFLOWED:
-            telemetry.overflowed.inc(len(places))
+        counted, table, places = self._counted, self._table, self._places
+        counted.count_left_out(self._cohort, len(places))
         wanted = set(places.tolist()) if table.repairs else set()
         for place, repairs in table.repairs.items():
             if place in wanted:
                 for kind in {repair.kind for repair in repairs}:
-                    telemetry.repaired.labels(kind.value).inc()
-        self._observe(telemetry.request_duration, self._cohort, table.duration_ns)
+                    counted.repaired.labels(kind.value).inc()
+        self._observe(counted.request_duration, self._cohort, table.duration_ns)
         by_root = np.bincount(table.root[places])
         for root in np.flatnonzero(by_root).tolist():
             status = table.roots[root].status.value
-            telemetry.requests.labels(*self._cohort, status).inc(int(by_root[root]))
+            counted.requests.labels(*self._cohort, status).inc(int(by_root[root]))
         for number in np.flatnonzero(table.ledger[places].any(axis=0)).tolist():
             labels = (*self._cohort, STAGES[number].value)
-            self._observe(telemetry.stage_duration, labels, table.ledger[:, number], unknown=0)
-        self._observe_known(telemetry.time_to_first_token, reported.FIRST_TOKEN)
-        self._observe_known(telemetry.time_per_output_token, reported.PER_TOKEN)
+            self._observe(counted.stage_duration, labels, table.ledger[:, number], unknown=0)
+        self._observe_known(counted.time_to_first_token, reported.FIRST_TOKEN)
+        self._observe_known(counted.time_per_output_token, reported.PER_TOKEN)
         self._add_tokens(reported.INPUT, "input")
         self._add_tokens(reported.OUTPUT, "output")
 
@@ -95,4 +96,4 @@ class _Cohort:
     def _add_tokens(self, column: int, direction: str) -> None:
         tokens = self._table.known[self._places, column]
         if total := int(tokens[tokens != reported.UNKNOWN].sum()):
-            self._telemetry.tokens.labels(*self._cohort, direction).inc(total)
+            self._counted.tokens.labels(*self._cohort, direction).inc(total)

@@ -1,7 +1,6 @@
 """The service's metrics: what the requests cost, and what the service drops or refuses."""
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import (
@@ -14,30 +13,14 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from latencytrace.model import Measure, Objective, Request, Stage
-from latencytrace.service.clock import now_ns
-from latencytrace.service.metrics.cohorts import MAX_COHORTS, OVERFLOWED, RequestCohorts
-from latencytrace.service.metrics.histograms import ManyHistogram, Observation
+from latencytrace.model import Objective
+from latencytrace.service.metrics.cohorts import MAX_COHORTS, MAX_ROUTES
+from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS, CountedRequests
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.store import DamagedPart
 
-# Round numbers, for those are what objectives name; dense where serving happens.
-DURATION_BUCKETS = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75,
-    1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0,
-)  # fmt: skip
-STAGE_BUCKETS = (0.0001, 0.00025, 0.0005, *DURATION_BUCKETS)
-FIRST_TOKEN_BUCKETS = (
-    0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
-)  # fmt: skip
-TOKEN_BUCKETS = (
-    0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5,
-    1.0,
-)  # fmt: skip
-
 MAX_DAMAGED = 100  # pieces of the store, and of the journal, that metrics name
 
-_COHORT = ("service", "route", "model")
 _PREFIX = "latencytrace_service"
 
 
@@ -54,55 +37,32 @@ class Custody:
 class Telemetry:
     """Every metric of one service, on a registry of its own.
 
-    Cohorts are bounded: beyond `max_cohorts`, requests join the cohort `overflow`. It
-    counts from 0 after a restart, as Prometheus expects of counters; a request is
-    counted once it has settled. The threshold of every
-    objective is a boundary of the histogram that measures it.
+    Args:
+        max_cohorts: As those of `CountedRequests`, which it holds; so are all that follow.
+        objectives: Likewise.
+        stage_buckets: Likewise.
+        max_routes: Likewise.
     """
 
     def __init__(
-        self, max_cohorts: int = MAX_COHORTS, objectives: Sequence[Objective] = ()
+        self,
+        max_cohorts: int = MAX_COHORTS,
+        objectives: Sequence[Objective] = (),
+        stage_buckets: Sequence[float] = STAGE_BUCKETS,
+        max_routes: int = MAX_ROUTES,
     ) -> None:
         # A series more for each label set, that nobody asks for.
         disable_created_metrics()  # type: ignore[no-untyped-call] # untyped there
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.cohorts = RequestCohorts(max_cohorts)
-        self._objectives = objectives
-        self._of_requests()
+        self.counted = CountedRequests(
+            self.registry,
+            objectives,
+            max_cohorts=max_cohorts,
+            max_routes=max_routes,
+            stage_buckets=stage_buckets,
+        )
         self._of_the_service()
-
-    def _of_requests(self) -> None:
-        self.request_duration = self._histogram(
-            "latencytrace_request_duration_seconds",
-            "From a request's start to its end.",
-            _COHORT,
-            self._buckets(DURATION_BUCKETS, Measure.DURATION),
-        )
-        self.stage_duration = self._histogram(
-            "latencytrace_stage_duration_seconds",
-            "Critical-path time of a request in one stage.",
-            (*_COHORT, "stage"),
-            self._buckets(STAGE_BUCKETS, Measure.STAGE),
-        )
-        self.time_to_first_token = self._histogram(
-            "latencytrace_time_to_first_token_seconds",
-            "From a request's start to its first output token.",
-            _COHORT,
-            self._buckets(FIRST_TOKEN_BUCKETS, Measure.TIME_TO_FIRST_TOKEN),
-        )
-        self.time_per_output_token = self._histogram(
-            "latencytrace_time_per_output_token_seconds",
-            "Mean time between output tokens after the first.",
-            _COHORT,
-            self._buckets(TOKEN_BUCKETS, Measure.TIME_PER_OUTPUT_TOKEN),
-        )
-        self.requests = self._counter(
-            "latencytrace_requests", "Requests by how they ended.", (*_COHORT, "status")
-        )
-        self.tokens = self._counter(
-            "latencytrace_tokens", "Tokens read and written.", (*_COHORT, "direction")
-        )
 
     def _of_the_service(self) -> None:
         self.spans_received = self._counter(
@@ -119,11 +79,6 @@ class Telemetry:
             f"{_PREFIX}_connections_closed",
             "Connections closed before their time, by reason.",
             ("reason",),
-        )
-        self.repaired = self._counter(
-            f"{_PREFIX}_repaired_requests",
-            "Requests whose trace was mended, by repair.",
-            ("kind",),
         )
         self.content_removed = self._counter(
             f"{_PREFIX}_content_removed",
@@ -150,9 +105,6 @@ class Telemetry:
         )
         self.faulty = self._counter(
             f"{_PREFIX}_faulty_traces", "Traces set aside by a fault of the service's own."
-        )
-        self.overflowed = self._counter(
-            f"{_PREFIX}_overflowed_requests", "Requests counted in the cohort `overflow`."
         )
         self.store_errors = self._counter(
             f"{_PREFIX}_store_errors", "Batches of traces that the store could not take; retried."
@@ -190,78 +142,11 @@ class Telemetry:
         """Count a connection that was closed before its time."""
         self._connections_closed.labels(reason).inc()
 
-    def count(self, requests: Iterable[Request]) -> None:
-        """Count requests that have settled, health routes never."""
-        by_cohort: dict[tuple[str, str, str], list[Request]] = {}
-        for request in requests:
-            if request.counts:
-                cohort = self.cohorts.of(request)
-                if cohort is OVERFLOWED:
-                    self.overflowed.inc()
-                by_cohort.setdefault(cohort, []).append(request)
-        at_s = now_ns() / 1e9
-        for cohort, counted in by_cohort.items():
-            self._count(counted, cohort, at_s)
-
-    def _count(self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float) -> None:
-        for kind in (kind for one in requests for kind in {each.kind for each in one.repairs}):
-            self.repaired.labels(kind.value).inc()
-        durations = [(one.duration_ns / 1e9, one.trace_id) for one in requests]
-        self.request_duration.observe(cohort, durations, at_s)
-        for status, count in Tally(one.status.value for one in requests).items():
-            self.requests.labels(*cohort, status).inc(count)
-        by_stage: dict[Stage, list[Observation]] = {}
-        for one in requests:
-            for stage, stage_ns in one.ledger.items():
-                if stage_ns:
-                    by_stage.setdefault(stage, []).append((stage_ns / 1e9, one.trace_id))
-        for stage, stage_times in by_stage.items():
-            self.stage_duration.observe((*cohort, stage.value), stage_times, at_s)
-        self._count_tokens(requests, cohort, at_s)
-
-    def _count_tokens(
-        self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float
-    ) -> None:
-        first = [(one.time_to_first_token_ns, one.trace_id) for one in requests]
-        _observe_known(self.time_to_first_token, cohort, first, at_s)
-        token = [(one.time_per_output_token_ns, one.trace_id) for one in requests]
-        _observe_known(self.time_per_output_token, cohort, token, at_s)
-        if tokens := sum(one.input_tokens or 0 for one in requests):
-            self.tokens.labels(*cohort, "input").inc(tokens)
-        if tokens := sum(one.output_tokens or 0 for one in requests):
-            self.tokens.labels(*cohort, "output").inc(tokens)
-
-    def _histogram(
-        self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
-    ) -> ManyHistogram:
-        return ManyHistogram(name, text, labels, buckets, self.registry)
-
-    def _buckets(self, base: Sequence[float], measure: Measure) -> Sequence[float]:
-        """The buckets of a histogram, each threshold of an objective among them."""
-        thresholds = {
-            objective.threshold_ns / 1e9
-            for objective in self._objectives
-            if objective.measure is measure
-        }
-        # Its half and its double, too: quantiles are wanted near it.
-        return sorted({*base, *(share * bound for bound in thresholds for share in (0.5, 1, 2))})
-
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
 
     def _gauge(self, name: str, text: str, value: Callable[[], int]) -> None:
         Gauge(name, text, registry=self.registry).set_function(value)
-
-
-def _observe_known(
-    histogram: ManyHistogram,
-    cohort: tuple[str, ...],
-    found: Iterable[tuple[int | None, str]],
-    at_s: float,
-) -> None:
-    known = [(took_ns / 1e9, trace_id) for took_ns, trace_id in found if took_ns is not None]
-    if known:
-        histogram.observe(cohort, known, at_s)
 
 
 class _CustodyMetrics(Collector):

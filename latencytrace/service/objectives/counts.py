@@ -13,10 +13,12 @@ from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import GOOD, NOT_JUDGED, verdicts
 from latencytrace.analysis.slo.burn_rate import usual_requests
 from latencytrace.analysis.slo.guilty_stage import guilty_stage, measured_ledger
+from latencytrace.analysis.slo.onset import burning_since
 from latencytrace.analysis.slo.verdict import is_good, measured_ns
 from latencytrace.analysis.tail.distinctions import Traits, distinctions, traits_of
 from latencytrace.model import (
     BadRequest,
+    BurnRule,
     Evidence,
     Ledger,
     Objective,
@@ -24,6 +26,7 @@ from latencytrace.model import (
     RequestStatus,
     Tally,
 )
+from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import HOUR_NS, MINUTE_NS
 from latencytrace.service.objectives.tally_ring import TallyRing
 
@@ -31,7 +34,10 @@ FINE_NS, FINE_SPAN_NS = 10 * 10**9, 8 * HOUR_NS
 COARSE_NS, COARSE_EXTRA_NS = 5 * MINUTE_NS, 24 * HOUR_NS
 LATEST_BAD, LATEST_GOOD = 200, 300
 GOOD_EVERY_NS = 10**8  # one of each so long is enough to know what is usual
+EVIDENCE = 50  # bad requests, the newest: what is true by now, were it something else before
 SLOWEST = 3
+_FASTEST_IN_PERIOD = 34_560  # short windows of the fastest tier
+_BOTH = (True, False)
 
 _STEPS = 500  # of what is covered of a window: how exactly that is known
 
@@ -69,12 +75,17 @@ class ObjectiveCounts:
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
         self._bad_count = self._total_count = 0
-        self._coverages: dict[int, tuple[int, float]] = {}  # by window: when it was found
+        self._coverages: dict[tuple[int, int], tuple[int, float]] = {}  # when each was found
         self._fine = TallyRing(FINE_NS, FINE_SPAN_NS)
         self._coarse = TallyRing(COARSE_NS, objective.period_ns + COARSE_EXTRA_NS)
         self._bad: deque[_Seen] = deque(maxlen=LATEST_BAD)
         self._good: deque[_Seen] = deque(maxlen=LATEST_GOOD)
         self._good_ns = 0  # when the latest of them ended
+
+    def change(self, objective: Objective) -> None:
+        """Count the same requests for an objective whose target or tiers are others now."""
+        self.objective = objective
+        self._coverages.clear()
 
     @property
     def since_start(self) -> Tally:
@@ -125,14 +136,17 @@ class ObjectiveCounts:
         """The requests of a window."""
         return self._ring(window_ns).tally(until_ns, window_ns)
 
-    def coverage_ratio(self, until_ns: int, window_ns: int) -> float:
-        """The share of a window that is not silent for longer than a twelfth of it."""
-        known = self._coverages.get(window_ns)
+    def coverage_ratio(
+        self, until_ns: int, window_ns: int, longest_pause_ns: int | None = None
+    ) -> float:
+        """The share of a window without its pauses longer than that, or than a twelfth of it."""
+        pause_ns = window_ns // 12 if longest_pause_ns is None else longest_pause_ns
+        known = self._coverages.get((window_ns, pause_ns))
         # Of a long window it changes slowly, and costs more to know than all else.
         if known is not None and until_ns - known[0] < known[1] * window_ns / _STEPS:
             return known[1]
-        found = self._ring(window_ns).coverage_ratio(until_ns, window_ns, window_ns // 12)
-        self._coverages[window_ns] = until_ns, found
+        found = self._ring(window_ns).coverage_ratio(until_ns, window_ns, pause_ns)
+        self._coverages[window_ns, pause_ns] = until_ns, found
         return found
 
     def usual_requests(self, until_ns: int, window_ns: int) -> float:
@@ -147,20 +161,35 @@ class ObjectiveCounts:
         found = [ring.last_ns() for ring in (self._fine, self._coarse)]
         return max((at_ns for at_ns in found if at_ns is not None), default=None)
 
+    def burning_since_ns(self, rule: BurnRule, until_ns: int) -> int | None:
+        """When the burn that a tier found began; None: no request of its window was bad."""
+        ring = self._ring(rule.long_ns)
+        first_ns, bad, total = ring.slots(until_ns, rule.long_ns)
+        calm_ns = max(rule.short_ns // 3, 2 * self.objective.period_ns // _FASTEST_IN_PERIOD)
+        calm_slots = -(-calm_ns // ring.slot_ns)
+        least_ratio = rule.factor * self.objective.budget_ratio
+        place = burning_since(bad, total, least_ratio, calm_slots)
+        return None if place is None else first_ns + place * ring.slot_ns
+
     def evidence(self, since_ns: int) -> Evidence:
-        """Gather what is known of the latest bad requests since a moment."""
-        bad = [seen for seen in self._bad if seen.at_ns >= since_ns]
-        slow = [seen.ledger for seen in bad if not seen.failed]
+        """Gather what is known of the newest bad requests since a moment."""
+        burning = [seen for seen in self._bad if seen.at_ns >= since_ns]
+        bad = sorted(burning, key=lambda seen: seen.at_ns, reverse=True)[:EVIDENCE]
+        failed, slow = ([seen for seen in bad if seen.failed is is_failed] for is_failed in _BOTH)
+        mostly_failed = bool(bad) and len(failed) >= MOSTLY * len(bad)
         versions = {seen.traits.get("version") for seen in bad}
         version = versions.pop() if len(versions) == 1 else None
-        by_length = sorted(bad, key=lambda seen: seen.value_ns or 0, reverse=True)
-        good = [seen.traits for seen in self._good]
+        by_length = sorted(slow, key=lambda seen: seen.value_ns or 0, reverse=True)
+        shown = failed if mostly_failed else by_length
+        usual = [seen.ledger for seen in self._good]
         return Evidence(
-            guilty=guilty_stage(slow, [seen.ledger for seen in self._good]),
-            failed_ratio=sum(seen.failed for seen in bad) / len(bad) if bad else None,
+            guilty=None if mostly_failed else guilty_stage([one.ledger for one in slow], usual),
+            failed_ratio=len(failed) / len(bad) if bad else None,
             version=str(version) if version is not None else None,
-            distinctions=distinctions([seen.traits for seen in bad], good),
-            slowest=tuple(seen.request for seen in by_length[:SLOWEST]),
+            distinctions=distinctions(
+                [seen.traits for seen in bad], [seen.traits for seen in self._good]
+            ),
+            slowest=tuple(seen.request for seen in shown[:SLOWEST]),
         )
 
     def changes(self) -> Iterator[tuple[int, int, Tally]]:

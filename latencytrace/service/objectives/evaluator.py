@@ -8,24 +8,28 @@ import numpy as np
 
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import in_cohort
-from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.errors import StoreError
 from latencytrace.model import Alert, Objective, Request, Standing, Tally
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.metrics.settling import Settled
-from latencytrace.service.objectives.alerts import alerts_of, ended_alert, standing_of
+from latencytrace.service.objectives.alerts import (
+    FindFailingCall,
+    alerts_of,
+    ended_alert,
+    standing_of,
+    with_failing_call,
+)
 from latencytrace.service.objectives.counts import (
     COARSE_EXTRA_NS,
     COARSE_NS,
     FINE_NS,
     FINE_SPAN_NS,
-    ObjectiveCounts,
 )
-from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.objectives.maintenance import MaintenanceWindows
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.restored_alerts import earlier_alerts
-from latencytrace.service.objectives.state import ObjectiveState, TierState, TierStates
 from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
+from latencytrace.service.objectives.watched import WatchedObjectives
 from latencytrace.service.sink import Notification
 
 _log = logging.getLogger(__name__)
@@ -38,23 +42,27 @@ class Evaluator:
         objectives: Those to evaluate.
         clock: The time of day.
         memory: Where counts and alerts are kept beyond a restart.
+        failing_call: Names the call that made requests of an objective fail.
+
+    Attributes:
+        watched: The objectives, with their counts.
+        maintenance: When they do not hold.
     """
 
     def __init__(
-        self, objectives: Sequence[Objective], clock: SteadyClock, memory: ObjectiveMemory
+        self,
+        objectives: Sequence[Objective],
+        clock: SteadyClock,
+        memory: ObjectiveMemory,
+        failing_call: FindFailingCall = lambda *_: None,
     ) -> None:
+        self._failing_call = failing_call
         self._clock = clock
         self._memory = memory
         self._lock = threading.Lock()
         self._started_ns = clock()
-        self._counts = [ObjectiveCounts(objective) for objective in objectives]
-        self._index = ObjectiveIndex(objectives)
-        self._states = [
-            ObjectiveState(
-                tiers=TierStates(of_rule={rule: TierState() for rule in burn_rules(objective)})
-            )
-            for objective in objectives
-        ]
+        self.watched = WatchedObjectives(objectives, memory, self._started_ns)
+        self.maintenance = MaintenanceWindows()
         self._unkept: dict[tuple[str, int, int], Tally] = {}
         self._unkept_notifications: list[Notification] = []
         self._counted_until_ns = memory.counted_until_ns()
@@ -64,12 +72,12 @@ class Evaluator:
         self._written: dict[str, str] = {}
         self._standings: tuple[Standing, ...] = ()
         self._alerts: tuple[Alert, ...] = ()
-        self._announced: dict[str, Alert] = {}  # those that fire, by fingerprint
-        self._forgotten: set[str] = set()  # series that the file knows no more
         self.future_stamps = 0
         self.outdated = 0
-        self._restore()
-        self._evaluate(self._started_ns)
+        states = memory.states()
+        self._announced = {alert.fingerprint: alert for alert in earlier_alerts(states)}
+        self._forgotten = states.keys() - self.watched.series()  # the file knows them no more
+        self._alerts = self._evaluate(self._started_ns)
 
     @property
     def clock_jumps(self) -> int:
@@ -97,10 +105,18 @@ class Evaluator:
         with self._lock:
             for request in requests:
                 if request.counts:
-                    for place, _ in self._index.of(request):
-                        end_ns = request.start_ns + request.duration_ns
-                        self._counts[place].recall(request, end_ns)
-            self._evaluate(self._started_ns)
+                    for counts in self.watched.of(request):
+                        counts.recall(request, request.start_ns + request.duration_ns)
+            self._alerts = self._evaluate(self._started_ns)
+
+    def replace(self, objectives: Sequence[Objective]) -> None:
+        """Evaluate others from the next tick on; what both have in common goes on."""
+        with self._lock:
+            before = self.watched.series()
+            self._gather()
+            self.watched.replace(objectives, self._unkept)
+            after = self.watched.series()
+            self._forgotten = (self._forgotten | before) - after
 
     def tick(self) -> tuple[Alert, ...]:
         """Evaluate every objective now.
@@ -113,10 +129,11 @@ class Evaluator:
         with self._lock:
             now_ns = self._clock()
             before = self._announced
-            self._evaluate(now_ns)
+            alerts = self._evaluate(now_ns)
             self._evaluated_ns = now_ns
             self._gather()
             self._unkept_until_ns = self._counted_until_ns
+        self._alerts = tuple(with_failing_call(one, self._failing_call) for one in alerts)
         self._announced = {alert.fingerprint: alert for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
         ended = [
@@ -134,8 +151,7 @@ class Evaluator:
         """
         self._unkept_notifications += notifications
         written = {
-            counts.series: state.text(counts.objective)
-            for counts, state in zip(self._counts, self._states, strict=True)
+            counts.series: state.text(counts.objective) for counts, state in self.watched.entries
         }
         states = {name: text for name, text in written.items() if self._written.get(name) != text}
         has_counted = self._unkept_until_ns != self._kept_until_ns
@@ -145,14 +161,9 @@ class Evaluator:
             return
         until_ns = self._unkept_until_ns
         try:
-            self._memory.keep(
-                self._unkept,
-                states,
-                self._outlived(),
-                self._unkept_notifications,
-                self._forgotten,
-                until_ns,
-            )
+            notices, forgotten = self._unkept_notifications, self._forgotten
+            outlived = self._outlived()
+            self._memory.keep(self._unkept, states, outlived, notices, forgotten, until_ns)
         except StoreError as error:
             _log.error("%s", error)
         else:
@@ -170,41 +181,46 @@ class Evaluator:
         """The standing of each objective, as of the last tick."""
         return self._standings
 
-    def since_start(self) -> list[tuple[Objective, Tally]]:
-        """The requests of each objective since this process began, for metrics."""
-        return [(counts.objective, counts.since_start) for counts in self._counts]
+    def is_maintained(self, objective: Objective) -> bool:
+        """Tell whether an objective does not hold now."""
+        return not self.maintenance.holds_at(objective, self._clock())
 
     def _count(self, request: Request, now_ns: int) -> None:
         end_ns = request.start_ns + request.duration_ns + self._clock.set_back_ns
-        for place, _ in self._index.of(request):
+        for counts in self.watched.of(request):
+            if not self.maintenance.holds_at(counts.objective, min(end_ns, now_ns)):
+                continue
             self.future_stamps += end_ns > now_ns + STEP_NS
-            self.outdated += not self._counts[place].count(request, min(end_ns, now_ns))
+            self.outdated += not counts.count(request, min(end_ns, now_ns))
 
     def _count_table(self, table: RequestTable, now_ns: int) -> None:
         """Count requests, as `_count` does one by one."""
         ends_ns = table.start_ns + table.duration_ns + self._clock.set_back_ns
         is_counted = table.counts
-        for counts in self._counts:
+        self.watched.add_routes(table)
+        for counts, _ in self.watched.entries:
             places = np.flatnonzero(is_counted & in_cohort(counts.objective, table))
+            at_ns = np.minimum(ends_ns[places], now_ns)
+            places = places[self.maintenance.hold_at(counts.objective, at_ns)]
             if len(places):
                 at_ns = ends_ns[places]
                 self.future_stamps += int(np.count_nonzero(at_ns > now_ns + STEP_NS))
                 self.outdated += counts.count_all(table, places, np.minimum(at_ns, now_ns))
 
-    def _evaluate(self, now_ns: int) -> None:
+    def _evaluate(self, now_ns: int) -> tuple[Alert, ...]:
         standings: list[Standing] = []
         alerts: list[Alert] = []
-        for counts, state in zip(self._counts, self._states, strict=True):
-            rates = state.tiers.step(counts, now_ns)
-            state.silence.step(counts, self._started_ns, now_ns)
+        for counts, state in self.watched.entries:
+            maintained_ns = self.maintenance.latest_ns(counts.objective, now_ns)
+            rates = state.step(counts, max(self._started_ns, maintained_ns), now_ns)
             standing = standing_of(counts, rates, now_ns)
             standings.append(standing)
             alerts += alerts_of(standing, counts, state, now_ns)
         self._standings = tuple(standings)
-        self._alerts = tuple(alerts)
+        return tuple(alerts)
 
     def _gather(self) -> None:
-        for counts in self._counts:
+        for counts, _ in self.watched.entries:
             for length, at_ns, tally in counts.changes():
                 self._unkept[counts.series, length, at_ns] = tally
 
@@ -214,16 +230,9 @@ class Evaluator:
         if now_ns // HOUR_NS == self._tidied_ns // HOUR_NS:
             return {}
         self._tidied_ns = now_ns
-        longest_ns = max((counts.objective.period_ns for counts in self._counts), default=0)
+        periods_ns = [counts.objective.period_ns for counts, _ in self.watched.entries]
+        longest_ns = max(periods_ns, default=0)
         return {
             FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
             COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
         }
-
-    def _restore(self) -> None:
-        states = self._memory.states()
-        for counts, state in zip(self._counts, self._states, strict=True):
-            counts.restore(self._memory.slots(counts.series))
-            state.read(states.get(counts.series, "{}"))
-        self._announced = {alert.fingerprint: alert for alert in earlier_alerts(states)}
-        self._forgotten = states.keys() - {counts.series for counts in self._counts}

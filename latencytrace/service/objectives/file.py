@@ -1,45 +1,59 @@
-"""Reads objectives from an OpenSLO v1 file, and says by line all that is wrong in it.
-
-Source: the OpenSLO specification, version 1 (github.com/OpenSLO/OpenSLO).
-"""
+"""Reads objectives from files, and says by line all that is wrong in them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from latencytrace.analysis.slo.burn_rate import burn_rules, can_fire, scaled_rules
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import Objective, Severity
 from latencytrace.model.objective import length_text
-from latencytrace.service.objectives.fields import OTHER_KINDS, Document, Metadata, Spec
-from latencytrace.service.objectives.yaml_documents import documents
-from latencytrace.service.objectives.yaml_fields import Faults, Field
+from latencytrace.service.objectives.documents import openslo, openslo_alpha, pyrra, sloth
+from latencytrace.service.objectives.documents.indicator import Found
+from latencytrace.service.objectives.documents.maintenance import (
+    is_maintenance,
+    maintenance_of,
+)
+from latencytrace.service.objectives.documents.yaml_documents import MAX_CHARACTERS, documents
+from latencytrace.service.objectives.documents.yaml_fields import Faults, Field
+from latencytrace.service.objectives.maintenance import Maintenance
 
 MAX_OBJECTIVES = 100
+MAX_FILES = 100  # of a folder
+_ENDINGS: Final = {".yaml", ".yml"}
+
+Texts = Sequence[tuple[str, str]]  # of files, with their names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectivesFile:
-    """The objectives of a file, and notes on how it was understood."""
+    """The objectives of a file or folder, and notes on how it was understood."""
 
     objectives: tuple[Objective, ...]
     notes: tuple[str, ...]
+    maintenance: tuple[Maintenance, ...] = ()
 
 
 def read_objectives(path: Path) -> ObjectivesFile:
-    """Read a file.
+    """Read a file, or all YAML files of a folder.
 
     Raises:
         ObjectivesError: It cannot be read, or something in it is wrong.
     """
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise ObjectivesError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ObjectivesError(f"{path} is no text in UTF-8") from None
-    return parse_objectives(text, str(path))
+    if path.is_dir():
+        texts = [(_text(one), str(one)) for one in yaml_files(path)]
+        if not texts:
+            raise ObjectivesError(f"{path} has no YAML file: it has no objective")
+        return _parsed(texts, str(path), lambda: ())
+    return _parsed([(_text(path), str(path))], str(path), lambda: _beside(path))
+
+
+def yaml_files(folder: Path) -> list[Path]:
+    """The YAML files of a folder, in order."""
+    found = (one for one in folder.iterdir() if one.suffix in _ENDINGS and one.is_file())
+    return sorted(found)[:MAX_FILES]
 
 
 def parse_objectives(text: str, file: str) -> ObjectivesFile:
@@ -48,69 +62,136 @@ def parse_objectives(text: str, file: str) -> ObjectivesFile:
     Raises:
         ObjectivesError: Something is wrong; the message has a line for each fault.
     """
+    return _parsed([(text, file)], file, lambda: ())
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise ObjectivesError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ObjectivesError(f"{path} is no text in UTF-8") from None
+
+
+def _beside(path: Path) -> Texts:
+    """The other YAML files of its folder, for documents that it refers to."""
+    found: list[tuple[str, str]] = []
+    for one in yaml_files(path.parent):
+        if one.name != path.name and one.stat().st_size <= MAX_CHARACTERS:
+            try:
+                found.append((_text(one), str(one)))
+            except ObjectivesError:
+                continue  # it is not the one that was named
+    return found
+
+
+def _parsed(texts: Texts, name: str, beside: Callable[[], Texts]) -> ObjectivesFile:
     faults = Faults()
-    read = _Read()
-    for document in documents(text, file, faults):
-        read.add(document)
+    fields = [one for text, file in texts for one in documents(text, file, faults)]
+    read = _Read(_References(fields, beside))
+    for one in fields:
+        read.add(one)
+    read.check_maintenance()
     if faults:
         raise ObjectivesError(faults.text())
     if not read.objectives:
-        raise ObjectivesError(f"{file} has no document of `kind: SLO`: it has no objective")
+        raise ObjectivesError(f"{name} has no document of `kind: SLO`: it has no objective")
     if len(read.objectives) > MAX_OBJECTIVES:
         raise ObjectivesError(
-            f"{file} has {len(read.objectives)} objectives, more than {MAX_OBJECTIVES}: set "
-            "those that a user would notification, a route at a time"
+            f"{name} has {len(read.objectives)} objectives, more than {MAX_OBJECTIVES}: set "
+            "those that a user would notice, a route at a time"
         )
-    return ObjectivesFile(objectives=tuple(read.objectives), notes=tuple(read.notes))
+    return ObjectivesFile(
+        objectives=tuple(read.objectives),
+        notes=tuple(read.notes),
+        maintenance=tuple(one for one, _ in read.maintenance),
+    )
+
+
+class _References(dict[tuple[str, str], Field]):
+    """Documents by kind and name; where one is missing, those of the files beside, too."""
+
+    def __init__(self, fields: Iterable[Field], beside: Callable[[], Texts]) -> None:
+        super().__init__(_named(fields))
+        self._beside = beside
+
+    def get(self, key: tuple[str, str], default: Field | None = None) -> Field | None:  # type: ignore[override] # no other default is asked
+        """Look for a document."""
+        if key not in self:
+            texts, self._beside = self._beside(), tuple
+            for text, file in texts:
+                others = _named(documents(text, file, Faults()))
+                self.update({one: found for one, found in others if one not in self})
+        return super().get(key, default)
+
+
+def _named(fields: Iterable[Field]) -> Iterator[tuple[tuple[str, str], Field]]:
+    for one in fields:
+        kind, name = one.child("kind"), one.child("metadata", "name")
+        if kind in openslo.REFERRED and name is not None:
+            yield (kind, name), one
 
 
 @dataclass(slots=True)
 class _Read:
     """The objectives and notes read by now."""
 
+    references: _References
     objectives: list[Objective] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    maintenance: list[tuple[Maintenance, Field]] = field(default_factory=list)
+
+    def check_maintenance(self) -> None:
+        """Note windows of objectives that there are not."""
+        names = {objective.name for objective in self.objectives}
+        for window, at in self.maintenance:
+            for name in sorted(window.objectives - names):
+                at.wrong(f"names no objective {name!r}: there are {', '.join(sorted(names))}")
 
     def add(self, field: Field) -> None:
         """Read a document; its faults are noted."""
+        for found in self._found(field):
+            objective = found.objective
+            if any(other.name == objective.name for other in self.objectives):
+                again = f"is {objective.name!r} a second time: every name is there once"
+                found.name_at.wrong(again)
+            self.notes += _refused_tiers(objective, found.at)
+            self.objectives.append(objective)
+
+    def _found(self, field: Field) -> Iterator[Found]:
+        if is_maintenance(field):
+            window = maintenance_of(field)
+            self.maintenance += [] if window is None else [window]
+            return
+        for is_theirs, objectives_of in (
+            (sloth.is_sloth, sloth.objectives_of),
+            (pyrra.is_pyrra, pyrra.objectives_of),
+            (openslo_alpha.is_alpha, openslo_alpha.objectives_of),
+        ):
+            if is_theirs(field):
+                yield from objectives_of(field, self.notes)
+                return
         if field.names().isdisjoint({"apiVersion", "kind"}):
             field.wrong("is no objective: begin it with `apiVersion: openslo/v1` and `kind: SLO`")
             return
-        document = Document.read(field)
-        if document is not None and document.kind == "SLO":
-            self._add_objectives(document)
-        elif document is not None and document.kind in OTHER_KINDS:
-            self.notes.append(f"{field.at}: a {document.kind} is not read")
-
-    def _add_objectives(self, document: Document) -> None:
-        for name in ("metadata", "spec"):
-            if name not in document.found:
-                document.at.wrong(f"has no {name!r}: add it")
-        metadata = Metadata.read(document.metadata) if document.metadata else None
-        spec = Spec.read(document.spec) if document.spec else None
-        if spec and "alertPolicies" in spec.found:
-            policies = spec.found["alertPolicies"]
-            self.notes.append(f"{policies.at}: alertPolicies are not read, the tiers are fixed")
-        if spec is None or metadata is None:
+        document = openslo.Document.read(field)
+        if document is None:
             return
-        for objective, at in spec.named(metadata):
-            if any(other.name == objective.name for other in self.objectives):
-                again = f"is {objective.name!r} a second time: every name is there once"
-                metadata.found["name"].wrong(again)
-            self.notes += _refused_tiers(objective, at)
-            self.objectives.append(objective)
+        if document.kind == "SLO":
+            yield from openslo.objectives_of(document, self.references, self.notes)
+        elif document.kind == "Service":
+            self.notes.append(f"{field.at}: a {document.kind} is not read")
 
 
 def _refused_tiers(objective: Objective, at: Field) -> Sequence[str]:
     """A note for each tier that can never fire; that no page could is noted as a fault."""
     budget = objective.budget_ratio
-    if not any(rule.severity is Severity.PAGE for rule in burn_rules(objective)):
-        pages = (
-            rule.factor
-            for rule in scaled_rules(objective.period_ns)
-            if rule.severity is Severity.PAGE
-        )
-        slowest = min(pages)
+    rules = objective.tiers or scaled_rules(objective.period_ns)
+    pages = [rule.factor for rule in rules if rule.severity is Severity.PAGE]
+    firing = burn_rules(objective)
+    if not firing or (pages and not any(rule.severity is Severity.PAGE for rule in firing)):
+        slowest = min(pages or [rule.factor for rule in rules])
         least = math.ceil(10_000 * (1 - 1 / slowest)) / 10_000
         at.wrong(
             f"has the target {objective.target_ratio:.4g}: no page could ever fire. Were all "
@@ -125,6 +206,6 @@ def _refused_tiers(objective: Objective, at: Field) -> Sequence[str]:
         f"{length_text(rule.long_ns)} ({rule.severity}) can never fire: {rule.factor:g} * "
         f"{budget:.4g} of budget = {rule.factor * budget:.3g}, and no more than 1 can be bad: "
         "left out"
-        for rule in scaled_rules(objective.period_ns)
+        for rule in rules
         if not can_fire(objective, rule)
     ]

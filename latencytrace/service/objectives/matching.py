@@ -1,6 +1,7 @@
 """Finds the objectives that count a request, at once however many there are."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -10,21 +11,29 @@ from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import BAD, in_cohort, verdicts
 from latencytrace.analysis.slo.verdict import is_good
 from latencytrace.model import Objective, Request
+from latencytrace.model.objective import EACH_ROUTE
 
 
 class ObjectiveIndex:
-    """Objectives by service and route.
+    """Objectives by service and route; one of each route counts the requests of all.
 
     Args:
         objectives: All of them.
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
-        self._objectives = objectives
-        self._by_route: dict[tuple[str, str | None], list[tuple[int, Objective]]] = {}
-        for place, objective in enumerate(objectives):
+        self.replace(objectives)
+
+    def replace(self, objectives: Sequence[Objective]) -> None:
+        """Hold others from now on."""
+        self._objectives = [
+            replace(one, route=None) if one.route == EACH_ROUTE else one for one in objectives
+        ]
+        by_route: dict[tuple[str, str | None], list[tuple[int, Objective]]] = {}
+        for place, objective in enumerate(self._objectives):
             key = (objective.service, objective.route)
-            self._by_route.setdefault(key, []).append((place, objective))
+            by_route.setdefault(key, []).append((place, objective))
+        self._by_route = by_route
 
     def of(self, request: Request) -> Iterator[tuple[int, Objective]]:
         """The objectives that count a request, each with its place among all."""

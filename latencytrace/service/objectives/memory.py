@@ -12,12 +12,19 @@ import orjson
 
 from latencytrace.errors import StoreError
 from latencytrace.model import Tally
+from latencytrace.model.objective import DAY_NS
+from latencytrace.service.objectives.counts import COARSE_NS
 from latencytrace.service.sink import Notification, Transition
 from latencytrace.service.storage.private_files import open_private, refuse_link
 
 FILE = "objectives.sqlite"
 _log = logging.getLogger(__name__)
 
+KEPT_DAYS = 400
+_KEEP_DAY = """
+REPLACE INTO days SELECT ?, ?, sum(bad), sum(total) FROM slots
+WHERE series = ? AND length_ns = ? AND at_ns >= ? AND at_ns < ?
+"""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS slots (
     series TEXT, length_ns INTEGER, at_ns INTEGER, bad INTEGER, total INTEGER,
@@ -25,6 +32,9 @@ CREATE TABLE IF NOT EXISTS slots (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS states (
     series TEXT PRIMARY KEY, state TEXT
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS days (
+    series TEXT, day INTEGER, bad INTEGER, total INTEGER, PRIMARY KEY (series, day)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS notices (
     number INTEGER PRIMARY KEY, key TEXT, sink TEXT, transition TEXT, alert BLOB, due_ns INTEGER
@@ -79,6 +89,14 @@ class ObjectiveMemory:
         )
         return [(length, at_ns, Tally(bad=bad, total=total)) for length, at_ns, bad, total in rows]
 
+    def days(self, series: str) -> list[tuple[int, Tally]]:
+        """The counts kept of a series by day since the epoch, which outlast its slots."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT day, bad, total FROM days WHERE series = ? ORDER BY day", (series,)
+            ).fetchall()
+        return [(day, Tally(bad=bad, total=total)) for day, bad, total in rows]
+
     def counted_until_ns(self) -> int | None:
         """The moment of writing up to which requests are in the counts; None: not known."""
         row = self._connection.execute("SELECT until_ns FROM counted").fetchone()
@@ -124,6 +142,7 @@ class ObjectiveMemory:
                     "REPLACE INTO slots VALUES (?, ?, ?, ?, ?)",
                     [(*slot, tally.bad, tally.total) for slot, tally in slots.items()],
                 )
+                self._connection.executemany(_KEEP_DAY, _days_of(slots))
                 self._connection.executemany(
                     "REPLACE INTO states VALUES (?, ?)", list(states.items())
                 )
@@ -138,6 +157,9 @@ class ObjectiveMemory:
                     "DELETE FROM slots WHERE length_ns = ? AND at_ns < ?",
                     list(forget_before.items()),
                 )
+                if forget_before:
+                    oldest = max(forget_before.values()) // DAY_NS - KEPT_DAYS
+                    self._connection.execute("DELETE FROM days WHERE day < ?", (oldest,))
         except sqlite3.Error as error:
             raise StoreError(f"the counts of objectives could not be kept: {error}") from None
 
@@ -174,6 +196,16 @@ class ObjectiveMemory:
             self._connection.close()
 
 
+def _days_of(slots: Iterable[tuple[str, int, int]]) -> list[tuple[str | int, ...]]:
+    """The days that slots are of, with what sums them up."""
+    days = {
+        (series, at_ns // DAY_NS) for series, length_ns, at_ns in slots if length_ns == COARSE_NS
+    }
+    return [
+        (series, day, series, COARSE_NS, day * DAY_NS, (day + 1) * DAY_NS) for series, day in days
+    ]
+
+
 def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
     _make_private(path)
     # One evaluator uses it at a time; which thread that is, tests and the service choose.
@@ -187,6 +219,12 @@ def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
         raise sqlite3.DatabaseError(state)
     with connection:
         connection.execute("DELETE FROM slots WHERE at_ns > ?", (now_ns,))
+        # Days of before they were kept, and no others.
+        connection.execute(
+            "INSERT OR IGNORE INTO days SELECT series, at_ns / ?, sum(bad), sum(total) FROM slots"
+            " WHERE length_ns = ? GROUP BY 1, 2",
+            (DAY_NS, COARSE_NS),
+        )
     return connection
 
 

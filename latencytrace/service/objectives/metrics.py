@@ -1,6 +1,6 @@
 """`latencytrace_slo_*`: targets, requests that violate them, and how fast the budget is spent."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -21,10 +21,14 @@ class ObjectiveMetrics(Collector):
 
     Args:
         evaluator: What counts and decides.
+        is_file_wrong: Tells whether the file of objectives changed and could not be taken up.
     """
 
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(
+        self, evaluator: Evaluator, is_file_wrong: Callable[[], bool] = lambda: False
+    ) -> None:
         self._evaluator = evaluator
+        self._is_file_wrong = is_file_wrong
 
     def collect(self) -> Iterator[Metric]:
         """Read it; every objective has its counters from the start, at 0."""
@@ -32,6 +36,11 @@ class ObjectiveMetrics(Collector):
         yield from self._targets()
         yield from self._standings()
         yield self._alerts()
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_file_failing",
+            "1 while the file of objectives is wrong, so that those of before are watched.",
+            value=self._is_file_wrong(),
+        )
         yield CounterMetricFamily(
             "latencytrace_service_clock_jumps",
             "Times that the machine's clock was set by more than a minute.",
@@ -41,6 +50,11 @@ class ObjectiveMetrics(Collector):
             "latencytrace_service_future_stamps",
             "Requests of objectives stamped over a minute in the future; counted as of now.",
             value=self._evaluator.future_stamps,
+        )
+        yield CounterMetricFamily(
+            "latencytrace_service_ungrouped_requests",
+            "Requests of routes beyond the 50 that one objective of each route counts.",
+            value=self._evaluator.watched.left_out,
         )
         yield CounterMetricFamily(
             "latencytrace_service_outdated_requests",
@@ -55,7 +69,7 @@ class ObjectiveMetrics(Collector):
         bad = CounterMetricFamily(
             f"{_PREFIX}_bad_requests", "Those of them that violated it.", labels=_LABELS
         )
-        for objective, tally in self._evaluator.since_start():
+        for objective, tally in self._evaluator.watched.since_start():
             total.add_metric(_labels(objective), tally.total)
             bad.add_metric(_labels(objective), tally.bad)
         yield total
@@ -64,11 +78,17 @@ class ObjectiveMetrics(Collector):
     def _targets(self) -> Iterator[Metric]:
         target = _gauge("target_ratio", "The share of requests that is to be good.")
         threshold = _gauge("threshold_seconds", "How long a good request takes at most.")
-        for objective, _ in self._evaluator.since_start():
+        for objective, _ in self._evaluator.watched.since_start():
             target.add_metric(_labels(objective), objective.target_ratio)
-            threshold.add_metric(_labels(objective), objective.threshold_ns / 1e9)
+            if objective.limit_ns is not None:
+                threshold.add_metric(_labels(objective), objective.limit_ns / 1e9)
         yield target
         yield threshold
+
+        maintained = _gauge("maintenance", "1 while it does not hold, for maintenance.")
+        for objective, _ in self._evaluator.watched.since_start():
+            maintained.add_metric(_labels(objective), self._evaluator.is_maintained(objective))
+        yield maintained
 
     def _standings(self) -> Iterator[Metric]:
         burn = _gauge("burn_rate", "How many times too fast the budget is spent.", "window")
@@ -96,7 +116,7 @@ class ObjectiveMetrics(Collector):
             (alert.kind, alert.standing.objective.name, alert.severity)
             for alert in self._evaluator.alerts()
         }
-        for objective, _ in self._evaluator.since_start():
+        for objective, _ in self._evaluator.watched.since_start():
             for kind, severity in (
                 (AlertKind.BURN, Severity.PAGE),
                 (AlertKind.BURN, Severity.TICKET),

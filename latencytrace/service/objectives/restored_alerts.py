@@ -29,6 +29,14 @@ def earlier_alerts(states: Mapping[str, str]) -> Iterator[Alert]:
             _log.warning("what was kept of %s is not understood: %s", series, faults)
 
 
+def kept_objective(text: str) -> Objective | None:
+    """Return the objective whose state was kept; None: it is not understood."""
+    try:
+        return _OBJECTIVE.validate_python(json.loads(text).get("objective"))
+    except ValidationError:
+        return None
+
+
 def _alerts(kept: Mapping[str, object]) -> list[Alert]:
     match kept:
         case {"objective": dict() as fields, "announced": dict() as announced}:

@@ -3,15 +3,13 @@
 import json
 from dataclasses import asdict, dataclass, field
 
+from latencytrace.analysis.slo import traffic
 from latencytrace.analysis.slo.burn_rate import burn_rate, burns, is_calm, keep_firing_ns
-from latencytrace.model import BurnRates, BurnRule, Objective, Tally
-from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
+from latencytrace.model import BurnRates, BurnRule, Objective, Severity, Tally
+from latencytrace.model.objective import DAY_NS, HOUR_NS
 from latencytrace.service.objectives.counts import ObjectiveCounts
 
 LONGEST_SILENCE_NS = DAY_NS  # an alert is held through silence, but not for ever
-NO_DATA_AFTER_NS = 10 * MINUTE_NS
-EXPECTED_MISSING = 20  # requests that the hour before would have brought meanwhile
-BUSY_PARTS = 10  # of the twelve of that hour: a burst is no traffic to be expected
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +54,7 @@ class TierState:
         alert_fires: bool,
     ) -> None:
         long, short = windows
-        coverage_ratio = counts.coverage_ratio(now_ns, rule.long_ns)
+        coverage_ratio = counts.coverage_ratio(now_ns, rule.long_ns, rule.longest_pause_ns)
         usual = counts.usual_requests(now_ns, rule.long_ns)
         if burns(counts.objective, rule, long, short, coverage_ratio, usual):
             self.firing_ns = now_ns if self.firing_ns is None else self.firing_ns
@@ -80,27 +78,62 @@ class TierState:
 
 @dataclass(slots=True, kw_only=True)
 class SilenceState:
-    """The silence of an objective whose requests came steadily."""
+    """The silence, or collapse, of an objective whose requests came steadily."""
 
     firing_ns: int | None = None
+    expected: float = 0.0  # requests in ten minutes when it began
 
-    def step(self, counts: ObjectiveCounts, started_ns: int, now_ns: int) -> None:
-        """Look how long ago the latest request was, and decide.
+    def step(
+        self, counts: ObjectiveCounts, started_ns: int, now_ns: int, *, page_fires: bool
+    ) -> None:
+        """Look at how many requests came of late, and decide.
 
         Args:
             counts: Of the objective.
             started_ns: Since when the evaluator runs: before, nobody listened.
             now_ns: The time.
+            page_fires: Whether the objective burns, which says more than few requests.
         """
         last_ns = counts.last_ns()
         if last_ns is None:
             self.firing_ns = None
-            return
+        elif self.firing_ns is not None:
+            back = traffic.has_returned(self.expected, counts.tally(now_ns, traffic.RETURN_NS))
+            if back or now_ns - max(self.firing_ns, started_ns) > LONGEST_SILENCE_NS:
+                self.firing_ns = None
+        else:
+            self._begin(counts, last_ns, started_ns, now_ns, page_fires=page_fires)
+
+    def _begin(
+        self,
+        counts: ObjectiveCounts,
+        last_ns: int,
+        started_ns: int,
+        now_ns: int,
+        *,
+        page_fires: bool,
+    ) -> None:
         silent_ns = now_ns - max(last_ns, started_ns)
-        if not NO_DATA_AFTER_NS <= silent_ns <= LONGEST_SILENCE_NS:
-            self.firing_ns = None
-        elif self.firing_ns is None and _was_steady(counts, last_ns, silent_ns):
-            self.firing_ns = now_ns
+        look = counts.tally(now_ns, traffic.LOOK_NS)
+        if traffic.LOOK_NS <= silent_ns <= LONGEST_SILENCE_NS:
+            before = _hour_before(counts, last_ns)
+            began = traffic.is_silent(traffic.expected_requests(before, silent_ns))
+        elif now_ns - started_ns >= traffic.LOOK_NS and not page_fires:
+            both = counts.tally(now_ns, HOUR_NS + traffic.LOOK_NS)
+            if look.total > traffic.COLLAPSED_RATIO * both.total * traffic.LOOK_NS / HOUR_NS:
+                return  # the usual case, found out with little work
+            before = _hour_before(counts, now_ns - traffic.LOOK_NS)
+            began = traffic.has_collapsed(
+                traffic.expected_requests(before, traffic.LOOK_NS),
+                look,
+                counts.tally(now_ns, traffic.FAILING_NS),
+            )
+        else:
+            return
+        expected = traffic.expected_requests(before, traffic.LOOK_NS) or 0.0
+        recent = counts.tally(now_ns, traffic.RETURN_NS)
+        if began and not traffic.has_returned(expected, recent):
+            self.firing_ns, self.expected = now_ns, expected
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,6 +169,13 @@ class ObjectiveState:
     silence: SilenceState = field(default_factory=SilenceState)
     announced: dict[str, Announced] = field(default_factory=dict)  # by name/severity
 
+    def step(self, counts: ObjectiveCounts, started_ns: int, now_ns: int) -> tuple[BurnRates, ...]:
+        """Let tiers decide, and then whether requests stay away."""
+        rates = self.tiers.step(counts, now_ns)
+        page_fires = any(rate.firing and rate.rule.severity is Severity.PAGE for rate in rates)
+        self.silence.step(counts, started_ns, now_ns, page_fires=page_fires)
+        return rates
+
     def text(self, objective: Objective) -> str:
         """All of it, to be kept; with whose it is, for the file may forget that one."""
         return json.dumps(
@@ -146,8 +186,9 @@ class ObjectiveState:
                     for key, began in self.announced.items()
                 },
                 "silence": self.silence.firing_ns,
+                "expected": self.silence.expected,
                 "tiers": {
-                    f"{rule.factor:g}": [tier.firing_ns, tier.calm_ns]
+                    _name(rule): [tier.firing_ns, tier.calm_ns]
                     for rule, tier in self.tiers.of_rule.items()
                 },
             }
@@ -161,13 +202,21 @@ class ObjectiveState:
             for key, (started_ns, onset_ns) in kept.get("announced", {}).items()
         }
         self.silence.firing_ns = kept.get("silence")
+        self.silence.expected = kept.get("expected", 0.0)
         tiers = kept.get("tiers", {})
         for rule, tier in self.tiers.of_rule.items():
-            tier.firing_ns, tier.calm_ns = tiers.get(f"{rule.factor:g}", (None, None))
+            tier.firing_ns, tier.calm_ns = tiers.get(_name(rule), (None, None))
 
 
-def _was_steady(counts: ObjectiveCounts, last_ns: int, silent_ns: int) -> bool:
-    part_ns = HOUR_NS // 12
-    parts = [counts.tally(last_ns - place * part_ns, part_ns - 1).total for place in range(12)]
-    missing = sum(parts) * silent_ns / HOUR_NS
-    return missing >= EXPECTED_MISSING and sum(map(bool, parts)) >= BUSY_PARTS
+def _name(rule: BurnRule) -> str:
+    """A tier's name in what is kept; the outage's factor may be that of another."""
+    return f"{rule.factor:g}" if rule.least_ratio else "outage"
+
+
+def _hour_before(counts: ObjectiveCounts, until_ns: int) -> list[int]:
+    """The requests of the twelfths of an hour."""
+    part_ns = HOUR_NS // traffic.PARTS
+    return [
+        counts.tally(until_ns - place * part_ns, part_ns - 1).total
+        for place in range(traffic.PARTS)
+    ]

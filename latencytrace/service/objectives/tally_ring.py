@@ -62,6 +62,19 @@ class TallyRing:
             total += int(self._total[stretch].sum())
         return Tally(bad=bad, total=total)
 
+    def slots(
+        self, until_ns: int, window_ns: int
+    ) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+        """The slots of a window: the start of the first, and of each its bad and all requests."""
+        stretches = list(self._stretches(until_ns, window_ns))
+        if not stretches:
+            return until_ns, np.zeros(0, np.int64), np.zeros(0, np.int64)
+        bad, total = (
+            np.concatenate([counts[stretch] for _, stretch in stretches])
+            for counts in (self._bad, self._total)
+        )
+        return stretches[0][0] * self.slot_ns, bad, total
+
     def coverage_ratio(self, until_ns: int, window_ns: int, silence_ns: int) -> float:
         """The share of a window in which requests came, pauses up to `silence_ns` included."""
         found = [

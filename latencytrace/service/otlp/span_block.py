@@ -191,6 +191,7 @@ VALUES: Final[Sequence[Callable[[int, bytes], AttributeValue]]] = (
 )
 """By form: an attribute's value, of its number and its text."""
 HAS_TEXT: Final = frozenset({Form.STRING, Form.ARRAY, Form.MAP, Form.BYTES})
+_IS_TEXT: Final = np.array([form in HAS_TEXT for form in range(max(Form) + 1)], np.int64)
 
 
 def ranges(first: NDArray[np.integer], count: NDArray[np.int32]) -> Numbers:
@@ -211,23 +212,25 @@ def joined(blocks: Sequence[SpanBlock]) -> SpanBlock:
     """The spans of several blocks, in their order; one of a few spans is costly to insert."""
     if len(blocks) == 1:
         return blocks[0]
-    found: dict[str, list[Records]] = {name: [] for name in _REFERENCES}
+    found: dict[str, Records] = {
+        name: np.concatenate([getattr(block, name) for block in blocks]) for name in _REFERENCES
+    }
     ends = dict.fromkeys((*_REFERENCES, "texts"), 0)
     for block in blocks:
         for name, references in _REFERENCES.items():
-            records: Records = getattr(block, name).copy()
+            records = found[name][ends[name] : ends[name] + len(getattr(block, name))]
             for column, target in references.items():
-                records[column] += ends[target]
-            found[name].append(records)
-        has_text = np.isin(block.pairs["form"], list(HAS_TEXT))
-        found["pairs"][-1]["value"][has_text] += ends["texts"]
+                if ends[target]:
+                    records[column] += ends[target]
+            if name == "pairs" and ends["texts"]:
+                records["value"] += ends["texts"] * _IS_TEXT[records["form"]]
         for name in _REFERENCES:
             ends[name] += len(getattr(block, name))
         ends["texts"] += len(block.texts)
     return SpanBlock(
         texts=b"".join(block.texts for block in blocks),
         rejected=sum(block.rejected for block in blocks),
-        **{name: np.concatenate(records) for name, records in found.items()},
+        **found,
     )
 
 

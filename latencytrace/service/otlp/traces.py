@@ -6,6 +6,7 @@ What it costs a span is said in `scanner`.
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Self
 
 import numpy as np
@@ -88,7 +89,8 @@ def _by_trace(ids: NDArray[np.uint64]) -> dict[str, Rows]:
     first = np.flatnonzero(np.any(ordered[1:] != ordered[:-1], axis=1)) + 1
     digits = ordered[np.concatenate(([0], first))].astype(">u8").tobytes().hex()
     names = [digits[at : at + 32] for at in range(0, len(digits), 32)]
-    return dict(zip(names, np.split(order, first), strict=True))
+    edges = pairwise((0, *first.tolist(), len(order)))
+    return {name: order[since:until] for name, (since, until) in zip(names, edges, strict=True)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,8 @@ def _annotations(alert: AlertDocument) -> dict[str, str]:
     if alert["guilty"] is not None:
         annotations["guilty_stage"] = alert["guilty"]["stage"]
         annotations["guilty_share"] = f"{alert['guilty']['share_ratio']:.2f}"
+    if alert["failing_call"] is not None:
+        annotations["failing_call"] = alert["failing_call"]["name"]
     if alert["budget_left_ratio"] is not None:
         annotations["budget_left"] = f"{alert['budget_left_ratio']:.4f}"
     for place, request in enumerate(alert["slowest"], 1):

@@ -20,8 +20,9 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, has_stages, where
-from latencytrace.service.sql.tables import REQUESTS, stage_column
+from latencytrace.service.sql.questions import Parameters, explained, where
+from latencytrace.service.sql.standing import WITH_FINAL, Standing
+from latencytrace.service.sql.tables import stage_column
 
 FORMAT: Final = "ArrowStream"
 _SETTINGS: Final = (
@@ -40,20 +41,21 @@ _COLUMNS: Final = {
 _HIGHEST_HASH: Final = (1 << 64) - 1
 
 
-def durations_question(cohort: Cohort) -> tuple[str, Parameters]:
+def durations_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """The durations of a cohort's requests as `Int64`, in no order."""
     condition, parameters = where(cohort)
     return (
-        (
-            f"SELECT toInt64(DurationNs) FROM {REQUESTS} FINAL "
-            f"WHERE {condition} AND {counted(cohort)} AND {has_stages(cohort)}"
-        ),
-        parameters,
+        f"SELECT toInt64(DurationNs) FROM {standing.rows(f'{condition} AND {explained(cohort)}')}",
+        {**parameters, **standing.bound()},
     )
 
 
 def columns_question(
-    cohort: Cohort, bands: Sequence[DurationBand], *, attributes: bool
+    cohort: Cohort,
+    bands: Sequence[DurationBand],
+    standing: Standing = WITH_FINAL,
+    *,
+    attributes: bool,
 ) -> tuple[str, Parameters]:
     """The requests of a cohort that lie in one of these bands, for `columns_from`."""
     condition, parameters = where(cohort)
@@ -62,10 +64,13 @@ def columns_question(
         bound[f"least{place}"] = band.at_least_ns
         bound[f"most{place}"] = band.at_most_ns
         bound[f"hash{place}"] = min(int(band.share_ratio * 2.0**64), _HIGHEST_HASH)
-    within = " OR ".join(
-        f"(DurationNs BETWEEN {{least{place}:UInt64}} AND {{most{place}:UInt64}} "
-        f"AND cityHash64(TraceId) <= {{hash{place}:UInt64}})"
-        for place in range(len(bands))
+    within = (
+        " OR ".join(
+            f"(DurationNs BETWEEN {{least{place}:UInt64}} AND {{most{place}:UInt64}} "
+            f"AND cityHash64(TraceId) <= {{hash{place}:UInt64}})"
+            for place in range(len(bands))
+        )
+        or "false"
     )
     selected = [
         "toFixedString(unhex(TraceId), 16) AS trace_id",
@@ -79,11 +84,11 @@ def columns_question(
         selected += [f"`Attributes.Key` AS {_KEYS}", f"`Attributes.Value` AS {_VALUES}"]
     return (
         (
-            f"SELECT {', '.join(selected)} FROM {REQUESTS} FINAL WHERE {condition} "
-            f"AND {counted(cohort)} AND {has_stages(cohort)} AND ({within or 'false'}) "
+            f"SELECT {', '.join(selected)} FROM "
+            f"{standing.rows(f'{condition} AND {explained(cohort)} AND ({within})')} "
             f"SETTINGS {_SETTINGS}"
         ),
-        bound,
+        {**bound, **standing.bound()},
     )
 
 

@@ -4,8 +4,9 @@ from typing import Final
 
 from latencytrace.model import Stage
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, has_stages, where
-from latencytrace.service.sql.tables import REQUESTS, stage_column
+from latencytrace.service.sql.questions import Parameters, counted, explained, where
+from latencytrace.service.sql.standing import WITH_FINAL, Standing
+from latencytrace.service.sql.tables import stage_column
 from latencytrace.service.store import TableFormat
 
 ENGINE_FORMATS: Final = {TableFormat.CSV: "CSVWithNames", TableFormat.PARQUET: "Parquet"}
@@ -41,16 +42,18 @@ _SENT: Final = ("service", "instance", "version", "route", "model", "finish_reas
 _SETTINGS = "date_time_output_format = 'iso', format_csv_null_representation = ''"
 
 
-def count_question(cohort: Cohort) -> tuple[str, Parameters]:
+def count_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """How many requests of a cohort count."""
     condition, parameters = where(cohort)
     return (
-        f"SELECT count() FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)}",
-        parameters,
+        f"SELECT count() FROM {standing.rows(f'{condition} AND {counted(cohort)}')}",
+        {**parameters, **standing.bound()},
     )
 
 
-def table_question(cohort: Cohort, table_format: TableFormat) -> tuple[str, Parameters]:
+def table_question(
+    cohort: Cohort, table_format: TableFormat, standing: Standing = WITH_FINAL
+) -> tuple[str, Parameters]:
     """One row a request, in order of start; the columns of stages add up to the duration."""
     condition, parameters = where(cohort)
     shown = _COLUMNS
@@ -59,11 +62,10 @@ def table_question(cohort: Cohort, table_format: TableFormat) -> tuple[str, Para
     columns = ", ".join(f"{column} AS {name}" for name, column in shown.items())
     return (
         (
-            f"SELECT {columns} FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
-            f"AND {has_stages(cohort)} "
+            f"SELECT {columns} FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             f"ORDER BY Start, TraceId, SpanId SETTINGS {_SETTINGS}"
         ),
-        parameters,
+        {**parameters, **standing.bound()},
     )
 
 

@@ -15,8 +15,9 @@ from latencytrace.model.cohorts.overview import (
     TimeColumn,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, where
-from latencytrace.service.sql.tables import REQUESTS, stage_column
+from latencytrace.service.sql.questions import Parameters, counted, explained, where
+from latencytrace.service.sql.standing import WITH_FINAL, Standing
+from latencytrace.service.sql.tables import stage_column
 
 Query = Callable[[str, str, Parameters], bytes]  # a question, a format, what it binds
 
@@ -25,26 +26,32 @@ _COLUMN: Final = "intDiv(toUnixTimestamp64Nano(Start) - {since:Int64}, {column_n
 _LEVELS: Final = "0.5, 0.95, 0.99"
 
 
-def overview(query: Query, cohort: Cohort, column_ns: int, limit: int) -> Overview:
+def overview(
+    query: Query, cohort: Cohort, column_ns: int, limit: int, standing: Standing
+) -> Overview:
     """Ask for the routes of a cohort, side by side."""
-    question, parameters = overview_question(cohort)
+    question, parameters = overview_question(cohort, standing)
     bound = {**parameters, "column_ns": column_ns, "limit": limit}
     return overview_from(query(question, _LINES, bound))
 
 
-def heat_map(query: Query, cohort: Cohort, column_ns: int) -> tuple[HeatCell, ...]:
+def heat_map(
+    query: Query, cohort: Cohort, column_ns: int, standing: Standing
+) -> tuple[HeatCell, ...]:
     """Ask for the durations of a cohort over time."""
-    question, parameters = heat_map_question(cohort)
+    question, parameters = heat_map_question(cohort, standing)
     return heat_map_from(query(question, _LINES, {**parameters, "column_ns": column_ns}))
 
 
-def stages_over_time(query: Query, cohort: Cohort, column_ns: int) -> tuple[StageColumn, ...]:
+def stages_over_time(
+    query: Query, cohort: Cohort, column_ns: int, standing: Standing
+) -> tuple[StageColumn, ...]:
     """Ask for the mean time per stage of a cohort over time."""
-    question, parameters = stages_over_time_question(cohort)
+    question, parameters = stages_over_time_question(cohort, standing)
     return stages_over_time_from(query(question, _LINES, {**parameters, "column_ns": column_ns}))
 
 
-def overview_question(cohort: Cohort) -> tuple[str, Parameters]:
+def overview_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """A row for each of the `{limit:UInt32}` routes that took most time in all.
 
     Each service's requests count, whoever called it: a row is what a breakdown of that service
@@ -61,11 +68,11 @@ def overview_question(cohort: Cohort) -> tuple[str, Parameters]:
             f"[{stages}] AS stages, "
             f"sumMap([{_COLUMN}], [toUInt64(1)]) AS counts, "
             f"sumMap([{_COLUMN}], [DurationNs]) AS times "
-            f"FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
+            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             "GROUP BY service, route ORDER BY sum(toFloat64(DurationNs)) DESC, service, route "
             "LIMIT {limit:UInt32}"
         ),
-        parameters,
+        {**parameters, **standing.bound()},
     )
 
 
@@ -78,17 +85,17 @@ def overview_from(lines: bytes) -> Overview:
     )
 
 
-def heat_map_question(cohort: Cohort) -> tuple[str, Parameters]:
+def heat_map_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """The number of requests in each cell of a heat map."""
     condition, parameters = where(cohort)
     row = f"toInt32(floor(log2(greatest(DurationNs, 1)) * {ROWS_PER_DOUBLING}))"
     return (
         (
             f"SELECT {_COLUMN} AS column, {row} AS row, count() AS requests "
-            f"FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
+            f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')} "
             "GROUP BY column, row ORDER BY column, row"
         ),
-        parameters,
+        {**parameters, **standing.bound()},
     )
 
 
@@ -97,17 +104,19 @@ def heat_map_from(lines: bytes) -> tuple[HeatCell, ...]:
     return tuple(HeatCell(**orjson.loads(line)) for line in lines.splitlines())
 
 
-def stages_over_time_question(cohort: Cohort) -> tuple[str, Parameters]:
+def stages_over_time_question(
+    cohort: Cohort, standing: Standing = WITH_FINAL
+) -> tuple[str, Parameters]:
     """The number of requests and the time of each stage in each column of time."""
     condition, parameters = where(cohort)
     stages = ", ".join(f"sum(toFloat64({stage_column(stage)}))" for stage in Stage)
     return (
         (
             f"SELECT {_COLUMN} AS column, count() AS requests, [{stages}] AS stages "
-            f"FROM {REQUESTS} FINAL WHERE {condition} AND {counted(cohort)} "
+            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             "GROUP BY column ORDER BY column"
         ),
-        parameters,
+        {**parameters, **standing.bound()},
     )
 
 

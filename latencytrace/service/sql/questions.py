@@ -1,6 +1,6 @@
 """The questions about requests: their SQL, bound parameters and how answers are read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Final, cast
 
@@ -9,6 +9,7 @@ import orjson
 from latencytrace.model import (
     Breakdown,
     Quantiles,
+    Request,
     RequestStatus,
     Stage,
     StageBreakdown,
@@ -18,6 +19,7 @@ from latencytrace.model import (
 from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.service.cohort import FAILED, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
+from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -38,9 +40,12 @@ INSTANCES: Final = (
     f"SELECT DISTINCT ServiceName, ServiceInstance FROM {REQUESTS} "
     "WHERE Written >= now() - INTERVAL 7 DAY AND ServiceInstance IS NOT NULL AND NOT Startup"
 )
-ARRIVED_COUNTS: Final = (
-    f"SELECT TraceId, count() FROM {ARRIVALS} "
-    "WHERE TraceId IN {trace_ids:Array(String)} GROUP BY TraceId"
+_OF_TRACES: Final = "TraceId IN {trace_ids:Array(String)}"
+ARRIVED_COUNTS: Final = (  # those that were kept at once are in `spans` alone
+    f"SELECT TraceId, count() FROM (SELECT TraceId FROM {ARRIVALS} WHERE {_OF_TRACES} "
+    f"UNION ALL SELECT TraceId FROM {SPANS} WHERE {_OF_TRACES} "
+    "AND Arrived >= now() - INTERVAL 3 HOUR AND (TraceId, SpanId) NOT IN "
+    f"(SELECT TraceId, SpanId FROM {ARRIVALS} WHERE {_OF_TRACES})) GROUP BY TraceId"
 )
 REVISIONS: Final = (  # all of them: asking for the highest would cost 1.5 ms of CPU more
     f"SELECT TraceId, SpanId, Revision FROM {REQUESTS} "
@@ -55,20 +60,26 @@ STANDING: Final = (  # where requests stand, to be voided if they moved, and how
     "toUnixTimestamp64Nano(if(CountedAs = 0, Written, CountedAs)) "
     f"FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
 )
-UNASSEMBLED: Final = (  # no request was written since their last span arrived
-    f"SELECT TraceId FROM (SELECT TraceId, max(Arrived) AS LastArrived FROM {ARRIVALS} "
+_UNASSEMBLED: Final = (  # no request was written since their last span arrived
+    "SELECT TraceId FROM (SELECT TraceId, max(Arrived) AS LastArrived FROM {came} "
     "GROUP BY TraceId) AS Came LEFT JOIN "
     # A request is written after its spans arrived.
     f"(SELECT TraceId, max(Written) AS LastWritten FROM {REQUESTS} "
-    f"WHERE Written >= (SELECT min(Arrived) FROM {ARRIVALS}) - INTERVAL 1 HOUR "
+    "WHERE Written >= (SELECT if(count() > 0, min(Arrived), now()) FROM {came}) - INTERVAL 1 HOUR "
     "GROUP BY TraceId) AS Done USING TraceId "
     "WHERE LastArrived > LastWritten "
     # A shared step never has a request: it is done unless the process ended in its last minute.
     f"AND (LastArrived > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE "
-    f"OR TraceId NOT IN (SELECT TraceId FROM {ARRIVALS} "
+    "OR TraceId NOT IN (SELECT TraceId FROM {came} "
     f"WHERE ParentSpanId = '' AND mapContains(SpanAttributes, '{semconv.SHARED}')))"
 )
 
+UNASSEMBLED: Final = _UNASSEMBLED.format(came=ARRIVALS)
+_CAME: Final = "SELECT TraceId, Arrived, ParentSpanId, SpanAttributes FROM"
+UNASSEMBLED_ANYWHERE: Final = _UNASSEMBLED.format(
+    came=f"({_CAME} {ARRIVALS} UNION ALL {_CAME} {SPANS} "
+    "WHERE Arrived >= now() - INTERVAL 2 HOUR) AS Either"
+)
 WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
     f"SELECT DISTINCT TraceId FROM {ARRIVALS} "
     "WHERE Arrived >= fromUnixTimestamp64Nano({since:Int64}) "
@@ -85,6 +96,7 @@ KNOWN_TRACES: Final = (  # of a day; some more than once
 )
 LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS}"
 
+_SIGN: Final = 1 << 63
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
 
@@ -158,19 +170,23 @@ def has_stages(cohort: Cohort) -> str:
     return f"Detail NOT IN ({named})" if cohort.detail is None else "true"
 
 
-def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
+def explained(cohort: Cohort) -> str:
+    """Which requests of a cohort questions about stages are over."""
+    return f"{counted(cohort)} AND {has_stages(cohort)}"
+
+
+def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """One row with everything `breakdown_from` reads."""
     condition, parameters = where(cohort, unsure=True)
     sure = has_attributes(cohort)
-    explained = f"{counted(cohort)} AND {has_stages(cohort)}"
-    which = f"({explained} AND {sure})"
+    which = f"({explained(cohort)} AND {sure})"
     levels = ", ".join(map(str, _LEVELS))
     stage_levels = ", ".join(map(str, _STAGE_LEVELS))
     selected = [
         f"countIf({which}) AS requests",
         f"countIf({sure}) AS all_requests",
         f"countIf(Startup AND NOT ({counted(cohort)}) AND {sure}) AS startup",
-        f"countIf({explained} AND NOT ({sure})) AS unsure",
+        f"countIf({explained(cohort)} AND NOT ({sure})) AS unsure",
         f"countIf({counted(cohort)} AND NOT ({has_stages(cohort)}) AND {sure}) AS reduced",
         f"countIf({which} AND Detail != '{TraceDetail.FULL}') AS reduced_counted",
         f"sumIf(toFloat64(DurationNs), {which}) AS duration",
@@ -193,20 +209,23 @@ def breakdown_question(cohort: Cohort) -> tuple[str, Parameters]:
             f"countIf({has}) AS {column}Count",
             f"quantilesExactInclusiveIf({stage_levels})({column}, {has}) AS {column}Quantiles",
         ]
-    return f"SELECT {', '.join(selected)} FROM {REQUESTS} FINAL WHERE {condition}", parameters
+    return (
+        f"SELECT {', '.join(selected)} FROM {standing.rows(condition)}",
+        {**parameters, **standing.bound()},
+    )
 
 
-def runtime_question(cohort: Cohort) -> tuple[str, Parameters]:
+def runtime_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """The longest parts of a cohort's `runtime`: a narrow question beside the breakdown's."""
     condition, parameters = where(cohort)
     return (
         (
             "SELECT name, sum(toFloat64(ns)) AS total_ns, count() AS requests "
-            f"FROM {REQUESTS} FINAL ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
-            f"WHERE {condition} AND {counted(cohort)} AND {has_stages(cohort)} "
+            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
+            "ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
             f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
         ),
-        parameters,
+        {**parameters, **standing.bound()},
     )
 
 
@@ -284,24 +303,59 @@ def _stage(
     )
 
 
-def requests_question(cohort: Cohort, order: Order, columns: str) -> tuple[str, Parameters]:
-    """The first `{limit:UInt32}` requests of a cohort."""
+def first_question(
+    cohort: Cohort, order: Order, standing: Standing = WITH_FINAL
+) -> tuple[str, Parameters]:
+    """What the first `{limit:UInt32}` requests of a cohort, and the next, are in order of."""
     condition, parameters = where(cohort)
-    by = "DurationNs DESC" if order is Order.SLOWEST else "Start DESC"
-    # The few first are found by narrow columns, then read whole.
-    keys = (
-        f"SELECT toStartOfFiveMinutes(Start), TraceId, SpanId FROM {REQUESTS} FINAL "
-        f"WHERE {condition} AND {counted(cohort)} "
-        f"ORDER BY {by}, TraceId, SpanId LIMIT {{limit:UInt32}}"
-    )
+    by, number, _ = _BY[order]
+    rows = standing.rows(f"{condition} AND {counted(cohort)}", by)
     return (
-        (
-            f"SELECT {columns} FROM {REQUESTS} FINAL "
-            f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN ({keys}) "
-            f"ORDER BY {by}, TraceId, SpanId"
-        ),
-        parameters,
+        f"SELECT {number} FROM {rows} ORDER BY {by} DESC LIMIT {{limit:UInt32}} + 1",
+        {**parameters, **standing.bound()},
     )
+
+
+def requests_question(
+    cohort: Cohort,
+    order: Order,
+    columns: str,
+    first: Sequence[int],
+    standing: Standing = WITH_FINAL,
+) -> tuple[str, Parameters]:
+    """The first `{limit:UInt32}` requests of a cohort, of those that are equal in any order.
+
+    Args:
+        cohort: Whatever was asked for.
+        order: Which are the first.
+        columns: Of each.
+        first: The answer to `first_question`, not empty. It is a question of its own: only then
+            the engine skips what comes later, and reads these whole only after it sorted them.
+        standing: How rows are read.
+    """
+    condition, parameters = where(cohort)
+    by, _, bound = _BY[order]
+    # Where one that is left out may equal the last, their ids decide.
+    keys = f"{by} DESC, TraceId, SpanId" if first[-1] in first[-2:-1] else f"{by} DESC"
+    rows = standing.rows(f"{condition} AND {counted(cohort)} AND {by} >= {bound}")
+    return (
+        f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}}",
+        {**parameters, **standing.bound(), "last": first[-1]},
+    )
+
+
+_BY: Final = {  # the column, its number, and that number as the column
+    Order.SLOWEST: ("DurationNs", "DurationNs", "{last:UInt64}"),
+    Order.NEWEST: (
+        "Start", "toUnixTimestamp64Nano(Start)", "fromUnixTimestamp64Nano({last:Int64}, 'UTC')"
+    ),
+}  # fmt: skip
+
+
+def place(request: Request, order: Order) -> tuple[int, str, str]:
+    """The place of a request in an order, as its columns hold it: of equal ones by their ids."""
+    by = request.duration_ns if order is Order.SLOWEST else (request.start_ns ^ _SIGN) - _SIGN
+    return -by, request.trace_id, request.span_id
 
 
 def request_question(columns: str, *, outermost: bool) -> str:

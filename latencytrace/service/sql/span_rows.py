@@ -2,7 +2,8 @@
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import cast
 
 import orjson
@@ -54,6 +55,27 @@ _Row = tuple[
 def spans_of(table: str) -> str:
     """The question for the spans of the traces `{trace_ids:Array(String)}`, each once."""
     return f"SELECT {_COLUMNS} FROM {table} WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
+
+
+LATELY_KEPT = (  # so long arrivals are there too, and a while longer
+    f"SELECT {_COLUMNS} FROM {SPANS} WHERE TraceId IN {{trace_ids:Array(String)}} "
+    f"AND Arrived >= now() - INTERVAL 3 HOUR {ONCE}"
+)
+
+
+def once(*answers: Iterable[Span]) -> list[Span]:
+    """The spans of several answers, each once as in one of them, in the order of its place."""
+    found: dict[tuple[str, str], Span] = {}
+    for span in chain.from_iterable(answers):
+        place = (span.trace_id, span.span_id)
+        known = found.get(place)
+        if known is None or _length_and_start(span) < _length_and_start(known):
+            found[place] = span
+    return [found[place] for place in sorted(found)]
+
+
+def _length_and_start(span: Span) -> tuple[int, int]:
+    return (span.start_ns - span.end_ns, span.start_ns)
 
 
 def spans_at(table: str) -> str:

@@ -1,4 +1,4 @@
-"""The three tables, and how an existing one gains the columns that it lacks.
+"""The three tables and what is derived from them, and how an existing one gains what it lacks.
 
 Column names are those of the OpenTelemetry Collector's `otel_traces`; ours have defaults,
 so that its exporter can insert into `spans` too.
@@ -16,7 +16,10 @@ DATABASE = "latencytrace"
 ARRIVALS = f"{DATABASE}.span_arrivals"
 SPANS = f"{DATABASE}.spans"
 REQUESTS = f"{DATABASE}.requests"
-
+# Made of `requests`, and made anew from there where they are lost: see `rollups`.
+ROLLUPS = f"{DATABASE}.request_rollups"
+WINDOWS = f"{DATABASE}.rollup_windows"
+DERIVED = (ROLLUPS, WINDOWS)
 
 TABLE_UUIDS = (
     f"SELECT database || '.' || name, uuid FROM system.tables WHERE database = '{DATABASE}'"
@@ -26,10 +29,13 @@ DETACHED_PARTS = (
     f"WHERE database = '{DATABASE}' ORDER BY table, name"
 )
 COUNT = "SELECT count() FROM {table}"
+# The rollups of a day are part of it: they go when its requests go.
 PARTITIONS = (
-    "SELECT table, partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts "
-    f"WHERE active AND database = '{DATABASE}' GROUP BY table, partition_id "
-    "ORDER BY table, partition_id"
+    "SELECT if(table = 'request_rollups', 'requests', table) AS owner, partition_id, "
+    "sumIf(rows, owner = table), sum(bytes_on_disk) FROM system.parts "
+    f"WHERE active AND database = '{DATABASE}' AND table != 'rollup_windows' "
+    # Of one that was dropped, a process that died at once may leave an empty part.
+    "GROUP BY owner, partition_id HAVING sum(rows) > 0 ORDER BY owner, partition_id"
 )
 # The engine by itself refuses to drop more than 50 GB.
 DROP_PARTITION = (
@@ -56,6 +62,8 @@ UUIDS = {
     ARRIVALS: "6c617465-6e63-4974-8000-000000000001",
     SPANS: "6c617465-6e63-4974-8000-000000000012",
     REQUESTS: "6c617465-6e63-4974-8000-000000000013",
+    ROLLUPS: "6c617465-6e63-4974-8000-000000000021",
+    WINDOWS: "6c617465-6e63-4974-8000-000000000022",
 }
 
 _WORD = "LowCardinality(String)"
@@ -166,6 +174,34 @@ REQUEST_COLUMNS = {
     "AttributesLeftOut": "UInt32 DEFAULT 1",  # in rows of older versions all of them are
 } | {stage_column(stage): "UInt64 CODEC(ZSTD(1))" for stage in Stage}
 
+# Labels are those of `requests`, by which cohorts are distinguished.
+ROLLUP_COLUMNS = {
+    "Window": "UInt32 CODEC(Delta, ZSTD(1))",  # its start in seconds since the Unix epoch
+    "Pass": "UInt64 CODEC(Delta, ZSTD(1))",  # what was written together; see WINDOW_COLUMNS
+    "Day": "Date",  # on which the requests were written
+    "Kind": "UInt8",
+    "Detail": REQUEST_COLUMNS["Detail"],
+    "Outermost": "Bool",
+    "ServiceName": _WORD,
+    "ServiceInstance": _UNKNOWN_WORD,
+    "ServiceVersion": _UNKNOWN_WORD,
+    "Route": _WORD,
+    "Model": _UNKNOWN_WORD,
+    "Status": _WORD,
+    "Measure": _WORD,  # the column of `requests` that was measured
+    "Part": _WORD,  # of the stage `runtime`: its name
+    "Bin": "Int16 CODEC(Delta, ZSTD(1))",
+    "Count": "UInt64 CODEC(T64, ZSTD(1))",
+    "Sum": "Float64 CODEC(ZSTD(1))",
+}
+WINDOW_COLUMNS = {
+    "Window": "UInt32",
+    "Pass": "UInt64",  # the rows that count; those of other passes are left over
+    "AsOf": "DateTime64(3)",  # up to when the requests were written that it is made of
+    "Merged": "Bool",  # no request of it has more than one row that stands
+    "Requests": "UInt64",
+}
+
 HAS_TTL = (
     f"SELECT count() FROM system.tables WHERE database || '.' || name = '{ARRIVALS}' "
     "AND create_table_query LIKE '% TTL %'"
@@ -222,6 +258,22 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
             f"SETTINGS {_SET_ASIDE_TORN}"
         ),
     )
+    yield (
+        ROLLUPS,
+        (
+            f"({_listed(ROLLUP_COLUMNS)}) ENGINE = {engine('MergeTree', '')} "
+            "PARTITION BY Day "  # dropped with the requests of that day
+            "ORDER BY (Window, Pass, ServiceName, Route, Status, Measure, Bin) "
+            f"SETTINGS {_SET_ASIDE_TORN}"
+        ),
+    )
+    yield (
+        WINDOWS,
+        (
+            f"({_listed(WINDOW_COLUMNS)}) ENGINE = {engine('ReplacingMergeTree', 'Pass')} "
+            f"ORDER BY Window SETTINGS {_SET_ASIDE_TORN}"
+        ),
+    )
 
 
 def copy_of(table: str) -> str:
@@ -262,12 +314,20 @@ class Target:
     columns: Mapping[str, str]  # by name: their types
     block_format: str  # the engine's name for it
 
-    def insert_statement(self, path: str) -> str:
-        """The statement that inserts a block from a file."""
+    def insert_statement(self, path: str, arrived_ms: int | None = None) -> str:
+        """The statement that inserts a block from a file.
+
+        Args:
+            path: Of the file.
+            arrived_ms: When its spans arrived; None: now.
+        """
         names = ", ".join(f"`{name}`" for name in self.columns)
         structure = _listed(dict(self.columns)).replace("\\", "\\\\").replace("'", "\\'")
+        column, value = "", ""
+        if arrived_ms is not None:
+            column, value = ", Arrived", f", fromUnixTimestamp64Milli({arrived_ms})"
         return (
-            f"INSERT INTO {self.table} ({names}) SELECT {names} "
+            f"INSERT INTO {self.table} ({names}{column}) SELECT {names}{value} "
             f"FROM file('{path}', '{self.block_format}', '{structure}')"
         )
 
@@ -286,7 +346,9 @@ NO_LONGER_USED = (  # what older versions read OTLP with
 def missing_columns() -> Iterator[str]:
     """Statements that add to tables of an older version what they lack."""
     own = _columns(OWN_SPAN_COLUMNS, codec="ZSTD(1)")
-    for table, columns in ((ARRIVALS, own), (SPANS, own), (REQUESTS, REQUEST_COLUMNS)):
+    for table, columns in (
+        (ARRIVALS, own), (SPANS, own), (REQUESTS, REQUEST_COLUMNS), (ROLLUPS, ROLLUP_COLUMNS),
+    ):  # fmt: skip
         added = ", ".join(
             f"ADD COLUMN IF NOT EXISTS `{name}` {definition}"
             for name, definition in columns.items()

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from latencytrace.model import Alert
+from latencytrace.service.alerting.amendments import Amendments
 from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
@@ -26,20 +27,27 @@ class Watch:
         evaluator: Decides.
         memory: Keeps its counts and alerts; closed at the end.
         outbox: Notifies sinks.
+        amendments: Finds the alerts whose cause is another one than was said.
         changed: Takes the alerts that began or ended, before anybody is notified.
+        reload: Looks whether the objectives are others now.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made of
         self,
         evaluator: Evaluator,
         memory: ObjectiveMemory,
         outbox: Outbox,
+        amendments: Amendments,
+        *,
         changed: Callable[[Iterable[Alert]], None] = lambda _: None,
+        reload: Callable[[], None] = lambda: None,
     ) -> None:
         self._evaluator = evaluator
         self._memory = memory
         self._outbox = outbox
+        self._amendments = amendments
         self._changed = changed
+        self._reload = reload
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-watch", daemon=True)
 
@@ -62,9 +70,11 @@ class Watch:
 
     def step(self) -> None:
         """Evaluate, keep that together with its notifications, then send those."""
+        self._reload()
         changed = self._evaluator.tick()
         self._changed(changed)
-        notifications = self._outbox.notifications(changed)
+        amended = self._amendments.due(self._evaluator.alerts())
+        notifications = self._outbox.notifications(changed, amended)
         self._evaluator.keep(notifications)
         self._outbox.add(notifications)
         self._outbox.repeat(self._evaluator.alerts())

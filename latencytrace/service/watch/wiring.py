@@ -9,6 +9,8 @@ from latencytrace.errors import PluginError, SettingsError
 from latencytrace.model import Alert, Objective, Request
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.plugins import SINKS, load_plugin, plugins
+from latencytrace.service.alerting.amendments import Amendments
+from latencytrace.service.alerting.failing_calls import FailingCalls
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.metrics import NotificationMetrics
 from latencytrace.service.alerting.outbox import Outbox
@@ -22,13 +24,14 @@ from latencytrace.service.objectives.steady_clock import SteadyClock
 from latencytrace.service.sink import Sink
 from latencytrace.service.store import Order, Store
 from latencytrace.service.watch.loop import Watch
+from latencytrace.service.watch.reload import ObjectivesReload
 
 _RECALLED = 1000  # requests, for an alert that fires at the start
 
 
 def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     folder: Path,
-    objectives: Sequence[Objective],
+    reload: ObjectivesReload,
     sinks: Sequence[tuple[str, str]],
     store: Store,
     links: AlertLinks,
@@ -39,7 +42,7 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
 
     Args:
         folder: Where counts and alerts are kept.
-        objectives: Those to watch.
+        reload: The objectives to watch, and what looks after their file.
         sinks: Names and addresses of where alerts are sent.
         store: Where requests are kept.
         links: What alerts link to.
@@ -57,13 +60,19 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     if memory.counted_until_ns() is None:
         # Nothing is known of what was counted: it begins with what is written from now on.
         memory.keep({}, {}, {}, counted_until_ns=store.last_written_ns())
-    evaluator = Evaluator(objectives, clock, memory)
+    failing_calls = FailingCalls(store.spans_of, clock)
+    evaluator = Evaluator(reload.objectives, clock, memory, failing_calls)
+    evaluator.maintenance = reload.maintenance
     for alert in evaluator.alerts():
         evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))
     outbox = Outbox(opened, links, memory, clock, now_ns, random.random)
-    telemetry.registry.register(ObjectiveMetrics(evaluator))
+    reload.changed += [evaluator.replace, telemetry.counted.pin_routes]
+    telemetry.registry.register(ObjectiveMetrics(evaluator, lambda: reload.is_failing))
     telemetry.registry.register(NotificationMetrics(outbox))
-    return evaluator, Watch(evaluator, memory, outbox, changed)
+    watch = Watch(
+        evaluator, memory, outbox, Amendments(clock), changed=changed, reload=reload.step
+    )
+    return evaluator, watch
 
 
 def open_sink(name: str, address: str) -> Sink:

@@ -1,6 +1,6 @@
 """What is recorded of a request, decided by its trace id alone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,9 @@ from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.spans.probability import RANDOM_BITS, randomness_of, threshold_of
 from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.hook import Patch
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import beginning, timed
 from latencytrace.model import Stage, semconv
 from latencytrace.model.detail import TraceDetail
 
@@ -73,6 +75,16 @@ class Traced:
         timing = self.recorder.start("work", attributes=attributes, context=Context())
         timing.end()
         return timing.span
+
+
+def timed_by(recorder: Recorder) -> Callable[[], None]:
+    """A function that a hook times."""
+
+    def search() -> None:
+        """Find nothing."""
+
+    patch = Patch("library", "Client.search", Stage.RETRIEVE)
+    return timed(search, beginning(search, patch, recorder))
 
 
 def test_each_step_leaves_out_one_thing_more() -> None:
@@ -215,6 +227,30 @@ def test_children_go_with_their_root() -> None:
     names = [span.name for span in traced.ended]
     assert names.count("call") == names.count("work")
     assert 20 < names.count("work") < 80
+
+
+def test_a_timed_call_that_begins_a_trace_is_decided_on_once() -> None:
+    detail = at(SAMPLED)
+    traced = Traced(detail)
+    search = timed_by(traced.recorder)
+
+    for _ in range(400):
+        search()
+
+    assert len(traced.ended) + detail.dropped == 400
+    assert 150 < len(traced.ended) < 250
+
+
+def test_a_timed_call_that_begins_a_trace_says_what_it_lacks() -> None:
+    traced = Traced(at(WITHOUT_INTERVALS))
+    search = timed_by(traced.recorder)
+
+    search()
+    with traced.recorder.tracer.start_as_current_span("outer"):
+        search()
+
+    told = [span.attributes.get(semconv.DETAIL) for span in traced.ended]
+    assert told == ["no_intervals", None, None]
 
 
 @pytest.mark.parametrize("key", [semconv.SHARED, semconv.STARTUP])

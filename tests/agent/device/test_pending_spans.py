@@ -84,6 +84,28 @@ def test_a_thread_that_had_nothing_computed_asks_no_device(spans: Spans, cuda: F
     assert spans.names == []
 
 
+def test_however_many_wait_few_are_asked_for(spans: Spans, cuda: FakeCuda) -> None:
+    for _ in range(MOST):
+        ended_late(spans, cuda)
+    before = cuda.questions
+
+    spans.recorder.devices.pending.settle()
+
+    assert spans.names == []
+    assert 1 <= cuda.questions - before <= 8
+
+
+def test_all_that_are_done_end_together(spans: Spans, cuda: FakeCuda) -> None:
+    for _ in range(MOST // 10):
+        ended_late(spans, cuda)
+    cuda.wait()
+
+    spans.recorder.devices.pending.settle()
+
+    assert len(spans.all) == MOST // 10
+    assert not spans.recorder.devices.pending.waiting
+
+
 def test_after_a_second_it_ends_unmeasured(spans: Spans, cuda: FakeCuda) -> None:
     ended_late(spans, cuda)
     spans.recorder.devices.pending.give_up(cuda.clock() + LONGEST_NS // 2)

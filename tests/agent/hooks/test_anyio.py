@@ -12,6 +12,7 @@ import anyio.to_thread
 import pytest
 from fastapi import FastAPI
 
+from latencytrace.agent.hooks.anyio import _default_limiter
 from latencytrace.agent.timing.runtime_gaps import POOL
 from latencytrace.model import semconv
 from tests.support.agent.gaps import gaps_ns
@@ -93,3 +94,10 @@ def test_a_request_tells_how_many_waited_for_a_thread_before_it(
         get(f"{address}/pooled")
 
     assert agent.one("GET /pooled").attributes[semconv.QUEUE_DEPTH] == 2
+
+
+def test_each_event_loop_is_asked_for_its_own_threads() -> None:
+    async def found() -> bool:
+        return _default_limiter() is anyio.to_thread.current_default_thread_limiter()
+
+    assert [asyncio.run(found()) for _ in range(2)] == [True, True]

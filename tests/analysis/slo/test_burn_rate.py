@@ -13,6 +13,7 @@ from latencytrace.analysis.slo.burn_rate import (
     detection_ns,
     exhaustion_ns,
     is_calm,
+    outage_rule,
     scaled_rules,
     usual_requests,
 )
@@ -48,6 +49,7 @@ def test_the_tiers_over_thirty_days_are_the_known_ones() -> None:
         (28.8, 15 * MINUTE_NS, Severity.PAGE),
         (14.4, HOUR_NS, Severity.PAGE),
         (6, 6 * HOUR_NS, Severity.PAGE),
+        (90, 14.4 * MINUTE_NS, Severity.PAGE),
         (3, DAY_NS, Severity.TICKET),
         (1, 3 * DAY_NS, Severity.TICKET),
     ]
@@ -71,7 +73,7 @@ def test_tiers_too_short_to_be_counted_are_left_out() -> None:
 def test_tiers_that_can_never_fire_are_left_out() -> None:
     factors = [rule.factor for rule in burn_rules(made_objective(target_ratio=0.9))]
 
-    assert factors == [6, 3, 1]
+    assert factors == [6, 9, 3, 1]
 
 
 @given(NINES, PERIODS, SHARES)
@@ -179,6 +181,34 @@ def test_many_bad_of_few_requests_do_not_fire_where_there_are_usually_more(
     tally = Tally(bad=200, total=200)
 
     assert burns(OBJECTIVE, rule, tally, tally, 1.0, usual) is fired
+
+
+@pytest.mark.parametrize(("bad", "fired"), [(37, True), (36, False)])
+def test_nearly_all_bad_fires_the_outages_tier_however_few_there_are(
+    bad: int, *, fired: bool
+) -> None:
+    rule, usual = burn_rules(OBJECTIVE)[3], 10**6
+    tally = Tally(bad=bad, total=41)
+
+    assert burns(OBJECTIVE, rule, tally, tally, 1.0, usual) is fired
+
+
+@given(NINES, PERIODS)
+def test_an_outage_that_fires_spends_its_share_of_the_budget_at_its_own_traffic(
+    target_ratio: float, period_ns: int
+) -> None:
+    objective = made_objective(target_ratio=target_ratio, period_ns=period_ns)
+    rule = outage_rule(objective)
+
+    spent_ratio = rule.factor * rule.long_ns / period_ns
+    assert spent_ratio >= 0.03 - 1e-6
+    assert rule.long_ns / period_ns >= 14.4 * MINUTE_NS / (30 * DAY_NS) - 1e-9
+
+
+def test_a_short_period_whose_outages_cannot_be_counted_has_no_tier_for_them() -> None:
+    factors = [rule.factor for rule in burn_rules(made_objective(period_ns=DAY_NS))]
+
+    assert factors == [14.4, 6, 3, 1]
 
 
 @given(NINES, PERIODS, st.integers(1000, 10**6))

@@ -97,6 +97,15 @@ def test_overlapping_requests_are_not_warned_about() -> None:
     assert "Never more" not in notes(breakdown_document(decode=MS))[-1]
 
 
+def test_quantiles_from_histograms_are_said_to_be() -> None:
+    document = breakdown_document(decode=MS)
+    exact = notes(document)
+    document["quantile_error_ratio"] = 0.0219
+
+    assert "histograms: off by at most 2.2 %" in notes(document)[-1]
+    assert not any("histograms" in note for note in exact)
+
+
 def test_what_is_left_out_is_said() -> None:
     assert "Left out: 3 requests for health or metrics." in notes(breakdown_document(decode=MS))
 

@@ -7,16 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from latencytrace.cli.pictures.bars import COLOURS, bar, legend, stacked_bar
+from latencytrace.cli.pictures.bars import bar, legend, stacked_bar, stage_style
 from latencytrace.cli.pictures.terminal import show
 from latencytrace.model import Stage
+from latencytrace.model.stage_colours import STAGE_COLOURS
 
 STAGE_NAMES = st.sampled_from([str(stage) for stage in Stage])
 
 
 def test_every_stage_has_a_colour_of_its_own() -> None:
-    assert set(COLOURS) == set(Stage)
-    assert len(set(COLOURS.values())) == len(Stage)
+    colours = [stage_style(stage).color for stage in Stage]
+
+    assert [one and one.number for one in colours] == [
+        STAGE_COLOURS[stage].terminal for stage in Stage
+    ]
+    assert stage_style("of a newer service") == stage_style(Stage.OTHER)
 
 
 @given(st.dictionaries(STAGE_NAMES, st.integers(1, 10**12), min_size=1), st.integers(1, 200))

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,23 @@ def test_a_restart_repeats_nothing_before_its_time(tmp_path: Path) -> None:
     rig.outbox.repeat([BEGAN])
 
     assert rig.send() == 0
+
+
+def test_only_the_sinks_that_an_objective_names_are_told(tmp_path: Path) -> None:
+    clock = FakeClock(START_NS)
+    memory = ObjectiveMemory.open(tmp_path, clock())
+    sinks = {"slack": RecordingSink(), "webhook": RecordingSink()}
+    outbox = Outbox(sinks, LINKS, memory, clock, clock, lambda: 1.0)
+
+    def receivers(*named: str) -> list[str]:
+        alert = made_alert()
+        objective = replace(alert.standing.objective, receivers=named)
+        told = replace(alert, standing=replace(alert.standing, objective=objective))
+        return [one.sink for one in outbox.notifications([told])]
+
+    assert receivers("slack") == ["slack"]
+    assert receivers() == ["slack", "webhook"]
+    assert receivers("alertmanager") == ["slack", "webhook"]  # which is not there: all are told
 
 
 def test_an_end_is_sent_as_often_as_the_sink_wants(tmp_path: Path) -> None:

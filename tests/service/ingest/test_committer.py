@@ -2,8 +2,9 @@
 
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,15 +48,22 @@ class BlockStore:
 class Rig:
     """A committer with its store, and what it told."""
 
-    def __init__(self, max_bytes: int = 10**6, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        max_bytes: int = 10**6,
+        journal: Journal | None = None,
+        begin: Callable[[SpanBlock], SpanBlock | None] = lambda columns: columns,
+    ) -> None:
         self.store = BlockStore()
         self.told: list[list[CheckedRequest]] = []
         self.refused: list[int] = []
         self.failed: list[CheckedRequest] = []
+        self.waiting: list[CheckedRequest] = []
         self.committer = Committer(
             self.store,
             on_settled=self._settled,
             now_ns=iter(range(10**18, 10**19, 10**9)).__next__,  # a second at each look
+            begin=begin,
             max_bytes=max_bytes,
             journal=journal,
         )
@@ -68,6 +76,8 @@ class Rig:
                 self.refused += [request.span_count for request in requests]
             case Outcome.FAILED:
                 self.failed += requests
+            case Outcome.WAITING:
+                self.waiting += requests
 
 
 @pytest.fixture
@@ -125,6 +135,29 @@ def test_a_clock_set_back_holds_up_nobody_for_longer_than_the_interval() -> None
     commits.add(waiting())
 
     assert commits.due_in_ns(0) == 100 * MS
+
+
+def test_what_may_wait_is_not_committed_with_what_is_due() -> None:
+    commits = CommitQueue(max_spans=3)
+    for due_ms in (100, 200, 5000):
+        commits.add(replace(waiting(2), due_ns=due_ms * MS))
+
+    assert commits.due_in_ns(0) == 100 * MS
+    assert len(commits.take(150 * MS)) == 1
+    assert commits.due_in_ns(260 * MS) == 0
+    assert len(commits.take(260 * MS)) == 1
+    assert commits.due_in_ns(400 * MS) == 4600 * MS
+    assert len(commits.take(400 * MS, early=True)) == 1
+
+
+def test_a_request_is_removed_by_its_columns() -> None:
+    commits = CommitQueue()
+    first, second = waiting(2), waiting(3)
+    commits.add(first)
+    commits.add(second)
+
+    assert commits.remove([first.request.columns]) == [first]
+    assert commits.take(0) == [second]
 
 
 def test_a_full_commit_waits_for_nothing_and_leaves_the_rest() -> None:
@@ -278,6 +311,55 @@ def test_a_flush_of_nothing_does_nothing(resting: Rig) -> None:
     assert len(resting.store.blocks) == 1
 
 
+def test_what_others_have_stored_is_not_committed_and_the_journal_lets_go_of_it(
+    resting: Rig, tmp_path: Path
+) -> None:
+    theirs, ours = checked("theirs"), checked("ours")
+    for request in (theirs, ours):
+        resting.committer.submit(request)
+
+    resting.committer.release([theirs.columns])
+    waiting_bytes = resting.committer.waiting_bytes
+    resting.committer.flush()
+
+    assert waiting_bytes == ours.columns.nbytes
+    assert resting.store.blocks[1:] == [ours.columns.packed()]
+    assert left(tmp_path) == []
+    assert resting.committer.waiting_bytes == 0
+
+
+def test_a_store_that_takes_spans_from_others_fails_no_longer(resting: Rig) -> None:
+    request = checked("second")
+    resting.committer.submit(request)
+    resting.store.fault = StoreError("the disk is full")
+    with pytest.raises(StoreError, match="the disk is full"):
+        resting.committer.flush()
+    failing = resting.committer.fault
+    resting.store.fault = None
+    resting.committer.release([request.columns])
+    resting.committer.flush()
+
+    assert failing is not None
+    assert resting.committer.fault is None
+
+
+def test_a_request_waits_while_others_store_a_part_and_the_rest_is_committed(
+    tmp_path: Path,
+) -> None:
+    request, part = checked("whole", spans=2), checked("part")
+    answers: list[SpanBlock | None] = [part.columns, None, None]
+    rig = Rig(journal=Journal(tmp_path), begin=lambda _: answers.pop())
+    rig.committer.start()
+    rig.committer.submit(request)
+    rig.committer.flush()
+    rig.committer.close()
+
+    assert answers == []
+    assert rig.store.blocks == [part.columns.packed()]
+    assert rig.told == [[request]]
+    assert left(tmp_path) == []
+
+
 def test_a_full_commit_waits_for_no_flush(resting: Rig) -> None:
     resting.committer.submit(checked("many", spans=committer.MAX_SPANS))
 
@@ -296,6 +378,7 @@ def test_what_was_answered_for_is_tried_again_when_the_store_fails(
         resting.committer.flush()
 
     assert left(tmp_path) == [request.columns.packed()]
+    assert request in resting.waiting
     resting.store.fault = None
     resting.committer.flush()
     assert resting.store.blocks[1:] == [request.columns.packed()]

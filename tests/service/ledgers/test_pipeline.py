@@ -76,10 +76,12 @@ class FlakyStore(ChdbStore):
             raise StoreError("the store kept 1 of 2 rows: they are inserted again")
         return written
 
-    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
+    def keep(
+        self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
+    ) -> None:
         """Keep spans, once others were let in."""
         self.meanwhile()
-        super().keep(parts)
+        super().keep(parts, age_ns)
 
 
 def arrive(pipeline: Pipeline, block: bytes) -> None:

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.openmetrics.exposition import generate_latest
 
+from latencytrace.service.metrics.exposition import scrape
 from latencytrace.service.metrics.histograms import ManyHistogram
+from latencytrace.service.metrics.protobuf import PROTOBUF
 
 NAME, TEXT, LABELS = "took_seconds", "How long it took.", ("service", "stage")
 BOUNDS = (0.001, 0.5, 1.0, 30.0)
@@ -37,3 +39,23 @@ def shown(registry: CollectorRegistry) -> str:
     lines = generate_latest(registry).decode().splitlines()  # type: ignore[no-untyped-call] # there
     kept = [line for line in lines if "_created" not in line]
     return re.sub(r"(# \{.*\} \S+) \S+$", r"\1", "\n".join(kept), flags=re.MULTILINE)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e4) | st.sampled_from(BOUNDS), st.sampled_from("xyz")),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_many_at_once_are_counted_as_one_by_one(observations: list[tuple[float, str]]) -> None:
+    at_once, one_by_one = CollectorRegistry(), CollectorRegistry()
+    many = ManyHistogram(NAME, TEXT, LABELS, BOUNDS, at_once)
+    each = ManyHistogram(NAME, TEXT, LABELS, BOUNDS, one_by_one)
+
+    for _ in range(20):  # often enough to be many
+        many.observe(("a", "decode"), observations * 2, at_s=1.0)
+        for one in observations * 2:
+            each.observe(("a", "decode"), [one], at_s=1.0)
+
+    assert scrape(at_once, PROTOBUF, "").body == scrape(one_by_one, PROTOBUF, "").body

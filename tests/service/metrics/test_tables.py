@@ -18,8 +18,8 @@ def test_tables_are_counted_as_their_requests_are(seeds: list[int], max_cohorts:
     by_tables, one_by_one = Telemetry(max_cohorts), Telemetry(max_cohorts)
 
     for table in map(made_table, seeds):
-        count_table(by_tables, table)
-        one_by_one.count(requests_of(table))
+        count_table(by_tables.counted, table)
+        one_by_one.counted.count(requests_of(table))
 
     assert shown(by_tables) == shown(one_by_one)
 

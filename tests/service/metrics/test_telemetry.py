@@ -8,8 +8,9 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from latencytrace.model import Measure, Repair, RepairKind, Request, RequestStatus, Stage
+from latencytrace.service.metrics.counted_requests import DURATION_BUCKETS
 from latencytrace.service.metrics.span_account import Account, Without
-from latencytrace.service.metrics.telemetry import DURATION_BUCKETS, Custody, Telemetry
+from latencytrace.service.metrics.telemetry import Custody, Telemetry
 from latencytrace.service.store import DamagedPart
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.made_requests import TRACE, made_request
@@ -20,7 +21,7 @@ SECOND_NS = 1_000_000_000
 
 def counted(*requests: Request, max_cohorts: int = 200) -> Telemetry:
     telemetry = Telemetry(max_cohorts)
-    telemetry.count(requests)
+    telemetry.counted.count(requests)
     return telemetry
 
 
@@ -186,7 +187,7 @@ def test_round_promises_are_boundaries() -> None:
 def test_what_is_promised_is_a_boundary(measure: Measure, stage: Stage | None, name: str) -> None:
     promised = made_objective(measure=measure, stage=stage, threshold_ns=370_000_000)
     telemetry = Telemetry(objectives=[promised])
-    telemetry.count(
+    telemetry.counted.count(
         [
             made_request(
                 stages={Stage.RETRIEVE: 370_000_000},

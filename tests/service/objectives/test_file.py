@@ -72,12 +72,6 @@ def test_other_kinds_of_documents_are_noted_and_left_alone() -> None:
     assert parse_objectives(text, "o.yaml").notes == ("o.yaml, line 17: a Service is not read",)
 
 
-def test_alert_policies_are_noted_for_the_tiers_are_fixed() -> None:
-    [note] = parse_objectives(f"{CHAT}  alertPolicies: [{{alertPolicyRef: x}}]\n", "o").notes
-
-    assert note == "o, line 16: alertPolicies are not read, the tiers are fixed"
-
-
 def test_a_tier_that_can_never_fire_is_refused_with_the_arithmetic() -> None:
     [note] = parse_objectives(CHAT.replace("0.99", "0.95"), "o.yaml").notes
 
@@ -132,7 +126,8 @@ FAULTS = {
     "empty list": ("[{duration: 30d, isRolling: true}]", "[]", 7, "must be a list with an entry"),
     "a period misspelt": ("30d", "30 days", 7, "as 30d or 4w"),
     "a period too short": ("30d", "1h", 7, "between 1d and 92d"),
-    "another source": ("type: latencytrace", "type: Prometheus", 13, "write latencytrace"),
+    "another source": ("type: latencytrace", "type: Datadog", 13, "write `type: latencytrace`"),
+    "no query": ("type: latencytrace", "type: Prometheus", 14, "has no 'query': add it"),
     "an unknown measure": ("measure: duration", "measure: latency", 14, "time_to_first_token"),
     "an unknown stage": ("measure: duration", "measure: 'stage:think'", 14, "no stage 'think'"),
     "at least": ("op: lte", "op: gte", 15, "write lte"),
@@ -146,8 +141,8 @@ FAULTS = {
     "no target": ("target: 0.99", "", 15, "[0] has no 'target': add it"),
     "a share of slices": ("target: 0.99", "timeSliceTarget: 1", 15, "is for time slices"),
     "two periods": ("true}]", "true}, {duration: 7d, isRolling: true}]", 7, "one too many"),
-    "a ratio": ("thresholdMetric", "ratioMetric", 11, "write a thresholdMetric"),
-    "a reference": ("indicator:", "indicatorRef: x\n  indicator:", 8, "write the indicator here"),
+    "half a ratio": ("thresholdMetric", "ratioMetric", 11, "has no 'total': add it"),
+    "a reference beside": ("indicator:", "indicatorRef: x\n  indicator:", 8, "delete one"),
     "no objective": ("apiVersion: openslo/v1\nkind: SLO", "groups: []", 1, "is no objective"),
     "a colon in a text": ("99 % under 2 s", "chat: 99 %", 15, "or quote a text that has a colon"),
     "a line without its colon": ("service:", "service", 6, "see that the line above is one"),

@@ -77,12 +77,12 @@ def test_an_evaluator_counts_tables_as_their_requests(
             evaluator = traffic.evaluator
             found.append(
                 (
-                    evaluator.since_start(),
+                    evaluator.watched.since_start(),
                     evaluator.future_stamps,
                     evaluator.outdated,
                     [
                         (sorted(counts.changes(), key=str), counts.evidence(0))
-                        for counts in evaluator._counts  # noqa: SLF001 - what alerts are made of
+                        for counts, _ in evaluator.watched.entries
                     ],
                 )
             )

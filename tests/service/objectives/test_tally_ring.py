@@ -1,5 +1,6 @@
 """Counts in slots, against a plain list of what was counted."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,3 +81,14 @@ def test_a_window_without_requests_is_not_covered_at_all() -> None:
 
 def test_the_latest_slot_with_requests_is_known() -> None:
     assert (ring_of([]).last_ns(), ring_of([(34, True), (7, True)]).last_ns()) == (None, 30)
+
+
+@pytest.mark.parametrize("until_ns", [95, 120, 135, 500])
+def test_the_slots_of_a_window_add_up_to_its_counts(until_ns: int) -> None:
+    ring = ring_of([(5, True), (34, True), (90, False), (96, True), (131, False)])
+    first_ns, bad, total = ring.slots(until_ns, 60)
+
+    assert Tally(bad=int(bad.sum()), total=int(total.sum())) == ring.tally(until_ns, 60)
+    assert all(
+        ring.tally(first_ns + place * SLOT_NS, 0).bad == one for place, one in enumerate(bad)
+    )

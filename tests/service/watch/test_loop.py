@@ -7,6 +7,7 @@ import pytest
 
 from latencytrace.errors import PluginError
 from latencytrace.model import Alert
+from latencytrace.service.alerting.amendments import Amendments
 from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
@@ -20,7 +21,7 @@ from tests.support.fakes.contracts import FakeClock, RecordingSink
 def watch_of(traffic: Traffic, sink: RecordingSink) -> Watch:
     clock = FakeClock(traffic.wall())
     outbox = Outbox({"it": sink}, LINKS, traffic.memory, clock, clock, lambda: 1.0)
-    return Watch(traffic.evaluator, traffic.memory, outbox)
+    return Watch(traffic.evaluator, traffic.memory, outbox, Amendments(clock))
 
 
 def test_it_counts_to_the_last_moment(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_who_is_told_first_knows_before_sinks_do(tmp_path: Path) -> None:
     def changed(alerts: Iterable[Alert]) -> None:
         seen.extend((one.fingerprint, len(traffic.memory.notifications())) for one in alerts)
 
-    watch = Watch(traffic.evaluator, traffic.memory, outbox, changed)
+    watch = Watch(traffic.evaluator, traffic.memory, outbox, Amendments(clock), changed=changed)
     traffic.run(60, tick_s=60)
     for _ in range(6):
         traffic.move(60)

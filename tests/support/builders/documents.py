@@ -48,6 +48,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
         left_out={"health": 3, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=2,
         reduced_requests=0,
+        quantile_error_ratio=0.0,
     )
 
 
@@ -64,6 +65,7 @@ def no_requests() -> BreakdownDocument:
         left_out={"health": 0, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=None,
         reduced_requests=0,
+        quantile_error_ratio=0.0,
     )
 
 

@@ -51,6 +51,7 @@ class FakeCuda:
         self.captures_elsewhere = False  # another one, in the default mode
         self.free_ns = 0
         self._may_ask = False
+        self.questions = 0  # whether an event was reached
 
     def work(self, milliseconds: float) -> None:
         """Hand over work, which takes no time of the host's."""
@@ -87,5 +88,6 @@ class FakeCuda:
 
     def asked(self) -> None:
         """A question breaks a capture under way, but for where it is allowed."""
+        self.questions += 1
         if self.captures or (self.captures_elsewhere and not self._may_ask):
             self.asked_while_capturing = True

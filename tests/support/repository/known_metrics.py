@@ -63,7 +63,7 @@ def _of_requests() -> Iterable[Metric]:
     )
     telemetry.posts_refused.labels("400")
     telemetry.attributed_traces.labels("columns")
-    telemetry.count(
+    telemetry.counted.count(
         [
             made_request(
                 stages={Stage.DECODE: 1},

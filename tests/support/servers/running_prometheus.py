@@ -85,15 +85,15 @@ class RunningServer:
 
 
 class RunningPrometheus(RunningServer):
-    """Prometheus, with exemplars."""
+    """Prometheus, with exemplars and whatever else it has only when asked."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any], *features: str) -> None:
         super().__init__(
             folder,
             config,
             prometheus(),
             f"--storage.tsdb.path={folder / 'data'}",
-            "--enable-feature=exemplar-storage",
+            f"--enable-feature={','.join(('exemplar-storage', *features))}",
             "--web.enable-lifecycle",
         )
 

@@ -12,8 +12,9 @@ from itertools import product
 import numpy as np
 
 from latencytrace.analysis.slo.burn_rate import burn_rules
+from latencytrace.analysis.slo.onset import rolling
 from latencytrace.model import BurnRule, Objective, Severity, Tally
-from latencytrace.service.objectives.counts import ObjectiveCounts
+from latencytrace.service.objectives.counts import FINE_NS, ObjectiveCounts
 from latencytrace.service.objectives.state import TierState, TierStates
 
 STEP_NS = 60 * 10**9
@@ -109,10 +110,13 @@ def simulated(seed: int, days: int, per_s: float, objective: Objective) -> Simul
     return Simulated(total=total, bad=bad, incidents=tuple(incidents))
 
 
-def pages(run: Simulated, objective: Objective) -> list[tuple[int, int]]:
-    """The minutes in which a page began and ended."""
+def pages(
+    run: Simulated, objective: Objective, rules: Iterable[BurnRule] | None = None
+) -> list[tuple[int, int]]:
+    """The minutes in which a page of these tiers, or of all, began and ended."""
     minutes = zip(run.bad.tolist(), run.total.tolist(), strict=True)
-    return decided(minutes, objective, burn_rules(objective), STEP_NS)
+    watched = burn_rules(objective) if rules is None else rules
+    return decided(minutes, objective, watched, STEP_NS)
 
 
 def decided(
@@ -134,14 +138,16 @@ def decided(
     counts = ObjectiveCounts(objective)
     pages = {rule: TierState() for rule in rules if rule.severity is Severity.PAGE}
     tiers = TierStates(of_rule=pages)
+    whole = list(steps)
+    suspicious = _suspicious(whole, objective, list(pages), step_ns)
     found: list[tuple[int, int]] = []
     began: int | None = None
-    for place, (bad, total) in enumerate(steps):
+    for place, (bad, total) in enumerate(whole):
         now_ns = START_NS + place * step_ns
         if total:
             counts.add(now_ns, Tally(bad=bad, total=total))
-        if place % every:
-            continue
+        if place % every or (began is None and not suspicious[place]):
+            continue  # a tier that does not fire, and cannot, stays as it is
         fires = any(rates.firing for rates in tiers.step(counts, now_ns))
         if fires and began is None:
             began = place
@@ -149,6 +155,22 @@ def decided(
             found.append((began, place))
             began = None
     return found if began is None else [*found, (began, -1)]
+
+
+def _suspicious(
+    steps: Sequence[tuple[int, int]], objective: Objective, rules: Sequence[BurnRule], step_ns: int
+) -> list[bool]:
+    """Return whether a tier could fire at each step: most of a month is calm."""
+    bad, total = (np.array([step[which] for step in steps], np.int64) for which in (0, 1))
+    found = np.zeros(len(steps), np.bool_)
+    for rule in rules:
+        over = np.ones(len(steps), np.bool_)
+        for window_ns in (rule.long_ns, rule.short_ns):
+            length = (window_ns + FINE_NS) // step_ns + 1
+            least = 0.99 * rule.factor * objective.budget_ratio
+            over &= rolling(bad, length) > least * rolling(total, length)
+        found |= over
+    return found.tolist()
 
 
 def score(run: Simulated, found: Sequence[tuple[int, int]]) -> Score:

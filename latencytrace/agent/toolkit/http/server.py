@@ -25,6 +25,7 @@ from latencytrace.agent.timing.intervals import (
 )
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.runtime_gaps import GAPS
+from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream
 from latencytrace.model import semconv
@@ -32,6 +33,7 @@ from latencytrace.model.detail import TraceDetail, least
 from latencytrace.model.span import AttributeValue
 
 _FIRST_SERVER_ERROR = 500
+_SERVER = SpanKind.SERVER
 
 
 class ServedRequest:
@@ -54,7 +56,7 @@ class ServedRequest:
         attributes: HookAttributes,
         caller: Context,
         *,
-        kind: SpanKind = SpanKind.SERVER,
+        kind: SpanKind = _SERVER,
         on_loop: bool,
         started_ns: int | None = None,
     ) -> None:
@@ -80,6 +82,8 @@ class ServedRequest:
         self._gaps = None if self.is_spared else recorder.open_requests.begin(on_loop=on_loop)
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
+        self.stages: ServerTiming | None = None  # None: they are not asked for
+        self._has_ended = False
 
     def activate(self) -> None:
         """Make the request's span current, and its answer known to the models that make it."""
@@ -101,6 +105,10 @@ class ServedRequest:
                 leave(token)
         except FAULTS as fault:
             self.recorder.on_fault("leaving a request", fault)
+
+    def time_stages(self) -> None:
+        """Collect its stages for the header `Server-Timing`, if they are asked for."""
+        self.stages = self.recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
 
     def note_status(self, status: int) -> None:
         """Note the status that it is answered with."""
@@ -127,6 +135,9 @@ class ServedRequest:
 
     def end(self) -> None:
         """End the span; a second time changes nothing."""
+        if self._has_ended:
+            return
+        self._has_ended = True
         try:
             if self._gaps is not None:
                 self.recorder.open_requests.end(self._gaps)
@@ -134,6 +145,8 @@ class ServedRequest:
                 self.describe()
                 self.timing.note(self._noted)
                 self.timing.end()
+            if self.stages is not None:
+                self.recorder.server_timings.end(self.stages)
         except FAULTS as fault:
             self.recorder.on_fault("ending a request", fault)
 
@@ -169,9 +182,10 @@ def is_served() -> bool:
     """Say whether the current span is that of a request that is served."""
     span = current().get(_SPAN_KEY)
     return (
-        isinstance(span, Span)
+        span is not None
+        and isinstance(span, Span)
         and span.is_recording()
-        and getattr(span, "kind", None) is SpanKind.SERVER
+        and getattr(span, "kind", None) is _SERVER
     )
 
 

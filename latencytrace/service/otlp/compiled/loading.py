@@ -67,7 +67,7 @@ def _compile(cache: Path | None, warm: Warm) -> None:
 
 
 def _loaded(cache: Path | None) -> Kernels:
-    with kept_in(_folder(cache)):
+    with kept_in(folder_of(cache)):
         from latencytrace.service.otlp.compiled import columns, wire  # noqa: PLC0415 - as above
     return Kernels(wire, columns)
 
@@ -101,7 +101,7 @@ def is_writable(package: Path) -> bool:
     return os.access(package / "__pycache__", os.W_OK)
 
 
-def _folder(cache: Path | None) -> Path:
+def folder_of(cache: Path | None) -> Path:
     """The folder for what is compiled of these sources: of others it could not be read back."""
     here = Path(__file__).parent
     sources = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))

@@ -9,7 +9,8 @@ from typing import Final, Protocol
 
 import orjson
 
-from latencytrace.service.sql.tables import ACTIVE_PARTS, DETACHED_PARTS, UUIDS
+from latencytrace.errors import StoreError
+from latencytrace.service.sql.tables import ACTIVE_PARTS, DERIVED, DETACHED_PARTS, UUIDS
 from latencytrace.service.store import DamagedPart
 
 _log = logging.getLogger(__name__)
@@ -35,6 +36,10 @@ _BAD_ROWS: Final = "SETTINGS check_query_single_value_result = 0"
 _PART = re.compile(rf"/({'|'.join(UUIDS.values())})/([0-9a-zA-Z_-]+)/")
 _TABLES: Final = {uuid: table for table, uuid in UUIDS.items()}
 _REASON_CHARS: Final = 200
+
+
+class RollupsLostError(StoreError):
+    """A part of what is derived from requests was damaged: it is to be made anew."""
 
 
 class Asking(Protocol):
@@ -65,6 +70,9 @@ class Damage:
 
         Returns:
             Whether the question should be asked again.
+
+        Raises:
+            RollupsLostError: Without the part, the answer would be wrong.
         """
         if code not in _DAMAGED:
             return False
@@ -81,6 +89,8 @@ class Damage:
                     table,
                     reason[:_REASON_CHARS],
                 )
+            if any(table in DERIVED for table, *_ in bad):
+                raise RollupsLostError("rollups were damaged and are made anew: ask again")
             # Another thread may have set it aside meanwhile.
             return bool(bad or named)
 

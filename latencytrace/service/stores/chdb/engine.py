@@ -16,6 +16,7 @@ from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.service.sql.tables import (
     COUNT,
     DATABASE,
+    DERIVED,
     HAS_TTL,
     NO_LONGER_USED,
     NO_TTL,
@@ -140,6 +141,10 @@ class Engine:
             _log.warning("%s; its definitions were torn: made anew, the old in %s", error, aside)
         connection.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic", "Null")
         self._damage = Damage(connection)
+        lost = {part.table for part in self._damage.parts()}
+        if any(table.partition(".")[2] in lost for table in DERIVED):
+            for table in DERIVED:  # what was set aside of them is dropped as well
+                connection.query(f"DROP TABLE IF EXISTS {table} SYNC", "Null")
         connection = self.connect()  # one that sets aside what is damaged
         for table, definition in table_definitions():
             self._take_over(connection, table, definition)
@@ -225,7 +230,9 @@ class Connection:
         """
         return self._answer(sql, "Null", parameters).rows_written()
 
-    def insert(self, target: Target, block: bytes, rows: int) -> None:
+    def insert(
+        self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
+    ) -> None:
         """Insert a block; it is kept when this returns, every row of it.
 
         The engine reads it from a file in memory: of what it is sent in pieces, it keeps what
@@ -235,6 +242,7 @@ class Connection:
             target: Where to.
             block: In the target's format.
             rows: How many it has.
+            arrived_ms: When its spans arrived; None: now.
 
         Raises:
             PoisonedBlockError: The block is not of its format.
@@ -244,7 +252,7 @@ class Connection:
             return
         try:
             with in_memory(block) as path, self._free:
-                statement = target.insert_statement(path)
+                statement = target.insert_statement(path, arrived_ms)
                 written = self._connection.query(statement, "Null", params={}).rows_written()
         except RuntimeError as error:
             raise _insert_error(error) from error

@@ -1,10 +1,10 @@
 """The partitions of the tables: one a day of arrival, of `span_arrivals` one an hour."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from latencytrace.service.sql.tables import DROP_PARTITION
+from latencytrace.service.sql.tables import DROP_PARTITION, ROLLUPS
 from latencytrace.service.store import Partition, Table
 
 _SECOND_NS: Final = 10**9
@@ -27,12 +27,15 @@ def partitions_from(rows: Iterable[Sequence[Any]]) -> list[Partition]:
     ]
 
 
-def drop_statement(partition: Partition) -> str:
-    """The statement that drops a partition."""
+def drop_statements(partition: Partition) -> Iterator[str]:
+    """The statements that drop a partition, with the rollups that are part of it."""
     since_s = partition.since_ns // _SECOND_NS
     day = f"{datetime.fromtimestamp(since_s, UTC):%Y%m%d}"
     name = since_s if partition.table is Table.ARRIVALS else day
-    return DROP_PARTITION.format(table=partition.table, name=name)
+    yield DROP_PARTITION.format(table=partition.table, name=name)
+    # Afterwards: what a process that dies half-way leaves of it is listed, and dropped again.
+    if partition.table is Table.REQUESTS:
+        yield DROP_PARTITION.format(table=ROLLUPS.partition(".")[2], name=day)
 
 
 def _since_s(name: str) -> int:

@@ -1,8 +1,9 @@
 """Questions of people to the embedded store, over the connections that are for them."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import numpy as np
 import orjson
@@ -18,18 +19,23 @@ from latencytrace.service.sql import (
     overview,
     questions,
     request_rows,
+    rollups,
     span_rows,
 )
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.store import ALL_DURATIONS, Order, Store, TableFormat
 from latencytrace.service.stores.chdb.engine import Readers
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
+from latencytrace.service.stores.chdb.rollups import Plan, Query, Rollups
 
 LISTS: Final = "JSONCompactEachRow"  # the engine's formats: a row a line
 OBJECTS: Final = "JSONEachRow"
 KEYS_AT_ONCE: Final = 2000
+MOST_TIMES: Final = 500_000  # requests: of more it is not known how many were at once
 LINKED_WITHIN_NS: Final = 600 * 10**9  # before a step began, its members may have begun
 _SIGN: Final = 1 << 63
+_Question = tuple[str, questions.Parameters]
+T = TypeVar("T")
 
 
 class ChdbQuestions(Store):
@@ -38,11 +44,13 @@ class ChdbQuestions(Store):
     Args:
         readers: The connections.
         to_keep: Traces whose spans are to be copied.
+        rollups: Tell how the requests of a stretch of time are read.
     """
 
-    def __init__(self, readers: Readers, to_keep: NotedTraces) -> None:
+    def __init__(self, readers: Readers, to_keep: NotedTraces, rollups: Rollups) -> None:
         self._readers = readers
         self._to_keep = to_keep
+        self._rollups = rollups
 
     def of_service(self, service: str | None) -> Iterable[Request]:
         """See `Store.of_service`."""
@@ -66,46 +74,59 @@ class ChdbQuestions(Store):
 
     def breakdown(self, cohort: Cohort) -> Breakdown:
         """See `Store.breakdown`."""
-        question, parameters = questions.breakdown_question(cohort)
-        found = questions.breakdown_from(self._readers.query(question, OBJECTS, parameters))
-        if all(stage.stage is not Stage.RUNTIME for stage in found.stages):
-            return found
-        question, parameters = questions.runtime_question(cohort)
-        lines = self._readers.query(question, OBJECTS, parameters)
-        return questions.with_runtime_parts(found, lines)
+        by_labels, ask = rollups.is_by_labels(cohort), self._readers.query
+
+        def answer(plan: Plan) -> Breakdown:
+            suffice = by_labels and self._rollups.suffice(plan)
+            return _breakdown(ask, cohort, plan, from_rollups=suffice)
+
+        return self._over(cohort, answer)
 
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
         """See `Store.overview`."""
-        return overview.overview(self._readers.query, cohort, column_ns, limit)
+        ask = partial(overview.overview, self._readers.query, cohort, column_ns, limit)
+        return self._over(cohort, lambda plan: ask(plan.standing))
 
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
         """See `Store.heat_map`."""
-        return overview.heat_map(self._readers.query, cohort, column_ns)
+        ask = partial(overview.heat_map, self._readers.query, cohort, column_ns)
+        return self._over(cohort, lambda plan: ask(plan.standing))
 
     def stages_over_time(self, cohort: Cohort, column_ns: int) -> Sequence[StageColumn]:
         """See `Store.stages_over_time`."""
-        return overview.stages_over_time(self._readers.query, cohort, column_ns)
+        ask = partial(overview.stages_over_time, self._readers.query, cohort, column_ns)
+        return self._over(cohort, lambda plan: ask(plan.standing))
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
         """See `Store.requests`."""
-        question, parameters = questions.requests_question(cohort, order, request_rows.COLUMNS)
-        lines = self._readers.query(question, OBJECTS, {**parameters, "limit": limit})
-        return list(request_rows.requests_from(lines))
+        ask, limited = self._readers.query, {"limit": limit}
+
+        def answer(plan: Plan) -> bytes:
+            question, bound = questions.first_question(cohort, order, plan.standing)
+            first = list(map(int, ask(question, "TSV", {**bound, **limited}).split()))
+            if not first:
+                return b""
+            question, bound = questions.requests_question(
+                cohort, order, request_rows.COLUMNS, first, plan.standing
+            )
+            return ask(question, OBJECTS, {**bound, **limited})
+
+        found = request_rows.requests_from(self._over(cohort, answer))
+        return sorted(found, key=lambda one: questions.place(one, order))
 
     def count(self, cohort: Cohort) -> int:
         """See `Store.count`."""
-        question, parameters = ledger_table.count_question(cohort)
-        return int(self._readers.query(question, "TSV", parameters))
+        return int(self._asked(cohort, partial(ledger_table.count_question, cohort), "TSV"))
 
     def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
         """See `Store.ledgers`."""
-        question, parameters = ledger_table.table_question(cohort, table_format)
-        return self._readers.query(question, ledger_table.ENGINE_FORMATS[table_format], parameters)
+        question = partial(ledger_table.table_question, cohort, table_format)
+        return self._asked(cohort, question, ledger_table.ENGINE_FORMATS[table_format])
 
     def durations(self, cohort: Cohort) -> NDArray[np.int64]:
         """See `Store.durations`."""
-        question, parameters = cohort_columns.durations_question(cohort)
-        return np.frombuffer(self._readers.query(question, "RowBinary", parameters), np.int64)
+        question = partial(cohort_columns.durations_question, cohort)
+        return np.frombuffer(self._asked(cohort, question, "RowBinary"), np.int64)
 
     def cohort_columns(
         self,
@@ -115,10 +136,8 @@ class ChdbQuestions(Store):
         attributes: bool = False,
     ) -> RequestColumns:
         """See `Store.cohort_columns`."""
-        question, parameters = cohort_columns.columns_question(
-            cohort, bands, attributes=attributes
-        )
-        answer = self._readers.query(question, cohort_columns.FORMAT, parameters)
+        question = partial(cohort_columns.columns_question, cohort, bands, attributes=attributes)
+        answer = self._asked(cohort, question, cohort_columns.FORMAT)
         return cohort_columns.columns_from(answer, attributes=attributes)
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
@@ -138,25 +157,11 @@ class ChdbQuestions(Store):
 
     def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
         """See `Store.kept_spans`."""
-        # Of a trace that waits to be copied, a part may have been copied before.
-        waits = trace_id in self._to_keep.ids
-        for table in (ARRIVALS, SPANS) if waits else (SPANS, ARRIVALS):
-            lines = self._readers.query(
-                span_rows.spans_of(table), LISTS, {"trace_ids": [trace_id]}
-            )
-            if lines:
-                return tuple(span_rows.spans_from(lines))
-        return ()
+        return self._spans(span_rows.spans_of, trace_ids=[trace_id])
 
     def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.spans_of`."""
-        found: dict[str, tuple[Span, ...]] = {}
-        for table in (SPANS, ARRIVALS):
-            asked = {"trace_ids": set(trace_ids) - found.keys()}
-            lines = self._readers.query(span_rows.spans_of(table), LISTS, asked)
-            by_trace = groupby(span_rows.spans_from(lines), key=lambda span: span.trace_id)
-            found |= {trace_id: tuple(spans) for trace_id, spans in by_trace}
-        return found
+        return by_trace(self._spans(span_rows.spans_of, trace_ids=set(trace_ids)))
 
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
         """See `Store.spans_at`."""
@@ -187,14 +192,45 @@ class ChdbQuestions(Store):
             if any((link.trace_id, link.span_id) == place for link in one.links)
         )
 
+    def _asked(
+        self, cohort: Cohort, question: Callable[..., _Question], answer_format: str
+    ) -> bytes:
+        """The answer to a question about a cohort, which is asked how its rows are read."""
+
+        def ask(plan: Plan) -> bytes:
+            text, parameters = question(standing=plan.standing)
+            return self._readers.query(text, answer_format, parameters)
+
+        return self._over(cohort, ask)
+
+    def _over(self, cohort: Cohort, ask: Callable[[Plan], T]) -> T:
+        return self._rollups.over(cohort.since_ns, cohort.until_ns, ask)
+
     def _spans(self, question: Callable[[str], str], **parameters: object) -> tuple[Span, ...]:
         """What both tables answer, each span once."""
-        found: dict[tuple[str, str], Span] = {}
-        for table in (SPANS, ARRIVALS):
-            lines = self._readers.query(question(table), LISTS, parameters)
-            for span in span_rows.spans_from(lines):
-                found.setdefault((span.trace_id, span.span_id), span)
-        return tuple(found.values())
+        lines = [
+            self._readers.query(question(table), LISTS, parameters) for table in (SPANS, ARRIVALS)
+        ]
+        return tuple(span_rows.once(*map(span_rows.spans_from, lines)))
+
+
+def _breakdown(ask: Query, cohort: Cohort, plan: Plan, *, from_rollups: bool) -> Breakdown:
+    if from_rollups:
+        most_at_once = None
+        if plan.requests <= MOST_TIMES:
+            question, parameters = rollups.times_question(cohort, plan.standing)
+            most_at_once = rollups.max_concurrency(ask(question, "RowBinary", parameters))
+        question, parameters = rollups.breakdown_question(
+            cohort, plan.standing if plan.exact else None
+        )
+        lines = ask(question, LISTS, {**parameters, **plan.bound()})
+        return rollups.breakdown_from(lines, most_at_once)
+    question, parameters = questions.breakdown_question(cohort, plan.standing)
+    found = questions.breakdown_from(ask(question, OBJECTS, parameters))
+    if all(stage.stage is not Stage.RUNTIME for stage in found.stages):
+        return found
+    question, parameters = questions.runtime_question(cohort, plan.standing)
+    return questions.with_runtime_parts(found, ask(question, OBJECTS, parameters))
 
 
 def keys_of(lines: bytes) -> Iterator[list[tuple[object, ...]]]:
@@ -202,6 +238,14 @@ def keys_of(lines: bytes) -> Iterator[list[tuple[object, ...]]]:
     keys = list(map(tuple, rows(lines)))
     for first in range(0, len(keys), KEYS_AT_ONCE):
         yield keys[first : first + KEYS_AT_ONCE]
+
+
+def by_trace(spans: Iterable[Span]) -> dict[str, tuple[Span, ...]]:
+    """Spans that come in order of their trace, taken together."""
+    return {
+        trace_id: tuple(group)
+        for trace_id, group in groupby(spans, key=lambda span: span.trace_id)
+    }
 
 
 def rows(lines: bytes) -> list[list[object]]:

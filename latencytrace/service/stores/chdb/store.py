@@ -2,8 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
@@ -27,16 +26,18 @@ from latencytrace.service.store import (
     Written,
 )
 from latencytrace.service.stores.chdb.engine import Engine, Readers
-from latencytrace.service.stores.chdb.partitions import drop_statement, partitions_from
+from latencytrace.service.stores.chdb.partitions import drop_statements, partitions_from
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
 from latencytrace.service.stores.chdb.reading import (
     LISTS,
     OBJECTS,
     ChdbQuestions,
+    by_trace,
     firsts,
     keys_of,
     rows,
 )
+from latencytrace.service.stores.chdb.rollups import EXACT_REQUESTS, Rollups, windows_of
 
 _log = logging.getLogger(__name__)
 
@@ -44,41 +45,63 @@ TO_KEEP = "to_keep"  # the file with the traces that are noted
 MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
 KNOWN_AT_ONCE = 1 << 15  # traces; whoever takes them holds up receivers meanwhile
 _MS = 1_000_000
+_U64 = (1 << 64) - 1
+_CLOCKS_MS = 20  # by which two readings of clocks may differ
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
 
 class ChdbStore(ChdbQuestions):
     """Make one with `open`."""
 
-    def __init__(self, engine: Engine, to_keep: NotedTraces) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        to_keep: NotedTraces,
+        day_ns: Callable[[], int],
+        exact_requests: int,
+    ) -> None:
         self._engine = engine
         self._keeping = threading.Lock()
         self._inserter = engine.connect()
         self._assembler = engine.connect()  # its reads wait for no reader's
-        super().__init__(Readers(engine), to_keep)
+        readers = Readers(engine)
+        rollups = Rollups(readers.query, self._assembler.query, day_ns, exact_requests)
+        super().__init__(readers, to_keep, rollups)
         self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
-        """See `Store.open`."""
-        engine = Engine.open(folder)
-        return cls(engine, NotedTraces(folder / TO_KEEP))
+    def open(
+        cls,
+        folder: Path,
+        day_ns: Callable[[], int] = now_ns,
+        exact_requests: int = EXACT_REQUESTS,
+    ) -> Self:
+        """See `Store.open`.
 
-    def insert(self, blocks: Sequence[SpanBlock]) -> None:
+        Args:
+            folder: The data folder.
+            day_ns: The time of day, by which windows become quiet.
+            exact_requests: Of more than so many, quantiles may be from histograms.
+        """
+        engine = Engine.open(folder)
+        return cls(engine, NotedTraces(folder / TO_KEEP), day_ns, exact_requests)
+
+    def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """See `Store.insert`."""
         try:
             block = blocks[0] if len(blocks) == 1 else joined(blocks)
             written = native.native(block) if block.count else b""
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # a fault of ours
             raise PoisonedBlockError(f"a block cannot be written as rows: {error!r}") from error
-        self._inserter.insert(native.ARRIVED, written, block.count)
+        self._inserter.insert(native.ARRIVED, written, block.count, _arrived_ms(age_ns))
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
         """See `Store.arrived`."""
-        lines = self._assembler.query(
-            span_rows.spans_of(ARRIVALS), LISTS, {"trace_ids": trace_ids}
-        )
-        return _by_trace(span_rows.spans_from(lines))
+        lines = [
+            self._assembler.query(question, LISTS, {"trace_ids": trace_ids})
+            for question in (span_rows.spans_of(ARRIVALS), span_rows.LATELY_KEPT)
+        ]
+        return by_trace(span_rows.once(*map(span_rows.spans_from, lines)))
 
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.arrived_counts`."""
@@ -107,7 +130,10 @@ class ChdbStore(ChdbQuestions):
 
     def unassembled(self) -> Sequence[str]:
         """See `Store.unassembled`."""
-        return firsts(self._assembler.query(questions.UNASSEMBLED, LISTS))
+        # Where ledgers are lost, spans may be kept whose arrivals were never written.
+        damaged = self._engine.damaged_parts()
+        question = questions.UNASSEMBLED_ANYWHERE if damaged else questions.UNASSEMBLED
+        return firsts(self._assembler.query(question, LISTS))
 
     def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
         """See `Store.without_ledger`."""
@@ -155,7 +181,8 @@ class ChdbStore(ChdbQuestions):
             # One whose row is lost counts as from the beginning of time.
             counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
             block = request_blocks.block_of(requests, void, read_ns, counted_as_ns)
-            self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
+            with self._rollups.changing(_windows(requests, void)):
+                self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
         self._written_ns = read_ns
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
 
@@ -170,10 +197,13 @@ class ChdbStore(ChdbQuestions):
             for first in range(0, len(ids), KNOWN_AT_ONCE):
                 yield ids[first : first + KNOWN_AT_ONCE]
 
-    def keep(self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]]) -> None:
+    def keep(
+        self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
+    ) -> None:
         """See `Store.keep`."""
         written = b"".join(native.native(block, rows) for block, rows in parts)
-        self._assembler.insert(native.KEPT, written, sum(len(rows) for _, rows in parts))
+        count = sum(len(rows) for _, rows in parts)
+        self._assembler.insert(native.KEPT, written, count, _arrived_ms(age_ns))
 
     def keep_noted(self) -> None:
         """See `Store.keep_noted`."""
@@ -181,6 +211,10 @@ class ChdbStore(ChdbQuestions):
             if self._to_keep.ids:
                 self._assembler.query(span_rows.KEEP, OBJECTS, {"trace_ids": self._to_keep.ids})
                 self._to_keep.clear()
+
+    def roll_up(self) -> None:
+        """See `Store.roll_up`."""
+        self._rollups.step()
 
     def damaged_parts(self) -> Sequence[DamagedPart]:
         """See `Store.damaged_parts`."""
@@ -192,7 +226,8 @@ class ChdbStore(ChdbQuestions):
 
     def drop(self, partition: Partition) -> None:
         """See `Store.drop`."""
-        self._assembler.query(drop_statement(partition), "Null")
+        for statement in drop_statements(partition):
+            self._assembler.query(statement, "Null")
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -220,6 +255,16 @@ class ChdbStore(ChdbQuestions):
         }
 
 
+def _windows(requests: Sequence[Request], void: Sequence[Void]) -> list[int]:
+    """The windows that a row is written to."""
+    objects, table = parted(requests)
+    starts = [one.start_ns for one in objects] + [one.start_ns for one in void]
+    starts_ns = np.array([start_ns & _U64 for start_ns in starts], np.uint64)
+    if table is not None:
+        starts_ns = np.concatenate([starts_ns, table.start_ns.astype(np.uint64)])
+    return windows_of(starts_ns)
+
+
 def _void(
     standing: Mapping[tuple[str, str], _Place],
     revised: Mapping[tuple[str, str], Request],
@@ -238,9 +283,6 @@ def _void(
     ]
 
 
-def _by_trace(spans: Iterable[Span]) -> dict[str, tuple[Span, ...]]:
-    """Spans that come in order of their trace, taken together."""
-    return {
-        trace_id: tuple(group)
-        for trace_id, group in groupby(spans, key=lambda span: span.trace_id)
-    }
+def _arrived_ms(age_ns: int | None) -> int | None:
+    """When spans arrived of which a ledger is made: before it is written, by any clock."""
+    return None if age_ns is None else (now_ns() - age_ns) // _MS - _CLOCKS_MS

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
+from latencytrace.model.texts.units import objective_text
 from latencytrace.service.answers.documents import (
     BadRequestDocument,
     BurnRateDocument,
@@ -38,6 +39,7 @@ def objectives_pages(parts: Parts) -> APIRouter:
             "objectives": found,
             "alerts": alerts,
             "budget": budget,
+            "objective_text": objective_text,
             "burn": burn,
             "bad_request": bad_request,
             "cohort_link": cohort_link,

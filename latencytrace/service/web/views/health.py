@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
-from prometheus_client.exposition import choose_encoder
 
+from latencytrace.service.metrics.exposition import scrape
 from latencytrace.service.metrics.telemetry import Telemetry
 
 
@@ -31,8 +31,13 @@ def health_router(telemetry: Telemetry, unready: Callable[[], str | None]) -> AP
 
     @router.get("/metrics", response_class=PlainTextResponse)
     def metrics(request: Request) -> Response:
-        """Prometheus metrics; exemplars where OpenMetrics is accepted."""
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(telemetry.registry), media_type=content_type)
+        """Prometheus metrics: exemplars as OpenMetrics, native histograms as protobuf."""
+        headers = request.headers
+        asked = headers.get("accept", ""), headers.get("accept-encoding", "")
+        body, media_type, is_packed = scrape(telemetry.registry, *asked)
+        packed = {"content-encoding": "gzip"} if is_packed else {}
+        return Response(
+            body, headers={"vary": "accept, accept-encoding", **packed}, media_type=media_type
+        )
 
     return router

@@ -7,7 +7,7 @@ from itertools import pairwise
 import yaml
 
 from latencytrace.errors import ObjectivesError
-from latencytrace.service.objectives.yaml_fields import Faults, Field, line_of
+from latencytrace.service.objectives.documents.yaml_fields import Faults, Field, line_of
 
 MAX_CHARACTERS = 1_000_000
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)

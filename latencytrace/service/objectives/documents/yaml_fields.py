@@ -51,6 +51,31 @@ class Field:
             return set()
         return {str(key.value) for key, _ in self.node.value}
 
+    def part(self, *path: str) -> "Field | None":
+        """The field that a path of names leads to; None: there is none."""
+        found = self
+        for name in path:
+            if not isinstance(found.node, yaml.MappingNode):
+                return None
+            named = [pair for pair in found.node.value if str(pair[0].value) == name]
+            if not named:
+                return None
+            key, value = named[0]
+            path_to = f"{found.path}.{name}".lstrip(".")
+            found = Field(self.file, path_to, line_of(key), value, self.faults)
+        return found
+
+    def child(self, *path: str) -> str | None:
+        """The text that a path of names leads to; None: there is none."""
+        found = self.part(*path)
+        if found is None or not isinstance(found.node, yaml.ScalarNode) or found.is_empty():
+            return None
+        return found.text()
+
+    def is_empty(self) -> bool:
+        """Tell whether nothing is written."""
+        return isinstance(self.node, yaml.ScalarNode) and not self.node.value.strip()
+
     def fields(self, known: Collection[str], *, others: bool) -> "dict[str, Field]":
         """The fields of a mapping.
 

@@ -1,0 +1,64 @@
+"""Compiles in another process, once for each version: its memory ends with it."""
+
+import logging
+import subprocess
+import sys
+import zlib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from latencytrace.analysis import columns, ledger
+from latencytrace.service.otlp.compiled import loading
+
+_log = logging.getLogger(__name__)
+
+_PROGRAM: Final = "column_attribution"
+_COMPILED: Final = ("numba", "llvmlite")  # of other versions nothing can be read back
+_PACKAGES: Final = (loading, columns, ledger)
+
+
+def is_compiled_ahead(cache: Path | None) -> bool:
+    """Whether everything was compiled for these sources, so that it only has to be read."""
+    return _mark(cache).exists()
+
+
+def compile_ahead(cache: Path | None) -> None:
+    """Have another process compile everything, and wait for it; without it, it is done here.
+
+    Args:
+        cache: See `ColumnAttribution`.
+    """
+    if is_compiled_ahead(cache) or not sys.executable:
+        return
+    named = [] if cache is None else [str(cache.absolute())]
+    command = [sys.executable, "-P", "-m", f"{__package__}.{_PROGRAM}", *named]
+    try:
+        with subprocess.Popen(  # noqa: S603 - a program of ours
+            command,
+            stdin=subprocess.PIPE,  # it ends when we do
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as child:
+            child.wait()
+    except OSError as error:
+        _log.info("no other process can be started to compile in: %s", error)
+
+
+def note_compiled(cache: Path | None) -> None:
+    """Note that everything was compiled, and is kept.
+
+    Raises:
+        OSError: It cannot be kept.
+    """
+    mark = _mark(cache)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
+def _mark(cache: Path | None) -> Path:
+    folders = sorted({Path(str(package.__file__)).parent for package in _PACKAGES})
+    key = "".join(version(name) for name in _COMPILED).encode()
+    for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
+        key += path.read_bytes()
+    return loading.folder_of(cache) / f"all-{zlib.crc32(key):08x}"

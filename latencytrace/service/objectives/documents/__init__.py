@@ -1,0 +1,1 @@
+"""Objectives as files have them: OpenSLO, Sloth and Pyrra, read with the line of every fault."""

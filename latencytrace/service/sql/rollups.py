@@ -1,0 +1,306 @@
+"""Rollups: the requests of each window of five minutes, counted by their labels beforehand.
+
+Sums and counts are exact; durations are kept as the bins of a histogram.
+Requests that are in no rollup yet are counted in the same form at the moment of the question.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+import orjson
+
+from latencytrace.model import Breakdown, Quantiles, Stage, StageBreakdown, StagePart
+from latencytrace.model.cohorts.histogram import BINS_PER_DOUBLING, ERROR_RATIO, ZERO, Histogram
+from latencytrace.model.detail import TraceDetail
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.plain_answers import MOST_PARTS
+from latencytrace.service.sql.questions import Parameters, explained, has_stages, where
+from latencytrace.service.sql.standing import WINDOW, WITH_FINAL, Standing, windows
+from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
+
+WINDOW_S: Final = 300
+_LAST_NS: Final = (1 << 63) - 1
+_TOTAL: Final = -32768  # the bin of the row with count and sum of a measure
+_LEVELS: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
+_STAGE_LEVELS: Final = (0.5, 0.95, 0.99)
+
+_DURATION: Final = "DurationNs"
+_FIRST_TOKEN: Final = "TimeToFirstTokenNs"  # noqa: S105 - tokens of models
+_PER_TOKEN: Final = "TimePerOutputTokenNs"  # noqa: S105 - tokens of models
+_TOKEN_RATE: Final = "OutputTokensPerSecond"  # noqa: S105 - tokens of models
+_OF_MODEL: Final = "FirstTokensOfModel"
+_REDUCED: Final = "ReducedRequests"
+_RUNTIME_PART: Final = "RuntimePart"
+
+_KIND: Final = "multiIf(Startup, 1, Health, 2, 0)"  # 0: it counts whatever the route
+_STARTUP: Final = 1
+_WITHOUT_STAGES: Final = 3  # as the kinds are: it counts, but for what it spent its time on
+_KINDS: Final = {"Kind": _KIND, "Detail": "Detail"}
+_LABELS: Final = {
+    **_KINDS,
+    **{
+        name: name
+        for name in (
+            "Outermost", "ServiceName", "ServiceInstance", "ServiceVersion", "Route", "Model",
+            "Status",
+        )
+    },
+}  # fmt: skip
+_SECONDS: Final = f"toUnixTimestamp({WINDOW})"
+_PLACES: Final = {"Window": _SECONDS, "Day": "toDate(Written, 'UTC')"}
+_COUNTS: Final = ("Measure", "Part", "Bin", "Count", "Sum")
+_LISTED: Final = windows("windows")
+
+# What each request tells of each measure as a number, below zero: nothing.
+_MEASURES: Final = {
+    _DURATION: "toFloat64(DurationNs)",
+    **{
+        measure: f"if(isNull({measure}), -1, greatest(toFloat64(assumeNotNull({measure})), 0))"
+        for measure in (_FIRST_TOKEN, _PER_TOKEN)
+    },
+    **{
+        stage_column(stage): f"if({stage_column(stage)} > 0, toFloat64({stage_column(stage)}), -1)"
+        for stage in Stage
+    },
+}
+_TOTALS: Final = {  # the count and the sum of each
+    _DURATION: "count(), sum(toFloat64(DurationNs))",
+    _FIRST_TOKEN: f"count({_FIRST_TOKEN}), ifNull(sum(toFloat64({_FIRST_TOKEN})), 0)",
+    _PER_TOKEN: f"count({_PER_TOKEN}), ifNull(sum(toFloat64({_PER_TOKEN})), 0)",
+    _TOKEN_RATE: (
+        f"count(nullIf({_PER_TOKEN}, 0)), ifNull(sum(1e9 / nullIf({_PER_TOKEN}, 0)), 0)"
+    ),
+    _OF_MODEL: "countIf(TimeToFirstTokenOf = 'model'), 0.",
+    _REDUCED: f"countIf(Detail != '{TraceDetail.FULL}'), 0.",
+    **{
+        stage_column(stage): (
+            f"countIf({stage_column(stage)} > 0), sum(toFloat64({stage_column(stage)}))"
+        )
+        for stage in Stage
+    },
+}
+
+Window = np.dtype(
+    [("window", "<u4"), ("pass", "<u8"), ("merged", "?"), ("requests", "<u8")]
+)  # a row of the answer to WINDOWS_BETWEEN in the format RowBinary
+WINDOWS_BETWEEN: Final = (
+    f"SELECT Window, Pass, Merged, Requests FROM {WINDOWS} FINAL "
+    "WHERE Window >= {first:UInt32} AND Window <= {last:UInt32}"
+)
+LAST_PASS: Final = f"SELECT max(Pass) FROM {WINDOWS}"
+# Those of which a request was written since they were counted, or which never were.
+DUE: Final = (
+    "SELECT Window FROM "
+    f"(SELECT {_SECONDS} AS Window, max(Written) AS Last FROM {REQUESTS} GROUP BY Window) AS Rows "
+    f"LEFT JOIN (SELECT Window, AsOf FROM {WINDOWS} FINAL) AS Known USING Window "
+    "WHERE Last > AsOf ORDER BY Window DESC LIMIT {limit:UInt32}"
+)
+PUT_DOWN: Final = (  # the last step: from now on the rows of this pass are those that count
+    f"INSERT INTO {WINDOWS} (Window, Pass, AsOf, Merged, Requests) "
+    "SELECT Window, {pass:UInt64}, Last, Rows = Standing, Standing FROM "
+    f"(SELECT {_SECONDS} AS Window, max(Written) AS Last, countIf(NOT Moved) AS Rows "
+    f"FROM {REQUESTS} WHERE {WINDOW} IN {_LISTED} GROUP BY Window) AS Known "
+    f"LEFT JOIN (SELECT {_SECONDS} AS Window, count() AS Standing "
+    f"FROM {REQUESTS} FINAL WHERE {WINDOW} IN {_LISTED} GROUP BY Window) AS Left USING Window"
+)
+
+
+def _entries(rows: str, labels: Mapping[str, str]) -> str:
+    """The rows of a rollup that requests come to: totals, bins, and parts of the runtime.
+
+    Args:
+        rows: The requests, as what follows `FROM`.
+        labels: What they are counted by: the name of each label, and how it is read.
+    """
+    names = ", ".join(labels)
+    read = ", ".join(f"{how} AS {name}" for name, how in labels.items())
+    totals = ", ".join(f"('{measure}', {how})" for measure, how in _TOTALS.items())
+    values = ", ".join(
+        f"(toUInt8({number}), {how})" for number, how in enumerate(_MEASURES.values(), 1)
+    )
+    measures = ", ".join(f"'{measure}'" for measure in _MEASURES)
+    bin_ = (
+        f"if(pair.2 < 1, {ZERO}, toInt16(floor(log2(greatest(pair.2, 1)) * {BINS_PER_DOUBLING})))"
+    )
+    return (
+        f"SELECT {names}, total.1 AS Measure, '' AS Part, toInt16({_TOTAL}) AS Bin, "
+        f"total.2 AS Count, total.3 AS Sum FROM (SELECT {read}, [{totals}] AS totals "
+        f"FROM {rows} GROUP BY {names}) ARRAY JOIN totals AS total WHERE total.2 > 0 "
+        f"UNION ALL SELECT {names}, [{measures}][number] AS Measure, '' AS Part, "
+        "toInt16(bin) AS Bin, Count, 0. AS Sum FROM ("
+        f"SELECT {names}, pair.1 AS number, {bin_} AS bin, count() AS Count FROM "
+        f"(SELECT {read}, arrayJoin(arrayFilter(one -> one.2 >= 0, [{values}])) AS pair "
+        f"FROM {rows}) GROUP BY {names}, number, bin) "
+        f"UNION ALL SELECT {read}, '{_RUNTIME_PART}' AS Measure, name AS Part, "
+        f"toInt16({_TOTAL}) AS Bin, count() AS Count, sum(toFloat64(ns)) AS Sum "
+        f"FROM {rows} ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns GROUP BY {names}, Part"
+    )
+
+
+def _roll_up() -> str:
+    labels = {**_PLACES, **_LABELS}
+    columns = ", ".join((*labels, *_COUNTS))
+    entries = _entries(WITH_FINAL.rows(f"{WINDOW} IN {_LISTED}"), labels)
+    return (
+        f"INSERT INTO {ROLLUPS} (Pass, {columns}) "
+        f"SELECT {{pass:UInt64}}, {columns} FROM ({entries})"
+    )
+
+
+ROLL_UP: Final = _roll_up()  # the windows `{windows}` under the number `{pass}`
+
+
+def is_by_labels(cohort: Cohort) -> bool:
+    """Say whether rollups distinguish the requests of a cohort from others."""
+    others = (cohort.duration, cohort.input_tokens, cohort.output_tokens)
+    return not cohort.where and all(one is None for one in others)
+
+
+def breakdown_question(cohort: Cohort, standing: Standing | None) -> tuple[str, Parameters]:
+    """A row for each measure of a cohort that `is_by_labels`, for `breakdown_from`.
+
+    Args:
+        cohort: Whatever was asked for. Its rollups `{passes}` are counted.
+        standing: How the requests of the windows `{exact}` are read; None: there are none.
+    """
+    condition, parameters = where(cohort)
+    labelled, _ = where(cohort.model_copy(update={"since_ns": None, "until_ns": None}))
+    kind = "Kind" if cohort.route is None else "0"
+    kind = f"if({kind} = 0 AND NOT ({has_stages(cohort)}), {_WITHOUT_STAGES}, {kind})"
+    counts = (
+        f"SELECT {kind} AS Which, Measure, Part, Bin, sum(Count) AS Count, sum(Sum) AS Sum "
+        f"FROM {ROLLUPS} WHERE ({labelled}) AND "
+        "(Window, Pass) IN {passes:Array(Tuple(UInt32, UInt64))} "
+        "GROUP BY Which, Measure, Part, Bin"
+    )
+    if standing is not None:
+        exact = standing.rows(f"({condition}) AND {WINDOW} IN {windows('exact')}")
+        counts = (
+            f"SELECT Which, Measure, Part, Bin, sum(Count) AS Count, sum(Sum) AS Sum FROM "
+            f"({counts} UNION ALL SELECT {kind} AS Which, {', '.join(_COUNTS)} "
+            f"FROM ({_entries(exact, _KINDS)})) GROUP BY Which, Measure, Part, Bin"
+        )
+    return (
+        (
+            f"SELECT Which, Measure, Part, sumIf(Count, Bin = {_TOTAL}), sum(Sum), "
+            f"groupArrayIf(Bin, Bin != {_TOTAL}), groupArrayIf(Count, Bin != {_TOTAL}) "
+            f"FROM ({counts}) WHERE Which = 0 OR Measure = '{_DURATION}' "
+            "GROUP BY Which, Measure, Part"
+        ),
+        parameters,
+    )
+
+
+def breakdown_from(lines: bytes, max_concurrency: int | None) -> Breakdown:
+    """The breakdown from the answer to its question in the format JSONCompactEachRow."""
+    rows = [cast(list[Any], orjson.loads(line)) for line in lines.splitlines()]
+    left_out = {kind: count for kind, measure, _, count, *_ in rows if measure == _DURATION}
+    requests, reduced = left_out.pop(0, 0), left_out.pop(_WITHOUT_STAGES, 0)
+    found = {measure: _Measured(*row) for kind, measure, _, *row in rows if not kind}
+    duration_ns = found[_DURATION].total if requests else 0.0
+    parts = [
+        (name, count, total_ns)
+        for kind, measure, name, count, total_ns, *_ in rows
+        if measure == _RUNTIME_PART and not kind
+    ]
+    stages = tuple(
+        _stage(stage, found[stage_column(stage)], requests, duration_ns, parts)
+        for stage in Stage
+        if stage_column(stage) in found
+    )
+    rate = found.get(_TOKEN_RATE)
+    of_model, in_less = found.get(_OF_MODEL), found.get(_REDUCED)
+    return Breakdown(
+        requests=requests,
+        attributed_ratio=sum(one.share_ratio for one in stages if one.stage.explains)
+        if requests
+        else None,
+        duration_ns=_quantiles(found.get(_DURATION)),
+        time_to_first_token_ns=_quantiles(found.get(_FIRST_TOKEN)),
+        first_tokens_of_model=of_model.count if of_model else 0,
+        time_per_output_token_ns=_quantiles(found.get(_PER_TOKEN)),
+        output_tokens_per_second=rate.mean if rate else None,
+        stages=stages,
+        health_left_out=sum(left_out.values()) - left_out.get(_STARTUP, 0),
+        startup_left_out=left_out.get(_STARTUP, 0),
+        reduced_detail_left_out=reduced,
+        reduced_requests=in_less.count if in_less else 0,
+        max_concurrency=max_concurrency,
+        quantile_error_ratio=ERROR_RATIO,
+    )
+
+
+def times_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
+    """When each request of a cohort started, and how long it took: two numbers of 64 bits."""
+    condition, parameters = where(cohort)
+    rows = standing.rows(f"({condition}) AND {explained(cohort)}")
+    return (
+        f"SELECT toUnixTimestamp64Nano(Start), DurationNs FROM {rows}",
+        {**parameters, **standing.bound()},
+    )
+
+
+def max_concurrency(answer: bytes) -> int | None:
+    """The most requests at once, from the answer to that question in the format RowBinary."""
+    start_ns, duration_ns = np.frombuffer(answer, np.int64).reshape(-1, 2).T
+    if not len(start_ns):
+        return None
+    # A column of times holds no later end.
+    ends_ns = np.sort(start_ns + np.minimum(duration_ns, _LAST_NS - np.maximum(start_ns, 0)))
+    starts_ns = np.sort(start_ns)
+    # Of two that touch, the first has ended.
+    ended = np.searchsorted(ends_ns, starts_ns, side="right")
+    return int((np.arange(1, len(starts_ns) + 1) - ended).max())
+
+
+class _Measured:
+    """A measure over the requests that have it."""
+
+    def __init__(self, count: int, total: float, bins: list[int], counts: list[int]) -> None:
+        self.count = count
+        self.total = total
+        self.mean = total / count
+        self._histogram = Histogram(dict(zip(bins, counts, strict=True)))
+
+    def quantiles(self, levels: Iterable[float]) -> Sequence[float]:
+        """Return quantiles of what lies in bins."""
+        return [self._histogram.quantile(level) for level in levels]
+
+
+def _quantiles(found: _Measured | None) -> Quantiles | None:
+    if found is None:
+        return None
+    p50, p90, p95, p99, p999 = found.quantiles(_LEVELS)
+    return Quantiles(mean=found.mean, p50=p50, p90=p90, p95=p95, p99=p99, p999=p999)
+
+
+def _stage(
+    stage: Stage,
+    found: _Measured,
+    requests: int,
+    duration_ns: float,
+    parts: Iterable[tuple[str, int, float]],
+) -> StageBreakdown:
+    p50_ns, p95_ns, p99_ns = found.quantiles(_STAGE_LEVELS)
+    longest = sorted(parts, key=lambda part: (-part[2], part[0]))[:MOST_PARTS]
+    return StageBreakdown(
+        stage=stage,
+        mean_ns=found.total / requests,
+        share_ratio=found.total / duration_ns,
+        p50_ns=p50_ns,
+        p95_ns=p95_ns,
+        p99_ns=p99_ns,
+        requests=found.count,
+        parts=tuple(
+            StagePart(
+                name=name,
+                mean_ns=total_ns / requests,
+                share_ratio=total_ns / duration_ns,
+                requests=count,
+            )
+            for name, count, total_ns in longest
+        )
+        if stage is Stage.RUNTIME
+        else (),
+    )

@@ -1,0 +1,76 @@
+"""A real Prometheus that asks for native histograms is given them, with exemplars."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from latencytrace.model import Span
+from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.servers.running_prometheus import RunningPrometheus
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
+
+MS = 1_000_000
+HISTOGRAM = "latencytrace_request_duration_seconds"
+
+
+def request_of(duration_ms: int) -> Span:
+    """A request that ends now."""
+    end_ns = time.time_ns()
+    return one_span(
+        uuid4().hex, uuid4().hex[:16], start_ns=end_ns - duration_ms * MS, end_ns=end_ns
+    )
+
+
+def config(service: RunningService) -> dict[str, Any]:
+    target = service.url.removeprefix("http://")
+    scraped = {
+        "job_name": "latencytrace",
+        "honor_labels": True,
+        "static_configs": [{"targets": [target]}],
+    }
+    return {"global": {"scrape_interval": "1s"}, "scrape_configs": [scraped]}
+
+
+def counted(service: RunningService, durations_ms: Sequence[int]) -> None:
+    service.post(otlp(*map(request_of, durations_ms)))
+    until(lambda: service.metric("latencytrace_requests_total") == len(durations_ms), service.said)
+
+
+def test_prometheus_stores_native_histograms_with_fine_quantiles_and_exemplars(
+    tmp_path: Path,
+) -> None:
+    durations_ms = list(range(1010, 1500, 10))  # all between two classic buckets: 1 and 1.5 s
+    with RunningService(tmp_path / "data") as service:
+        counted(service, durations_ms)
+        with RunningPrometheus(tmp_path, config(service), "native-histograms") as prometheus:
+            count = until(lambda: prometheus.value(f"histogram_count({HISTOGRAM})"))
+            total_s = prometheus.value(f"histogram_sum({HISTOGRAM})")
+            median_s = prometheus.value(f"histogram_quantile(0.5, {HISTOGRAM})")
+            is_up = prometheus.value("up")
+            requests = prometheus.value("latencytrace_requests_total")
+            now_s = time.time()
+            shown = until(
+                lambda: prometheus.ask(
+                    "query_exemplars", query=HISTOGRAM, start=now_s - 600, end=now_s + 600
+                )
+            )
+
+    assert (is_up, count, requests) == (1, len(durations_ms), len(durations_ms))
+    assert total_s == pytest.approx(sum(durations_ms) / 1000)
+    assert median_s == pytest.approx(1.25, rel=0.05)
+    assert len(shown[0]["exemplars"][0]["labels"]["trace_id"]) == 32
+
+
+def test_prometheus_stores_classic_buckets_where_it_asks_for_no_others(tmp_path: Path) -> None:
+    with RunningService(tmp_path / "data") as service:
+        counted(service, [100, 1200])
+        with RunningPrometheus(tmp_path, config(service)) as prometheus:
+            within = until(lambda: prometheus.value(f'{HISTOGRAM}_bucket{{le="1.0"}}'))
+            every = prometheus.value(f"{HISTOGRAM}_count")
+
+    assert (within, every) == (1, 2)

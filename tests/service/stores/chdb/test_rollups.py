@@ -1,0 +1,507 @@
+"""Answers from rollups: they count what was written, whatever happened to it since."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latencytrace.errors import StoreError
+from latencytrace.model import Breakdown, FirstTokenOf, Request, RequestStatus, Stage
+from latencytrace.model.cohorts.histogram import ERROR_RATIO
+from latencytrace.model.detail import TraceDetail
+from latencytrace.service import plain_answers
+from latencytrace.service.clock import now_ns
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.rollups import WINDOW_S
+from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS
+from latencytrace.service.store import Order, Table
+from latencytrace.service.stores.chdb import rollups
+from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.made_requests import made_request
+from tests.support.fakes.contracts import FakeClock
+
+BEGAN_NS = 1_763_690_100 * 10**9  # where a window begins
+WINDOW_NS = WINDOW_S * 10**9
+DAY_NS = 86_400 * 10**9
+ALWAYS = -1  # as the number of requests up to which they are read one by one
+COHORTS = [
+    Cohort(),
+    Cohort(service="rag"),
+    Cohort(service="rag", route="GET /health"),
+    Cohort(service="search", status="failed"),
+    Cohort(model="llama", version="2"),
+    Cohort(detail=TraceDetail.CONTROL),
+    Cohort(service="rag", detail=TraceDetail.NO_INTERVALS),
+    Cohort(detail=TraceDetail.FULL, route="POST /chat"),
+    Cohort(instance="rag-2", since_ns=BEGAN_NS + 2 * WINDOW_NS, until_ns=BEGAN_NS + 7 * WINDOW_NS),
+    Cohort(since_ns=BEGAN_NS + 10**11, until_ns=BEGAN_NS + 6 * WINDOW_NS + 1),
+    Cohort(since_ns=BEGAN_NS + WINDOW_NS // 2, until_ns=BEGAN_NS + WINDOW_NS // 2 + 10**9),
+    Cohort(since_ns=BEGAN_NS + 100 * DAY_NS),
+]
+
+
+def some_request(chance: random.Random, start_ns: int) -> Request:
+    """A request of any kind."""
+    stages = {
+        stage: chance.choice([1, chance.randrange(1, 10**6), chance.randrange(1, 10**11)])
+        for stage in chance.sample(list(Stage), chance.randint(0, 5))
+    }
+    made = made_request(duration_ns=0) if not stages else made_request(stages=stages)
+    return replace(
+        made,
+        trace_id=f"{chance.getrandbits(128):032x}",
+        start_ns=start_ns,
+        ledger={stage: length_ns for stage, length_ns in made.ledger.items() if length_ns},
+        service=chance.choice(["rag", "search"]),
+        instance=chance.choice([None, "rag-1", "rag-2"]),
+        version=chance.choice([None, "1", "2"]),
+        route=chance.choice(["POST /chat", "GET /health", "load"]),
+        model=chance.choice([None, "llama"]),
+        status=chance.choice(list(RequestStatus)),
+        outermost=chance.random() < 0.8,
+        health=chance.random() < 0.1,
+        startup=chance.random() < 0.1,
+        detail=chance.choice([TraceDetail.FULL] * 6 + list(TraceDetail)),
+        time_to_first_token_ns=chance.choice([None, 0, chance.randrange(10**9)]),
+        time_to_first_token_of=chance.choice([None, *FirstTokenOf]),
+        time_per_output_token_ns=chance.choice([None, 0, chance.randrange(1, 10**8)]),
+    )
+
+
+def in_column(requests: Iterable[Request]) -> list[Request]:
+    """Requests with starts as a signed column holds them."""
+    return [
+        replace(request, start_ns=(request.start_ns + 2**63) % 2**64 - 2**63)
+        for request in requests
+    ]
+
+
+class Written:
+    """A store, and beside it what it should hold."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.chance = random.Random(seed)  # noqa: S311 - the same each time
+        self.clock = FakeClock(BEGAN_NS + DAY_NS)
+        self._folder = folder
+        self.store = self._open()
+        self.held: dict[tuple[str, str], tuple[Request, int]] = {}  # and when it was written
+        self._age_ns = 5 * DAY_NS
+
+    def _open(self) -> ChdbStore:
+        return ChdbStore.open(self._folder, self.clock, ALWAYS)
+
+    def write(self, requests: list[Request], withdrawn: dict[tuple[str, str], int]) -> None:
+        """Write requests, as if some time ago, and withdraw others."""
+        self._age_ns -= DAY_NS // 5  # of some days, one after the other
+        age_ns = max(self._age_ns, 0)
+        at_ns = self.store.write(requests, [], withdrawn, age_ns).at_ns
+        for request in requests:
+            self.held[request.trace_id, request.span_id] = (request, at_ns)
+        for key in withdrawn:
+            self.held.pop(key, None)
+
+    def add(self) -> None:
+        """Write new requests."""
+        starts = [BEGAN_NS + self.chance.randrange(8 * WINDOW_NS) for _ in range(20)]
+        starts += [
+            self.chance.choice([0, 2**63 - 2**40, 2**64 - 5, BEGAN_NS, BEGAN_NS + WINDOW_NS])
+        ]
+        self.write([some_request(self.chance, one) for one in starts], {})
+
+    def _some(self, number: int) -> list[Request]:
+        held = [request for request, _ in self.held.values()]
+        return self.chance.sample(held, min(number, len(held)))
+
+    def revise(self) -> None:
+        """Write requests again: changed, elsewhere, or as they are."""
+        again = []
+        for one in self._some(6):
+            moved_ns = self.chance.choice([0, 0, 1, WINDOW_NS, -3 * WINDOW_NS])
+            new = some_request(self.chance, max(one.start_ns + moved_ns, 0))
+            new = replace(
+                new, trace_id=one.trace_id, span_id=one.span_id, revision=one.revision + 1
+            )
+            again.append(self.chance.choice([new, new, one]))
+        self.write(again, {})
+
+    def withdraw(self) -> None:
+        """Withdraw some."""
+        self.write([], {(one.trace_id, one.span_id): one.revision for one in self._some(3)})
+
+    def roll_up(self) -> None:
+        """Let time pass, and roll up what is due."""
+        for _ in range(self.chance.randint(1, 12)):
+            self.clock.move_s(61)
+            self.store.roll_up()
+
+    def reopen(self) -> None:
+        """Open the folder anew."""
+        self.store.close()
+        self.store = self._open()
+
+    def merge(self) -> None:
+        """Have the engine merge rows, as it does by itself."""
+        self.store._assembler.query("OPTIMIZE TABLE latencytrace.requests", "Null")  # noqa: SLF001 - the contract has no such thing
+
+    def drop(self) -> None:
+        """Drop the oldest day, unless it is today."""
+        days = [one for one in self.store.partitions() if one.table is Table.REQUESTS]
+        oldest = min(days, key=lambda one: one.since_ns, default=None)
+        if oldest is None or oldest.until_ns > now_ns():
+            return
+        self.store.drop(oldest)
+        self.held = {
+            key: (request, at_ns)
+            for key, (request, at_ns) in self.held.items()
+            if not oldest.since_ns <= at_ns < oldest.until_ns
+        }
+
+    def compare(self) -> None:
+        """Hold the answers against what was written."""
+        requests = in_column(request for request, _ in self.held.values())
+        for cohort in self.chance.sample(COHORTS, 2):
+            assert_same(
+                self.store.breakdown(cohort), plain_answers.breakdown(cohort, requests), cohort
+            )
+        counted = plain_answers.counted(cohort, requests)
+        explained = [one for one in counted if plain_answers.has_stages(one, cohort)]
+        found = self.store.durations(cohort)
+        assert sorted(found.tolist()) == sorted(one.duration_ns for one in explained)
+        assert self.store.count(cohort) == len(counted)
+        durations = sorted(one.duration_ns for one in counted)
+        listed = self.store.requests(cohort, Order.SLOWEST, 7)
+        assert [one.duration_ns for one in listed] == durations[:-8:-1]
+
+
+def assert_same(found: Breakdown, exact: Breakdown, about: object) -> None:
+    """Hold a breakdown against an exact one: what it counts is equal, quantiles are near."""
+    assert found.requests == exact.requests, about
+    for name in (
+        "first_tokens_of_model", "health_left_out", "startup_left_out", "unsure_left_out",
+        "reduced_detail_left_out", "reduced_requests", "max_concurrency",
+    ):  # fmt: skip
+        assert getattr(found, name) == getattr(exact, name), (name, about)
+    assert_near(found.attributed_ratio, exact.attributed_ratio, 0)
+    assert_near(found.output_tokens_per_second, exact.output_tokens_per_second, 0)
+    assert [one.stage for one in found.stages] == [one.stage for one in exact.stages]
+    for stage, expected in zip(found.stages, exact.stages, strict=True):
+        assert stage.requests == expected.requests
+        assert_near(stage.mean_ns, expected.mean_ns, 0)
+        assert_near(stage.share_ratio, expected.share_ratio, 0)
+        assert [(part.name, part.requests) for part in stage.parts] == [
+            (part.name, part.requests) for part in expected.parts
+        ]
+        for level in ("p50_ns", "p95_ns", "p99_ns"):
+            assert_near(getattr(stage, level), getattr(expected, level))
+    for name in ("duration_ns", "time_to_first_token_ns", "time_per_output_token_ns"):
+        ours, theirs = getattr(found, name), getattr(exact, name)
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            assert_near(ours.mean, theirs.mean, 0)
+            for level in ("p50", "p90", "p95", "p99", "p999"):
+                assert_near(getattr(ours, level), getattr(theirs, level))
+
+
+def assert_near(
+    found: float | None, exact: float | None, error_ratio: float = ERROR_RATIO
+) -> None:
+    if exact is None:
+        assert found is None
+    else:
+        assert found == pytest.approx(exact, rel=error_ratio + 1e-9, abs=1e-9)
+
+
+DOINGS: list[Callable[[Written], None]] = [
+    Written.add, Written.add, Written.revise, Written.revise, Written.withdraw, Written.roll_up,
+    Written.roll_up, Written.roll_up, Written.merge, Written.reopen, Written.drop,
+]  # fmt: skip
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[int], Written]]:
+    """Open a store whose doings follow from a number."""
+    made: list[Written] = []
+
+    def make_one(seed: int) -> Written:
+        made.append(Written(tmp_path / "data", seed))
+        return made[-1]
+
+    yield make_one
+    for one in made:
+        one.store.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_breakdown_counts_what_was_written_whatever_was_revised_moved_or_dropped(
+    make: Callable[[int], Written], seed: int
+) -> None:
+    written = make(seed)
+    written.add()
+
+    for _ in range(9):
+        written.chance.choice(DOINGS)(written)
+        written.compare()
+
+
+@pytest.fixture
+def rolled(make: Callable[[int], Written]) -> Written:
+    """Some windows, all of them rolled up."""
+    written = make(1)
+    written.add()
+    written.add()
+    for _ in range(30):
+        written.clock.move_s(61)
+        written.store.roll_up()
+    return written
+
+
+def passes(store: ChdbStore) -> int:
+    """How many windows are rolled up."""
+    answer = store._assembler.query(  # noqa: SLF001 - the contract has no such thing
+        "SELECT uniqExact(Window) FROM latencytrace.rollup_windows", "TSV"
+    )
+    return int(answer)
+
+
+def told(store: ChdbStore, sql: str) -> None:
+    store._assembler.query(sql, "Null")  # noqa: SLF001 - there is no other way
+
+
+def test_rollups_answer_alone_where_windows_are_whole(rolled: Written) -> None:
+    whole = Cohort(since_ns=BEGAN_NS, until_ns=BEGAN_NS + 8 * WINDOW_NS)
+    before = rolled.store.breakdown(whole)
+    told(rolled.store, "TRUNCATE TABLE latencytrace.requests")
+
+    after = rolled.store.breakdown(whole)
+
+    assert passes(rolled.store) == 8
+    assert after.requests == before.requests > 20
+    assert after.stages == before.stages
+    assert after.quantile_error_ratio == ERROR_RATIO
+
+
+def test_few_requests_are_read_one_by_one_and_said_to_be_exact(rolled: Written) -> None:
+    rolled.store.close()
+    rolled.store = ChdbStore.open(rolled._folder, rolled.clock)  # noqa: SLF001 - ours
+
+    found = rolled.store.breakdown(Cohort())
+
+    exact = plain_answers.breakdown(Cohort(), rolled.store.of_service(None))
+    assert found.quantile_error_ratio == 0
+    assert found.duration_ns == exact.duration_ns
+
+
+def test_a_window_that_is_written_to_waits_until_it_is_quiet(
+    make: Callable[[int], Written],
+) -> None:
+    written = make(2)
+    written.clock.now_ns = BEGAN_NS + WINDOW_NS - 10**9
+    written.write([some_request(written.chance, BEGAN_NS)], {})
+    steps = []
+    for seconds in (1, 58, 30, 30):
+        written.clock.move_s(seconds)
+        written.store.roll_up()
+        steps.append(passes(written.store))
+
+    assert steps == [0, 0, 1, 1]
+
+
+def test_a_request_written_while_a_question_is_answered_counts_once(
+    rolled: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [request for request, _ in rolled.held.values() if request.detail.has_stages]
+    revised = plain_answers.counted(Cohort(), requests)[0]
+    ask = rolled.store._readers.query  # noqa: SLF001 - to write between two steps
+    wrote: list[Request] = []
+
+    def slow(sql: str, answer_format: str, parameters: dict[str, object]) -> bytes:
+        if "rollup_windows" not in sql and not wrote:
+            wrote.append(replace(revised, revision=2))
+            rolled.write(wrote, {})
+        return ask(sql, answer_format, parameters)
+
+    monkeypatch.setattr(rolled.store._readers, "query", slow)  # noqa: SLF001 - likewise
+
+    durations = rolled.store.durations(Cohort())
+
+    requests = [request for request, _ in rolled.held.values() if request.detail.has_stages]
+    assert len(wrote) == 1
+    assert len(durations) == len(plain_answers.counted(Cohort(), requests))
+
+
+@pytest.mark.parametrize("step", ["request_rollups", "rollup_windows"])
+def test_a_pass_that_fails_half_way_is_made_again(
+    make: Callable[[int], Written], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    written = make(3)
+    written.add()
+    written.clock.move_s(DAY_NS / 1e9)
+    write = written.store._assembler.query  # noqa: SLF001 - to fail between two steps
+
+    def failing(sql: str, answer_format: str, parameters: dict[str, object]) -> bytes:
+        if f"INSERT INTO latencytrace.{step}" in sql:
+            raise StoreError("no space left")
+        return write(sql, answer_format, parameters)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(written.store._rollups, "_write", failing)  # noqa: SLF001 - likewise
+        with pytest.raises(StoreError, match="no space left"):
+            written.store.roll_up()
+    written.compare()
+    written.roll_up()
+    written.compare()
+
+
+@pytest.mark.parametrize("when", ["at once", "at the next start"])
+def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> None:
+    folder = rolled._folder / "clickhouse" / "store" / UUIDS[ROLLUPS][:3] / UUIDS[ROLLUPS]  # noqa: SLF001 - ours
+    if when == "at the next start":
+        rolled.store.close()
+    for path in folder.glob("*/data.bin"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 0x10
+        path.write_bytes(content)
+    if when == "at the next start":
+        rolled.store = ChdbStore.open(rolled._folder, rolled.clock, ALWAYS)  # noqa: SLF001 - ours
+
+    rolled.compare()
+    rolled.reopen()
+    rolled.compare()
+    for _ in range(30):
+        rolled.clock.move_s(61)
+        rolled.store.roll_up()
+
+    rolled.compare()
+    assert passes(rolled.store) == 8
+    assert rolled.store.damaged_parts() == []
+
+
+def test_a_folder_from_before_rollups_gets_them(rolled: Written) -> None:
+    for table in DERIVED:
+        told(rolled.store, f"DROP TABLE {table} SYNC")
+    rolled.reopen()
+
+    rolled.compare()
+    for _ in range(30):
+        rolled.clock.move_s(61)
+        rolled.store.roll_up()
+
+    rolled.compare()
+    assert passes(rolled.store) == 8
+
+
+@pytest.mark.parametrize("cohort", [Cohort(), Cohort(route="POST /chat")])
+def test_requests_without_stages_are_left_out_of_rollups_as_they_are_of_exact_answers(
+    rolled: Written, cohort: Cohort
+) -> None:
+    found = rolled.store.breakdown(cohort)
+
+    requests = list(rolled.store.of_service(None))
+    exact = plain_answers.breakdown(cohort, requests)
+    assert_same(found, exact, cohort)
+    assert found.quantile_error_ratio == ERROR_RATIO
+    assert min(found.requests, found.reduced_detail_left_out, found.reduced_requests) > 0
+    assert found.reduced_requests < found.requests
+    every = sum(
+        rolled.store.breakdown(cohort.model_copy(update={"detail": detail})).requests
+        for detail in TraceDetail
+    )
+    assert every == found.requests + found.reduced_detail_left_out
+
+
+def test_rollups_from_before_detail_was_kept_answer_as_before(rolled: Written) -> None:
+    for table in (ROLLUPS, REQUESTS):
+        told(rolled.store, f"ALTER TABLE {table} DROP COLUMN Detail")
+    deleted = f"ALTER TABLE {ROLLUPS} DELETE WHERE Measure = 'ReducedRequests'"
+    told(rolled.store, f"{deleted} SETTINGS mutations_sync = 2")
+    rolled.reopen()
+    rolled.held = {
+        key: (replace(request, detail=TraceDetail.FULL), at_ns)
+        for key, (request, at_ns) in rolled.held.items()
+    }
+
+    for cohort in (Cohort(), Cohort(detail=TraceDetail.FULL), Cohort(detail=TraceDetail.CONTROL)):
+        exact = plain_answers.breakdown(cohort, rolled.store.of_service(None))
+        assert_same(rolled.store.breakdown(cohort), exact, cohort)
+        assert exact.reduced_detail_left_out == exact.reduced_requests == 0
+    rolled.add()
+    rolled.roll_up()
+    rolled.compare()
+
+
+def test_more_windows_than_are_remembered_are_rolled_up_bit_by_bit(
+    make: Callable[[int], Written], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollups, "MOST_CHANGED", 5)
+    written = make(4)
+    starts = [BEGAN_NS + number * WINDOW_NS for number in range(12)]
+    written.write([some_request(written.chance, one) for one in starts], {})
+    written.compare()
+
+    for _ in range(30):
+        written.clock.move_s(61)
+        written.store.roll_up()
+
+    written.compare()
+    assert passes(written.store) == 12
+
+
+def test_what_is_kept_of_a_day_goes_with_its_requests(rolled: Written) -> None:
+    for one in rolled.store.partitions():
+        rolled.store.drop(one)
+
+    assert rolled.store.partitions() == []
+    assert rolled.store.breakdown(Cohort()).requests == 0
+
+
+KILLED = """
+import random, sys
+from pathlib import Path
+from tests.service.stores.chdb.test_rollups import Written
+
+written = Written(Path(sys.argv[1]), int(sys.argv[2]))
+while True:
+    written.add()
+    written.revise()
+    written.withdraw()
+    written.roll_up()
+    print(len(written.held), flush=True)
+"""
+
+
+def test_a_kill_at_any_moment_leaves_no_request_counted_twice(tmp_path: Path) -> None:
+    folder, chance = tmp_path / "data", random.Random(5)  # noqa: S311 - the same each time
+    for seed in range(3):
+        command = [sys.executable, "-c", KILLED, str(folder), str(seed)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            for _ in range(chance.randint(1, 4)):
+                assert running.stdout.readline()
+            running.kill()
+
+        written = Written(folder, seed)
+        requests = in_column(written.store.of_service(None))
+        found = [written.store.breakdown(cohort) for cohort in COHORTS]
+        written.store.close()
+        for breakdown, cohort in zip(found, COHORTS, strict=True):
+            assert_same(breakdown, plain_answers.breakdown(cohort, requests), cohort)
+
+
+@pytest.mark.parametrize(
+    "start_ns", [0, 1, BEGAN_NS - 1, BEGAN_NS, 2**32 * 10**9 - 1, 2**32 * 10**9, 2**63 - 1, 2**63]
+)
+def test_the_window_of_a_request_is_the_one_that_the_engine_finds(
+    make: Callable[[int], Written], start_ns: int
+) -> None:
+    written = make(6)
+    written.write([replace(made_request(), start_ns=start_ns)], {})
+    answer = written.store._assembler.query(  # noqa: SLF001 - to ask the engine itself
+        "SELECT toUnixTimestamp(toStartOfFiveMinutes(Start)) FROM latencytrace.requests", "TSV"
+    )
+
+    assert rollups.windows_of(np.array([start_ns], np.uint64)) == [int(answer)]
