@@ -52,8 +52,12 @@ def _timed_commands(commands_of: Commands) -> Callable[[Recorder, Timed], Timed]
                 around = get_current_span()
                 if not around.is_recording() or recorder.suppressed():
                     return None
-                commands = [(str(each[0]).upper(), *each[1:2]) for each in commands_of(args)]
-                names = [name.partition(" ")[0] for name, *_ in commands]
+                # A command may be given in one text, with its keys and values.
+                commands = [
+                    (str(each[0]).upper().partition(" ")[0], *each[1:2])
+                    for each in commands_of(args)
+                ]
+                names = [name for name, *_ in commands]
                 if not names or recorder.inside(*_STAGES) or not _WAITS.isdisjoint(names):
                     return None
                 if counts.next_of(around) > _MOST:

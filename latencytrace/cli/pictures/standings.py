@@ -30,7 +30,8 @@ def picture(
         parts += [Text(f"{objective['name']}  {objective['display_name']}", "bold")]
         parts += [_target(objective), _budget(objective), _tiers(objective["burn_rates"]), ""]
         for alert in alerts:
-            if alert["labels"].get("slo") == objective["name"]:
+            labels = alert["labels"]
+            if (labels.get("slo"), labels.get("route")) == (objective["name"], objective["route"]):
                 parts += [*_alert(alert), ""]
     if not objectives and not alerts:
         return [NONE_WATCHED]

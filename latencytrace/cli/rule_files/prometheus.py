@@ -11,6 +11,7 @@ from latencytrace.analysis.slo.burn_promql import (
     recorded,
     silent,
 )
+from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import AlertKind, BurnRule, Objective, Severity
 from latencytrace.model.objective import length_text, window_text
@@ -40,10 +41,11 @@ def rules_of(objective: Objective, settings: RuleSettings) -> tuple[BurnRule, ..
     """The tiers that this Prometheus can watch.
 
     Raises:
-        ObjectivesError: None of them pages.
+        ObjectivesError: Its scrapes are too far apart for any, or for those that page.
     """
     rules = prometheus_rules(objective, settings.scrape_ns)
-    if not any(rule.severity is Severity.PAGE for rule in rules):
+    pages = any(rule.severity is Severity.PAGE for rule in burn_rules(objective))
+    if not rules or (pages and not any(rule.severity is Severity.PAGE for rule in rules)):
         raise ObjectivesError(
             f"{objective.name}: every window that would page is shorter than four scrapes, "
             f"{length_text(settings.scrape_ns)} apart: take a longer period, or scrape more often"

@@ -82,15 +82,13 @@ def tests_document(
     objectives: Sequence[Objective], settings: RuleSettings, rule_file: str
 ) -> Document:
     """A file of tests for the rules of these objectives in another file."""
+    tiers = [(one, rules_of(one, settings)) for one in objectives]
+    paging = [
+        (one, tuple(rule for rule in rules if rule.severity is Severity.PAGE))
+        for one, rules in tiers
+    ]
     watched = [
-        _Watched(
-            objective=one,
-            settings=settings,
-            pages=tuple(
-                rule for rule in rules_of(one, settings) if rule.severity is Severity.PAGE
-            ),
-        )
-        for one in objectives
+        _Watched(objective=one, settings=settings, pages=pages) for one, pages in paging if pages
     ]
     scenarios: dict[str, _Scenario] = {
         "an outage is one page, though scrapes fail, and the page ends": _outage,
@@ -102,15 +100,17 @@ def tests_document(
     return {
         "rule_files": [rule_file],
         "evaluation_interval": window_text(settings.interval_ns),
-        "tests": [_test(name, made, watched) for name, made in scenarios.items()],
+        "tests": [_test(name, made, watched, settings) for name, made in scenarios.items()],
     }
 
 
-def _test(name: str, made: _Scenario, watched: Sequence[_Watched]) -> Document:
+def _test(
+    name: str, made: _Scenario, watched: Sequence[_Watched], settings: RuleSettings
+) -> Document:
     stories = [made(one) for one in watched]
     return {
         "name": name,
-        "interval": window_text(watched[0].settings.scrape_ns),
+        "interval": window_text(settings.scrape_ns),
         "input_series": [one for series, _ in stories for one in series],
         "promql_expr_test": [one for _, expected in stories for one in expected],
     }

@@ -34,14 +34,19 @@ class FailingCalls:
         self._now_ns = now_ns
         self._known: dict[str, tuple[int, FailingCall | None]] = {}  # by objective: since when
 
-    def __call__(self, objective: str, requests: Sequence[BadRequest]) -> FailingCall | None:
-        """Return the call that made most of these fail; None: it is not known."""
-        known = self._known.get(objective)
+    def __call__(self, series: str, requests: Sequence[BadRequest]) -> FailingCall | None:
+        """Return the call that made most of these fail; None: it is not known.
+
+        Args:
+            series: Whose requests they are: an objective's, of one route.
+            requests: The newest that failed.
+        """
+        known = self._known.get(series)
         now_ns = self._now_ns()
         if known is not None and 0 <= now_ns - known[0] < AGAIN_NS:
             return known[1]
         found = self._looked_up(requests)
-        self._known[objective] = now_ns, found
+        self._known[series] = now_ns, found
         return found
 
     def _looked_up(self, requests: Sequence[BadRequest]) -> FailingCall | None:

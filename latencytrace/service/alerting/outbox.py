@@ -94,7 +94,7 @@ class Outbox:
         return made + [
             self._notification(alert, name, Transition.CONTINUES, key, now_ns)
             for alert in amended
-            for name in self._sinks
+            for name in self._receivers(alert)
         ]
 
     def add(self, notifications: Sequence[Notification]) -> None:

@@ -113,7 +113,7 @@ def with_failing_call(alert: Alert, find: FindFailingCall) -> Alert:
     evidence = alert.evidence
     if not evidence.mostly_failed:
         return alert
-    found = find(alert.standing.objective.name, evidence.slowest)
+    found = find(series_of(alert.standing.objective), evidence.slowest)
     return replace(alert, evidence=replace(evidence, failing=found))
 
 

@@ -78,11 +78,11 @@ def _beside(path: Path) -> Texts:
     """The other YAML files of its folder, for documents that it refers to."""
     found: list[tuple[str, str]] = []
     for one in yaml_files(path.parent):
-        if one.name != path.name and one.stat().st_size <= MAX_CHARACTERS:
-            try:
+        try:
+            if one.name != path.name and one.stat().st_size <= MAX_CHARACTERS:
                 found.append((_text(one), str(one)))
-            except ObjectivesError:
-                continue  # it is not the one that was named
+        except (ObjectivesError, OSError):
+            continue  # it is not the one that was named
     return found
 
 

@@ -1,11 +1,12 @@
 """Windows of maintenance: requests that end in one are not counted, and silence is no news."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis.slo.traffic import LOOK_NS
 from latencytrace.model import Objective
 
 
@@ -36,9 +37,14 @@ class MaintenanceWindows:
     def __init__(self, windows: Sequence[Maintenance] = ()) -> None:
         self._windows = tuple(windows)
 
-    def replace(self, windows: Sequence[Maintenance]) -> None:
-        """Hold others from now on."""
-        self._windows = tuple(windows)
+    def replace(self, windows: Sequence[Maintenance], now_ns: int) -> None:
+        """Hold others from now on; one that has begun and is gone from the file ends now."""
+        gone = (
+            replace(one, end_ns=min(one.end_ns, now_ns))
+            for one in self._windows
+            if one not in windows and one.start_ns < now_ns < one.end_ns + LOOK_NS
+        )
+        self._windows = (*windows, *gone)
 
     def holds_at(self, objective: Objective, at_ns: int) -> bool:
         """Tell whether an objective holds at a moment."""

@@ -7,6 +7,7 @@ from prometheus_client.registry import Collector
 
 from latencytrace.model import AlertKind, Objective, Severity, Standing
 from latencytrace.model.objective import window_text
+from latencytrace.service.objectives.counts import series_of
 from latencytrace.service.objectives.evaluator import Evaluator
 
 _LABELS = ("slo", "service", "route")
@@ -113,7 +114,7 @@ class ObjectiveMetrics(Collector):
             labels=("alertname", *_LABELS, "severity"),
         )
         firing = {
-            (alert.kind, alert.standing.objective.name, alert.severity)
+            (alert.kind, series_of(alert.standing.objective), alert.severity)
             for alert in self._evaluator.alerts()
         }
         for objective, _ in self._evaluator.watched.since_start():
@@ -123,7 +124,7 @@ class ObjectiveMetrics(Collector):
                 (AlertKind.NO_DATA, Severity.PAGE),
             ):
                 labels = [str(kind), *_labels(objective), str(severity)]
-                family.add_metric(labels, (kind, objective.name, severity) in firing)
+                family.add_metric(labels, (kind, series_of(objective), severity) in firing)
         return family
 
 

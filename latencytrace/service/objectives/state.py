@@ -205,12 +205,16 @@ class ObjectiveState:
         self.silence.expected = kept.get("expected", 0.0)
         tiers = kept.get("tiers", {})
         for rule, tier in self.tiers.of_rule.items():
-            tier.firing_ns, tier.calm_ns = tiers.get(_name(rule), (None, None))
+            # An older version kept them by their factor alone.
+            kept_tier = tiers.get(_name(rule)) or tiers.get(f"{rule.factor:g}", (None, None))
+            tier.firing_ns, tier.calm_ns = kept_tier
 
 
 def _name(rule: BurnRule) -> str:
     """A tier's name in what is kept; the outage's factor may be that of another."""
-    return f"{rule.factor:g}" if rule.least_ratio else "outage"
+    if not rule.least_ratio:
+        return "outage"
+    return f"{rule.factor:g}/{rule.long_ns}/{rule.severity}"
 
 
 def _hour_before(counts: ObjectiveCounts, until_ns: int) -> list[int]:

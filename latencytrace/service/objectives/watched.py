@@ -40,7 +40,7 @@ class _Group:
         ours, theirs = (
             series_of(replace(one, route=EACH_ROUTE)) for one in (self.objective, kept)
         )
-        return ours == theirs
+        return kept.route is not None and ours == theirs
 
 
 class WatchedObjectives:

@@ -9,11 +9,16 @@ from typing import Final
 
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import Objective
+from latencytrace.service.clock import now_ns
 from latencytrace.service.objectives.file import ObjectivesFile, read_objectives, yaml_files
 from latencytrace.service.objectives.maintenance import MaintenanceWindows
 
 _log = logging.getLogger(__name__)
 _NAMES: Final = {"threshold_ns": "value", "target_ratio": "target", "period_ns": "duration"}
+# Raised by a fault of our own parsers: watching goes on with the objectives that there are.
+_FAULTS: Final = (
+    ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
 _UNITS: Final = {"threshold_ns": 1e9, "period_ns": 86_400e9}
 
 Stamp = tuple[tuple[str, int, int, int], ...]
@@ -59,11 +64,15 @@ class ObjectivesReload:
             self.is_failing = True
             _log.error("the objectives stay as they were, for the file is wrong: %s", error)
             return
+        except _FAULTS:
+            self.is_failing = True
+            _log.exception("the objectives stay as they were: please report this")
+            return
         self.is_failing = False
         said = differences(self.objectives, found.objectives)
         if found.maintenance != self._windows:
             self._windows = found.maintenance
-            self.maintenance.replace(found.maintenance)
+            self.maintenance.replace(found.maintenance, now_ns())
             said.append(f"windows of maintenance: {len(found.maintenance)} now")
         if not said:
             _log.info("the objectives were read again: none has changed")

@@ -124,3 +124,12 @@ def test_the_commands_of_one_span_are_bounded(spans: Spans, client: redis.Redis)
     in_request(spans, lambda: [client.get("key") for _ in range(300)])
 
     assert len(spans.of(Stage.CACHE)) == 256
+
+
+def test_a_command_in_one_text_is_named_by_its_first_word(
+    spans: Spans, client: redis.Redis
+) -> None:
+    in_request(spans, lambda: client.execute_command("SET user:1 s3cret"))  # type: ignore[no-untyped-call]
+
+    assert spans.names == ["SET", "request"]
+    assert "s3cret" not in attribute_text(spans)

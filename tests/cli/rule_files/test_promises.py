@@ -4,15 +4,18 @@ Silence is no recovery, an incident is one alert from its beginning to its end, 
 fail meanwhile, and where a service tells Alertmanager itself, Prometheus does not say it again.
 """
 
+import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from latencytrace.analysis.slo.burn_promql import prometheus_rules, state
+from latencytrace.cli.rule_files import tests as rule_tests
 from latencytrace.cli.rule_files.prometheus import RuleSettings, rules_document
-from latencytrace.model import AlertKind, Severity
+from latencytrace.model import AlertKind, BurnRule, Severity
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.servers.prometheus_programs import promtool
 from tests.support.simulation.incidents import decided
@@ -26,15 +29,15 @@ PAGE = f'count(ALERTS{{alertname="LatencySLOBurn", {FIRING}}})'
 QUIET = f'count(ALERTS{{alertname="LatencySLONoData", {FIRING}}})'
 STATE = f"count({state(MONTH, AlertKind.BURN, Severity.PAGE)})"
 LABELS = 'slo="chat-e2e", service="rag", route="POST /chat", job="latencytrace", instance="one"'
+SETTINGS = RuleSettings(
+    scrape_ns=SCRAPE_S * SECOND_NS, interval_ns=EVALUATION_S * SECOND_NS, dashboard_url=None
+)
 Steps = Sequence[tuple[int, int]]  # bad and all requests between two scrapes
 
 
 def held(folder: Path, *tests: dict[str, Any]) -> str:
     """What promtool says of tests of the rules for a month."""
-    settings = RuleSettings(
-        scrape_ns=SCRAPE_S * SECOND_NS, interval_ns=EVALUATION_S * SECOND_NS, dashboard_url=None
-    )
-    (folder / "rules.yaml").write_text(yaml.safe_dump(rules_document([MONTH], settings)))
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rules_document([MONTH], SETTINGS)))
     document = {
         "rule_files": ["rules.yaml"],
         "evaluation_interval": f"{EVALUATION_S}s",
@@ -254,3 +257,31 @@ def test_a_service_that_does_not_get_through_or_tells_others_does_not_keep_prome
     ]
 
     assert "SUCCESS" in held(tmp_path, *tests)
+
+
+def test_an_objective_of_another_receiver_is_told_by_prometheus() -> None:
+    slack, both = (
+        json.dumps(rules_document([replace(MONTH, receivers=receivers)], SETTINGS))
+        for receivers in (("slack",), ("slack", "alertmanager"))
+    )
+
+    assert ("unless on (slo)" in slack, "unless on (slo)" in both) == (False, True)
+
+
+def test_an_objective_that_never_pages_has_rules_and_no_tests(tmp_path: Path) -> None:
+    day_ns = 24 * 3600 * SECOND_NS
+    ticket = BurnRule(
+        factor=1,
+        long_ns=3 * day_ns,
+        severity=Severity.TICKET,
+        least_ratio=0.5,
+        longest_pause_ns=day_ns // 4,
+    )
+    objective = replace(MONTH, name="tickets", tiers=(ticket,))
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(yaml.safe_dump(rules_document([objective], SETTINGS)))
+
+    assert "SUCCESS" in promtool("check", "rules", rules)
+    tests = rule_tests.tests_document([objective, MONTH], SETTINGS, "rules.yaml")
+    assert "tickets" not in json.dumps(tests)
+    assert rule_tests.tests_document([objective], SETTINGS, "rules.yaml")["tests"]

@@ -252,3 +252,16 @@ def wait_until(holds: Callable[[], bool], turns: Sequence[int] = range(1000)) ->
     """Let other threads run until something holds, ten seconds at most."""
     pause = threading.Event()
     assert any(holds() or pause.wait(0.01) for _ in turns)
+
+
+def test_an_amendment_goes_to_those_who_were_told_of_the_beginning(rig: Rig) -> None:
+    other = RecordingSink()
+    outbox = Outbox(
+        {"it": rig.sink, "other": other}, LINKS, rig.memory, rig.clock, rig.clock, lambda: 1.0
+    )
+    objective = replace(BEGAN.standing.objective, receivers=("it",))
+    alert = replace(BEGAN, standing=replace(BEGAN.standing, objective=objective))
+
+    told = outbox.notifications([alert], [alert])
+    assert {one.sink for one in told} == {"it"}
+    assert len(told) == 2

@@ -529,3 +529,10 @@ def test_what_a_refusal_says_to_write_is_taken(text: str, wrap: str) -> None:
     found = read(text.replace("SERVICE", "rag").replace("ROUTE", "POST /chat"))
 
     assert (found.service, found.route, found.limit_ns) == ("rag", "POST /chat", None)
+
+
+@pytest.mark.parametrize("query", ['""', "[a]", "{a: b}"])
+def test_a_query_that_is_no_text_is_a_fault_with_its_line(query: str) -> None:
+    text = SLOTH.replace("BAD", query).replace("TOTAL", query)
+
+    assert "line 9: slos[0].sli.events.error_query must be a text" in fault(text)

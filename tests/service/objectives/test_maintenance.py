@@ -81,7 +81,7 @@ def test_a_window_is_for_its_objectives_and_services(
 
 def test_an_outage_within_a_window_is_neither_counted_nor_alerted(tmp_path: Path) -> None:
     traffic = Traffic(tmp_path)
-    traffic.evaluator.maintenance.replace([window(60, 90)])
+    traffic.evaluator.maintenance.replace([window(60, 90)], traffic.wall())
     traffic.run(59, tick_s=30)
     before = traffic.evaluator.standings()[0].total
     traffic.move(60)
@@ -105,7 +105,7 @@ def test_the_same_outage_pages_without_a_window(tmp_path: Path) -> None:
 
 def test_silence_in_a_window_is_no_news_and_after_it_is(tmp_path: Path) -> None:
     traffic = Traffic(tmp_path)
-    traffic.evaluator.maintenance.replace([window(60, 90)])
+    traffic.evaluator.maintenance.replace([window(60, 90)], traffic.wall())
     traffic.run(60, tick_s=30)
     traffic.move(39 * 60)
     traffic.tick()
@@ -131,7 +131,7 @@ def test_a_table_is_counted_as_its_requests_are(tmp_path: Path) -> None:
         folder.mkdir()
         traffic = Traffic(folder, *objectives)
         whole = Maintenance(name="it", start_ns=0, end_ns=middle_ns)
-        traffic.evaluator.maintenance.replace([whole])
+        traffic.evaluator.maintenance.replace([whole], traffic.wall())
         traffic.evaluator.count(Settled(requests=requests, tables=tables, until_ns=1))
         found.append([tally for _, tally in traffic.evaluator.watched.since_start()])
 
@@ -152,10 +152,28 @@ def test_a_window_is_taken_up_while_the_service_runs(tmp_path: Path) -> None:
 
 def test_a_slow_request_after_a_window_counts(tmp_path: Path) -> None:
     traffic = Traffic(tmp_path)
-    traffic.evaluator.maintenance.replace([window(-5, 1)])
+    traffic.evaluator.maintenance.replace([window(-5, 1)], traffic.wall())
     traffic.one(SLOW)
     traffic.move(61)
     traffic.one(SLOW)
     traffic.tick()
 
     assert traffic.evaluator.standings()[0].bad == 1
+
+
+def test_a_window_that_leaves_the_file_has_been_until_then(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path)
+    maintenance = traffic.evaluator.maintenance
+    maintenance.replace([window(60, 120)], traffic.wall())
+    traffic.run(60, tick_s=30)
+    traffic.move(40 * 60)
+    traffic.tick()
+    maintenance.replace([], traffic.wall())
+    traffic.tick()
+    at_once = traffic.names()
+    traffic.move(11 * 60)
+    traffic.tick()
+
+    assert at_once == []
+    assert traffic.names() == ["LatencySLONoData/page began"]
+    assert maintenance.holds_at(made_objective(), traffic.wall())

@@ -9,11 +9,12 @@ from latencytrace.model import Objective, RequestStatus, Severity
 from latencytrace.model.objective import DAY_NS, EACH_ROUTE, NO_LIMIT_NS, BurnRule
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.objectives.watched import MAX_ROUTES
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
-from tests.support.builders.traffic import SLOW, Traffic
+from tests.support.builders.traffic import GOOD, SLOW, Traffic, stamped
 
 EACH = made_objective(name="each", route=EACH_ROUTE)
 
@@ -200,3 +201,66 @@ def test_only_failures_violate_an_objective_of_availability(tmp_path: Path) -> N
     assert totals(traffic) == {"POST /chat": (1, 2)}
     traffic.restart()
     assert totals(traffic) == {"POST /chat": (1, 2)}
+
+
+def test_tiers_of_one_factor_keep_a_state_each(tmp_path: Path) -> None:
+    hour_ns = 3600 * 10**9
+    tiers = tuple(
+        BurnRule(
+            factor=2,
+            long_ns=long_ns,
+            severity=severity,
+            least_ratio=0.5,
+            longest_pause_ns=long_ns // 12,
+        )
+        for long_ns, severity in ((hour_ns, Severity.PAGE), (24 * hour_ns, Severity.TICKET))
+    )
+    objective = made_objective(tiers=tiers)
+    traffic = Traffic(tmp_path, objective)
+    traffic.run(30 * 60, tick_s=60)
+    traffic.run(4 * 60, bad_ratio=0.2, tick_s=60)
+    traffic.run(90, tick_s=60)
+    before = [one.severity for one in traffic.evaluator.alerts()]
+    said = len(traffic.heard)
+    taken_up(traffic, [objective])
+    traffic.run(5, tick_s=60)
+    traffic.restart()
+    traffic.run(5, tick_s=60)
+
+    assert before == [Severity.TICKET]
+    assert traffic.names()[said:] == []
+
+
+def test_a_service_that_is_watched_route_by_route_now_is_no_route_of_it(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path, made_objective(name="each", route=None))
+    traffic.one(route="/a")
+    traffic.tick()
+    traffic.objectives = (made_objective(name="each", route=EACH_ROUTE),)
+    taken_up(traffic, traffic.objectives)
+    traffic.one(route="/b")
+    reloaded = totals(traffic).keys()
+    traffic.restart()
+
+    assert reloaded == {"/b"}
+    assert totals(traffic).keys() == {"/b"}
+
+
+def test_an_alert_of_one_route_is_not_that_of_another(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path, made_objective(name="each", route=EACH_ROUTE))
+    for minute in range(60):
+        traffic.count([stamped(GOOD, traffic.wall(), route=route) for route in ("/a", "/b")] * 60)
+        if minute >= 40:
+            traffic.count([stamped(SLOW, traffic.wall(), route="/a")] * 600)
+        traffic.move(60)
+        traffic.tick()
+
+    families = ObjectiveMetrics(traffic.evaluator).collect()
+    samples = [one for family in families for one in family.samples]
+    firing = {
+        one.labels["route"]: one.value
+        for one in samples
+        if one.name == "latencytrace_slo_alert_firing"
+        and one.labels["alertname"] == "LatencySLOBurn"
+        and one.labels["severity"] == "page"
+    }
+    assert firing == {"/a": 1, "/b": 0}

@@ -135,3 +135,30 @@ def test_a_difference_names_what_was_and_what_is() -> None:
         CHANGED,
     ]
     assert differences(before, before) == []
+
+
+def test_a_list_without_an_objective_is_a_fault_of_the_file(watched: Watched) -> None:
+    watched.path.write_text(
+        TEXT.replace("NAME", "first").replace("[{op: lte, value: 2.0, target: 0.99}]", "[]")
+    )
+    watched.reload.step()
+    assert watched.reload.is_failing
+    watched.write("first")
+    watched.reload.step()
+    assert not watched.reload.is_failing
+
+
+def test_a_fault_of_ours_in_reading_the_file_keeps_the_objectives(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: Path) -> None:
+        raise LookupError("ours")
+
+    monkeypatch.setattr("latencytrace.service.watch.reload.read_objectives", broken)
+    before = watched.reload.objectives
+    watched.write("second")
+    watched.reload.step()
+
+    assert watched.reload.is_failing
+    assert watched.reload.objectives == before
+    assert "please report this" in caplog.text

@@ -245,7 +245,9 @@ def _check_rest(spec: Field) -> None:
     Measured.read(measured)
     targets = spec.part("objectives")
     is_list = targets is not None and isinstance(targets.node, yaml.SequenceNode)
-    for target in targets.items() if targets is not None and is_list else ():
+    for target in (
+        targets.items() if targets is not None and is_list and targets.node.value else ()
+    ):
         op = target.part("op")
         if op is not None and target.child("op") in {*_UP_TO, *_FROM}:
             _check_op(op, is_rate=measured.child("measure") == RATE)

@@ -205,11 +205,11 @@ def ratio_of_queries(queries: Mapping[str, Field], service: str | None) -> Indic
         service: Of the document, for what to write instead.
     """
     [(name, part_at)] = [item for item in queries.items() if item[0] != "total"]
-    meant = "good" if name == "bad" and less_good(part_at.text()) is not None else name
     part = queried(part_at, service, name)
     total = queried(queries["total"], service, "total")
     if part is None or total is None:
         return None
+    meant = "good" if name == "bad" and less_good(part_at.text()) is not None else name
     good, bad = (part, None) if meant == "good" else (None, part)
     try:
         return ratio(good, bad, total)
@@ -227,7 +227,11 @@ def queried(field: Field, service: str | None, part: str) -> Selection | None:
         part: `good`, `bad`, `total` or `histogram`; of bad requests that are all less the good
             ones, the good ones are read.
     """
-    query = field.text()
+    try:
+        query = field.text()
+    except ValueError as error:
+        field.wrong(str(error))
+        return None
     instead = suggestion(service, query, part=part)
     if not is_ours(query):
         field.wrong(

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
+from latencytrace.model.objective import window_text
 from latencytrace.model.texts.units import objective_text
 from latencytrace.service.answers.documents import (
     BadRequestDocument,
@@ -86,9 +87,12 @@ def cohort_link(objective: ObjectiveDocument) -> dict[str, str]:
 def _row(objective: ObjectiveDocument) -> Mapping[str, object]:
     """An objective as a row of a table, the rate of each window by its name."""
     rates = {
-        f"{rate['severity']}_{window}": rate[window]
+        f"{rate['severity']}_{window_text(length_ns)}": burned
         for rate in objective["burn_rates"]
-        for window in ("long", "short")
+        for length_ns, burned in (
+            (rate["long_ns"], rate["long"]),
+            (rate["short_ns"], rate["short"]),
+        )
     }
     plain = {name: value for name, value in objective.items() if name != "burn_rates"}
     return {**plain, "burn_rate": rates}
