@@ -33,6 +33,7 @@ KEEP_REQUESTS_S = 30 * 86_400.0
 KEEP_SPANS_S = 7 * 86_400.0
 MAX_DISK_BYTES = 20e9
 ALL_TRACES = "parentbased_always_on"  # a sampler: all but those of a parent that is not
+DEFAULT_OVERHEAD = 0.01  # of the process's CPU time, for the agent
 MOST_WAITING = 1 << 40  # spans or bytes: more than there is memory for
 
 
@@ -99,6 +100,8 @@ class AgentSettings:
     gpus_in_bus_order: bool = False
     profile: bool = True  # take profiles where the service asks for one
     nvtx: bool = False  # show passes on devices to NVIDIA's profilers
+    overhead_ratio: float | None = DEFAULT_OVERHEAD  # of the process's CPU time; None: no budget
+    control_ratio: float = 0.0  # of requests, that the others' durations are held against
     resource_attributes: str = ""  # of the process, as the variable has them
     resource_detectors: bool = False  # ask the SDK's, too
 
@@ -181,18 +184,14 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         headers=headers(environ),
         timeout_s=_timeout_s(environ),
         interval_s=number(environ, "OTEL_BSP_SCHEDULE_DELAY", 500, least=1, most=3_600_000) / 1000,
-        queue_spans=int(
-            number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536, least=1, most=MOST_WAITING)
-        ),
+        queue_spans=_most_waiting(environ, "OTEL_BSP_MAX_QUEUE_SIZE", 65536),
         hooks=hooks,
         torch_modules=names(environ, "LATENCYTRACE_TORCH_MODULES"),
         torch_copies=flag(environ, "LATENCYTRACE_TORCH_COPIES"),
         sampler=environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or ALL_TRACES,
         sampler_argument=environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip(),
         limits=SpanLimits.parse(environ),
-        queue_bytes=int(
-            number(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20, least=1, most=MOST_WAITING)
-        ),
+        queue_bytes=_most_waiting(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20),
         gzip=of_signal(environ, "TRACES", "COMPRESSION") == "gzip",
         tls_files=_tls_files(environ),
         log_correlation=flag(environ, "OTEL_PYTHON_LOG_CORRELATION"),
@@ -204,6 +203,8 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         gpus_in_bus_order=environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
         profile=optional_flag(environ, "LATENCYTRACE_PROFILE") is not False,
         nvtx=flag(environ, "LATENCYTRACE_NVTX"),
+        overhead_ratio=_overhead_ratio(environ),
+        control_ratio=number(environ, "LATENCYTRACE_CONTROL", 0.0, least=0, most=0.5),
         resource_attributes=environ.get("OTEL_RESOURCE_ATTRIBUTES", ""),
         resource_detectors=bool(names(environ, "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS")),
     )
@@ -329,6 +330,18 @@ def _tls_files(environ: Mapping[str, str]) -> tuple[str | None, str | None, str 
         of_signal(environ, "TRACES", "CLIENT_CERTIFICATE"),
         of_signal(environ, "TRACES", "CLIENT_KEY"),
     )
+
+
+def _most_waiting(environ: Mapping[str, str], name: str, default: int) -> int:
+    return int(number(environ, name, default, least=1, most=MOST_WAITING))
+
+
+def _overhead_ratio(environ: Mapping[str, str]) -> float | None:
+    """Return the budget of the agent; None: `off` or 0."""
+    name = "LATENCYTRACE_OVERHEAD"
+    if environ.get(name, "").strip().lower() == OFF:
+        return None
+    return number(environ, name, DEFAULT_OVERHEAD, least=0, most=1) or None
 
 
 def _timeout_s(environ: Mapping[str, str]) -> float:

@@ -54,6 +54,14 @@ def the_level_of_logging_is_restored() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def programs_have_full_detail() -> Iterator[None]:
+    """Let no agent keep a budget on a busy machine; tests of budgets set their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LATENCYTRACE_OVERHEAD", "off")
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def interrupts_are_heard() -> None:
     """Undo what a shell does to its background jobs: programs that tests start inherit it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -8,6 +8,7 @@ import time
 
 monotonic_ns = time.monotonic_ns
 cpu_ns = time.thread_time_ns
+process_cpu_ns = time.process_time_ns
 system_ns = time.time_ns  # to compare with what other programs say; may step
 
 ANCHOR_NS = time.time_ns() - time.monotonic_ns()  # monotonic + anchor = Unix time

@@ -11,6 +11,7 @@ from uuid import uuid4
 from opentelemetry import trace
 from opentelemetry.trace import ProxyTracerProvider, Tracer
 
+from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.nvtx import no_ranges, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers, torch_events
@@ -33,7 +34,7 @@ from latencytrace.agent.profiling.orders import Profiling
 from latencytrace.agent.program.fastapi_telemetry import FastApiTelemetry
 from latencytrace.agent.program.provider import GlobalProvider
 from latencytrace.agent.program.spans import ProgramSpans
-from latencytrace.agent.reporting.own_cost import CostMeter
+from latencytrace.agent.reporting.own_budget import OwnBudget
 from latencytrace.agent.reporting.self_report import Report, SelfReport
 from latencytrace.agent.reporting.status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.spans.provider import SHUTDOWN_S, RecordingProvider
@@ -80,8 +81,9 @@ class Agent:
         self._has_begun = False
         self._hooks: list[AppliedHook] = []
         self._fastapi: AppliedHook | None = None
-        self._cost = CostMeter(monotonic_ns)
-        self.recorder = Recorder(_provider.get_tracer(SCOPE, installed_version(SCOPE)), on_fault)
+        self._detail = Detail(settings.control_ratio if self._sampling is None else 0.0)
+        tracer = _provider.get_tracer(SCOPE, installed_version(SCOPE))
+        self.recorder = Recorder(tracer, on_fault, self._detail)
         options = TransportOptions(settings.gzip, *settings.tls_files)
         self._senders = Senders(settings.headers, options, settings.grpc)
         self.profiling = Profiling(
@@ -106,6 +108,7 @@ class Agent:
             self._senders.to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self.profiling
         )
         self._queue = SpanQueue(settings.queue_spans, settings.queue_bytes)
+        self._own = OwnBudget(self._detail, settings.overhead_ratio, self._queue.some)
         self._exporter = Exporter(
             OtlpEncoder(self._resource),
             to_traces(self.profiling),
@@ -125,6 +128,7 @@ class Agent:
             on_end,
             limits=settings.limits,
             sampling=self._sampling,
+            roots=self._detail.root,
             resource=self._resource,
             flush=self.flush,
         )
@@ -133,7 +137,9 @@ class Agent:
             self.recorder.devices = DeviceTimers(
                 torch_events, ranges_of=torch_ranges if self.settings.nvtx else no_ranges
             )
-        for name, hook in installed_hooks(self.settings.hooks, self._on_fault):
+        found = tuple(installed_hooks(self.settings.hooks, self._on_fault))
+        self._own.price_by(hook for _, hook in found)
+        for name, hook in found:
             with guarded(f"applying the hook {name}", self._on_fault):
                 self._hooks.append(
                     AppliedHook(name, hook, self.recorder, HookOptions.of(settings))
@@ -164,7 +170,8 @@ class Agent:
             last_error=counts.last_error,
             hooks=tuple(hook.status for hook in self._hooks),
             gpu=None if self._gpu is None else self._gpu.status(),
-            cost=self._cost.read(),
+            cost=self._own.cost,
+            overhead=self._own.overhead,
             batches=replace(self.recorder.batches),
         )
 
@@ -198,7 +205,7 @@ class Agent:
         """In a forked child: an identity of its own, and none of the parent's spans."""
         self._resource[semconv.SERVICE_INSTANCE_ID] = str(uuid4())
         self._resource["process.pid"] = os.getpid()
-        self._cost = CostMeter(monotonic_ns)
+        self._own.reset_after_fork()
         self.recorder.reset_after_fork()
         self.profiling.reset_after_fork()
         if self._self_report is not None:
@@ -242,7 +249,8 @@ class Agent:
         """Report to the receiver how we do, if that changed; on the background thread."""
         if not self._has_begun:  # its first round may come before there is anything to report on
             return
-        self._cost.update(self._exporter.counts, self._exporter.queued)
+        may_sample = self._sampling is None and self._global.program is None
+        self._own.update(self._exporter.counts, self._exporter.queued, may_sample=may_sample)
         report, has_news = self._self_report, self._exporter.counts.sent or self._global.program
         if report is not None and report.may_be_due and has_news:
             report.send(Report.of(self.status()))

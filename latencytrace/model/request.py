@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from latencytrace.model.detail import TraceDetail
 from latencytrace.model.ledger import Ledger, Segment
 from latencytrace.model.trace import Repair
 
@@ -64,6 +65,7 @@ class Request:
     cold_start: bool | None = None  # whether something was loaded for it
     startup: bool = False  # no request: the process loaded, before it served any
     health: bool = False  # a health, readiness or metrics route: left out of breakdowns
+    detail: TraceDetail = TraceDetail.FULL  # in which it was traced
     ledger: Ledger  # sums to `duration_ns`
     segments: tuple[Segment, ...]  # partition [0, duration_ns) in order
     repairs: tuple[Repair, ...] = ()

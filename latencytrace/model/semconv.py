@@ -148,6 +148,7 @@ SHARED = "latencytrace.shared"  # true: one span that serves many requests; on l
 NETWORK_PHASES = "latencytrace.network.phases"  # of an exchange; packed as intervals are
 CONTENT_REMOVED = "<removed>"  # stands in the place of a value that is content
 QUEUED_NS = "latencytrace.queued_ns"  # from the front proxy's taking a request to its span
+DETAIL = "latencytrace.detail"  # one of `TraceDetail`; absent: full
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call
 
 # What an agent reports on itself: metrics, and attributes of their points.
@@ -157,6 +158,11 @@ AGENT_SPANS_DROPPED = "latencytrace.agent.spans.dropped"
 AGENT_FAULTS = "latencytrace.agent.faults"
 AGENT_CPU_NS = "latencytrace.agent.cpu_ns"
 AGENT_PART = "latencytrace.agent.part"  # hooks, encoder or exporter
+AGENT_OVERHEAD = "latencytrace.agent.overhead"  # its share of the process's CPU time, of late
+AGENT_BUDGET = "latencytrace.agent.overhead.budget"  # the share that it may take
+AGENT_SAMPLING = "latencytrace.agent.sampling.ratio"  # of the traces that begin there
+AGENT_REDUCTION = "latencytrace.agent.reduction"  # steps by which detail is lowered; 0: none
+AGENT_REQUESTS = "latencytrace.agent.requests"  # by the detail that they are traced in
 AGENT_HOOK = "latencytrace.agent.hook"
 AGENT_PROVIDER = "latencytrace.agent.provider"
 HOOK = "latencytrace.hook"

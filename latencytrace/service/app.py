@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from latencytrace.errors import SettingsError, StoreError
 from latencytrace.model import Objective, Request
 from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.answers.findings.overhead import latest_overhead
 from latencytrace.service.answers.gpu_answers import gpus, timelines
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.clock import now_ns
@@ -22,6 +23,7 @@ from latencytrace.service.ingest.http import receiver
 from latencytrace.service.ingest.intake import Intake
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.metrics.control_group import ControlGroup
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
 from latencytrace.service.metrics.endpoint import MetricsEndpoint, metrics_endpoint
 from latencytrace.service.metrics.settling import Settled
@@ -109,6 +111,13 @@ def serve(
         works = DeviceWorks()
         telemetry.registry.register(reports)
         telemetry.registry.register(engines)
+        telemetry.registry.register(
+            ControlGroup(
+                partial(latest_overhead, store, now_ns),
+                lambda: reports.agents.have_control_group,
+                time.monotonic_ns,
+            )
+        )
         profiles = Profiles(
             ProfileFolder(folder / PROFILES),
             time.monotonic_ns,

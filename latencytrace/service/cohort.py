@@ -19,6 +19,7 @@ from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
 from latencytrace.model import DurationRange, RequestStatus, TokenRange
 from latencytrace.model.cohorts.cohort import attribute_text
+from latencytrace.model.detail import TraceDetail
 
 MOST_CONDITIONS = 16
 Failed = Literal["failed"]
@@ -95,6 +96,17 @@ def status_of(text: str) -> RequestStatus | Failed:
         known = ", ".join([*RequestStatus, FAILED])
         raise QuestionError(f"status {text!r} is not known: use {known}")
     return RequestStatus(text)
+
+
+def detail_of(text: str) -> TraceDetail:
+    """The detail of this name.
+
+    Raises:
+        QuestionError: None has it; the message names those there are.
+    """
+    if text not in set(TraceDetail):
+        raise QuestionError(f"detail {text!r} is not known: use {', '.join(TraceDetail)}")
+    return TraceDetail(text)
 
 
 def token_range(text: str) -> TokenRange:
@@ -212,6 +224,11 @@ class Filters(BaseModel):
         _filter(
             "Status", "Only ok, error, timeout, cancelled or rejected ones; failed: all but ok."
         ),
+    ] = None
+    detail: Annotated[
+        TraceDetail | None,
+        _read(detail_of),
+        _filter("Detail", "Only those traced in this detail, as full, server_span or control."),
     ] = None
     duration: Annotated[
         _Duration, _filter("DurationNs", "Only those that took so long: 250ms..2s, 2s.., ..80ms.")

@@ -38,6 +38,7 @@ from latencytrace.model.cohorts.overview import (
     TimeColumn,
 )
 from latencytrace.model.cohorts.request_columns import DurationBand
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service.cohort import FAILED, Cohort
 
 FORMULA: Final = re.compile(r"'*[=+@\t\r-]")  # how a cell begins that spreadsheets run
@@ -56,7 +57,7 @@ def is_in(request: Request, cohort: Cohort) -> bool:
     """Say whether a request is one of a cohort's, whatever its attributes."""
     labels = (
         (getattr(cohort, name), getattr(request, name))
-        for name in ("service", "route", "model", "version", "instance")
+        for name in ("service", "route", "model", "version", "instance", "detail")
     )
     return (
         all(wanted in (None, has) for wanted, has in labels)
@@ -78,6 +79,11 @@ def has_attributes(request: Request, cohort: Cohort) -> bool:
 def counts(request: Request, cohort: Cohort) -> bool:
     """Say whether it counts: probes and starts do only where their route is named."""
     return cohort.route is not None or request.counts
+
+
+def has_stages(request: Request, cohort: Cohort) -> bool:
+    """Say whether it tells what it spent its time on, or was asked for."""
+    return cohort.detail is not None or request.detail.has_stages
 
 
 def counted(cohort: Cohort, requests: Iterable[Request]) -> list[Request]:
@@ -102,7 +108,8 @@ def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
     """Break down those of some requests that are in a cohort."""
     requests = [one for one in requests if is_in(one, cohort)]
     sure = [one for one in requests if has_attributes(one, cohort)]
-    found = [one for one in sure if counts(one, cohort)]
+    counting = [one for one in sure if counts(one, cohort)]
+    found = [one for one in counting if has_stages(one, cohort)]
     stages = tuple(_stages(found))
     paces = [one.time_per_output_token_ns for one in found if one.time_per_output_token_ns]
     starts = [one for one in sure if one.startup and not counts(one, cohort)]
@@ -119,11 +126,12 @@ def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
         time_per_output_token_ns=_quantiles(one.time_per_output_token_ns for one in found),
         output_tokens_per_second=fmean(1e9 / pace for pace in paces) if paces else None,
         stages=stages,
-        health_left_out=len(sure) - len(found) - len(starts),
+        health_left_out=len(sure) - len(counting) - len(starts),
         startup_left_out=len(starts),
-        reduced_detail_left_out=0,
+        reduced_detail_left_out=len(counting) - len(found),
+        reduced_requests=sum(one.detail is not TraceDetail.FULL for one in found),
         unsure_left_out=sum(
-            counts(one, cohort) and one.attributes_left_out > 0
+            counts(one, cohort) and has_stages(one, cohort) and one.attributes_left_out > 0
             for one in requests
             if not has_attributes(one, cohort)
         ),

@@ -128,10 +128,11 @@ class Questions(ABC):
     def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
         """A row for each of them in order of start, a column for each stage.
 
+        Those without stages are left out, here and below, unless their detail is named.
         The columns of stages are nanoseconds, 0 where it is absent; they add up to the
         duration. Unknown is empty in CSV.
         """
-        found = self._counted(cohort)
+        found = self._with_stages(cohort)
         found.sort(key=lambda one: (one.start_ns, one.trace_id, one.span_id))
         if table_format is TableFormat.CSV:
             return plain_answers.csv_table(found)
@@ -139,7 +140,7 @@ class Questions(ABC):
 
     def durations(self, cohort: Cohort) -> NDArray[np.int64]:
         """How long each of them took, in no order."""
-        return np.array([one.duration_ns for one in self._counted(cohort)], np.int64)
+        return np.array([one.duration_ns for one in self._with_stages(cohort)], np.int64)
 
     def cohort_columns(
         self,
@@ -152,7 +153,7 @@ class Questions(ABC):
 
         Their attributes are read where they are asked for.
         """
-        found = self._counted(cohort)
+        found = self._with_stages(cohort)
         within = (
             one for one in found if any(plain_answers.is_within(one, band) for band in bands)
         )
@@ -174,7 +175,7 @@ class Questions(ABC):
         found = [
             one
             for service in services
-            for one in self._counted(cohort.model_copy(update={"service": service}))
+            for one in self._with_stages(cohort.model_copy(update={"service": service}))
         ]
         return plain_answers.overview(found, cohort.since_ns or 0, column_ns, limit)
 
@@ -183,12 +184,12 @@ class Questions(ABC):
         return plain_answers.heat_map(self._counted(cohort), cohort.since_ns or 0, column_ns)
 
     def stages_over_time(self, cohort: Cohort, column_ns: int) -> Sequence[StageColumn]:
-        """Mean time per stage over time, of those that `requests` lists.
+        """Mean time per stage over time, of those that a breakdown counts.
 
         The cohort names a `since`, where the first column begins; those without requests are
         left out.
         """
-        found = self._counted(cohort)
+        found = self._with_stages(cohort)
         return plain_answers.stages_over_time(found, cohort.since_ns or 0, column_ns)
 
     def services(self) -> Sequence[str]:
@@ -208,6 +209,9 @@ class Questions(ABC):
         """The ids of all traces that have a request, in pieces: (n, 2), high and low halves."""
         ids = "".join({one.trace_id for one in self.of_service(None)})
         yield np.frombuffer(bytes.fromhex(ids), ">u8").astype(np.uint64).reshape(-1, 2)
+
+    def _with_stages(self, cohort: Cohort) -> list[Request]:
+        return [one for one in self._counted(cohort) if plain_answers.has_stages(one, cohort)]
 
     def _counted(self, cohort: Cohort) -> list[Request]:
         return plain_answers.counted(cohort, self.of_service(cohort.service))

@@ -23,7 +23,7 @@ def settings(receiver: Receiver) -> AgentSettings:
     return agent_settings(
         endpoint=receiver.endpoint,
         service_name="program",
-        environ={"OTEL_BSP_SCHEDULE_DELAY": "20"},
+        environ={"OTEL_BSP_SCHEDULE_DELAY": "20", "LATENCYTRACE_OVERHEAD": "off"},
     )
 
 

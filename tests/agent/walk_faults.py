@@ -116,6 +116,7 @@ def started(endpoint: str) -> None:
         hooks=HOOKS,
         environ={
             "OTEL_BSP_SCHEDULE_DELAY": "20",
+            "LATENCYTRACE_OVERHEAD": "off",
             "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
             "OTEL_PYTHON_LOG_CORRELATION": "1",
             "LATENCYTRACE_SERVER_TIMING": "1",

@@ -97,8 +97,10 @@ Found = dict[str, dict[str, list[Cpu]]]  # by route and server, one for each rou
 
 
 @contextmanager
-def serving(name: str, receiver: Discarding, model: str, beside: Path | None) -> Iterator[Server]:
-    """Start a server, and end it with the block."""
+def serving(
+    name: str, receiver: Discarding, model: str, beside: Path | None, overhead: str = "off"
+) -> Iterator[Server]:
+    """Start a server with this budget of the agent's, and end it with the block."""
     port = free_port()
     root = beside if name == BESIDE and beside is not None else HERE.parents[1]
     environment = {
@@ -108,6 +110,7 @@ def serving(name: str, receiver: Discarding, model: str, beside: Path | None) ->
         "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address(name.replace(" ", "-")),
         "OTEL_BSP_SCHEDULE_DELAY": "100",
         "LATENCYTRACE_GPU": "0",
+        "LATENCYTRACE_OVERHEAD": overhead,
         "DD_TRACE_AGENT_URL": f"http://127.0.0.1:{receiver.port}",
     }
     program = os.fspath(HERE / "request_server.py")

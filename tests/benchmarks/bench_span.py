@@ -12,6 +12,7 @@ import argparse
 import gc
 import json
 import logging
+import os
 import statistics
 import sys
 import time
@@ -138,6 +139,7 @@ def ratios(of: list[float], to: list[float]) -> tuple[float, float, float]:
 
 def measured(receiver: Discarding, rounds: int) -> dict[str, object]:
     """All contestants in turns, then what each loses in a tight loop."""
+    os.environ["LATENCYTRACE_OVERHEAD"] = "off"  # every span is measured
     latencytrace.instrument("bench", endpoint=receiver.address("ours"), hooks=[])
     over_http = sdk(OTLPSpanExporter(receiver.address("sdk") + "/v1/traces"))
     to_nobody = sdk(NullExporter())

@@ -90,6 +90,7 @@ def latencytrace_spans(address: str) -> Contestant:
 
     import latencytrace  # noqa: PLC0415
 
+    os.environ["LATENCYTRACE_OVERHEAD"] = "off"  # every span is measured
     latencytrace.instrument("bench", endpoint=address, hooks=[])
     return Contestant(through(trace.get_tracer("bench")), lambda: latencytrace.flush(FLUSH_S))
 
@@ -105,6 +106,7 @@ def latencytrace_stages(address: str) -> Contestant:
         ):
             pass
 
+    os.environ["LATENCYTRACE_OVERHEAD"] = "off"  # every span is measured
     latencytrace.instrument("bench", endpoint=address, hooks=[])
     return Contestant(pair, lambda: latencytrace.flush(FLUSH_S))
 

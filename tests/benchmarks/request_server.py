@@ -62,6 +62,24 @@ def threaded() -> StreamingResponse:
     return StreamingResponse((EVENT for _ in range(CHUNKS)), media_type="text/event-stream")
 
 
+@app.get("/agent")
+async def agent() -> dict[str, float | str | None]:
+    """Say what the agent says of itself."""
+    import latencytrace  # noqa: PLC0415 - only where it is measured
+
+    status = latencytrace.agent_status()
+    cost, overhead = status.cost, status.overhead
+    return {
+        "cpu_ns": cost.cpu_ns,
+        "hooks_ns": cost.hooks_cpu_ns,
+        "share_ratio": overhead.share_ratio,
+        "step": overhead.step,
+        "sampling_ratio": overhead.sampling_ratio,
+        "requests": overhead.requests,
+        "dropped": overhead.dropped_requests,
+    }
+
+
 @app.get("/model")
 async def model() -> dict[str, str | None]:
     """Answer with what a model says."""

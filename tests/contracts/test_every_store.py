@@ -50,6 +50,7 @@ from latencytrace.model.cohorts.request_columns import (
     RequestColumns,
     Words,
 )
+from latencytrace.model.detail import TraceDetail
 from latencytrace.plugins import STORES, load_plugin, plugins
 from latencytrace.service.answers import exported
 from latencytrace.service.cohort import Cohort
@@ -922,6 +923,50 @@ def test_health_routes_are_counted_apart_unless_asked_for(store: Store) -> None:
 
     assert (breakdown.requests, breakdown.health_left_out) == (1, 1)
     assert (asked.requests, asked.health_left_out) == (1, 0)
+
+
+def in_every_detail(service: str) -> list[Request]:
+    return [
+        replace(one_request(f"{service} {detail}", service=service, route="GET /x"), detail=detail)
+        for detail in TraceDetail
+    ]
+
+
+def test_requests_without_stages_are_counted_apart_unless_their_detail_is_named(
+    store: Store,
+) -> None:
+    store.write(in_every_detail("reduced"), [])
+
+    whole = store.breakdown(Cohort(service="reduced"))
+    routed = store.breakdown(Cohort(service="reduced", route="GET /x"))
+    control = store.breakdown(Cohort(service="reduced", detail=TraceDetail.CONTROL))
+
+    assert (whole.requests, whole.reduced_detail_left_out, whole.health_left_out) == (4, 2, 0)
+    assert (whole.reduced_requests, control.reduced_requests) == (3, 1)
+    assert (routed.requests, routed.reduced_detail_left_out) == (4, 2)
+    assert (control.requests, control.reduced_detail_left_out) == (1, 0)
+
+
+def test_questions_about_stages_leave_out_requests_without_any_and_lists_do_not(
+    store: Store,
+) -> None:
+    store.write(in_every_detail("spared"), [])
+    spared = Cohort(service="spared")
+    control = Cohort(service="spared", detail=TraceDetail.CONTROL)
+
+    listed = [one.detail for one in store.requests(spared, Order.NEWEST, 100)]
+
+    assert sorted(listed) == sorted(TraceDetail)
+    assert store.count(spared) == 6
+    assert len(store.durations(spared)) == len(store.cohort_columns(spared)) == 4
+    assert len(store.ledgers(spared, TableFormat.CSV).splitlines()) == 1 + 4
+    assert len(store.durations(control)) == len(store.cohort_columns(control)) == 1
+    minute_ns = 60 * 10**9
+    of_time = spared.model_copy(update={"since_ns": START_NS})
+    (route,) = store.overview(of_time, minute_ns, 10).routes
+    (column,) = store.stages_over_time(of_time, minute_ns)
+    assert route.requests == column.requests == 4
+    assert sum(cell.requests for cell in store.heat_map(of_time, minute_ns)) == 6
 
 
 def test_a_breakdown_of_all_services_counts_the_outermost_only(store: Store) -> None:

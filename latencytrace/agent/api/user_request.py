@@ -11,6 +11,7 @@ from opentelemetry.trace.propagation import (
 )
 
 from latencytrace.agent.api.user_stage import UserStage
+from latencytrace.agent.budget.detail import SPARED
 from latencytrace.agent.context import current, enter
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.recorder import Recorder
@@ -55,6 +56,8 @@ class OwnRequest(ServedRequest):
         try:
             others = {key: value for key, value in current().items() if not key.startswith(_OURS)}
             entries = {**others, _SPAN_KEY: self.timing.span, GAPS: self._gaps}
+            if self.is_spared:
+                entries[SPARED] = True
             self._token = enter(Context(entries))
         except FAULTS as fault:
             self.recorder.on_fault("making a request current", fault)

@@ -20,6 +20,7 @@ from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.http.caller import caller_of
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
+from latencytrace.agent.toolkit.http.spared import DroppedRequest, decided_on, sending
 from latencytrace.agent.toolkit.streaming import HELD_BYTES, MOST_HELD, AnswerStream
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -69,13 +70,13 @@ class RequestTiming(ServedRequest):
     chunk of a stream costs what `timed_send` does (`tests/benchmarks/bench_request.py`).
     """
 
-    def __init__(self, recorder: Recorder, scope: Scope) -> None:
-        carried = [header for header in scope.get("headers", ()) if header[0] in _READ]
+    def __init__(self, recorder: Recorder, scope: Scope, caller: Context | None = None) -> None:
+        carried = _carried(scope)
         super().__init__(
             recorder,
             scope.get("method", "HTTP"),
             _request_attributes(scope, carried),
-            _caller_of(scope, carried),
+            _caller_of(scope, carried) if caller is None else caller,
             on_loop=True,
         )
         self._scope = scope
@@ -87,6 +88,8 @@ class RequestTiming(ServedRequest):
 
     def received(self, receive: Receive) -> Receive:
         """Time the wait for the request's body, and see the caller leave."""
+        if self.is_spared:
+            return receive
 
         async def timed_receive() -> Message:
             started_ns = monotonic_ns()
@@ -108,7 +111,7 @@ class RequestTiming(ServedRequest):
     def sent(self, send: Send) -> Send:
         """Time the sends, and end the span with the last one."""
         try:
-            return self._timed(send)
+            return sending(self, send) if self.is_spared else self._timed(send)
         except FAULTS as fault:
             self.recorder.on_fault("timing sends", fault)
         return send
@@ -176,6 +179,10 @@ class RequestTiming(ServedRequest):
         """Note the route too, which is known by now."""
         self.note_route(_route(self._scope))
         super().describe()
+
+
+def _carried(scope: Scope) -> list[Header]:
+    return [header for header in scope.get("headers", ()) if header[0] in _READ]
 
 
 def _caller_of(scope: Scope, carried: Sequence[Header]) -> Context:
@@ -266,13 +273,17 @@ class _Layers:
 
 def _begun(
     recorder: Recorder, application: object, scope: Scope, layers: _Layers
-) -> RequestTiming | None:
+) -> RequestTiming | DroppedRequest | None:
     """A request that begins to be timed; None: not ours to time."""
     if scope["type"] != "http":
         return None
     try:
         if not recorder.suppressed() and not _already_timed(application, layers):
-            return RequestTiming(recorder, scope)
+            if not recorder.decides:
+                return RequestTiming(recorder, scope)
+            dropped, caller = decided_on(recorder, _caller_of(scope, _carried(scope)))
+            scope[TIMED] = True
+            return dropped or RequestTiming(recorder, scope, caller)
     except FAULTS as fault:
         recorder.on_fault("starting a request", fault)
     return None

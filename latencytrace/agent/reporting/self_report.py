@@ -5,9 +5,10 @@ other receiver of metrics takes them too, and one that takes none is asked once.
 hand, for protobuf's classes would be loaded into the program for these alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from latencytrace.agent.budget.keeper import Overhead
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.agent.export.otlp_metrics import (
     Point,
@@ -21,6 +22,7 @@ from latencytrace.agent.reporting.own_cost import OwnCost
 from latencytrace.agent.reporting.status import AgentStatus
 from latencytrace.agent.timing.patching import HookStatus
 from latencytrace.model import semconv
+from latencytrace.model.detail import TraceDetail
 
 CHANGES_AFTER_NS = 10_000_000_000
 AGAIN_AFTER_NS = 60_000_000_000  # without a change, or where nobody answered
@@ -36,7 +38,8 @@ class Report:
     dropped: int
     faults: int
     hooks: tuple[HookStatus, ...]
-    cost: OwnCost = field(default_factory=OwnCost)
+    cost: OwnCost = field(default_factory=OwnCost, compare=False)  # a report costs, too
+    overhead: Overhead = field(default_factory=Overhead)
 
     @classmethod
     def of(cls, status: AgentStatus) -> "Report":
@@ -48,6 +51,7 @@ class Report:
             faults=status.faults,
             hooks=status.hooks,
             cost=status.cost,
+            overhead=status.overhead,
         )
 
 
@@ -113,6 +117,7 @@ class SelfReport:
             ({semconv.AGENT_PART: "hooks"}, report.cost.hooks_cpu_ns),
             ({semconv.AGENT_PART: "encoder"}, report.cost.encoder_cpu_ns),
             ({semconv.AGENT_PART: "exporter"}, report.cost.exporter_cpu_ns),
+            ({semconv.AGENT_PART: "reporting"}, report.cost.reporting_cpu_ns),
         )
         return encoded_request(
             self._resource,
@@ -123,14 +128,31 @@ class SelfReport:
                     for name, number in counts
                 ),
                 self._metric(semconv.AGENT_CPU_NS, parts, now_ns, is_counter=True),
+                *self._overhead(report.overhead, now_ns),
                 self._metric(semconv.AGENT_HOOK, (_hook(hook) for hook in report.hooks), now_ns),
             ),
         )
 
+    def _overhead(self, overhead: Overhead, now_ns: int) -> Iterator[bytes]:
+        lacks = {semconv.DETAIL: overhead.lacks or TraceDetail.FULL.value}
+        gauges: tuple[tuple[str, Mapping[str, str], float | None], ...] = (
+            (semconv.AGENT_OVERHEAD, {}, overhead.share_ratio),
+            (semconv.AGENT_BUDGET, {}, overhead.budget_ratio),
+            (semconv.AGENT_SAMPLING, {}, overhead.sampling_ratio),
+            (semconv.AGENT_REDUCTION, lacks, overhead.step),
+        )
+        for name, attributes, value in gauges:
+            if value is not None:
+                yield self._metric(name, ((attributes, value),), now_ns)
+        requests = (
+            ({semconv.DETAIL: detail}, count) for detail, count in overhead.by_detail.items()
+        )
+        yield self._metric(semconv.AGENT_REQUESTS, requests, now_ns, is_counter=True)
+
     def _metric(
         self,
         name: str,
-        numbers: Iterable[tuple[Mapping[str, str], int]],
+        numbers: Iterable[tuple[Mapping[str, str], float]],
         now_ns: int,
         *,
         is_counter: bool = False,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from latencytrace.agent.budget.keeper import Overhead
 from latencytrace.agent.reporting.own_cost import OwnCost
 from latencytrace.agent.timing.batch_counts import BatchCounts
 from latencytrace.agent.timing.patching import HookStatus
@@ -25,6 +26,7 @@ class AgentStatus:
     obstacle: str | None = None  # why nothing is sent, and what to do; None: nothing is in the way
     gpu: str | None = None  # what is read of GPUs, or why not; None: nothing was asked for
     cost: OwnCost = field(default_factory=OwnCost)  # CPU time of hooks, encoder and exporter
+    overhead: Overhead = field(default_factory=Overhead)  # its budget, what it leaves out for it
     batches: BatchCounts = field(default_factory=BatchCounts)  # of `enqueue()` and `batch()`
 
 

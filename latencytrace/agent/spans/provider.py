@@ -10,7 +10,7 @@ from latencytrace.agent.guard import contained
 from latencytrace.agent.spans.attributes import copied_attributes
 from latencytrace.agent.spans.processors import ProgramProcessors
 from latencytrace.agent.spans.span import RecordedSpan
-from latencytrace.agent.spans.tracer import RecordingTracer, Scope, discard
+from latencytrace.agent.spans.tracer import RecordingTracer, Roots, Scope, discard
 from latencytrace.model.span_limits import SpanLimits
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class RecordingProvider(TracerProvider):
         self._shutdown_left_s = SHUTDOWN_S
         self._flush: Callable[[float], bool] = _nothing_to_send
         self._sampling: Callable[[RecordingTracer], Tracer] | None = None
+        self._roots: Roots | None = None
         self._program: TracerProvider | None = None
 
     @property
@@ -59,12 +60,13 @@ class RecordingProvider(TracerProvider):
         )
         return made or NoOpTracer()
 
-    def configure(
+    def configure(  # noqa: PLR0913 - its settings, each by name
         self,
         on_end: Callable[[RecordedSpan], None],
         *,
         limits: SpanLimits | None = None,
         sampling: Callable[[RecordingTracer], Tracer] | None = None,
+        roots: Roots | None = None,
         resource: Mapping[str, object] | None = None,
         flush: Callable[[float], bool] = _nothing_to_send,
     ) -> None:
@@ -75,6 +77,7 @@ class RecordingProvider(TracerProvider):
             limits: Of each span; None: OpenTelemetry's.
             sampling: A tracer that asks a sampler before one of ours makes a span; None: every
                 span is recorded whose parent is.
+            roots: Decides on those that have no parent; None: all are recorded.
             resource: What this process is, for the program's processors.
             flush: Sends what has ended within so many seconds, and says whether it could.
         """
@@ -83,6 +86,7 @@ class RecordingProvider(TracerProvider):
         self._shutdown_left_s = SHUTDOWN_S
         self._limits = limits or SpanLimits()
         self._sampling = sampling
+        self._roots = roots
         self._processors.describe(resource or {})
         self.yield_to(None)
 
@@ -142,6 +146,7 @@ class RecordingProvider(TracerProvider):
 
     def _configure(self, tracer: RecordingTracer) -> None:
         tracer.limits = self._limits
+        tracer.roots = self._roots
         shown = self._processors.on_start is not None
         tracer.on_end = self._end_for_all if shown else self._on_end
         if self._program is not None:

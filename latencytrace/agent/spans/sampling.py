@@ -5,7 +5,6 @@ a tracer of ours then delegates to one that asks, and gets the span from a secon
 """
 
 import importlib.metadata
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import cast
@@ -36,6 +35,12 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import AnyValue
 
 from latencytrace.agent.guard import FAULTS, attempted, edge_faults
+from latencytrace.agent.spans.probability import (
+    dropped_with,
+    kept_with,
+    randomness_of,
+    threshold_of,
+)
 from latencytrace.agent.spans.processors import ProgramProcessors
 from latencytrace.agent.spans.span import Details, RecordedSpan, recorded_in
 from latencytrace.agent.spans.tracer import RecordingTracer, Scope, block_of, new_id
@@ -43,23 +48,17 @@ from latencytrace.errors import SettingsError
 
 ENTRY_POINTS = "opentelemetry_traces_sampler"  # where the SDK, too, finds other people's
 _RANDOM = 0x02  # W3C's flag of a random trace id
-_RANDOM_BITS = 56  # of a trace id, that W3C guarantees
-_RANDOM_MASK = (1 << _RANDOM_BITS) - 1
-_RANDOMNESS = re.compile("rv:[0-9a-f]{14}")
-_VENDOR = "ot"  # OpenTelemetry's member of the trace state
 
 
 class ConsistentProbability(Sampler):
     """Records a share of all traces, and says in each trace's state which share it was.
 
     So whoever counts recorded requests can weigh each by one over its probability, and
-    services with different shares keep the same traces. The randomness is the trace id's
-    last 56 bits, or the trace state's `rv`; a trace is kept where that is not below the
-    threshold. Source: OpenTelemetry, "TraceState: Probability Sampling".
+    services with different shares keep the same traces (see `probability`).
     """
 
     def __init__(self, probability: float) -> None:
-        self._threshold = (1 << _RANDOM_BITS) - round(probability * (1 << _RANDOM_BITS))
+        self._threshold = threshold_of(probability)
         self._probability = probability
 
     def should_sample(  # noqa: PLR0913, PLR0917 - the SDK's signature
@@ -74,26 +73,14 @@ class ConsistentProbability(Sampler):
     ) -> SamplingResult:
         """Decide on one span."""
         state = get_current_span(parent_context).get_span_context().trace_state
-        members = [member for member in (state.get(_VENDOR) or "").split(";") if member]
-        others = [member for member in members if not member.startswith(("th:", "rv:"))]
-        stated = [member for member in members if _RANDOMNESS.fullmatch(member)]
-        randomness = int(stated[0][3:], 16) if stated else trace_id & _RANDOM_MASK
-        if randomness < self._threshold:
-            return SamplingResult(Decision.DROP, None, _with_member(state, stated + others))
-        kept = f"th:{f'{self._threshold:014x}'.rstrip('0') or '0'}"
-        return SamplingResult(
-            Decision.RECORD_AND_SAMPLE, attributes, _with_member(state, [kept, *stated, *others])
-        )
+        if randomness_of(trace_id, state) < self._threshold:
+            return SamplingResult(Decision.DROP, None, dropped_with(state))
+        kept = kept_with(state, self._threshold)
+        return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, kept)
 
     def get_description(self) -> str:
         """Name it, as the SDK's samplers do."""
         return f"ConsistentProbability{{{self._probability}}}"
-
-
-def _with_member(state: TraceState, members: Sequence[str]) -> TraceState:
-    if members:
-        return (state.update if _VENDOR in state else state.add)(_VENDOR, ";".join(members))
-    return state.delete(_VENDOR) if _VENDOR in state else state
 
 
 _BY_NAME: Mapping[str, Callable[[float], Sampler]] = {

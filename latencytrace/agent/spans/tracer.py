@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from opentelemetry.context import Context
+from opentelemetry.context import Context, create_key
 from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AnyValue
 
 _new = object.__new__
+TRACE_ID = create_key("latencytrace.trace_id")  # in a context: of the trace that begins there
 _INTERNAL = SpanKind.INTERNAL  # which takes longer to look up than to compare
 _RANDOM = 0x02  # W3C's flag of a random trace id
 
 # Our own generator: programs call `random.seed(0)`, and their ids would repeat.
 _random = random.Random()  # noqa: S311 - ids are unique, not secret
-_random_bits = _random.getrandbits
+random_bits = _random.getrandbits
 _forks = 0  # behind this process: a span from before the last one is the parent's to send
 
 
@@ -62,8 +63,13 @@ def started_here(span: RecordedSpan) -> bool:
 
 def new_id(bits: int) -> int:
     """Return random bits that are not all zero."""
-    identifier = _random_bits(bits)
+    identifier = random_bits(bits)
     return identifier or new_id(bits)  # zero means "no id"
+
+
+# Takes a span that begins a trace, and its attributes; returns what is to stand in its place,
+# or None: it is recorded.
+Roots = Callable[[RecordedSpan, Mapping[str, object] | None], Span | None]
 
 
 def discard(_span: RecordedSpan) -> None:
@@ -108,6 +114,7 @@ class RecordingTracer(Tracer):
         "name",
         "on_end",
         "processors",
+        "roots",
         "schema_url",
         "version",
     )
@@ -120,6 +127,7 @@ class RecordingTracer(Tracer):
         self.processors = processors
         self.limits = SpanLimits()
         self.on_end: Callable[[RecordedSpan], None] = discard  # takes each span that ends
+        self.roots: Roots | None = None  # decides on spans that begin a trace
         self.delegate: Tracer | None = None  # the program's own, or one that asks a sampler
 
     @property
@@ -160,7 +168,8 @@ class RecordingTracer(Tracer):
                 set_status_on_exception,
             )
         try:
-            parent = (current() if context is None else context).get(_SPAN_KEY)
+            here = current() if context is None else context
+            parent = here.get(_SPAN_KEY)
             span = _new(RecordedSpan)
             span.details = None
             if type(parent) is RecordedSpan:
@@ -169,10 +178,10 @@ class RecordingTracer(Tracer):
                 if parent.details is not None:
                     span.details = inherited(parent.details)
             else:
-                unsampled = self._adopt(span, parent)
+                unsampled = _adopted(span, parent, here, attributes, self.roots)
                 if unsampled is not None:
                     return unsampled
-            span.span_id = _random_bits(64) or new_id(64)
+            span.span_id = random_bits(64) or new_id(64)
             span.name = name
             span.tracer = self
             span.ended_ns = 0
@@ -280,31 +289,37 @@ class RecordingTracer(Tracer):
 
         return CurrentSpan(begin)
 
-    @staticmethod
-    def _adopt(span: RecordedSpan, found: object) -> Span | None:
-        """Hang a span below a parent that is not ours, or make it a root."""
-        # `isinstance` takes long for None.
-        parent = None if found is None or not isinstance(found, Span) else found.get_span_context()
-        if parent is None or not parent.is_valid:
-            span.trace_id = _random_bits(128) or new_id(128)
-            span.parent_id = 0
-            return None
-        if not parent.trace_flags.sampled:
-            return NonRecordingSpan(
-                SpanContext(
-                    parent.trace_id,
-                    new_id(64),
-                    is_remote=False,
-                    trace_flags=TraceFlags(parent.trace_flags & _RANDOM),
-                    trace_state=parent.trace_state,
-                )
+
+def _adopted(
+    span: RecordedSpan,
+    found: object,
+    here: Context,
+    attributes: Mapping[str, object] | None,
+    roots: Roots | None,
+) -> Span | None:
+    """Hang a span below a parent that is not ours, or make it a root."""
+    # `isinstance` takes long for None.
+    parent = None if found is None or not isinstance(found, Span) else found.get_span_context()
+    if parent is None or not parent.is_valid:
+        span.trace_id = cast("int", here.get(TRACE_ID)) or random_bits(128) or new_id(128)
+        span.parent_id = 0
+        return None if roots is None else roots(span, attributes)
+    if not parent.trace_flags.sampled:
+        return NonRecordingSpan(
+            SpanContext(
+                parent.trace_id,
+                new_id(64),
+                is_remote=False,
+                trace_flags=TraceFlags(parent.trace_flags & _RANDOM),
+                trace_state=parent.trace_state,
             )
-        span.trace_id = parent.trace_id
-        span.parent_id = parent.span_id
-        random_id = bool(parent.trace_flags & _RANDOM)
-        if parent.is_remote or parent.trace_state or not random_id:
-            details = span.details = Details()
-            details.remote_parent = parent.is_remote
-            details.trace_state = parent.trace_state
-            details.random_id = random_id
-        return None
+        )
+    span.trace_id = parent.trace_id
+    span.parent_id = parent.span_id
+    random_id = bool(parent.trace_flags & _RANDOM)
+    if parent.is_remote or parent.trace_state or not random_id:
+        details = span.details = Details()
+        details.remote_parent = parent.is_remote
+        details.trace_state = parent.trace_state
+        details.random_id = random_id
+    return None

@@ -14,6 +14,7 @@ from opentelemetry.context import (
 )
 from opentelemetry.context import get_value as context_value
 from opentelemetry.trace import (
+    NonRecordingSpan,
     Span,
     SpanKind,
     StatusCode,
@@ -24,6 +25,7 @@ from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # what set_span_in_context sets, four calls deep
 )
 
+from latencytrace.agent.budget.detail import SPARED, Detail
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.device.pending_spans import PendingDeviceSpans
@@ -54,10 +56,12 @@ class Recorder:
     Args:
         tracer: Ours, or the program's.
         on_fault: Takes what our own code raises.
+        detail: In which requests are traced; None: always in full detail.
     """
 
     __slots__ = (
         "batches",
+        "detail",
         "devices",
         "on_fault",
         "open_requests",
@@ -68,13 +72,14 @@ class Recorder:
         "waiting",
     )
 
-    def __init__(self, tracer: Tracer, on_fault: OnFault) -> None:
+    def __init__(self, tracer: Tracer, on_fault: OnFault, detail: Detail | None = None) -> None:
         self.tracer = tracer
+        self.detail = detail or Detail()
         self.on_fault = on_fault
         self.batches = BatchCounts()
         self.steps = ModelSteps()
         self.devices = DeviceTimers(no_events)
-        self.open_requests = OpenRequests(on_fault)
+        self.open_requests = OpenRequests(on_fault, self.detail)
         self.server_timings = ServerTimings(on_fault)
         self.starting = Starting()
         self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
@@ -99,12 +104,20 @@ class Recorder:
             context: Where its parent is; None: the current one.
             started_ns: A monotonic time; None: now.
         """
+        began_ns = monotonic_ns() if started_ns is None else started_ns
+        detail = self.detail
+        if detail.spares and kind is not _SERVER:
+            here = current() if context is None else context
+            if SPARED in here:
+                spared = NonRecordingSpan(get_current_span(here).get_span_context())
+                return Timing(spared, began_ns, self.devices.pending)
         noted: dict[str, AttributeValue] = {**attributes} if attributes else {}
         if stage is not None:
             noted[semconv.STAGE] = stage.value
         if self.starting.under_way and kind is not _SERVER and _is_root(context):
             noted[semconv.STARTUP] = True
-        began_ns = monotonic_ns() if started_ns is None else started_ns
+        if detail.lacks is not None and (kind is _SERVER or _is_root(context)):
+            noted.setdefault(semconv.DETAIL, detail.lacks.value)
         span = self.tracer.start_span(
             name,
             context,
@@ -124,8 +137,13 @@ class Recorder:
             noted: Scalars, its stage among them.
             here: What is current.
         """
-        if self.starting.under_way and _is_root(here):
-            noted = {**noted, semconv.STARTUP: True}
+        lacks = self.detail.lacks
+        if (lacks is not None or self.starting.under_way) and _is_root(here):
+            noted = {**noted}
+            if self.starting.under_way:
+                noted[semconv.STARTUP] = True
+            if lacks is not None:
+                noted.setdefault(semconv.DETAIL, lacks.value)
         tracer = self.tracer
         if type(tracer) is RecordingTracer and tracer.delegate is None:
             span = tracer.start_span(name, here, _INTERNAL, noted, None, None, False, False)  # noqa: FBT003 - by place: CPython calls so the fastest
@@ -136,6 +154,8 @@ class Recorder:
                 timing._pending = self.devices.pending  # noqa: SLF001 - `Timing` is of this file
                 timing.intervals = timing._token = None  # noqa: SLF001
                 return timing
+            # It was decided on: to start it again would be to draw again.
+            return Timing(span, monotonic_ns(), self.devices.pending)
         began_ns = monotonic_ns()
         span = tracer.start_span(
             name,
@@ -155,6 +175,11 @@ class Recorder:
         self.waiting = set()
         self.devices.reset_after_fork()
         self.open_requests.reset_after_fork()
+
+    @property
+    def decides(self) -> bool:
+        """Tell whether it is ours to decide on a request: nobody else samples."""
+        return self.detail.spares and getattr(self.tracer, "delegate", self) is None
 
     @staticmethod
     def inside(*stages: Stage) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from opentelemetry.context import Context, create_key
 
+from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import call_in, context_in, current
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
@@ -100,10 +101,13 @@ class OpenRequests:
 
     Args:
         on_fault: Takes what our own code raises.
+        detail: In which requests are traced; None: always in full detail.
     """
 
-    def __init__(self, on_fault: OnFault) -> None:
+    def __init__(self, on_fault: OnFault, detail: Detail | None = None) -> None:
         self._on_fault = on_fault
+        self._detail = detail or Detail()
+        self._unwatched: set[RuntimeGaps] = set()  # likewise under way, without their gaps
         # Reentrant: the garbage collector may end a request in the middle of any of this.
         self._lock = threading.RLock()
         self.open: set[RuntimeGaps] = set()
@@ -116,9 +120,10 @@ class OpenRequests:
         """A request begins, on this thread's event loop or on the thread itself."""
         gaps = RuntimeGaps(threading.get_ident() if on_loop else None)
         with self._lock:
-            self.open.add(gaps)
-            gaps.concurrency = len(self.open)
-            if len(self.open) == 1:
+            watched = self._detail.gaps
+            (self.open if watched else self._unwatched).add(gaps)
+            gaps.concurrency = len(self.open) + len(self._unwatched)
+            if watched and len(self.open) == 1:
                 gc.callbacks.append(self._watch)
         return gaps
 
@@ -126,6 +131,7 @@ class OpenRequests:
         """It has ended; a second time changes nothing."""
         with self._lock:
             self.open.discard(gaps)
+            self._unwatched.discard(gaps)
             self._waiting.pop(gaps, None)
             if not self.open and self._watch in gc.callbacks:
                 gc.callbacks.remove(self._watch)
@@ -133,7 +139,7 @@ class OpenRequests:
     def reset_after_fork(self) -> None:
         """In a forked child: none of the parent's is under way here."""
         self._lock = threading.RLock()
-        for gaps in tuple(self.open):
+        for gaps in (*self.open, *self._unwatched):
             self.end(gaps)
 
     def loop_held(self, by: VariableContext, start_ns: int, end_ns: int) -> None:

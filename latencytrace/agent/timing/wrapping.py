@@ -204,10 +204,13 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
     on_fault = recorder.on_fault
     outer, within = tuple(one.value for one in (stage, *patch.part_of)), patch.within
     of_stage: HookAttributes = {semconv.STAGE: stage.value}
+    detail = recorder.detail
     computes = stage in COMPUTING
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         try:
+            if detail.skips_calls and detail.skips(name):
+                return None
             here = current()
             if is_suppressed(here) or is_inside(here, outer):
                 return None

@@ -18,6 +18,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from latencytrace.agent.budget.detail import unless_spared
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import edge_faults, guarded
@@ -145,7 +146,7 @@ def new_ticket(recorder: Recorder | None, tokens: object) -> Ticket:
     counted = None
     with guarded("joining a queue", edge_faults):
         if recorder is not None and not recorder.suppressed():
-            span = get_current_span()
+            span = unless_spared(recorder.detail, get_current_span())
         if isinstance(tokens, Integral):  # no tensor: reading one may wait for the device
             counted = max(int(tokens), 0)
     ticket = Ticket(recorder, span, monotonic_ns(), counted)

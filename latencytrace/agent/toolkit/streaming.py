@@ -8,11 +8,12 @@ from opentelemetry.context import create_key, get_value
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.timing.intervals import HELD as HELD_SENDS
-from latencytrace.agent.timing.intervals import TIME_BYTES, fold
+from latencytrace.agent.timing.intervals import TIME_BYTES, Stages, fold
 from latencytrace.agent.toolkit.answer_events import OPAQUE, AnswerEvents, events_of
 from latencytrace.agent.toolkit.token_times import HELD, TokenRecorder
 from latencytrace.model import semconv
 from latencytrace.model.span import AttributeValue
+from latencytrace.model.stage import Stage
 
 ANSWER: Final = create_key("latencytrace.answer")  # in the context of a request
 HELD_BYTES: Final = 1024  # of a chunk; a longer one is read at once
@@ -224,6 +225,11 @@ class AnswerStream(ReadAnswer):
         """Return about how many bytes it keeps."""
         held = len(self.held) // _VALUES
         return (len(self._times) + 2 * held) * TIME_BYTES + sum(map(len, self.held[3::_VALUES]))
+
+    def chunks_in(self, stages: Stages) -> int:
+        """Return about how many chunks have left, of which neighbours may be merged."""
+        sends = len(stages.get(Stage.RESPOND, ())) // 2
+        return max(self._packets, sends) + len(self.held) // _VALUES
 
     def catch_up(self) -> None:
         """Read the chunks that are held."""

@@ -117,6 +117,7 @@ def _one(
         cold_start=None if cold_start is None else bool(cold_start),
         startup=bool(table.startup[place]),
         health=root.health,
+        detail=root.detail,
         ledger=ledger_of(segments),
         segments=segments,
         repairs=table.repairs.get(place, ()),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns.facts import Pairs
 from latencytrace.analysis.trace.startup import LOAD_ROUTE
 from latencytrace.model import MetricAttributes, Repair, RequestStatus, Stage
+from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
@@ -31,6 +32,7 @@ class Root(NamedTuple):
     route: str
     health: bool
     status: RequestStatus
+    detail: TraceDetail = TraceDetail.FULL
 
 
 class Words(NamedTuple):

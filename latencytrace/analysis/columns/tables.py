@@ -21,6 +21,7 @@ from latencytrace.analysis.tokens.counts import FINISH_REASON, MODEL, value
 from latencytrace.analysis.tokens.latency import TokenLatency
 from latencytrace.analysis.trace.routes import is_health, route_of
 from latencytrace.model import MetricAttributes, Repair, Span, SpanKind, semconv
+from latencytrace.model.detail import detail_named
 
 _Column = NDArray[np.int64]
 T = TypeVar("T")
@@ -97,7 +98,7 @@ class Tables:
             span = columns.batch.span(row)
         found = Root(
             span.service, span.instance, span.version, route_of(span), is_health(span),
-            status_of(span),
+            status_of(span), detail_named(span.attributes.get(semconv.DETAIL)),
         )  # fmt: skip
         if shape >= 0 and not needs_address:
             self._roots[shape] = found

@@ -22,6 +22,7 @@ from latencytrace.model import (
     Trace,
     semconv,
 )
+from latencytrace.model.detail import detail_named
 from latencytrace.model.ledger import ledger_of
 
 _STATUSES = {
@@ -110,6 +111,7 @@ def request_of(
         preemptions=met.preemptions,
         cold_start=met.cold_start,
         health=is_health(root),
+        detail=detail_named(root.attributes.get(semconv.DETAIL)),
         ledger=ledger_of(segments),
         segments=segments,
         repairs=trace.repairs,

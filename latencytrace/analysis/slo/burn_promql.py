@@ -98,17 +98,17 @@ def fires(objective: Objective, rules: Sequence[BurnRule], scrape_ns: int) -> st
     firing = state(objective, AlertKind.BURN, rules[0].severity)
     return (
         f"max by ({_LABELS}) (last_over_time({rates}[{_HELD}]))\n"
-        f"and on ({_LABELS}) {firing}{_unless_told(objective, scrape_ns)}"
+        f"and on ({_LABELS}) {firing}{_unless_reported(objective, scrape_ns)}"
     )
 
 
 def silent(objective: Objective, scrape_ns: int) -> str:
     """Return the alert of requests that came steadily for an hour, and stay away now."""
     firing = state(objective, AlertKind.NO_DATA, Severity.PAGE)
-    return f"max by ({_LABELS}) ({firing}){_unless_told(objective, scrape_ns)}"
+    return f"max by ({_LABELS}) ({firing}){_unless_reported(objective, scrape_ns)}"
 
 
-def _unless_told(objective: Objective, scrape_ns: int) -> str:
+def _unless_reported(objective: Objective, scrape_ns: int) -> str:
     """The condition that no service tells an Alertmanager of the objective."""
     if objective.receivers and "alertmanager" not in objective.receivers:
         return ""

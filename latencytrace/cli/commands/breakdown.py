@@ -61,10 +61,8 @@ def breakdown(
 def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[RenderableType]:
     """The breakdown asked for; one of every route that has requests, where none was named."""
     whole = reading.breakdown(source, wanted)
-    notes = [
-        Text(note, "dim")
-        for note in (*_left_out(whole), *_never_two(whole), *_from_histograms(whole))
-    ]
+    said = (*_left_out(whole), *_reduced(whole), *_never_two(whole), *_from_histograms(whole))
+    notes = [Text(note, "dim") for note in said]
     if not whole["requests"]:
         return [why_none(source, wanted), *notes]
     parts: list[RenderableType] = []
@@ -196,12 +194,20 @@ def _left_out(document: BreakdownDocument) -> Sequence[str]:
         for number, what, which in (
             (left_out["health"], "request", "for health or metrics"),
             (left_out["startup"], "load", "of processes before they served (--route load)"),
-            (left_out["reduced_detail"], "request", "traced in less detail"),
+            (left_out["reduced_detail"], "request", "with their own span alone (--detail)"),
             (left_out["unsure"], "request", "of which not all attributes are kept"),
         )
         if number
     ]
     return [f"Left out: {', '.join(named)}."] if named else []
+
+
+def _reduced(document: BreakdownDocument) -> Sequence[str]:
+    """Say what some requests lack; an older service knows nothing of it."""
+    reduced = document.get("reduced_requests", 0)
+    return [f"In less detail, to keep the agent's budget: {count(reduced, 'request')}."] * (
+        reduced > 0
+    )
 
 
 def _never_two(document: BreakdownDocument) -> Sequence[str]:

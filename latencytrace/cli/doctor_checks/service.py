@@ -19,6 +19,7 @@ from latencytrace.service.answers.findings.counted import ABOUT, counted_finding
 from latencytrace.service.answers.findings.custody import custody_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import samples
+from latencytrace.service.answers.findings.overhead_documents import overhead_findings
 from latencytrace.service.net.http_client import ask
 from latencytrace.settings import AgentSettings
 
@@ -92,6 +93,14 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
         yield from custody_findings(metrics)
         yield from disk_findings(metrics)
         yield from agent_findings(metrics)
+    yield from _overhead(url, token)
+
+
+def _overhead(url: str, token: str | None) -> Iterator[Finding]:
+    """Judge what tracing costs requests; an older service has no answer."""
+    status, body = _get(f"{url}/api/v1/overhead", token)
+    if status == HTTPStatus.OK:
+        yield from overhead_findings(json.loads(body))
 
 
 def _receiver(agent: AgentSettings, services: str | None) -> Finding:

@@ -55,6 +55,7 @@ class Breakdown:
     stages: tuple[StageBreakdown, ...]  # in the order of `Stage`; absent ones left out
     health_left_out: int
     reduced_detail_left_out: int
+    reduced_requests: int = 0  # counted, though pauses, intervals or cheap calls are not recorded
     startup_left_out: int = 0  # what processes loaded before they served
     unsure_left_out: int = 0  # for not all of their attributes are kept
     # The most requests of the cohort under way at once; None: there are none, or too many to tell.

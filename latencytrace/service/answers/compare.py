@@ -95,7 +95,7 @@ def save_baseline(
     """
     baselines.check(name)
     cohort = cohort_written(written, now_ns)
-    requests = store.count(cohort)
+    requests = len(store.durations(cohort))
     if not requests:
         raise QuestionError(f"no request is in {written!r}: there is nothing to save")
     table = answers.ledgers(store, cohort, TableFormat.PARQUET)
@@ -134,7 +134,7 @@ def _compared(store: Store, baselines: Baselines, written: str, now_ns: int) -> 
         body = baselines.table(written.removeprefix(BASELINE))
         return compared_table(body, TableFormat.PARQUET)
     cohort = cohort_written(written, now_ns)
-    requests = store.count(cohort)
+    requests = len(store.durations(cohort))
     share = min(1.0, MOST_COMPARED / max(requests, 1))
     columns = store.cohort_columns(cohort, [DurationBand(share_ratio=share)])
     return Compared(requests=requests, columns=columns)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing_extensions import TypedDict
 
 from latencytrace.model import FirstTokenOf, RequestStatus, ShareBasis, Stage
+from latencytrace.model.detail import TraceDetail
 
 
 class QuantilesDocument(TypedDict):
@@ -60,6 +61,7 @@ class BreakdownDocument(TypedDict):
     time_per_output_token_ns: QuantilesDocument | None
     output_tokens_per_second: float | None
     max_concurrency: int | None
+    reduced_requests: int  # of which pauses, intervals or cheap calls were not recorded
     quantile_error_ratio: float  # 0: exact; more: from histograms, off by at most so much
     stages: list[StageDocument]
     left_out: LeftOutDocument
@@ -221,6 +223,7 @@ class ListedRequestDocument(TypedDict):
     retries: int
     preemptions: int | None
     cold_start: bool | None
+    detail: TraceDetail  # what its trace lacks, for the agent kept its budget
     ledger: dict[Stage, int]
     segments: list[SegmentDocument]
     repairs: list[RepairDocument]

@@ -240,6 +240,7 @@ def breakdown_document(found: Breakdown) -> BreakdownDocument:
         "time_per_output_token_ns": _quantiles(found.time_per_output_token_ns),
         "output_tokens_per_second": found.output_tokens_per_second,
         "max_concurrency": found.max_concurrency,
+        "reduced_requests": found.reduced_requests,
         "quantile_error_ratio": found.quantile_error_ratio,
         "stages": [
             {
@@ -299,6 +300,7 @@ def request_document(found: Request) -> ListedRequestDocument:
         "retries": _retries(found),
         "preemptions": found.preemptions,
         "cold_start": found.cold_start,
+        "detail": found.detail,
         "ledger": _by_stage(found.ledger),
         "segments": [
             {

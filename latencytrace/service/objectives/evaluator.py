@@ -71,7 +71,6 @@ class Evaluator:
         self._tidied_ns = 0
         self._written: dict[str, str] = {}
         self._standings: tuple[Standing, ...] = ()
-        self._alerts: tuple[Alert, ...] = ()
         self.future_stamps = 0
         self.outdated = 0
         states = memory.states()

@@ -1,6 +1,6 @@
 """Reports of agents on themselves, as metrics of the service: `latencytrace_agent_*`."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from latencytrace.model import semconv
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service.otlp.metrics import number, texts
 
 MAX_AGENTS: Final = 500
@@ -23,6 +24,23 @@ _COUNTS: Final = {
     semconv.AGENT_SPANS_SENT: ("spans_sent", "Spans that an agent has sent."),
     semconv.AGENT_SPANS_DROPPED: ("spans_dropped", "Spans that an agent has dropped."),
     semconv.AGENT_FAULTS: ("faults", "Errors of its own that an agent kept from its program."),
+}
+_GAUGES: Final = {
+    semconv.AGENT_OVERHEAD: (
+        "overhead_ratio", "Share of its process's CPU time that an agent took of late."
+    ),
+    semconv.AGENT_BUDGET: (
+        "overhead_budget_ratio", "Share of its process's CPU time that an agent may take."
+    ),
+    semconv.AGENT_SAMPLING: (
+        "sampling_ratio", "Share of the traces beginning in its process that an agent records."
+    ),
+}  # fmt: skip
+# Each with the attribute by which its points differ.
+_PARTS: Final = {
+    semconv.AGENT_CPU_NS: semconv.AGENT_PART,
+    semconv.AGENT_REDUCTION: semconv.DETAIL,
+    semconv.AGENT_REQUESTS: semconv.DETAIL,
 }
 _AGENT = ("service", "agent")  # not `instance`: Prometheus keeps that for what it scrapes
 
@@ -35,8 +53,12 @@ class _Agent:
     about: Mapping[str, str]
     provider: str = ""
     counts: dict[str, float] = field(default_factory=dict)
-    cpu_ns: dict[str, float] = field(default_factory=dict)  # by part
+    gauges: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)  # by metric, then by part
     hooks: list[tuple[str, str, str]] = field(default_factory=list)  # name, state, reason
+
+
+_Live = tuple[tuple[str, str], _Agent]
 
 
 class AgentReports(Collector):
@@ -72,6 +94,15 @@ class AgentReports(Collector):
             self.evicted += 1
         return ignored
 
+    @property
+    def have_control_group(self) -> bool:
+        """Tell whether any of them reports requests of a control group."""
+        control = TraceDetail.CONTROL.value
+        return any(
+            agent.parts.get(semconv.AGENT_REQUESTS, {}).get(control)
+            for agent in list(self._agents.values())
+        )
+
     def collect(self) -> Iterator[MetricFamily]:
         """Read the reports of agents that still run."""
         latest_ns = self._now_ns() - SILENT_NS
@@ -86,26 +117,57 @@ class AgentReports(Collector):
         hooks = GaugeMetricFamily(
             f"{PREFIX}_hook", "Hooks of agents.", labels=(*_AGENT, "hook", "state", "reason")
         )
-        counts = {
-            name: CounterMetricFamily(f"{PREFIX}_{short}", text, labels=_AGENT)
-            for name, (short, text) in _COUNTS.items()
-        }
-        cpu = CounterMetricFamily(
-            f"{PREFIX}_cpu_seconds",
-            "CPU time that an agent costs its program.",
-            labels=(*_AGENT, "part"),
-        )
         for key, agent in live:
             version = agent.about.get("telemetry.distro.version", "")
             pid = agent.about.get("process.pid", "")
             info.add_metric([*key, version, pid, agent.provider], 1)
-            for name, family in counts.items():
-                family.add_metric(key, agent.counts.get(name, 0))
-            for part, spent_ns in agent.cpu_ns.items():
-                cpu.add_metric([*key, part], spent_ns / 1e9)
             for hook in agent.hooks:
                 hooks.add_metric([*key, *hook], 1)
-        yield from (info, hooks, cpu, *counts.values())
+        yield from (info, hooks, *_numbers(live), *_parts(live))
+
+
+def _numbers(live: Sequence[_Live]) -> Iterator[MetricFamily]:
+    """The counts and gauges of agents; a gauge is absent where it is not known."""
+    for name, (short, text) in _COUNTS.items():
+        counter = CounterMetricFamily(f"{PREFIX}_{short}", text, labels=_AGENT)
+        for key, agent in live:
+            counter.add_metric(key, agent.counts.get(name, 0))
+        yield counter
+    for name, (short, text) in _GAUGES.items():
+        gauge = GaugeMetricFamily(f"{PREFIX}_{short}", text, labels=_AGENT)
+        for key, agent in live:
+            if name in agent.gauges:
+                gauge.add_metric(key, agent.gauges[name])
+        yield gauge
+
+
+def _parts(live: Sequence[_Live]) -> Iterator[MetricFamily]:
+    """What agents report by part or by detail."""
+    cpu = CounterMetricFamily(
+        f"{PREFIX}_cpu_seconds",
+        "CPU time that an agent costs its program.",
+        labels=(*_AGENT, "part"),
+    )
+    reduction = GaugeMetricFamily(
+        f"{PREFIX}_reduction_steps",
+        "Steps by which an agent lowers the detail of traces to keep its budget.",
+        labels=(*_AGENT, "detail"),
+    )
+    requests = CounterMetricFamily(
+        f"{PREFIX}_requests",
+        "Requests of an agent's program, by the detail that they are traced in.",
+        labels=(*_AGENT, "detail"),
+    )
+    families = (
+        (semconv.AGENT_CPU_NS, cpu, 1e9),
+        (semconv.AGENT_REDUCTION, reduction, 1),
+        (semconv.AGENT_REQUESTS, requests, 1),
+    )
+    for name, family, size in families:
+        for key, agent in live:
+            for part, value in agent.parts.get(name, {}).items():
+                family.add_metric([*key, part], value / size)
+        yield family
 
 
 def _note(agent: _Agent, metric: Metric) -> int:
@@ -116,9 +178,13 @@ def _note(agent: _Agent, metric: Metric) -> int:
     elif metric.name == semconv.AGENT_RUNNING:
         for point in points:
             agent.provider = texts(point.attributes).get(semconv.AGENT_PROVIDER, "")
-    elif metric.name == semconv.AGENT_CPU_NS:
-        for point in points[:MAX_HOOKS]:
-            agent.cpu_ns[texts(point.attributes).get(semconv.AGENT_PART, "")] = number(point)
+    elif metric.name in _GAUGES:
+        agent.gauges[metric.name] = sum(map(number, points))
+    elif metric.name in _PARTS:
+        part = _PARTS[metric.name]
+        agent.parts[metric.name] = {
+            texts(point.attributes).get(part, ""): number(point) for point in points[:MAX_HOOKS]
+        }
     elif metric.name == semconv.AGENT_HOOK:
         for point in points[:MAX_HOOKS]:
             noted = texts(point.attributes)

@@ -27,7 +27,7 @@ class MetricReports(Collector):
     def __init__(
         self, agents: AgentReports, gpus: GpuReports, samplers: GpuSamplerReports
     ) -> None:
-        self._agents = agents
+        self.agents = agents
         self.gpus = gpus
         self._samplers = samplers
         self._ignored = 0
@@ -45,7 +45,7 @@ class MetricReports(Collector):
             How many data points are of other metrics, and are not kept.
         """
         taken = self.gpus.take(request) + self._samplers.take(request)
-        ignored = self._agents.take(request) - taken
+        ignored = self.agents.take(request) - taken
         self._ignored += ignored
         return ignored
 
@@ -56,6 +56,6 @@ class MetricReports(Collector):
             "Data points of metrics that nobody keeps.",
             value=self._ignored,
         )
-        yield from self._agents.collect()
+        yield from self.agents.collect()
         yield from self.gpus.collect()
         yield from self._samplers.collect()

@@ -20,7 +20,7 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, where
+from latencytrace.service.sql.questions import Parameters, explained, where
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 
@@ -45,7 +45,7 @@ def durations_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     """The durations of a cohort's requests as `Int64`, in no order."""
     condition, parameters = where(cohort)
     return (
-        f"SELECT toInt64(DurationNs) FROM {standing.rows(f'{condition} AND {counted(cohort)}')}",
+        f"SELECT toInt64(DurationNs) FROM {standing.rows(f'{condition} AND {explained(cohort)}')}",
         {**parameters, **standing.bound()},
     )
 
@@ -85,7 +85,7 @@ def columns_question(
     return (
         (
             f"SELECT {', '.join(selected)} FROM "
-            f"{standing.rows(f'{condition} AND {counted(cohort)} AND ({within})')} "
+            f"{standing.rows(f'{condition} AND {explained(cohort)} AND ({within})')} "
             f"SETTINGS {_SETTINGS}"
         ),
         {**bound, **standing.bound()},

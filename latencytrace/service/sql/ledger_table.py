@@ -4,7 +4,7 @@ from typing import Final
 
 from latencytrace.model import Stage
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, where
+from latencytrace.service.sql.questions import Parameters, counted, explained, where
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 from latencytrace.service.store import TableFormat
@@ -62,7 +62,7 @@ def table_question(
     columns = ", ".join(f"{column} AS {name}" for name, column in shown.items())
     return (
         (
-            f"SELECT {columns} FROM {standing.rows(f'{condition} AND {counted(cohort)}')} "
+            f"SELECT {columns} FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             f"ORDER BY Start, TraceId, SpanId SETTINGS {_SETTINGS}"
         ),
         {**parameters, **standing.bound()},

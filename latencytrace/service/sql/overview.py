@@ -15,7 +15,7 @@ from latencytrace.model.cohorts.overview import (
     TimeColumn,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, where
+from latencytrace.service.sql.questions import Parameters, counted, explained, where
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 
@@ -68,7 +68,7 @@ def overview_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[
             f"[{stages}] AS stages, "
             f"sumMap([{_COLUMN}], [toUInt64(1)]) AS counts, "
             f"sumMap([{_COLUMN}], [DurationNs]) AS times "
-            f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')} "
+            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             "GROUP BY service, route ORDER BY sum(toFloat64(DurationNs)) DESC, service, route "
             "LIMIT {limit:UInt32}"
         ),
@@ -113,7 +113,7 @@ def stages_over_time_question(
     return (
         (
             f"SELECT {_COLUMN} AS column, count() AS requests, [{stages}] AS stages "
-            f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')} "
+            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             "GROUP BY column ORDER BY column"
         ),
         {**parameters, **standing.bound()},

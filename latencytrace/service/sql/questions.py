@@ -16,6 +16,7 @@ from latencytrace.model import (
     StagePart,
     semconv,
 )
+from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.service.cohort import FAILED, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
@@ -163,18 +164,31 @@ def counted(cohort: Cohort) -> str:
     return "NOT Health AND NOT Startup" if cohort.route is None else "true"
 
 
+def has_stages(cohort: Cohort) -> str:
+    """Which of them say what they spent their time on, or were asked for."""
+    named = ", ".join(f"'{detail}'" for detail in WITHOUT_STAGES)
+    return f"Detail NOT IN ({named})" if cohort.detail is None else "true"
+
+
+def explained(cohort: Cohort) -> str:
+    """Which requests of a cohort questions about stages are over."""
+    return f"{counted(cohort)} AND {has_stages(cohort)}"
+
+
 def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """One row with everything `breakdown_from` reads."""
     condition, parameters = where(cohort, unsure=True)
     sure = has_attributes(cohort)
-    which = f"({counted(cohort)} AND {sure})"
+    which = f"({explained(cohort)} AND {sure})"
     levels = ", ".join(map(str, _LEVELS))
     stage_levels = ", ".join(map(str, _STAGE_LEVELS))
     selected = [
         f"countIf({which}) AS requests",
         f"countIf({sure}) AS all_requests",
         f"countIf(Startup AND NOT ({counted(cohort)}) AND {sure}) AS startup",
-        f"countIf({counted(cohort)} AND NOT ({sure})) AS unsure",
+        f"countIf({explained(cohort)} AND NOT ({sure})) AS unsure",
+        f"countIf({counted(cohort)} AND NOT ({has_stages(cohort)}) AND {sure}) AS reduced",
+        f"countIf({which} AND Detail != '{TraceDetail.FULL}') AS reduced_counted",
         f"sumIf(toFloat64(DurationNs), {which}) AS duration",
         f"countIf({which} AND TimeToFirstTokenOf = 'model') AS first_tokens_of_model",
         f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {which}) AS tokens_per_second",
@@ -207,7 +221,7 @@ def runtime_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[s
     return (
         (
             "SELECT name, sum(toFloat64(ns)) AS total_ns, count() AS requests "
-            f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')} "
+            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             "ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
             f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
         ),
@@ -254,9 +268,11 @@ def breakdown_from(line: bytes) -> Breakdown:
         time_per_output_token_ns=_quantiles(row, "TimePerOutputTokenNs"),
         output_tokens_per_second=cast(float | None, row["tokens_per_second"]),
         stages=stages,
-        health_left_out=cast(int, row["all_requests"]) - requests - cast(int, row["startup"]),
+        health_left_out=cast(int, row["all_requests"])
+        - sum(cast(int, row[name]) for name in ("requests", "startup", "reduced")),
         startup_left_out=cast(int, row["startup"]),
-        reduced_detail_left_out=0,
+        reduced_detail_left_out=cast(int, row["reduced"]),
+        reduced_requests=cast(int, row["reduced_counted"]),
         unsure_left_out=cast(int, row["unsure"]),
         max_concurrency=cast(int, row["concurrency"]) if requests else None,
     )

@@ -111,6 +111,7 @@ def _columns_of_roots(table: RequestTable) -> dict[str, bytes]:
         "ServiceVersion": words(lambda root: root.version, {None: 0}),
         "Route": words(lambda root: root.route, {}),
         "Status": words(lambda root: root.status, {}),
+        "Detail": words(lambda root: root.detail, {}),
     }
 
 

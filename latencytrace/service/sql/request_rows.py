@@ -18,6 +18,7 @@ from latencytrace.model import (
     Segment,
     Stage,
 )
+from latencytrace.model.detail import detail_named
 from latencytrace.service.sql import native_values
 from latencytrace.service.sql.tables import (
     REQUEST_COLUMNS,
@@ -62,6 +63,7 @@ _Row = TypedDict(
         "Outermost": bool,
         "Health": bool,
         "Startup": bool,
+        "Detail": str,
         "ServiceName": str,
         "ServiceInstance": str | None,
         "ServiceVersion": str | None,
@@ -179,6 +181,7 @@ _TOLD: Mapping[str, Callable[[Request], object]] = {
     "Outermost": attrgetter("outermost"),
     "Health": attrgetter("health"),
     "Startup": attrgetter("startup"),
+    "Detail": attrgetter("detail"),
     "ServiceName": attrgetter("service"),
     "ServiceInstance": attrgetter("instance"),
     "ServiceVersion": attrgetter("version"),
@@ -282,6 +285,7 @@ def _request(row: _Row) -> Request:
         cold_start=row["ColdStart"],
         health=row["Health"],
         startup=row["Startup"],
+        detail=detail_named(row["Detail"]),
         ledger={
             stage: length_ns
             for column, stage in _STAGES.items()

@@ -12,9 +12,10 @@ import orjson
 
 from latencytrace.model import Breakdown, Quantiles, Stage, StageBreakdown, StagePart
 from latencytrace.model.cohorts.histogram import BINS_PER_DOUBLING, ERROR_RATIO, ZERO, Histogram
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
-from latencytrace.service.sql.questions import Parameters, counted, where
+from latencytrace.service.sql.questions import Parameters, explained, has_stages, where
 from latencytrace.service.sql.standing import WINDOW, WITH_FINAL, Standing, windows
 from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
 
@@ -29,11 +30,13 @@ _FIRST_TOKEN: Final = "TimeToFirstTokenNs"  # noqa: S105 - tokens of models
 _PER_TOKEN: Final = "TimePerOutputTokenNs"  # noqa: S105 - tokens of models
 _TOKEN_RATE: Final = "OutputTokensPerSecond"  # noqa: S105 - tokens of models
 _OF_MODEL: Final = "FirstTokensOfModel"
+_REDUCED: Final = "ReducedRequests"
 _RUNTIME_PART: Final = "RuntimePart"
 
 _KIND: Final = "multiIf(Startup, 1, Health, 2, 0)"  # 0: it counts whatever the route
 _STARTUP: Final = 1
-_KINDS: Final = {"Kind": _KIND}
+_WITHOUT_STAGES: Final = 3  # as the kinds are: it counts, but for what it spent its time on
+_KINDS: Final = {"Kind": _KIND, "Detail": "Detail"}
 _LABELS: Final = {
     **_KINDS,
     **{
@@ -69,6 +72,7 @@ _TOTALS: Final = {  # the count and the sum of each
         f"count(nullIf({_PER_TOKEN}, 0)), ifNull(sum(1e9 / nullIf({_PER_TOKEN}, 0)), 0)"
     ),
     _OF_MODEL: "countIf(TimeToFirstTokenOf = 'model'), 0.",
+    _REDUCED: f"countIf(Detail != '{TraceDetail.FULL}'), 0.",
     **{
         stage_column(stage): (
             f"countIf({stage_column(stage)} > 0), sum(toFloat64({stage_column(stage)}))"
@@ -163,6 +167,7 @@ def breakdown_question(cohort: Cohort, standing: Standing | None) -> tuple[str, 
     condition, parameters = where(cohort)
     labelled, _ = where(cohort.model_copy(update={"since_ns": None, "until_ns": None}))
     kind = "Kind" if cohort.route is None else "0"
+    kind = f"if({kind} = 0 AND NOT ({has_stages(cohort)}), {_WITHOUT_STAGES}, {kind})"
     counts = (
         f"SELECT {kind} AS Which, Measure, Part, Bin, sum(Count) AS Count, sum(Sum) AS Sum "
         f"FROM {ROLLUPS} WHERE ({labelled}) AND "
@@ -191,7 +196,7 @@ def breakdown_from(lines: bytes, max_concurrency: int | None) -> Breakdown:
     """The breakdown from the answer to its question in the format JSONCompactEachRow."""
     rows = [cast(list[Any], orjson.loads(line)) for line in lines.splitlines()]
     left_out = {kind: count for kind, measure, _, count, *_ in rows if measure == _DURATION}
-    requests = left_out.pop(0, 0)
+    requests, reduced = left_out.pop(0, 0), left_out.pop(_WITHOUT_STAGES, 0)
     found = {measure: _Measured(*row) for kind, measure, _, *row in rows if not kind}
     duration_ns = found[_DURATION].total if requests else 0.0
     parts = [
@@ -205,7 +210,7 @@ def breakdown_from(lines: bytes, max_concurrency: int | None) -> Breakdown:
         if stage_column(stage) in found
     )
     rate = found.get(_TOKEN_RATE)
-    of_model = found.get(_OF_MODEL)
+    of_model, in_less = found.get(_OF_MODEL), found.get(_REDUCED)
     return Breakdown(
         requests=requests,
         attributed_ratio=sum(one.share_ratio for one in stages if one.stage.explains)
@@ -219,7 +224,8 @@ def breakdown_from(lines: bytes, max_concurrency: int | None) -> Breakdown:
         stages=stages,
         health_left_out=sum(left_out.values()) - left_out.get(_STARTUP, 0),
         startup_left_out=left_out.get(_STARTUP, 0),
-        reduced_detail_left_out=0,
+        reduced_detail_left_out=reduced,
+        reduced_requests=in_less.count if in_less else 0,
         max_concurrency=max_concurrency,
         quantile_error_ratio=ERROR_RATIO,
     )
@@ -228,7 +234,7 @@ def breakdown_from(lines: bytes, max_concurrency: int | None) -> Breakdown:
 def times_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
     """When each request of a cohort started, and how long it took: two numbers of 64 bits."""
     condition, parameters = where(cohort)
-    rows = standing.rows(f"({condition}) AND {counted(cohort)}")
+    rows = standing.rows(f"({condition}) AND {explained(cohort)}")
     return (
         f"SELECT toUnixTimestamp64Nano(Start), DurationNs FROM {rows}",
         {**parameters, **standing.bound()},

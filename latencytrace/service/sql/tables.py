@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from latencytrace.model import Stage, semconv
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service.otlp.block_builder import CLOCK_NAMES
 
 DATABASE = "latencytrace"
@@ -135,6 +136,7 @@ REQUEST_COLUMNS = {
     "Outermost": "Bool",
     "Health": "Bool",
     "Startup": "Bool DEFAULT false",
+    "Detail": f"{_WORD} DEFAULT '{TraceDetail.FULL}'",
     "ServiceName": _WORD,
     "ServiceInstance": _UNKNOWN_WORD,
     "ServiceVersion": _UNKNOWN_WORD,
@@ -178,6 +180,7 @@ ROLLUP_COLUMNS = {
     "Pass": "UInt64 CODEC(Delta, ZSTD(1))",  # what was written together; see WINDOW_COLUMNS
     "Day": "Date",  # on which the requests were written
     "Kind": "UInt8",
+    "Detail": REQUEST_COLUMNS["Detail"],
     "Outermost": "Bool",
     "ServiceName": _WORD,
     "ServiceInstance": _UNKNOWN_WORD,
@@ -343,7 +346,9 @@ NO_LONGER_USED = (  # what older versions read OTLP with
 def missing_columns() -> Iterator[str]:
     """Statements that add to tables of an older version what they lack."""
     own = _columns(OWN_SPAN_COLUMNS, codec="ZSTD(1)")
-    for table, columns in ((ARRIVALS, own), (SPANS, own), (REQUESTS, REQUEST_COLUMNS)):
+    for table, columns in (
+        (ARRIVALS, own), (SPANS, own), (REQUESTS, REQUEST_COLUMNS), (ROLLUPS, ROLLUP_COLUMNS),
+    ):  # fmt: skip
         added = ", ".join(
             f"ADD COLUMN IF NOT EXISTS `{name}` {definition}"
             for name, definition in columns.items()

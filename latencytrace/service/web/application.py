@@ -15,6 +15,7 @@ from latencytrace.service.web.views.breakdown import breakdown_router
 from latencytrace.service.web.views.compare import compare_router
 from latencytrace.service.web.views.gpu import gpu_router
 from latencytrace.service.web.views.ledgers import ledgers_router
+from latencytrace.service.web.views.overhead import overhead_router
 from latencytrace.service.web.views.overview import overview_router
 from latencytrace.service.web.views.requests import requests_router
 from latencytrace.service.web.views.services import services_router
@@ -57,6 +58,7 @@ def application(  # noqa: PLR0913 - what it shows
     for router in (
         services_router(store),
         overview_router(store, now_ns),
+        overhead_router(store, now_ns),
         breakdown_router(store, now_ns),
         tail_router(store, now_ns),
         requests_router(store, now_ns, is_open, profiles_of),

@@ -5,14 +5,15 @@ import time
 import pytest
 
 from latencytrace.agent.api.stages import stage
+from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.export.exporter import ExportCounts
 from latencytrace.agent.reporting.own_cost import (
     PRICED_FOR_NS,
     WINDOW_NS,
     CostMeter,
     OwnCost,
-    span_cpu_ns,
 )
+from latencytrace.agent.reporting.prices import Prices
 from latencytrace.agent.start import agent_status
 from latencytrace.model import semconv
 from tests.support.agent.receiving import TracedProgram, attributes_of
@@ -26,21 +27,57 @@ def spent(made: int, encoder_ns: int, exporter_ns: int) -> ExportCounts:
     )
 
 
-def test_a_span_costs_some_microseconds() -> None:
-    assert 500 < span_cpu_ns() < 1_000_000
+def meter_of(
+    clock: FakeClock, prices: Prices, detail: Detail | None = None, thread_ns: int = 0
+) -> CostMeter:
+    return CostMeter(clock, detail or Detail(), lambda: prices, lambda: thread_ns)
 
 
 def test_hooks_cost_as_many_spans_as_were_made_times_the_price_of_one() -> None:
-    meter = CostMeter(FakeClock(), lambda: 5_000)
+    meter = meter_of(FakeClock(), Prices(call_ns=5_000))
 
     meter.update(spent(100, 7, 9), 0)
 
     assert meter.read() == OwnCost(hooks_cpu_ns=500_000, encoder_cpu_ns=7, exporter_cpu_ns=9)
 
 
+def test_requests_and_their_chunks_cost_what_they_cost() -> None:
+    detail = Detail()
+    prices = Prices(call_ns=1, request_ns=100, chunk_ns=10_000, least_ns=10**6, dropped_ns=10**8)
+    meter = meter_of(FakeClock(), prices, detail)
+
+    detail.requests, detail.chunks, detail.least, detail.controls, detail.dropped = 2, 3, 4, 1, 6
+    meter.update(spent(2 + 5 + 7, 0, 0), 0)  # each request with its span, seven calls
+
+    assert meter.read().hooks_cpu_ns == 6_05_03_02_07
+    assert meter.read().dropped_cpu_ns == 6_00_00_00_00
+
+
+def test_what_was_done_keeps_the_price_that_it_was_done_at() -> None:
+    clock = FakeClock()
+    prices = iter((Prices(call_ns=1_000), Prices(call_ns=2_000)))
+    meter = CostMeter(clock, Detail(), lambda: next(prices), lambda: 0)
+
+    meter.update(spent(10, 0, 0), 0)
+    clock.move_s(PRICED_FOR_NS / 1e9)
+    meter.update(spent(15, 0, 0), 0)
+
+    assert meter.read().hooks_cpu_ns == 10 * 1_000 + 5 * 2_000
+
+
+def test_the_rest_of_the_background_thread_is_counted_too() -> None:
+    meter = meter_of(FakeClock(), Prices(), thread_ns=100)
+
+    meter.update(spent(1, 20, 50), 0)
+
+    cost = meter.read()
+    assert (cost.encoder_cpu_ns, cost.exporter_cpu_ns, cost.reporting_cpu_ns) == (20, 50, 30)
+    assert cost.cpu_ns == 100
+
+
 def test_a_rate_is_that_of_the_last_window() -> None:
     clock = FakeClock()
-    meter = CostMeter(clock, lambda: 1_000)
+    meter = meter_of(clock, Prices(call_ns=1_000))
 
     clock.move_s(WINDOW_NS / 1e9)
     meter.update(spent(1_000_000, WINDOW_NS // 4, 0), 0)
@@ -56,11 +93,11 @@ def test_the_price_is_looked_up_once_a_minute_and_not_before_there_is_a_span() -
     clock = FakeClock()
     asked: list[int] = []
 
-    def price() -> int:
+    def prices() -> Prices:
         asked.append(clock())
-        return 1
+        return Prices(call_ns=1)
 
-    meter = CostMeter(clock, price)
+    meter = CostMeter(clock, Detail(), prices, lambda: 0)
     for made in (0, 1, 2):
         meter.update(spent(made, 0, 0), 0)
     clock.move_s(PRICED_FOR_NS / 1e9)
@@ -89,7 +126,7 @@ def test_the_agent_says_what_it_costs_and_reports_it(agent: TracedProgram) -> No
         if metric.name == semconv.AGENT_CPU_NS
     ]
     parts = [attributes_of(p.attributes)[semconv.AGENT_PART] for p in metric.sum.data_points]
-    assert parts == ["hooks", "encoder", "exporter"]
+    assert parts == ["hooks", "encoder", "exporter", "reporting"]
 
 
 @pytest.mark.parametrize("part", ["hooks_ratio", "encoder_ratio", "exporter_ratio"])

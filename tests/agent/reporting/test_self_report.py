@@ -1,6 +1,7 @@
 """What the agent reports on itself, to a real receiver."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -9,6 +10,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 
 import latencytrace
+from latencytrace.agent.budget.keeper import Overhead
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.reporting.self_report import Report, SelfReport
 from latencytrace.agent.timing.patching import HookState, HookStatus
@@ -69,6 +71,7 @@ def test_the_stock_classes_read_what_it_says(receiver: Receiver, clock: FakeCloc
         semconv.AGENT_SPANS_DROPPED: 2,
         semconv.AGENT_FAULTS: 1,
         semconv.AGENT_CPU_NS: 0,
+        semconv.AGENT_REQUESTS: 0,
     }
     assert [attributes_of(p.attributes) for p in found[semconv.AGENT_HOOK].gauge.data_points] == [
         {semconv.HOOK: "httpx", semconv.HOOK_STATE: "applied"},
@@ -78,6 +81,32 @@ def test_the_stock_classes_read_what_it_says(receiver: Receiver, clock: FakeCloc
             semconv.HOOK_REASON: "not found: x.y",
         },
     ]
+
+
+def test_a_report_says_what_is_left_out_to_keep_the_budget(
+    receiver: Receiver, clock: FakeClock
+) -> None:
+    overhead = Overhead(
+        budget_ratio=0.01, share_ratio=0.02, step=5, sampling_ratio=0.25,
+        requests=7, reduced_requests=3, control_requests=2, dropped_requests=20,
+    )  # fmt: skip
+    sender = self_report(f"{receiver.endpoint}/v1/metrics", clock)
+
+    sender.send(replace(report(), overhead=overhead))
+    sender.close()
+
+    found = metrics(receiver.reports[0])
+    gauges = {
+        name: found[name].gauge.data_points[0].as_double
+        for name in (semconv.AGENT_OVERHEAD, semconv.AGENT_BUDGET, semconv.AGENT_SAMPLING)
+    }
+    requests = {
+        attributes_of(point.attributes)[semconv.DETAIL]: point.as_int
+        for point in found[semconv.AGENT_REQUESTS].sum.data_points
+    }
+    assert list(gauges.values()) == [0.02, 0.01, 0.25]
+    assert found[semconv.AGENT_REDUCTION].gauge.data_points[0].as_int == 5
+    assert requests == {"full": 4, "reduced": 3, "server_span": 0, "control": 2, "dropped": 20}
 
 
 def _sum(metric: Metric) -> bool:

@@ -110,6 +110,13 @@ def test_what_is_left_out_is_said() -> None:
     assert "Left out: 3 requests for health or metrics." in notes(breakdown_document(decode=MS))
 
 
+def test_what_some_requests_lack_is_said() -> None:
+    document = breakdown_document(decode=MS)
+    document["reduced_requests"] = 7
+
+    assert notes(document)[-1] == "In less detail, to keep the agent's budget: 7 requests."
+
+
 def test_no_requests_are_an_answer() -> None:
     assert drawn(no_requests()) == "POST /chat\nNo request.\n"
 

@@ -24,6 +24,7 @@ FILTERS = {
     "version": "1.0",
     "instance": "rag-1",
     "status": "ok",
+    "detail": "full",
     "duration": "1us..1ms",
     "input_tokens": "10..20",
     "output_tokens": "..5",

@@ -20,7 +20,7 @@ from latencytrace.service.metrics.histograms import ManyHistogram
 from latencytrace.service.metrics.protobuf import PROTOBUF
 from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.made_requests import TRACE, made_request
-from tests.support.builders.metric_families import decoded, native_counts
+from tests.support.servers.metric_families import decoded, native_counts
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 NATIVE = (  # as Prometheus sends it with native histograms switched on

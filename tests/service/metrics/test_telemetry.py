@@ -8,6 +8,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from latencytrace.model import Measure, Repair, RepairKind, Request, RequestStatus, Stage
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service.metrics.counted_requests import DURATION_BUCKETS
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
@@ -55,6 +56,14 @@ def test_the_stages_of_a_request_add_up_to_its_duration() -> None:
     assert value(telemetry, name, **COHORT, stage="retrieve") == 1.0
     assert value(telemetry, name, **COHORT, stage="decode") == 3.0
     assert value(telemetry, name, **COHORT, stage="prefill") is None
+
+
+def test_a_request_with_nothing_but_its_own_span_is_counted_as_unattributed() -> None:
+    telemetry = counted(made_request(duration_ns=SECOND_NS, detail=TraceDetail.SERVER_SPAN))
+    name = "latencytrace_stage_duration_seconds_sum"
+
+    assert value(telemetry, "latencytrace_request_duration_seconds_sum", **COHORT) == 1.0
+    assert value(telemetry, name, **COHORT, stage="unattributed") == 1.0
 
 
 def test_token_latency_and_tokens_are_counted_where_known() -> None:

@@ -59,6 +59,51 @@ def test_an_agent_is_shown_with_its_counts_and_hooks() -> None:
     assert metrics.get_sample_value("latencytrace_agent_cpu_seconds_total", cpu) == 1.5
 
 
+def test_an_agents_budget_is_shown_with_what_it_leaves_out() -> None:
+    request = report()
+    metrics = request.resource_metrics[0].scope_metrics[0].metrics
+    for name, value in (
+        (semconv.AGENT_OVERHEAD, 0.02),
+        (semconv.AGENT_BUDGET, 0.01),
+        (semconv.AGENT_SAMPLING, 0.25),
+    ):
+        metrics.add(name=name).gauge.data_points.add(as_double=value)
+    step = metrics.add(name=semconv.AGENT_REDUCTION).gauge.data_points.add(as_int=5)
+    step.attributes.add(key=semconv.DETAIL).value.string_value = "full"
+    dropped = metrics.add(name=semconv.AGENT_REQUESTS).sum.data_points.add(as_int=70)
+    dropped.attributes.add(key=semconv.DETAIL).value.string_value = "dropped"
+    reports = AgentReports(FakeClock())
+
+    reports.take(request)
+
+    registry = shown(reports)
+    gauges = ("overhead_ratio", "overhead_budget_ratio", "sampling_ratio")
+    found = [registry.get_sample_value(f"latencytrace_agent_{name}", RAG) for name in gauges]
+    assert found == [0.02, 0.01, 0.25]
+    steps = registry.get_sample_value(
+        "latencytrace_agent_reduction_steps", {**RAG, "detail": "full"}
+    )
+    requests = registry.get_sample_value(
+        "latencytrace_agent_requests_total", {**RAG, "detail": "dropped"}
+    )
+    assert (steps, requests) == (5, 70)
+
+
+def test_only_requests_of_a_control_group_make_one() -> None:
+    reports = AgentReports(FakeClock())
+    request = report()
+    point = request.resource_metrics[0].scope_metrics[0].metrics.add(name=semconv.AGENT_REQUESTS)
+    control = point.sum.data_points.add(as_int=0)
+    control.attributes.add(key=semconv.DETAIL).value.string_value = "control"
+
+    reports.take(request)
+    without = reports.have_control_group
+    control.as_int = 1
+    reports.take(request)
+
+    assert (without, reports.have_control_group) == (False, True)
+
+
 def test_a_later_report_takes_the_place_of_the_one_before() -> None:
     reports = AgentReports(FakeClock())
 

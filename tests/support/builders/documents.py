@@ -3,6 +3,7 @@
 from typing import cast
 
 from latencytrace.model import FirstTokenOf, RequestStatus, Stage
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.documents import (
     BreakdownDocument,
     QuantilesDocument,
@@ -46,6 +47,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
         ],
         left_out={"health": 3, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=2,
+        reduced_requests=0,
         quantile_error_ratio=0.0,
     )
 
@@ -62,6 +64,7 @@ def no_requests() -> BreakdownDocument:
         stages=[],
         left_out={"health": 0, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=None,
+        reduced_requests=0,
         quantile_error_ratio=0.0,
     )
 
@@ -124,6 +127,7 @@ def request_document() -> RequestDocument:
         retries=0,
         preemptions=None,
         cold_start=None,
+        detail=TraceDetail.FULL,
         ledger={
             Stage.UNATTRIBUTED: 10 * MS,
             Stage.EMBED: 20 * MS,

@@ -23,7 +23,8 @@ def two_requests() -> tuple[Span, Span]:
         }),
         one_span("f" * 32, name="GET /", start_ns=START_NS + 86_400_000_000_000,
                  end_ns=START_NS + 86_400_000_000_001,
-                 attributes={semconv.HTTP_RESPONSE_STATUS_CODE: 500}),
+                 attributes={semconv.HTTP_RESPONSE_STATUS_CODE: 500,
+                             semconv.DETAIL: "no_intervals"}),
     )  # fmt: skip
 
 

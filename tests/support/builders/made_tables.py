@@ -8,6 +8,7 @@ import numpy as np
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import Repair, RepairKind, RequestStatus
+from latencytrace.model.detail import TraceDetail
 from tests.support.simulation.by_columns import ByColumns
 from tests.support.simulation.made_traces import made_trace
 
@@ -26,6 +27,7 @@ def made_table(seed: int, traces: int = 12) -> RequestTable:
             route=random.choice(("POST /chat", "GET /health", "GET /" + 300 * "x")),
             version=random.choice((None, "1.0", "2.0")),
             health=random.random() < 0.1,
+            detail=random.choice((TraceDetail.FULL, *TraceDetail)),
         )
         for root in table.root.tolist()
     ]

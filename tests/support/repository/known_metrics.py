@@ -8,6 +8,11 @@ from prometheus_client.metrics_core import Metric
 from latencytrace.model import Repair, RepairKind, Stage
 from latencytrace.service.alerting.metrics import NotificationMetrics
 from latencytrace.service.alerting.outbox import Outbox
+from latencytrace.service.answers.findings.overhead_documents import (
+    OverheadDocument,
+    RouteOverheadDocument,
+)
+from latencytrace.service.metrics.control_group import ControlGroup
 from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
@@ -85,7 +90,16 @@ def _of_agents() -> Iterable[Metric]:
     reports = MetricReports.of(FakeClock())
     reports.take(report())
     reports.take(request([whole_sample()]))
-    return reports.collect()
+    route = RouteOverheadDocument(
+        service="rag", route="POST /chat", requests=100, control_requests=100,
+        difference_ns=1, low_ns=0, high_ns=2,
+    )  # fmt: skip
+    overhead = OverheadDocument(
+        requests=100, control_requests=100, needed_control_requests=None, difference_ns=1,
+        low_ns=0, high_ns=2, control_ns=1, routes=[route], sentence="",
+    )  # fmt: skip
+    control = ControlGroup(lambda: overhead, lambda: True, FakeClock())
+    return [*reports.collect(), *control.collect()]
 
 
 def _of_objectives(folder: Path) -> Iterable[Metric]:

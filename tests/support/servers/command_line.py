@@ -19,7 +19,8 @@ def environment(**more: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("LATENCYTRACE_", "OTEL_", "PYTHONPATH", "COVERAGE_", "COV_"))
     }
-    return {**kept, "LATENCYTRACE_URL": NOWHERE, **more}
+    ours = {"LATENCYTRACE_URL": NOWHERE, "LATENCYTRACE_OVERHEAD": "off"}
+    return {**kept, **ours, **more}
 
 
 def latencytrace(

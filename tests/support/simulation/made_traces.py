@@ -238,6 +238,7 @@ ROOT_ATTRIBUTES: dict[str, Made] = ATTRIBUTES | {
     semconv.RPC_GRPC_STATUS_CODE_OLD: _of(0, 4, "CANCELLED"),
     semconv.ERROR_TYPE: _of("TimeoutError", "ValueError"),
     semconv.CANCELLED: lambda random, _: random.random() < 0.5,
+    semconv.DETAIL: _of("control", "no_intervals", "of a later version", 1),
     semconv.SERVER_PORT: _of(80, "80"),
     "client.address": lambda random, _: f"10.0.0.{random.randint(0, 9)}",
     "user.id": lambda random, _: f"user {random.randint(0, 9)}",

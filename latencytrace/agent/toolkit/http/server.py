@@ -6,11 +6,13 @@ from functools import partial
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace import Span, SpanKind, StatusCode, get_current_span
 from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # what set_span_in_context sets, four calls deep
 )
 
+from latencytrace.agent.budget.detail import SPARED
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.spans.attributes import Deferred
@@ -27,6 +29,7 @@ from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream
 from latencytrace.model import semconv
+from latencytrace.model.detail import TraceDetail, least
 from latencytrace.model.span import AttributeValue
 
 _FIRST_SERVER_ERROR = 500
@@ -59,12 +62,24 @@ class ServedRequest:
     ) -> None:
         self.recorder = recorder
         self.name = name
-        self.timing: Timing = recorder.start(
-            name, None, attributes, kind=kind, context=caller, started_ns=started_ns
-        )
+        self.detail: TraceDetail | None = TraceDetail.FULL  # None: nothing is recorded
+        if recorder.decides:
+            caller, self.detail = recorder.detail.decide(caller)
+        self.is_spared = self.detail is not TraceDetail.FULL
+        recorder.detail.count(self.detail)
+        self._lacks = recorder.detail.lacks
+        if self.detail is None:
+            began_ns = monotonic_ns() if started_ns is None else started_ns
+            self.timing = Timing(get_current_span(caller), began_ns, recorder.devices.pending)
+        else:
+            if self.is_spared:
+                attributes[semconv.DETAIL] = self.detail.value
+            self.timing = recorder.start(
+                name, None, attributes, kind=kind, context=caller, started_ns=started_ns
+            )
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
         self.answer: AnswerStream | None = None
-        self._gaps = recorder.open_requests.begin(on_loop=on_loop)
+        self._gaps = None if self.is_spared else recorder.open_requests.begin(on_loop=on_loop)
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
         self.stages: ServerTiming | None = None  # None: they are not asked for
@@ -74,7 +89,9 @@ class ServedRequest:
         """Make the request's span current, and its answer known to the models that make it."""
         try:
             entries = {**current(), _SPAN_KEY: self.timing.span, GAPS: self._gaps}
-            if self.answer is not None:
+            if self.is_spared:
+                entries[SPARED] = True
+            elif self.answer is not None:
                 entries[ANSWER] = self.answer
             self._token = enter(Context(entries))
         except FAULTS as fault:
@@ -122,7 +139,8 @@ class ServedRequest:
             return
         self._has_ended = True
         try:
-            self.recorder.open_requests.end(self._gaps)
+            if self._gaps is not None:
+                self.recorder.open_requests.end(self._gaps)
             if self.timing.span.is_recording():
                 self.describe()
                 self.timing.note(self._noted)
@@ -134,12 +152,20 @@ class ServedRequest:
 
     def describe(self) -> None:
         """Note what is known of it only now, at its end."""
-        timing, answer = self.timing, self.answer
+        timing, answer, detail = self.timing, self.answer, self.recorder.detail
+        if self._gaps is None:
+            return
         self._noted |= self._gaps.described(timing.started_ns, self.intervals)
+        lacks = least(self._lacks, detail.lacks)  # of when it began, and of now
+        if lacks is not None:
+            self._noted[semconv.DETAIL] = lacks.value
         if answer is None or not (answer.streams or answer.held):
-            timing.intervals = self.intervals
+            timing.intervals = self.intervals if detail.intervals else None
             return
         stages = self.intervals.give_away()
+        detail.chunks += answer.chunks_in(stages)
+        if not detail.intervals:
+            stages = {}
         weight = answer.weight + weight_of(stages)
         streamed = partial(_streamed, answer, stages, timing.started_ns)
         timing.defer(semconv.TOKEN_TIMES, Deferred(streamed, weight))

@@ -7,6 +7,12 @@ from latencytrace.service.answers.findings.metrics_text import Sample
 
 ABOUT = "agents that run"
 SHORT_INSTANCE = 8
+PREFIX = "latencytrace_agent_"
+REDUCTIONS = {
+    "no_runtime_gaps": "pauses of the process are not watched for",
+    "no_intervals": "neither pauses of the process nor work interleaved with answers is recorded",
+    "no_cheap_calls": "pauses, interleaved work and the shortest calls are not recorded",
+}
 
 
 def agent_findings(metrics: Sequence[Sample]) -> Iterator[Finding]:
@@ -44,9 +50,29 @@ def _agent(info: Sample, metrics: Sequence[Sample]) -> Iterator[Finding]:
             f"{name}: errors of ours that the program did not see: {faults:,}",
             "please report them; its log names the first of each kind",
         )
+    yield from _overhead(name, metrics)
     for sample in metrics:
         if sample.name == "latencytrace_agent_hook":
             yield from _hook(name, sample)
+
+
+def _overhead(name: str, metrics: Sequence[Sample]) -> Iterator[Finding]:
+    """Judge what an agent leaves out to keep its budget."""
+    values = {sample.name.removeprefix(PREFIX): sample.value for sample in metrics}
+    reduction = next((one for one in metrics if one.name == f"{PREFIX}reduction_steps"), None)
+    if reduction is None or not reduction.value:
+        return
+    budget, took = values.get("overhead_budget_ratio", 0), values.get("overhead_ratio", 0)
+    sampled = values.get("sampling_ratio", 1)
+    left_out = REDUCTIONS.get(reduction.labels["detail"], "less detail is recorded")
+    if sampled < 1:
+        left_out = f"one of {round(1 / sampled)} traces that begin there is recorded"
+    yield _finding(
+        Verdict.NOTE,
+        f"{name}: to keep to {100 * budget:.3g} % of CPU time, {left_out}; "
+        f"it took {100 * took:.2g} % of late",
+        "export LATENCYTRACE_OVERHEAD=0.05 there to allow it more, or off for all detail",
+    )
 
 
 def _hook(name: str, sample: Sample) -> Iterator[Finding]:
@@ -64,7 +90,7 @@ def _hook(name: str, sample: Sample) -> Iterator[Finding]:
 
 
 def _of_same(sample: Sample, info: Sample) -> bool:
-    return sample.name.startswith("latencytrace_agent_") and all(
+    return sample.name.startswith(PREFIX) and all(
         sample.labels.get(label) == info.labels.get(label) for label in ("service", "agent")
     )
 

@@ -247,12 +247,16 @@ class ChdbStore(ChdbQuestions):
         if not trace_ids:
             return {}
         lines = self._assembler.query(questions.STANDING, LISTS, {"trace_ids": trace_ids})
-        return {
-            (trace_id, span_id): (start_ns, counted_ns)
-            for trace_id, span_id, start_ns, counted_ns in cast(
-                list[tuple[str, str, int, int]], rows(lines)
-            )
-        }
+        return _places(lines)
+
+
+def _places(lines: bytes) -> Mapping[tuple[str, str], _Place]:
+    """The answer to the question where requests stand, by trace and span."""
+    found = cast(list[tuple[str, str, int, int]], rows(lines))
+    return {
+        (trace_id, span_id): (start_ns, counted_ns)
+        for trace_id, span_id, start_ns, counted_ns in found
+    }
 
 
 def _windows(requests: Sequence[Request], void: Sequence[Void]) -> list[int]:

@@ -13,11 +13,16 @@ from latencytrace.service.answers.findings.counted import counted_findings
 from latencytrace.service.answers.findings.custody import custody_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.overhead import latest_overhead
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 
 _SERVICE = "latencytrace_service_"
 _AGENT = "latencytrace_agent_"
+_GAUGES = {
+    "overhead_ratio": "took", "overhead_budget_ratio": "budget",
+    "reduction_steps": "reduction", "sampling_ratio": "sampled",
+}  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,6 +36,10 @@ class AgentRow:
     sent: int = 0
     dropped: int = 0
     cpu_s: float = 0.0
+    took: float | None = None  # its share of the process's CPU time, of late
+    budget: float | None = None  # that it may take
+    reduction: float = 0  # steps by which it lowers the detail of traces; 0: none
+    sampled: float = 1.0  # share of the traces that it records
     hooked: list[str] = field(default_factory=list)
     not_hooked: list[tuple[str, str]] = field(default_factory=list)  # and why
 
@@ -75,6 +84,7 @@ def health_pages(
             "unready": unready(),
             "account": account(samples),
             "agents": agents(samples),
+            "overhead": latest_overhead(parts.store, parts.now_ns),
             "wrong": [one for one in findings(samples) if one.verdict is Verdict.WRONG],
         }
         return parts.renderer.page("health.html", context)
@@ -155,6 +165,8 @@ def _note(row: AgentRow, sample: Sample) -> None:
             row.hooked.append(sample.labels["hook"])
         case "hook" if sample.labels["state"] == "refused":
             row.not_hooked.append((sample.labels["hook"], sample.labels["reason"]))
+        case name if name in _GAUGES:
+            setattr(row, _GAUGES[name], sample.value)
         case _:
             pass
 

@@ -3,7 +3,7 @@
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +13,12 @@ import pytest
 from latencytrace.errors import StoreError
 from latencytrace.model import Breakdown, FirstTokenOf, Request, RequestStatus, Stage
 from latencytrace.model.cohorts.histogram import ERROR_RATIO
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service import plain_answers
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.rollups import WINDOW_S
-from latencytrace.service.sql.tables import DERIVED, ROLLUPS, UUIDS
+from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb import rollups
 from latencytrace.service.stores.chdb.store import ChdbStore
@@ -34,6 +35,9 @@ COHORTS = [
     Cohort(service="rag", route="GET /health"),
     Cohort(service="search", status="failed"),
     Cohort(model="llama", version="2"),
+    Cohort(detail=TraceDetail.CONTROL),
+    Cohort(service="rag", detail=TraceDetail.NO_INTERVALS),
+    Cohort(detail=TraceDetail.FULL, route="POST /chat"),
     Cohort(instance="rag-2", since_ns=BEGAN_NS + 2 * WINDOW_NS, until_ns=BEGAN_NS + 7 * WINDOW_NS),
     Cohort(since_ns=BEGAN_NS + 10**11, until_ns=BEGAN_NS + 6 * WINDOW_NS + 1),
     Cohort(since_ns=BEGAN_NS + WINDOW_NS // 2, until_ns=BEGAN_NS + WINDOW_NS // 2 + 10**9),
@@ -62,10 +66,19 @@ def some_request(chance: random.Random, start_ns: int) -> Request:
         outermost=chance.random() < 0.8,
         health=chance.random() < 0.1,
         startup=chance.random() < 0.1,
+        detail=chance.choice([TraceDetail.FULL] * 6 + list(TraceDetail)),
         time_to_first_token_ns=chance.choice([None, 0, chance.randrange(10**9)]),
         time_to_first_token_of=chance.choice([None, *FirstTokenOf]),
         time_per_output_token_ns=chance.choice([None, 0, chance.randrange(1, 10**8)]),
     )
+
+
+def in_column(requests: Iterable[Request]) -> list[Request]:
+    """Requests with starts as a signed column holds them."""
+    return [
+        replace(request, start_ns=(request.start_ns + 2**63) % 2**64 - 2**63)
+        for request in requests
+    ]
 
 
 class Written:
@@ -150,17 +163,17 @@ class Written:
 
     def compare(self) -> None:
         """Hold the answers against what was written."""
-        requests = [
-            replace(request, start_ns=(request.start_ns + 2**63) % 2**64 - 2**63)
-            for request, _ in self.held.values()
-        ]
+        requests = in_column(request for request, _ in self.held.values())
         for cohort in self.chance.sample(COHORTS, 2):
             assert_same(
                 self.store.breakdown(cohort), plain_answers.breakdown(cohort, requests), cohort
             )
-        durations = sorted(one.duration_ns for one in plain_answers.counted(cohort, requests))
-        assert sorted(self.store.durations(cohort).tolist()) == durations
-        assert self.store.count(cohort) == len(durations)
+        counted = plain_answers.counted(cohort, requests)
+        explained = [one for one in counted if plain_answers.has_stages(one, cohort)]
+        found = self.store.durations(cohort)
+        assert sorted(found.tolist()) == sorted(one.duration_ns for one in explained)
+        assert self.store.count(cohort) == len(counted)
+        durations = sorted(one.duration_ns for one in counted)
         listed = self.store.requests(cohort, Order.SLOWEST, 7)
         assert [one.duration_ns for one in listed] == durations[:-8:-1]
 
@@ -170,7 +183,7 @@ def assert_same(found: Breakdown, exact: Breakdown, about: object) -> None:
     assert found.requests == exact.requests, about
     for name in (
         "first_tokens_of_model", "health_left_out", "startup_left_out", "unsure_left_out",
-        "max_concurrency",
+        "reduced_detail_left_out", "reduced_requests", "max_concurrency",
     ):  # fmt: skip
         assert getattr(found, name) == getattr(exact, name), (name, about)
     assert_near(found.attributed_ratio, exact.attributed_ratio, 0)
@@ -301,7 +314,8 @@ def test_a_window_that_is_written_to_waits_until_it_is_quiet(
 def test_a_request_written_while_a_question_is_answered_counts_once(
     rolled: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    revised = next(one for one, _ in rolled.held.values() if one.outermost and one.counts)
+    requests = [request for request, _ in rolled.held.values() if request.detail.has_stages]
+    revised = plain_answers.counted(Cohort(), requests)[0]
     ask = rolled.store._readers.query  # noqa: SLF001 - to write between two steps
     wrote: list[Request] = []
 
@@ -315,7 +329,7 @@ def test_a_request_written_while_a_question_is_answered_counts_once(
 
     durations = rolled.store.durations(Cohort())
 
-    requests = [request for request, _ in rolled.held.values()]
+    requests = [request for request, _ in rolled.held.values() if request.detail.has_stages]
     assert len(wrote) == 1
     assert len(durations) == len(plain_answers.counted(Cohort(), requests))
 
@@ -381,6 +395,45 @@ def test_a_folder_from_before_rollups_gets_them(rolled: Written) -> None:
     assert passes(rolled.store) == 8
 
 
+@pytest.mark.parametrize("cohort", [Cohort(), Cohort(route="POST /chat")])
+def test_requests_without_stages_are_left_out_of_rollups_as_they_are_of_exact_answers(
+    rolled: Written, cohort: Cohort
+) -> None:
+    found = rolled.store.breakdown(cohort)
+
+    requests = list(rolled.store.of_service(None))
+    exact = plain_answers.breakdown(cohort, requests)
+    assert_same(found, exact, cohort)
+    assert found.quantile_error_ratio == ERROR_RATIO
+    assert min(found.requests, found.reduced_detail_left_out, found.reduced_requests) > 0
+    assert found.reduced_requests < found.requests
+    every = sum(
+        rolled.store.breakdown(cohort.model_copy(update={"detail": detail})).requests
+        for detail in TraceDetail
+    )
+    assert every == found.requests + found.reduced_detail_left_out
+
+
+def test_rollups_from_before_detail_was_kept_answer_as_before(rolled: Written) -> None:
+    for table in (ROLLUPS, REQUESTS):
+        told(rolled.store, f"ALTER TABLE {table} DROP COLUMN Detail")
+    deleted = f"ALTER TABLE {ROLLUPS} DELETE WHERE Measure = 'ReducedRequests'"
+    told(rolled.store, f"{deleted} SETTINGS mutations_sync = 2")
+    rolled.reopen()
+    rolled.held = {
+        key: (replace(request, detail=TraceDetail.FULL), at_ns)
+        for key, (request, at_ns) in rolled.held.items()
+    }
+
+    for cohort in (Cohort(), Cohort(detail=TraceDetail.FULL), Cohort(detail=TraceDetail.CONTROL)):
+        exact = plain_answers.breakdown(cohort, rolled.store.of_service(None))
+        assert_same(rolled.store.breakdown(cohort), exact, cohort)
+        assert exact.reduced_detail_left_out == exact.reduced_requests == 0
+    rolled.add()
+    rolled.roll_up()
+    rolled.compare()
+
+
 def test_more_windows_than_are_remembered_are_rolled_up_bit_by_bit(
     make: Callable[[int], Written], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -432,7 +485,7 @@ def test_a_kill_at_any_moment_leaves_no_request_counted_twice(tmp_path: Path) ->
             running.kill()
 
         written = Written(folder, seed)
-        requests = list(written.store.of_service(None))
+        requests = in_column(written.store.of_service(None))
         found = [written.store.breakdown(cohort) for cohort in COHORTS]
         written.store.close()
         for breakdown, cohort in zip(found, COHORTS, strict=True):

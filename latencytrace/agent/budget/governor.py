@@ -1,0 +1,97 @@
+"""Lowers the detail of traces while their cost exceeds its budget, and raises it again."""
+
+from collections.abc import Callable
+from math import ceil, log2
+from typing import Final
+
+from latencytrace.agent.budget.detail import FULL, LAST, SAMPLED, WITHOUT_CHEAP_CALLS
+
+WINDOW_NS: Final = 5_000_000_000  # between two decisions
+RETURN_RATIO: Final = 0.4  # of the budget; below, detail is raised, which may double the cost
+LEAST_RATIO: Final = 0.25  # of the budget, for requests that are recorded
+STEEP: Final = 2.0  # times the budget: leaving details out will not do
+PATIENCE: Final = 3  # such windows in a row
+MOST_PATIENCE: Final = 120
+_SETTLED: Final = 12  # windows after which a raise is no mistake
+
+
+class Governor:
+    """Decides how much detail the budget allows; used by one thread.
+
+    A raise that had to be taken back makes it twice as patient, one that lasted half as much:
+    a load at the edge of the budget does not swing.
+
+    Args:
+        budget_ratio: Of the process's CPU time; of one that does not fill a core, of a core's.
+        now_ns: A monotonic clock.
+        own_ns: CPU time of the agent until now.
+        process_ns: CPU time of the process until now.
+    """
+
+    def __init__(
+        self, budget_ratio: float, now_ns: Callable[[], int], own_ns: int, process_ns: int
+    ) -> None:
+        self.budget_ratio = budget_ratio
+        self.step = FULL
+        self.share_ratio: float | None = None  # of the last window; None: there was none yet
+        self.is_held = True  # or nothing more can be left out
+        self._now_ns = now_ns
+        self._before = (now_ns(), own_ns, process_ns, 0)
+        self._patience = PATIENCE
+        self._quiet = 0  # windows in a row in which little was spent
+        self._since_raise = _SETTLED
+
+    def update(self, own_ns: int, process_ns: int, *, fixed_ns: int = 0, most: int = LAST) -> bool:
+        """Take the CPU times until now, and decide once a window has passed.
+
+        What it takes to leave requests out, or to report, no step saves: of what is left,
+        but at least a quarter of it, as many are recorded as it allows.
+
+        Args:
+            own_ns: Of the agent.
+            process_ns: Of the process, the agent included.
+            fixed_ns: Of the agent, what no step saves.
+            most: The last step that may be taken.
+
+        Returns:
+            Whether a window has passed.
+        """
+        now_ns = self._now_ns()
+        then_ns, own_then_ns, process_then_ns, fixed_then_ns = self._before
+        if now_ns - then_ns < WINDOW_NS:
+            return False
+        self._before = (now_ns, own_ns, process_ns, fixed_ns)
+        own, process = max(own_ns - own_then_ns, 0), max(process_ns - process_then_ns, 1)
+        allowed = self.budget_ratio * max(process, now_ns - then_ns)
+        self.share_ratio = own / process
+        self._since_raise += 1
+        if self._since_raise == _SETTLED:
+            self._patience = max(self._patience // 2, PATIENCE)
+        fixed = min(max(fixed_ns - fixed_then_ns, 0), own)
+        excess = (own - fixed) / max(allowed - fixed, LEAST_RATIO * allowed)
+        self.is_held = own <= allowed or (excess > 1 and self.step < most)
+        if excess > 1:
+            self._lower(excess, most)
+        elif self.step > most:  # somebody else samples now
+            self.step = most
+        else:
+            self._quiet = self._quiet + 1 if excess <= RETURN_RATIO else 0
+            if self._quiet >= self._patience and self.step > FULL:
+                self._raise()
+        return True
+
+    def _lower(self, excess: float, most: int) -> None:
+        if self._since_raise < _SETTLED:
+            self._patience = min(self._patience * 2, MOST_PATIENCE)
+            self._since_raise = _SETTLED
+        self._quiet = 0
+        if self.step < WITHOUT_CHEAP_CALLS and excess <= STEEP:
+            step = self.step + 1
+        else:
+            step = max(self.step, SAMPLED - 1) + ceil(log2(excess))
+        self.step = min(max(step, self.step + 1), most)
+
+    def _raise(self) -> None:
+        self.step -= 1
+        self._quiet = 0
+        self._since_raise = 0

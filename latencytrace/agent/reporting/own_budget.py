@@ -1,0 +1,68 @@
+"""The agent's own cost and its budget, put together: what it takes, and what it leaves out."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from latencytrace.agent.budget.detail import Detail
+from latencytrace.agent.budget.keeper import BudgetKeeper, Overhead
+from latencytrace.agent.clock import cpu_ns, monotonic_ns, process_cpu_ns
+from latencytrace.agent.export.exporter import ExportCounts
+from latencytrace.agent.reporting.own_cost import CostMeter, OwnCost
+from latencytrace.agent.reporting.prices import Build, measured_prices, times_requests
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.hook import Hook
+
+
+class OwnBudget:
+    """Updated by the background thread after each round; read by any.
+
+    Args:
+        detail: What hooks ask, which it sets.
+        budget_ratio: Of the process's CPU time; None: there is no budget.
+        some_spans: Shows so many spans that have just ended.
+    """
+
+    def __init__(
+        self,
+        detail: Detail,
+        budget_ratio: float | None,
+        some_spans: Callable[[int], Sequence[RecordedSpan]],
+    ) -> None:
+        self._detail = detail
+        self._budget_ratio = budget_ratio
+        self._some_spans = some_spans
+        self._build: Build | None = None
+        self._begin()
+
+    def price_by(self, hooks: Iterable[type[Hook]]) -> None:
+        """Price requests by the hooks that are applied."""
+        self._build = times_requests(hooks)
+
+    @property
+    def cost(self) -> OwnCost:
+        """Return the cost as of the last round."""
+        return self._meter.read()
+
+    @property
+    def overhead(self) -> Overhead:
+        """Return the budget, and what is left out."""
+        return self._keeper.read()
+
+    def update(self, counts: ExportCounts, queued: int, *, may_sample: bool) -> None:
+        """Take the counts so far, and act on what they cost."""
+        self._meter.update(counts, queued)
+        cost = self._meter.read()
+        fixed_ns = cost.dropped_cpu_ns + cost.reporting_cpu_ns
+        self._keeper.update(
+            cost.cpu_ns, self._some_spans, fixed_ns=fixed_ns, may_sample=may_sample
+        )
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: nothing was spent, and nothing is left out."""
+        self._detail.reset_after_fork()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._meter = CostMeter(
+            monotonic_ns, self._detail, lambda: measured_prices(self._build), cpu_ns
+        )
+        self._keeper = BudgetKeeper(self._detail, self._budget_ratio, monotonic_ns, process_cpu_ns)

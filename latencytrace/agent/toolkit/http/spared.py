@@ -1,0 +1,107 @@
+"""Requests that are spared: not recorded at all, or with nothing but their own span.
+
+Speed is the point here: what is left out to keep a budget must itself cost next to nothing
+(`tests/benchmarks/bench_overhead.py`).
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextvars import Token
+from typing import Any
+
+from opentelemetry.context import Context
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
+)
+
+from latencytrace.agent.budget.detail import SPARED
+from latencytrace.agent.context import current, enter, leave
+from latencytrace.agent.guard import FAULTS, edge_faults
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.http.server import ServedRequest
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+
+
+class DroppedRequest:
+    """A request that is not recorded; whoever it calls learns so.
+
+    Args:
+        within: The context of all that it does.
+    """
+
+    __slots__ = ("_token", "_within")
+
+    def __init__(self, within: Context) -> None:
+        self._within = within
+        self._token: Token[Context] | None = None
+
+    def activate(self) -> None:
+        """Let whoever it calls know that nobody records its trace."""
+        try:
+            self._token = enter(self._within)
+        except FAULTS as fault:
+            edge_faults("making a request current", fault)
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        token, self._token = self._token, None
+        try:
+            if token is not None:
+                leave(token)
+        except FAULTS as fault:
+            edge_faults("leaving a request", fault)
+
+    @staticmethod
+    def received(receive: Receive) -> Receive:
+        """Return it as it is."""
+        return receive
+
+    @staticmethod
+    def sent(send: Send) -> Send:
+        """Return it as it is."""
+        return send
+
+    def fail(self, error: BaseException) -> None:
+        """Note nothing."""
+
+    def end(self) -> None:
+        """Note nothing."""
+
+
+def decided_on(recorder: Recorder, caller: Context) -> tuple[DroppedRequest | None, Context]:
+    """Decide whether a request is recorded, before anything is made for it.
+
+    Returns:
+        The request, if it is not; and the context that it is to begin in.
+    """
+    detail = recorder.detail
+    if not caller and not current():  # nothing that it may be part of
+        caller = detail.begin()
+        return (DroppedRequest(caller) if SPARED in caller else None), caller
+    decision = detail.decide(caller)
+    if decision.detail is not None:
+        return None, decision.caller
+    detail.count(None)
+    span = decision.caller[_SPAN_KEY]
+    within = Context({**current(), _SPAN_KEY: span, SPARED: True})
+    return DroppedRequest(within), decision.caller
+
+
+def sending(request: ServedRequest, send: Send) -> Send:
+    """Return what notes the answer's status, and ends a spared request with its last byte."""
+    if request.detail is None:
+        return send
+
+    async def ending_send(message: Message) -> None:
+        await send(message)
+        try:
+            if message["type"] == "http.response.start":
+                request.note_status(message["status"])
+            elif message["type"] == "http.response.body" and not message.get("more_body"):
+                request.end()
+        except FAULTS as fault:
+            request.recorder.on_fault("timing a send", fault)
+
+    return ending_send

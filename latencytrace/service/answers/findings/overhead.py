@@ -1,0 +1,90 @@
+"""`GET /overhead`: the agent's own part in durations, against a control group."""
+
+from collections.abc import Callable
+from typing import Final
+
+from latencytrace.analysis.compare.control import (
+    ControlOverhead,
+    Difference,
+    RouteOverhead,
+    control_overhead,
+)
+from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
+from latencytrace.model.detail import TraceDetail
+from latencytrace.model.texts.units import signed
+from latencytrace.service.answers.findings.overhead_documents import (
+    OverheadDocument,
+    RouteOverheadDocument,
+)
+from latencytrace.service.cohort import Cohort, CohortQuery
+from latencytrace.service.store import Store
+
+MOST_COMPARED: Final = 50_000  # requests of a group; more would not narrow what is said
+
+
+def overhead(store: Store, cohort: Cohort) -> OverheadDocument:
+    """Hold requests that are traced in full against those of the control group."""
+    full, control = (
+        _columns(store, cohort.model_copy(update={"detail": detail}))
+        for detail in (TraceDetail.FULL, TraceDetail.CONTROL)
+    )
+    return overhead_document(control_overhead(full, control))
+
+
+def latest_overhead(store: Store, now_ns: Callable[[], int]) -> OverheadDocument:
+    """Return that of the last hour, of all services."""
+    return overhead(store, CohortQuery().cohort(now_ns()))
+
+
+def overhead_document(found: ControlOverhead) -> OverheadDocument:
+    """What was found, as its document."""
+    whole = found.found
+    return {
+        "requests": found.requests,
+        "control_requests": found.control_requests,
+        "needed_control_requests": found.needed_control_requests,
+        "difference_ns": _rounded(whole, "difference_ns"),
+        "low_ns": _rounded(whole, "low_ns"),
+        "high_ns": _rounded(whole, "high_ns"),
+        "control_ns": _rounded(whole, "control_ns"),
+        "routes": [_route(route) for route in found.routes],
+        "sentence": sentence(found),
+    }
+
+
+def sentence(found: ControlOverhead) -> str:
+    """Say it in words."""
+    whole = found.found
+    if whole is None:
+        return (
+            "Not enough data: of no route are there 100 requests in the control group "
+            f"(LATENCYTRACE_CONTROL); at least {found.needed_control_requests} more are needed."
+        )
+    ratio = whole.difference_ns / whole.control_ns if whole.control_ns else 0.0
+    low, high = signed(round(whole.low_ns)), signed(round(whole.high_ns))
+    return (
+        f"Tracing makes a request {signed(round(whole.difference_ns))} longer "
+        f"({100 * ratio:.2g} %; 95 %: {low} to {high}), "
+        f"by {found.control_requests:,} requests of the control group."
+    )
+
+
+def _columns(store: Store, cohort: Cohort) -> RequestColumns:
+    share_ratio = min(1.0, MOST_COMPARED / max(store.count(cohort), 1))
+    return store.cohort_columns(cohort, (DurationBand(share_ratio=share_ratio),))
+
+
+def _route(route: RouteOverhead) -> RouteOverheadDocument:
+    return {
+        "service": route.service,
+        "route": route.route,
+        "requests": route.requests,
+        "control_requests": route.control_requests,
+        "difference_ns": _rounded(route.found, "difference_ns"),
+        "low_ns": _rounded(route.found, "low_ns"),
+        "high_ns": _rounded(route.found, "high_ns"),
+    }
+
+
+def _rounded(found: Difference | None, name: str) -> int | None:
+    return None if found is None else round(getattr(found, name))

@@ -1,0 +1,112 @@
+"""What tracing costs requests, as a document, in a sentence, and as a finding."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from latencytrace.analysis.compare.control import ControlOverhead, Difference, RouteOverhead
+from latencytrace.service.answers.findings.agents import agent_findings
+from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.overhead import overhead_document
+from latencytrace.service.answers.findings.overhead_documents import (
+    OverheadDocument,
+    overhead_findings,
+)
+
+MS = 1_000_000
+ADDED = Difference(
+    difference_ns=0.05 * MS, low_ns=-0.01 * MS, high_ns=0.11 * MS, control_ns=5 * MS
+)
+DEAR = Difference(difference_ns=1.0 * MS, low_ns=0.9 * MS, high_ns=1.1 * MS, control_ns=5 * MS)
+
+
+def of(found: Difference | None, control_requests: int = 200) -> ControlOverhead:
+    route = RouteOverhead(
+        service="rag", route="POST /chat", requests=2_000, control_requests=control_requests,
+        found=found,
+    )  # fmt: skip
+    return ControlOverhead(
+        requests=2_000,
+        control_requests=control_requests,
+        needed_control_requests=None if found else 60,
+        found=found,
+        routes=[route],
+    )
+
+
+def test_what_is_known_is_said_with_its_interval() -> None:
+    document = overhead_document(of(ADDED))
+
+    TypeAdapter(OverheadDocument).validate_python(document, strict=True)
+    assert (document["difference_ns"], document["low_ns"]) == (50_000, -10_000)
+    assert document["sentence"] == (
+        "Tracing makes a request 50.0 µs longer (1 %; 95 %: -10.0 µs to 110 µs), "
+        "by 200 requests of the control group."
+    )
+
+
+def test_too_few_requests_are_not_enough_data_instead_of_a_guess() -> None:
+    document = overhead_document(of(None, control_requests=40))
+
+    TypeAdapter(OverheadDocument).validate_python(document, strict=True)
+    assert document["difference_ns"] is document["low_ns"] is None
+    assert "at least 60 more are needed" in document["sentence"]
+    assert document["routes"][0]["control_requests"] == 40
+
+
+@pytest.mark.parametrize(
+    ("found", "verdicts"),
+    [(of(ADDED), [Verdict.FINE]), (of(DEAR), [Verdict.NOTE]), (of(None, 40), [Verdict.NOTE])],
+    ids=["cheap", "dear", "not enough data"],
+)
+def test_a_doctor_judges_it(found: ControlOverhead, verdicts: list[Verdict]) -> None:
+    assert [one.verdict for one in overhead_findings(overhead_document(found))] == verdicts
+
+
+def test_without_a_control_group_nothing_is_said() -> None:
+    assert list(overhead_findings(overhead_document(of(None, control_requests=0)))) == []
+
+
+def test_what_is_dear_comes_with_what_helps() -> None:
+    (finding,) = overhead_findings(overhead_document(of(DEAR)))
+
+    assert finding.fix is not None
+    assert "LATENCYTRACE_OVERHEAD" in finding.fix
+
+
+def agents(step: float, detail: str = "full", sampling: float = 1.0) -> list[Finding]:
+    """The findings about an agent's budget."""
+    rag = {"service": "rag", "agent": "rag-1"}
+    about = {**rag, "version": "1.0", "pid": "42", "provider": "ours"}
+    values = {"overhead_ratio": 0.008, "overhead_budget_ratio": 0.01, "sampling_ratio": sampling}
+    samples = [
+        Sample(name=f"latencytrace_agent_{name}", labels=rag, value=value)
+        for name, value in values.items()
+    ]
+    samples.append(Sample(name="latencytrace_agent_info", labels=about, value=1))
+    steps = {**rag, "detail": detail}
+    samples.append(Sample(name="latencytrace_agent_reduction_steps", labels=steps, value=step))
+    return [one for one in agent_findings(samples) if one.verdict is Verdict.NOTE]
+
+
+@pytest.mark.parametrize(
+    ("step", "detail", "sampling", "said"),
+    [
+        (1, "no_runtime_gaps", 1.0, "pauses of the process are not watched for"),
+        (3, "no_cheap_calls", 1.0, "the shortest calls are not recorded"),
+        (6, "full", 0.125, "one of 8 traces that begin there is recorded"),
+        (1, "of a later version", 1.0, "less detail is recorded"),
+    ],
+)
+def test_a_doctor_says_what_an_agent_leaves_out_and_how_to_allow_it_more(
+    step: float, detail: str, sampling: float, said: str
+) -> None:
+    (finding,) = agents(step, detail, sampling)
+
+    assert said in finding.what
+    assert "to keep to 1 % of CPU time" in finding.what
+    assert "LATENCYTRACE_OVERHEAD" in str(finding.fix)
+
+
+def test_of_an_agent_with_all_detail_there_is_nothing_to_note() -> None:
+    assert agents(0) == []
