@@ -3,7 +3,7 @@
 import random
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -203,6 +203,15 @@ def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -
     assert "page began: chat-e2e" in said
 
 
+@pytest.fixture
+def hears_hangups() -> Iterator[None]:
+    """Have programs hear SIGHUP, though these tests may run where nobody does (`nohup`)."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hears_hangups")
 def test_objectives_that_change_are_taken_up_while_the_service_runs(tmp_path: Path) -> None:
     promised = objectives_yaml(tmp_path, threshold_s=0.2)
     with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:

@@ -344,10 +344,9 @@ class Assembler:
 
     def _reopened(self, trace_id: str) -> _Open:
         taken = self._attributing.pop(trace_id)
-        trace = self._open.get(trace_id)
-        if trace is None:
-            trace = self._opened(trace_id, self._now_ns(), rooted=True)
+        trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
         trace.join(taken)
+        heappush(self._due, (trace.due_ns, trace_id))
         return trace
 
     def _evicted(self, limit: int) -> list[str]:

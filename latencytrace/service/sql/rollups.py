@@ -94,7 +94,8 @@ DUE: Final = (
     "SELECT Window FROM "
     f"(SELECT {_SECONDS} AS Window, max(Written) AS Last FROM {REQUESTS} GROUP BY Window) AS Rows "
     f"LEFT JOIN (SELECT Window, AsOf FROM {WINDOWS} FINAL) AS Known USING Window "
-    "WHERE Last > AsOf ORDER BY Window DESC LIMIT {limit:UInt32}"
+    # Those ahead of now cannot be rolled up yet.
+    "WHERE Last > AsOf ORDER BY Window > toUnixTimestamp(now()), Window DESC LIMIT {limit:UInt32}"
 )
 PUT_DOWN: Final = (  # the last step: from now on the rows of this pass are those that count
     f"INSERT INTO {WINDOWS} (Window, Pass, AsOf, Merged, Requests) "

@@ -57,12 +57,6 @@ def spans_of(table: str) -> str:
     return f"SELECT {_COLUMNS} FROM {table} WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
 
 
-LATELY_KEPT = (  # so long arrivals are there too, and a while longer
-    f"SELECT {_COLUMNS} FROM {SPANS} WHERE TraceId IN {{trace_ids:Array(String)}} "
-    f"AND Arrived >= now() - INTERVAL 3 HOUR {ONCE}"
-)
-
-
 def once(*answers: Iterable[Span]) -> list[Span]:
     """The spans of several answers, each once as in one of them, in the order of its place."""
     found: dict[tuple[str, str], Span] = {}

@@ -19,7 +19,7 @@ REQUESTS = f"{DATABASE}.requests"
 # Made of `requests`, and made anew from there where they are lost: see `rollups`.
 ROLLUPS = f"{DATABASE}.request_rollups"
 WINDOWS = f"{DATABASE}.rollup_windows"
-DERIVED = (ROLLUPS, WINDOWS)
+DERIVED = (WINDOWS, ROLLUPS)  # the first names what of the second counts: it goes first
 
 TABLE_UUIDS = (
     f"SELECT database || '.' || name, uuid FROM system.tables WHERE database = '{DATABASE}'"

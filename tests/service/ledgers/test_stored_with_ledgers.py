@@ -319,3 +319,36 @@ def test_spans_of_a_trace_that_is_known_wait_until_they_are_stored(
 
     assert early == 0
     assert decode_ms(rig.store, trace_id) == 60
+
+
+def test_a_post_that_is_sent_again_after_its_ledger_loses_nothing(rig: Rig, trace_id: str) -> None:
+    span = root(trace_id)
+    spans = [span, child(span, "b" * 16, 0, 60)]
+    rig.send(*spans)
+    rig.after_s(1)
+    rig.send(*spans)
+    rig.committer.flush()
+    rig.after_s(2)
+
+    assert rig.store.arrived_counts([trace_id]) == {trace_id: 4}
+    assert not rig.pipeline.is_open(trace_id)
+    assert rig.metric("spans_without_ledger_total", reason="lost") == 0
+    assert decode_ms(rig.store, trace_id) == 60
+
+
+def test_spans_that_were_kept_long_ago_are_still_read(
+    store: FaultyStore, rig: Rig, trace_id: str
+) -> None:
+    span = root(trace_id)
+    rig.send(child(span, "b" * 16, 0, 60), span)
+    rig.after_s(1)
+    query = store._assembler.query  # noqa: SLF001 - the contract cannot write the past
+    query("CREATE TABLE latencytrace.spans_ago AS latencytrace.spans", "Null")
+    query(
+        "INSERT INTO latencytrace.spans_ago SELECT * REPLACE (Arrived - INTERVAL 5 HOUR AS "
+        "Arrived) FROM latencytrace.spans",
+        "Null",
+    )
+    query("EXCHANGE TABLES latencytrace.spans AND latencytrace.spans_ago", "Null")
+
+    assert {one.span_id for one in store.arrived([trace_id])[trace_id]} == {"a" * 16, "b" * 16}

@@ -10,7 +10,13 @@ from typing import Final, Protocol
 import orjson
 
 from latencytrace.errors import StoreError
-from latencytrace.service.sql.tables import ACTIVE_PARTS, DERIVED, DETACHED_PARTS, UUIDS
+from latencytrace.service.sql.tables import (
+    ACTIVE_PARTS,
+    DERIVED,
+    DETACHED_PARTS,
+    REQUESTS,
+    UUIDS,
+)
 from latencytrace.service.store import DamagedPart
 
 _log = logging.getLogger(__name__)
@@ -36,6 +42,7 @@ _BAD_ROWS: Final = "SETTINGS check_query_single_value_result = 0"
 _PART = re.compile(rf"/({'|'.join(UUIDS.values())})/([0-9a-zA-Z_-]+)/")
 _TABLES: Final = {uuid: table for table, uuid in UUIDS.items()}
 _REASON_CHARS: Final = 200
+_COUNTED: Final = frozenset({*DERIVED, REQUESTS})
 
 
 class RollupsLostError(StoreError):
@@ -60,6 +67,7 @@ class Damage:
     def __init__(self, connection: Asking) -> None:
         self._connection = connection
         self._lock = threading.Lock()
+        self.lost = 0  # parts set aside of what rollups are made of, or of them
 
     def mend(self, code: int | None, message: str) -> bool:
         """Set aside what an answer of the engine's says is damaged.
@@ -82,6 +90,8 @@ class Damage:
             if not bad:  # it names none, or one that is gone by now
                 bad = [one for table in UUIDS for one in self._bad(table)]
             for table, name, reason in bad:
+                # Before it is gone: no answer without it may be taken for a whole one.
+                self.lost += table in _COUNTED
                 self._connection.query(f"ALTER TABLE {table} DETACH PART '{name}'", "Null")
                 _log.error(
                     "part %s of %s is damaged (%s) and was set aside: the rest goes on",

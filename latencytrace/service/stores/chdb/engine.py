@@ -20,6 +20,7 @@ from latencytrace.service.sql.tables import (
     HAS_TTL,
     NO_LONGER_USED,
     NO_TTL,
+    REQUESTS,
     TABLE_UUIDS,
     UUIDS,
     Target,
@@ -122,6 +123,10 @@ class Engine:
         """The parts of tables that were set aside."""
         return () if self._damage is None else self._damage.parts()
 
+    def lost_parts(self) -> int:
+        """Return how many parts were set aside of requests and of what is derived from them."""
+        return 0 if self._damage is None else self._damage.lost
+
     def close(self) -> None:
         """End all connections, then let go of the folder."""
         for connection in self._connections:
@@ -142,7 +147,8 @@ class Engine:
         connection.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic", "Null")
         self._damage = Damage(connection)
         lost = {part.table for part in self._damage.parts()}
-        if any(table.partition(".")[2] in lost for table in DERIVED):
+        # Rollups say more than what is left of a damaged table.
+        if any(table.partition(".")[2] in lost for table in (*DERIVED, REQUESTS)):
             for table in DERIVED:  # what was set aside of them is dropped as well
                 connection.query(f"DROP TABLE IF EXISTS {table} SYNC", "Null")
         connection = self.connect()  # one that sets aside what is damaged

@@ -6,7 +6,7 @@ certain is read as it was written: rollups make an answer faster, and never chan
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -66,6 +66,7 @@ class Rollups:
         read: Asks what a question needs to know.
         write: Has rows written, and asks for that.
         now_ns: The time of day.
+        lost_parts: How many parts of requests, or of what is here, were lost so far.
         exact_requests: Up to how many requests are read one by one.
     """
 
@@ -74,12 +75,15 @@ class Rollups:
         read: Query,
         write: Query,
         now_ns: Callable[[], int],
+        lost_parts: Callable[[], int],
         exact_requests: int = EXACT_REQUESTS,
     ) -> None:
         self._read = read
         self._write = write
         self._now_ns = now_ns
+        self._lost_parts = lost_parts
         self._exact_requests = exact_requests
+        self._lost = lost_parts()  # when all of it was made anew last
         self._writing = threading.Lock()  # no window is rolled up while one is written to
         self._lock = threading.Lock()  # of what follows
         # Windows that were written to since they were rolled up: the last mark, and its time.
@@ -108,7 +112,7 @@ class Rollups:
                 if self._holds(plan):
                     return answer
         except RollupsLostError:
-            self._begin_anew()
+            pass  # the next step makes them anew
         return ask(Plan())
 
     def suffice(self, plan: Plan) -> bool:
@@ -125,13 +129,12 @@ class Rollups:
         if abs(now_ns - self._stepped_ns) < PACE_NS:
             return
         self._stepped_ns = now_ns
-        try:
-            with self._writing:
-                due = self._due(now_ns)
-                if due:
-                    self._roll_up(due)
-        except RollupsLostError:
-            self._begin_anew()
+        with suppress(RollupsLostError), self._writing:
+            if self._lost_parts() != self._lost:
+                self._begin_anew()
+            due = self._due(now_ns)
+            if due:
+                self._roll_up(due)
 
     def _roll_up(self, windows: list[int]) -> None:
         began_ns = self._now_ns()
@@ -169,11 +172,12 @@ class Rollups:
         looked_ns = self._looked_ns
         if self._knows_all or (looked_ns is not None and abs(now_ns - looked_ns) < LOOK_NS):
             return
-        found = list(map(int, ask(DUE, "TSV", {"limit": MOST_CHANGED + 1}).split()))
+        found = map(int, ask(DUE, "TSV", {"limit": MOST_CHANGED + 1}).split())
+        unknown = [window for window in found if window not in self._changed]
+        room = MOST_CHANGED - len(self._changed)
         self._marks += 1
-        for window in found[:MOST_CHANGED]:
-            self._changed.setdefault(window, (self._marks, 0))
-        self._knows_all = len(found) <= MOST_CHANGED
+        self._changed |= dict.fromkeys(unknown[:room], (self._marks, 0))
+        self._knows_all = len(unknown) <= room
         self._looked_ns = now_ns
 
     def _mark(self, windows: Collection[int]) -> None:
@@ -194,7 +198,7 @@ class Rollups:
         )
         with self._lock:
             self._look(self._read)
-            if not self._knows_all:
+            if not self._knows_all or self._lost_parts() != self._lost:
                 return Plan()
             changed = {one for one in self._changed if first_s <= one <= last_s}
             marks = self._marks
@@ -220,6 +224,7 @@ class Rollups:
         with self._lock:
             return (
                 self._knows_all
+                and self._lost_parts() == self._lost
                 and self._forgotten <= plan.marks
                 and all(
                     mark <= plan.marks or window in unmerged
@@ -228,11 +233,13 @@ class Rollups:
             )
 
     def _begin_anew(self) -> None:
-        """Forget all rollups, for some of them were lost."""
-        with self._writing, self._lock:
+        """Forget all rollups, for some of them were lost, or of what they were made of."""
+        with self._lock:
+            lost = self._lost_parts()
+            self._knows_all, self._looked_ns = False, None
             for table in DERIVED:
                 self._write(f"TRUNCATE TABLE {table}", "Null", {})
-            self._knows_all, self._looked_ns = False, None
+            self._lost = lost
 
 
 def windows_of(starts_ns: NDArray[np.uint64]) -> list[int]:

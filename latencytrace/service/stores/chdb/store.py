@@ -16,7 +16,7 @@ from latencytrace.service.clock import now_ns
 from latencytrace.service.otlp.span_block import SpanBlock, joined
 from latencytrace.service.sql import native, questions, request_blocks, request_rows, span_rows
 from latencytrace.service.sql.request_rows import Void
-from latencytrace.service.sql.tables import ARRIVALS, PARTITIONS
+from latencytrace.service.sql.tables import ARRIVALS, PARTITIONS, SPANS
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
     DamagedPart,
@@ -65,7 +65,9 @@ class ChdbStore(ChdbQuestions):
         self._inserter = engine.connect()
         self._assembler = engine.connect()  # its reads wait for no reader's
         readers = Readers(engine)
-        rollups = Rollups(readers.query, self._assembler.query, day_ns, exact_requests)
+        rollups = Rollups(
+            readers.query, self._assembler.query, day_ns, engine.lost_parts, exact_requests
+        )
         super().__init__(readers, to_keep, rollups)
         self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
 
@@ -99,7 +101,7 @@ class ChdbStore(ChdbQuestions):
         """See `Store.arrived`."""
         lines = [
             self._assembler.query(question, LISTS, {"trace_ids": trace_ids})
-            for question in (span_rows.spans_of(ARRIVALS), span_rows.LATELY_KEPT)
+            for question in map(span_rows.spans_of, (ARRIVALS, SPANS))
         ]
         return by_trace(span_rows.once(*map(span_rows.spans_from, lines)))
 

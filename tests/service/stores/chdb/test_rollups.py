@@ -381,6 +381,46 @@ def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> N
     assert rolled.store.damaged_parts() == []
 
 
+@pytest.mark.parametrize("when", ["at once", "at the next start"])
+def test_what_is_lost_of_requests_is_counted_no_more(rolled: Written, when: str) -> None:
+    whole = rolled.store.breakdown(Cohort()).requests
+    largest = (
+        f"SELECT path FROM system.parts WHERE active AND database || '.' || table = '{REQUESTS}' "  # noqa: S608 - our own name
+        "ORDER BY rows DESC LIMIT 1"
+    )
+    found_at = rolled.store._assembler.query(largest, "TSV").decode().strip()  # noqa: SLF001 - ours
+    part = Path(found_at) / "data.bin"
+    if when == "at the next start":
+        rolled.store.close()
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    part.write_bytes(content)
+    if when == "at the next start":
+        rolled.store = ChdbStore.open(rolled._folder, rolled.clock, ALWAYS)  # noqa: SLF001 - ours
+    found = []
+    for _ in range(3):
+        exact = plain_answers.breakdown(Cohort(), list(rolled.store.of_service(None)))
+        found.append((rolled.store.breakdown(Cohort()).requests, exact.requests))
+        rolled.reopen()
+
+    assert len(rolled.store.damaged_parts()) == 1
+    assert len(set(found)) == 1
+    assert found[0][0] == found[0][1] < whole
+
+
+def test_a_start_that_is_killed_while_it_drops_rollups_loses_no_count(rolled: Written) -> None:
+    told(rolled.store, f"DROP TABLE {DERIVED[0]} SYNC")
+    rolled.reopen()
+
+    rolled.compare()
+    for _ in range(30):
+        rolled.clock.move_s(61)
+        rolled.store.roll_up()
+
+    rolled.compare()
+    assert passes(rolled.store) == 8
+
+
 def test_a_folder_from_before_rollups_gets_them(rolled: Written) -> None:
     for table in DERIVED:
         told(rolled.store, f"DROP TABLE {table} SYNC")
