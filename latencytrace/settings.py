@@ -101,6 +101,7 @@ class AgentSettings:
     profile: bool = True  # take profiles where the service asks for one
     nvtx: bool = False  # show passes on devices to NVIDIA's profilers
     overhead_ratio: float | None = DEFAULT_OVERHEAD  # of the process's CPU time; None: no budget
+    may_sample: bool = False  # to keep that budget; else less is recorded, but of every request
     control_ratio: float = 0.0  # of requests, that the others' durations are held against
     resource_attributes: str = ""  # of the process, as the variable has them
     resource_detectors: bool = False  # ask the SDK's, too
@@ -204,6 +205,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         profile=optional_flag(environ, "LATENCYTRACE_PROFILE") is not False,
         nvtx=flag(environ, "LATENCYTRACE_NVTX"),
         overhead_ratio=_overhead_ratio(environ),
+        may_sample=bool(environ.get("LATENCYTRACE_OVERHEAD", "").strip()),
         control_ratio=number(environ, "LATENCYTRACE_CONTROL", 0.0, least=0, most=0.5),
         resource_attributes=environ.get("OTEL_RESOURCE_ATTRIBUTES", ""),
         resource_detectors=bool(names(environ, "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS")),

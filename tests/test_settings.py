@@ -195,3 +195,20 @@ def test_buckets_that_do_not_rise_are_refused(text: str) -> None:
 def test_routes_of_metrics_are_bounded(text: str) -> None:
     with pytest.raises(SettingsError, match="LATENCYTRACE_METRICS_ROUTES"):
         service_settings(environ={"LATENCYTRACE_METRICS_ROUTES": text})
+
+
+@pytest.mark.parametrize(
+    ("environ", "budget_ratio", "may_sample"),
+    [
+        ({}, 0.01, False),
+        ({"LATENCYTRACE_OVERHEAD": "0.01"}, 0.01, True),
+        ({"LATENCYTRACE_OVERHEAD": "0.2"}, 0.2, True),
+        ({"LATENCYTRACE_OVERHEAD": " "}, 0.01, False),
+    ],
+)
+def test_requests_are_left_out_for_a_budget_only_where_somebody_set_it(
+    environ: dict[str, str], budget_ratio: float, *, may_sample: bool
+) -> None:
+    settings = agent_settings(environ=environ)
+
+    assert (settings.overhead_ratio, settings.may_sample) == (budget_ratio, may_sample)

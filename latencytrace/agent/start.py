@@ -249,7 +249,8 @@ class Agent:
         """Report to the receiver how we do, if that changed; on the background thread."""
         if not self._has_begun:  # its first round may come before there is anything to report on
             return
-        may_sample = self._sampling is None and self._global.program is None
+        may_sample = self.settings.may_sample and self._sampling is None
+        may_sample = may_sample and self._global.program is None
         self._own.update(self._exporter.counts, self._exporter.queued, may_sample=may_sample)
         report, has_news = self._self_report, self._exporter.counts.sent or self._global.program
         if report is not None and report.may_be_due and has_news:

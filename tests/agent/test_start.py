@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,7 @@ import latencytrace
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.timer import DeviceTimer
 from latencytrace.agent.guard import raise_fault
+from latencytrace.agent.reporting.own_budget import OwnBudget
 from latencytrace.agent.start import Agent, start
 from latencytrace.agent.timing.patching import HookState
 from latencytrace.model import Stage, semconv
@@ -342,3 +344,24 @@ def test_a_span_whose_device_still_works_is_sent_at_the_end(
 
     (span,) = receiver.spans
     assert span.attributes[semconv.DEVICE_UNMEASURED] == 1
+
+
+@pytest.mark.parametrize("may_sample", [True, False])
+def test_only_a_budget_that_was_set_may_leave_requests_out(
+    settings: AgentSettings, monkeypatch: pytest.MonkeyPatch, *, may_sample: bool
+) -> None:
+    seen: set[bool] = set()
+    rounds = threading.Event()
+
+    def update(_: OwnBudget, *__: object, may_sample: bool) -> None:
+        seen.add(may_sample)
+        rounds.set()
+
+    monkeypatch.setattr(OwnBudget, "update", update)
+    start(replace(settings, may_sample=may_sample), raise_fault)
+    try:
+        assert rounds.wait(PATIENCE_S)
+    finally:
+        latencytrace.uninstrument()
+
+    assert seen == {may_sample}
