@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from latencytrace.model import Attributes, RepairKind, Span, SpanKind, Stage, semconv
+from latencytrace.model import RepairKind, Span, SpanKind, Stage, semconv
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.assembler import MISSED_NS
@@ -20,11 +20,10 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.spans.otlp_messages import columns, one_span
+from tests.support.builders.spans.otlp_messages import MS, columns, decoding, root_lately
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
 
-MS = 1_000_000
 SETTLE_S = 10.0
 
 
@@ -142,29 +141,6 @@ def trace_id() -> str:
     return uuid4().hex
 
 
-def root(trace_id: str, attributes: Attributes | None = None) -> Span:
-    start_ns = time.time_ns() - 1000 * MS
-    return one_span(
-        trace_id,
-        "a" * 16,
-        start_ns=start_ns,
-        end_ns=start_ns + 100 * MS,
-        attributes=attributes,
-    )
-
-
-def child(of: Span, span_id: str, start_ms: int, end_ms: int) -> Span:
-    return one_span(
-        of.trace_id,
-        span_id,
-        parent_id=of.span_id,
-        kind=SpanKind.INTERNAL,
-        start_ns=of.start_ns + start_ms * MS,
-        end_ns=of.start_ns + end_ms * MS,
-        attributes={semconv.STAGE: Stage.DECODE.value},
-    )
-
-
 def decode_ms(store: ChdbStore, trace_id: str) -> float | None:
     found = store.request(trace_id, None)
     return None if found is None else found.ledger.get(Stage.DECODE, 0) / MS
@@ -173,9 +149,9 @@ def decode_ms(store: ChdbStore, trace_id: str) -> float | None:
 def test_a_trace_is_not_attributed_while_its_spans_are_being_inserted(
     rig: Rig, trace_id: str
 ) -> None:
-    span = root(trace_id)
+    span = root_lately(trace_id)
     rig.store.may_insert.clear()
-    rig.send(span, child(span, "b" * 16, 0, 60))
+    rig.send(span, decoding(span, "b" * 16, 0, 60))
     rig.store.inserting.wait(timeout=20)
 
     divided = rig.step_after_s(20)
@@ -191,11 +167,11 @@ def test_a_trace_is_not_attributed_while_its_spans_are_being_inserted(
 
 
 def test_a_part_that_still_waits_keeps_the_other_part_open(rig: Rig, trace_id: str) -> None:
-    span = root(trace_id)
+    span = root_lately(trace_id)
     rig.send(span)
     rig.stored()
     rig.store.may_insert.clear()
-    rig.send(child(span, "b" * 16, 0, 60))
+    rig.send(decoding(span, "b" * 16, 0, 60))
 
     early = rig.step_after_s(20)
     rig.store.may_insert.set()
@@ -210,8 +186,8 @@ def test_a_trace_of_which_the_store_shows_less_than_it_took_is_given_back(
     short_of_memory: Rig, trace_id: str
 ) -> None:
     rig = short_of_memory
-    span = root(trace_id)
-    rig.send(span, child(span, "b" * 16, 0, 60))
+    span = root_lately(trace_id)
+    rig.send(span, decoding(span, "b" * 16, 0, 60))
     rig.stored()
     rig.store.hidden = frozenset({"b" * 16})
     rig.step_after_s(1)
@@ -227,8 +203,8 @@ def test_spans_that_the_store_never_shows_are_counted_and_the_rest_is_attributed
     short_of_memory: Rig, trace_id: str
 ) -> None:
     rig = short_of_memory
-    span = root(trace_id)
-    rig.send(span, child(span, "b" * 16, 0, 60))
+    span = root_lately(trace_id)
+    rig.send(span, decoding(span, "b" * 16, 0, 60))
     rig.stored()
     rig.store.hidden = frozenset({"b" * 16})
     rig.step_after_s(1)
@@ -241,9 +217,9 @@ def test_spans_that_the_store_never_shows_are_counted_and_the_rest_is_attributed
 
 
 def test_what_came_twice_is_not_missed(rig: Rig, trace_id: str) -> None:
-    span = root(trace_id)
-    rig.send(span, child(span, "b" * 16, 0, 60))
-    rig.send(span, child(span, "b" * 16, 0, 60))
+    span = root_lately(trace_id)
+    rig.send(span, decoding(span, "b" * 16, 0, 60))
+    rig.send(span, decoding(span, "b" * 16, 0, 60))
     rig.stored()
     rig.step_after_s(1)
 
@@ -252,8 +228,8 @@ def test_what_came_twice_is_not_missed(rig: Rig, trace_id: str) -> None:
 
 
 def test_spans_without_a_request_are_counted_by_reason(rig: Rig, trace_id: str) -> None:
-    step = root(uuid4().hex, attributes={semconv.SHARED: True})
-    rig.send(child(root(trace_id), "b" * 16, 0, 60), step)
+    step = root_lately(uuid4().hex, attributes={semconv.SHARED: True})
+    rig.send(decoding(root_lately(trace_id), "b" * 16, 0, 60), step)
     rig.stored()
     rig.step_after_s(30)
 
@@ -263,9 +239,9 @@ def test_spans_without_a_request_are_counted_by_reason(rig: Rig, trace_id: str) 
 
 def half_of_a_trace(trace_id: str) -> tuple[Span, Span, Span]:
     """A gateway's own span and its call, and the server span of the worker that it called."""
-    above = replace(root(trace_id), service="gateway", instance="gateway-1")
-    call = replace(child(above, "b" * 16, 10, 90), service="gateway", kind=SpanKind.CLIENT)
-    served = replace(child(call, "c" * 16, 0, 70), kind=SpanKind.SERVER, attributes={})
+    above = replace(root_lately(trace_id), service="gateway", instance="gateway-1")
+    call = replace(decoding(above, "b" * 16, 10, 90), service="gateway", kind=SpanKind.CLIENT)
+    served = replace(decoding(call, "c" * 16, 0, 70), kind=SpanKind.SERVER, attributes={})
     return above, replace(call, attributes={}), served
 
 
@@ -312,7 +288,7 @@ def test_a_late_span_leaves_a_request_without_its_root_a_request(rig: Rig, trace
     rig.stored()
     rig.step_after_s(1)
     rig.step_after_s(30)
-    rig.send(child(served, "d" * 16, 0, 60))
+    rig.send(decoding(served, "d" * 16, 0, 60))
     rig.stored()
     rig.step_after_s(1)
 
@@ -323,7 +299,7 @@ def test_a_late_span_leaves_a_request_without_its_root_a_request(rig: Rig, trace
 def test_spans_that_their_sender_must_send_again_are_in_no_account(rig: Rig) -> None:
     rig.pipeline.close()
     with pytest.raises(Exception, match="shutting down"):
-        rig.send(root(uuid4().hex))
+        rig.send(root_lately(uuid4().hex))
 
     assert rig.metric("spans_open") == 0
     assert rig.metric("spans_received_total") == 0
@@ -335,7 +311,7 @@ def test_spans_that_their_sender_must_send_again_are_in_no_account(rig: Rig) -> 
 def test_a_root_that_the_store_has_and_no_ledger_is_found_and_attributed(
     rig: Rig, trace_id: str
 ) -> None:
-    rig.store.insert([columns(encoded(root(trace_id)))])  # and the pipeline was never told
+    rig.store.insert([columns(encoded(root_lately(trace_id)))])  # and the pipeline was never told
     rig.pipeline._missing = MissingLedgers(  # noqa: SLF001 - a clock that runs ahead
         rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns
     )
@@ -354,7 +330,7 @@ def test_what_has_its_ledger_is_not_found(rig: Rig, trace_id: str) -> None:
     missing = MissingLedgers(
         rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns
     )
-    rig.send(root(trace_id))
+    rig.send(root_lately(trace_id))
     rig.stored()
     rig.step_after_s(1)
     rig.clock.move_s(AFTER_S + 2)
@@ -369,7 +345,7 @@ def test_a_trace_that_was_open_when_it_was_looked_at_is_looked_at_again(
     missing = MissingLedgers(
         rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns
     )
-    rig.store.insert([columns(encoded(root(trace_id)))])
+    rig.store.insert([columns(encoded(root_lately(trace_id)))])
     rig.clock.move_s(AFTER_S + 2)
     early = missing.found(open_ones.__contains__).without_ledger
     open_ones.clear()
@@ -383,12 +359,12 @@ def test_a_trace_that_was_open_when_it_was_looked_at_is_looked_at_again(
 
 
 def test_a_request_is_counted_once_it_has_settled(rig: Rig, trace_id: str) -> None:
-    span = root(trace_id)
+    span = root_lately(trace_id)
     rig.send(span)
     rig.stored()
     rig.step_after_s(1)
     rig.clock.move_s(SETTLE_S - 1)
-    rig.send(child(span, "b" * 16, 0, 60))
+    rig.send(decoding(span, "b" * 16, 0, 60))
     rig.stored()
     rig.step_after_s(1)
     early = rig.counted()
@@ -403,12 +379,12 @@ def test_a_request_is_counted_once_it_has_settled(rig: Rig, trace_id: str) -> No
 def test_a_ledger_that_changes_after_it_was_counted_is_counted_as_revised(
     rig: Rig, trace_id: str
 ) -> None:
-    span = root(trace_id)
+    span = root_lately(trace_id)
     rig.send(span)
     rig.stored()
     rig.step_after_s(1)
     rig.step_after_s(SETTLE_S)
-    rig.send(child(span, "b" * 16, 0, 60))
+    rig.send(decoding(span, "b" * 16, 0, 60))
     rig.stored()
     rig.step_after_s(1)
     rig.step_after_s(SETTLE_S)
@@ -420,7 +396,7 @@ def test_a_ledger_that_changes_after_it_was_counted_is_counted_as_revised(
 def test_after_a_kill_the_next_process_counts_what_was_not_counted(
     rig: Rig, tmp_path: Path
 ) -> None:
-    first, second, third = (root(uuid4().hex) for _ in range(3))
+    first, second, third = (root_lately(uuid4().hex) for _ in range(3))
     for span in (first, second):
         rig.send(span)
         rig.stored()
@@ -428,7 +404,7 @@ def test_after_a_kill_the_next_process_counts_what_was_not_counted(
         rig.step_after_s(SETTLE_S / 2)
     rig.step_after_s(SETTLE_S / 2)
     counted_until_ns = rig.settled[-1].until_ns
-    rig.send(third, child(first, "b" * 16, 0, 60))  # the latter revises what was counted
+    rig.send(third, decoding(first, "b" * 16, 0, 60))  # the latter revises what was counted
     rig.stored()
     rig.step_after_s(1)  # and then it is killed
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from latencytrace.errors import PoisonedBlockError, StoreError
-from latencytrace.model import Request, Span, SpanKind, Stage, semconv
+from latencytrace.model import Request, Span, Stage
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.pipeline import HOLD_S, Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -19,12 +19,10 @@ from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import NONE_WITHDRAWN, Revisions, Table, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.spans.otlp_messages import one_span
+from tests.support.builders.spans.otlp_messages import MS, decoding, root_lately
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
 from tests.support.waiting import until
-
-MS = 1_000_000
 
 
 class FaultyStore(ChdbStore):
@@ -116,23 +114,6 @@ def trace_id() -> str:
     return uuid4().hex
 
 
-def root(trace_id: str, length_ms: int = 100) -> Span:
-    start_ns = time.time_ns() - 1000 * MS
-    return one_span(trace_id, "a" * 16, start_ns=start_ns, end_ns=start_ns + length_ms * MS)
-
-
-def child(of: Span, span_id: str, start_ms: int, end_ms: int) -> Span:
-    return one_span(
-        of.trace_id,
-        span_id,
-        parent_id=of.span_id,
-        kind=SpanKind.INTERNAL,
-        start_ns=of.start_ns + start_ms * MS,
-        end_ns=of.start_ns + end_ms * MS,
-        attributes={semconv.STAGE: Stage.DECODE.value},
-    )
-
-
 def decode_ms(store: ChdbStore, trace_id: str) -> float | None:
     found = store.request(trace_id, None)
     return None if found is None else found.ledger.get(Stage.DECODE, 0) / MS
@@ -141,8 +122,8 @@ def decode_ms(store: ChdbStore, trace_id: str) -> float | None:
 def test_a_trace_that_is_attributed_soon_is_stored_once_with_its_ledger(
     rig: Rig, trace_id: str
 ) -> None:
-    span = root(trace_id)
-    rig.send(child(span, "b" * 16, 0, 60))
+    span = root_lately(trace_id)
+    rig.send(decoding(span, "b" * 16, 0, 60))
     rig.send(span)
     before = rig.rows(Table.SPANS), rig.rows(Table.ARRIVALS)
     rig.after_s(1)
@@ -160,10 +141,10 @@ def test_spans_that_are_not_kept_are_stored_once_too_and_have_their_ledger(
     store: FaultyStore, tmp_path: Path
 ) -> None:
     rig = Rig(store, tmp_path / "journal", keep_spans_ratio=0.0)
-    slow, fast = root("f" * 31 + "1", 500), root("f" * 31 + "2", 10)
+    slow, fast = root_lately("f" * 31 + "1", 500), root_lately("f" * 31 + "2", 10)
     rig.send(slow)
     rig.after_s(1)
-    rig.send(fast, child(fast, "b" * 16, 0, 5))
+    rig.send(fast, decoding(fast, "b" * 16, 0, 5))
     rig.after_s(1)
     left, arrived = store.unassembled(), store.arrived_counts([slow.trace_id, fast.trace_id])
     rig.pipeline.close()
@@ -175,9 +156,9 @@ def test_spans_that_are_not_kept_are_stored_once_too_and_have_their_ledger(
 
 
 def test_what_no_ledger_is_made_of_is_stored_by_itself(rig: Rig, trace_id: str) -> None:
-    span = root(trace_id)
-    other = root(uuid4().hex)
-    rig.send(other, child(span, "b" * 16, 0, 60))
+    span = root_lately(trace_id)
+    other = root_lately(uuid4().hex)
+    rig.send(other, decoding(span, "b" * 16, 0, 60))
     rig.after_s(1)
     held = rig.rows(Table.ARRIVALS), rig.in_journal()
     rig.committer.flush()
@@ -196,10 +177,10 @@ def test_what_no_ledger_is_made_of_is_stored_by_itself(rig: Rig, trace_id: str) 
 def test_a_late_span_revises_a_ledger_whose_spans_were_stored_with_it(
     rig: Rig, trace_id: str
 ) -> None:
-    span = root(trace_id)
+    span = root_lately(trace_id)
     rig.send(span)
     rig.after_s(1)
-    rig.send(child(span, "b" * 16, 0, 60))
+    rig.send(decoding(span, "b" * 16, 0, 60))
     early = rig.after_s(2)
     until(lambda: rig.rows(Table.ARRIVALS) == 1)  # it is waited for, and held no longer
     rig.committer.flush()
@@ -218,11 +199,11 @@ def test_a_late_span_revises_a_ledger_whose_spans_were_stored_with_it(
 def test_a_span_that_comes_while_its_trace_is_attributed_is_not_lost(
     rig: Rig, trace_id: str
 ) -> None:
-    span = root(trace_id)
+    span = root_lately(trace_id)
 
     def more() -> None:
         rig.store.meanwhile = lambda: None
-        rig.send(child(span, "b" * 16, 0, 60))
+        rig.send(decoding(span, "b" * 16, 0, 60))
 
     rig.store.meanwhile = more
     rig.send(span)
@@ -239,7 +220,7 @@ def test_a_span_that_comes_while_its_trace_is_attributed_is_not_lost(
 
 
 def test_a_store_that_does_not_take_a_ledger_is_asked_again(rig: Rig, trace_id: str) -> None:
-    rig.send(root(trace_id))
+    rig.send(root_lately(trace_id))
     rig.store.full = True
     failed = rig.after_s(1)
     journal = rig.in_journal()
@@ -260,7 +241,7 @@ def test_spans_that_cannot_be_kept_are_set_aside_and_stored_by_themselves(
     rig: Rig, trace_id: str
 ) -> None:
     rig.store.poisoned = True
-    rig.send(root(trace_id))
+    rig.send(root_lately(trace_id))
     rig.after_s(1)
     rig.committer.flush()
 
@@ -273,12 +254,12 @@ def test_spans_that_cannot_be_kept_are_set_aside_and_stored_by_themselves(
 def test_what_a_dead_service_held_is_attributed_by_the_next(
     rig: Rig, trace_id: str, tmp_path: Path
 ) -> None:
-    span, stored = root(trace_id), root(uuid4().hex)
+    span, stored = root_lately(trace_id), root_lately(uuid4().hex)
     rig.send(stored)
     rig.store.full = True  # its spans are stored, its ledger is not
     rig.after_s(1)
     rig.store.full = False
-    rig.send(span, child(span, "b" * 16, 0, 60))
+    rig.send(span, decoding(span, "b" * 16, 0, 60))
     journal = tmp_path / "journal"
     left = tmp_path / "left"
     left.mkdir(mode=0o700)
@@ -297,8 +278,8 @@ def test_what_a_dead_service_held_is_attributed_by_the_next(
 
 
 def test_a_service_that_ends_stores_what_it_holds(rig: Rig, trace_id: str, tmp_path: Path) -> None:
-    span = root(trace_id)
-    rig.send(child(span, "b" * 16, 0, 60))
+    span = root_lately(trace_id)
+    rig.send(decoding(span, "b" * 16, 0, 60))
     rig.pipeline.close()
 
     assert rig.store.arrived_counts([trace_id]) == {trace_id: 1}
@@ -308,11 +289,11 @@ def test_a_service_that_ends_stores_what_it_holds(rig: Rig, trace_id: str, tmp_p
 def test_spans_of_a_trace_that_is_known_wait_until_they_are_stored(
     rig: Rig, trace_id: str
 ) -> None:
-    span = root(trace_id)
+    span = root_lately(trace_id)
     first = replace(span, service="before")
     rig.store.keep([(otlp.check(encoded(first), None, None).columns, np.array([0]))], 0)
     rig.pipeline._traces.left([trace_id])  # noqa: SLF001 - as at a start
-    rig.send(child(span, "b" * 16, 0, 60))
+    rig.send(decoding(span, "b" * 16, 0, 60))
     early = rig.after_s(2)
     rig.committer.flush()
     rig.after_s(1)
@@ -322,8 +303,8 @@ def test_spans_of_a_trace_that_is_known_wait_until_they_are_stored(
 
 
 def test_a_post_that_is_sent_again_after_its_ledger_loses_nothing(rig: Rig, trace_id: str) -> None:
-    span = root(trace_id)
-    spans = [span, child(span, "b" * 16, 0, 60)]
+    span = root_lately(trace_id)
+    spans = [span, decoding(span, "b" * 16, 0, 60)]
     rig.send(*spans)
     rig.after_s(1)
     rig.send(*spans)
@@ -339,8 +320,8 @@ def test_a_post_that_is_sent_again_after_its_ledger_loses_nothing(rig: Rig, trac
 def test_spans_that_were_kept_long_ago_are_still_read(
     store: FaultyStore, rig: Rig, trace_id: str
 ) -> None:
-    span = root(trace_id)
-    rig.send(child(span, "b" * 16, 0, 60), span)
+    span = root_lately(trace_id)
+    rig.send(decoding(span, "b" * 16, 0, 60), span)
     rig.after_s(1)
     query = store._assembler.query  # noqa: SLF001 - the contract cannot write the past
     query("CREATE TABLE latencytrace.spans_ago AS latencytrace.spans", "Null")

@@ -139,6 +139,12 @@ class Written:
             self.clock.move_s(61)
             self.store.roll_up()
 
+    def roll_up_all(self) -> None:
+        """Let so much time pass that every window is rolled up."""
+        for _ in range(30):
+            self.clock.move_s(61)
+            self.store.roll_up()
+
     def reopen(self) -> None:
         """Open the folder anew."""
         self.store.close()
@@ -254,9 +260,7 @@ def rolled(make: Callable[[int], Written]) -> Written:
     written = make(1)
     written.add()
     written.add()
-    for _ in range(30):
-        written.clock.move_s(61)
-        written.store.roll_up()
+    written.roll_up_all()
     return written
 
 
@@ -372,9 +376,7 @@ def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> N
     rolled.compare()
     rolled.reopen()
     rolled.compare()
-    for _ in range(30):
-        rolled.clock.move_s(61)
-        rolled.store.roll_up()
+    rolled.roll_up_all()
 
     rolled.compare()
     assert passes(rolled.store) == 8
@@ -413,9 +415,7 @@ def test_a_start_that_is_killed_while_it_drops_rollups_loses_no_count(rolled: Wr
     rolled.reopen()
 
     rolled.compare()
-    for _ in range(30):
-        rolled.clock.move_s(61)
-        rolled.store.roll_up()
+    rolled.roll_up_all()
 
     rolled.compare()
     assert passes(rolled.store) == 8
@@ -427,9 +427,7 @@ def test_a_folder_from_before_rollups_gets_them(rolled: Written) -> None:
     rolled.reopen()
 
     rolled.compare()
-    for _ in range(30):
-        rolled.clock.move_s(61)
-        rolled.store.roll_up()
+    rolled.roll_up_all()
 
     rolled.compare()
     assert passes(rolled.store) == 8
@@ -483,9 +481,7 @@ def test_more_windows_than_are_remembered_are_rolled_up_bit_by_bit(
     written.write([some_request(written.chance, one) for one in starts], {})
     written.compare()
 
-    for _ in range(30):
-        written.clock.move_s(61)
-        written.store.roll_up()
+    written.roll_up_all()
 
     written.compare()
     assert passes(written.store) == 12

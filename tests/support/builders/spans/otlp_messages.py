@@ -1,5 +1,6 @@
 """OTLP trace requests made of our own spans: what a sender would encode."""
 
+import time
 from collections.abc import Iterable
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -7,13 +8,22 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, StatusCode, semconv
+from latencytrace.model import (
+    Attributes,
+    AttributeValue,
+    Span,
+    SpanKind,
+    Stage,
+    StatusCode,
+    semconv,
+)
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.otlp.traces import check
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"
 START_NS = 1_763_690_000_000_000_000
+MS = 1_000_000
 
 
 def one_span(  # noqa: PLR0913 - one argument per thing that a test varies
@@ -40,6 +50,31 @@ def one_span(  # noqa: PLR0913 - one argument per thing that a test varies
         start_ns=start_ns,
         end_ns=end_ns,
         attributes=attributes or {},
+    )
+
+
+def root_lately(trace_id: str, length_ms: int = 100, attributes: Attributes | None = None) -> Span:
+    """A request that began a second ago."""
+    start_ns = time.time_ns() - 1000 * MS
+    return one_span(
+        trace_id,
+        "a" * 16,
+        start_ns=start_ns,
+        end_ns=start_ns + length_ms * MS,
+        attributes=attributes,
+    )
+
+
+def decoding(of: Span, span_id: str, start_ms: int, end_ms: int) -> Span:
+    """A span of decoding within another, in ms since that began."""
+    return one_span(
+        of.trace_id,
+        span_id,
+        parent_id=of.span_id,
+        kind=SpanKind.INTERNAL,
+        start_ns=of.start_ns + start_ms * MS,
+        end_ns=of.start_ns + end_ms * MS,
+        attributes={semconv.STAGE: Stage.DECODE.value},
     )
 
 
