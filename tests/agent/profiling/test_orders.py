@@ -78,6 +78,17 @@ def is_recording(receiver: Receiver) -> bool:
     return agent is not None and agent.phase == "recording"
 
 
+def ready_again(receiver: Receiver) -> None:
+    """Wait for a post that says so, which is made after this."""
+    before = len(receiver.post_headers)
+    until(
+        lambda: (
+            len(receiver.post_headers) > before
+            and getattr(reported(receiver), "state", None) is ProfilerState.READY
+        )
+    )
+
+
 def generate(chat: TinyChat) -> None:
     """One request."""
     chat.model.generate(chat.prompt(), max_new_tokens=4, do_sample=False)
@@ -158,13 +169,13 @@ def test_an_order_while_one_is_under_way_is_not_taken(
     agent: TracedProgram, receiver: Receiver, chat: TinyChat
 ) -> None:
     assert agent.status.running
-    order(receiver, replace(LONG, seconds=1.0))
+    order(receiver, replace(LONG, seconds=5.0))
 
     with generating(chat):
         until(lambda: is_recording(receiver))
         order(receiver, replace(SHORT, profile_id="f" * 32))
         sent(receiver)
-        until(lambda: getattr(reported(receiver), "state", None) is ProfilerState.READY)
+        ready_again(receiver)
 
     assert [profile_id for profile_id, _ in receiver.profiles] == [ID]
 
@@ -224,7 +235,7 @@ def test_a_second_one_for_an_alert_within_ten_minutes_is_refused(
     order(receiver, replace(SHORT, triggered=True))
     with generating(chat):
         sent(receiver)
-        until(lambda: getattr(reported(receiver), "state", None) is ProfilerState.READY)
+        ready_again(receiver)
         order(receiver, replace(SHORT, triggered=True))
         about, _ = sent(receiver, 1)
 
@@ -299,8 +310,8 @@ def test_a_receiver_that_is_gone_does_no_harm(
         order(receiver, SHORT)
         receiver.refuses_profiles = True
         with generating(chat):
-            until(lambda: getattr(reported(receiver), "profile_id", None) == ID)
-            until(lambda: getattr(reported(receiver), "state", None) is ProfilerState.READY)
+            until(lambda: receiver.refused_profiles)
+            ready_again(receiver)
             receiver.refuses_profiles = False
             order(receiver, SHORT)
             about, _ = sent(receiver)

@@ -82,6 +82,7 @@ class Receiver(RecordingServer):
         self.profiles: list[tuple[str, bytes]] = []  # ids and bodies
         self.report_status = 200
         self.refuses_profiles = False  # the connection breaks
+        self.refused_profiles = 0
         self.refused = 0
         self.close_each = False
 
@@ -101,6 +102,7 @@ class Receiver(RecordingServer):
             return self._take_report(received)
         if UPLOAD_PATH in received.path:
             if self.refuses_profiles:
+                self.refused_profiles += 1
                 raise ConnectionResetError
             self.profiles.append((received.path.rpartition("/")[2], received.body))
             return Response()
