@@ -12,6 +12,7 @@ HOUR_NS = 60 * MINUTE_NS
 DAY_NS = 24 * HOUR_NS
 SHORT_WINDOWS_IN_LONG = 12
 NO_LIMIT_NS = 1 << 62  # the threshold of an objective that only failures violate
+SLICE_PARTS = 1000  # of a slice of time, which may be bad in part
 AVAILABILITY = "availability"
 EACH_ROUTE = "*"  # the route of an objective that holds for each route of its service
 
@@ -75,10 +76,19 @@ class Calendar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSlices:
+    """Stretches of time that are judged in the place of requests, each as much as another."""
+
+    length_ns: int
+    target_ratio: float | None  # of its requests; None: a slice is as good as this share of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
     """A target: at least `target_ratio` of a cohort's requests within `threshold_ns`.
 
-    With `NO_LIMIT_NS` it is an objective of availability: only what fails violates it.
+    With `NO_LIMIT_NS` it is an objective of availability: only what fails violates it. With
+    `slices` the target is a share of these, and a tally counts their `SLICE_PARTS`.
     """
 
     name: str
@@ -95,11 +105,17 @@ class Objective:
     calendar: Calendar | None = None  # None: the period ends now
     tiers: tuple[BurnRule, ...] = ()  # that the file names; none: those of its period
     receivers: tuple[str, ...] = ()  # sinks that its alerts are for; none: all
+    slices: TimeSlices | None = None  # None: requests are judged
 
     @property
     def budget_ratio(self) -> float:
         """The share of requests that may violate the objective."""
         return 1 - self.target_ratio
+
+    @property
+    def parts(self) -> int:
+        """What one of those that are judged counts in a tally."""
+        return 1 if self.slices is None else SLICE_PARTS
 
     @property
     def limit_ns(self) -> int | None:

@@ -17,6 +17,7 @@ SHORTEST_WINDOW_NS = 10 * 10**9  # what counts are kept in
 CALM_SHARE = 0.9  # of the factor: an alert that fires at 6 is over below 5.4
 _KEEP_FIRING_NS = {Severity.PAGE: 5 * MINUTE_NS, Severity.TICKET: 30 * MINUTE_NS}
 LEAST_BAD = {Severity.PAGE: 10, Severity.TICKET: 20}  # requests in the long window
+LEAST_BAD_SLICES = 2  # of time, each of which is many requests
 
 # Factor, long window over 30 days, severity; what of the budget that is spent when it fires
 # at the usual traffic must at least be; that share of the budget. The fastest needs most, for
@@ -69,8 +70,16 @@ def outage_rule(objective: Objective) -> BurnRule:
 
 
 def can_fire(objective: Objective, rule: BurnRule) -> bool:
-    """Return whether any share of bad requests is enough: the highest burn rate is 1 / budget."""
-    return rule.factor * objective.budget_ratio < 1
+    """Return whether any share of bad requests is enough: the highest burn rate is 1 / budget.
+
+    Of time slices one must fit in the short window.
+    """
+    return rule.factor * objective.budget_ratio < 1 and holds_slice(objective, rule)
+
+
+def holds_slice(objective: Objective, rule: BurnRule) -> bool:
+    """Return whether the short window is as long as a time slice, or no slices are judged."""
+    return objective.slices is None or rule.short_ns >= objective.slices.length_ns
 
 
 def burn_rules(objective: Objective) -> tuple[BurnRule, ...]:
@@ -82,7 +91,8 @@ def burn_rules(objective: Objective) -> tuple[BurnRule, ...]:
     rules = tuple(rule for rule in rules if can_fire(objective, rule))
     pages = [rule for rule in rules if rule.severity is Severity.PAGE]
     outage = outage_rule(objective)
-    if objective.tiers or not pages or outage.short_ns < SHORTEST_WINDOW_NS:
+    is_short = outage.short_ns < SHORTEST_WINDOW_NS or not holds_slice(objective, outage)
+    if objective.tiers or not pages or is_short:
         return rules
     return (*pages, outage, *rules[len(pages) :])
 
@@ -132,10 +142,17 @@ def burns(  # noqa: PLR0913, PLR0917 - what is counted, and how much of it can b
     return (
         long_rate is not None
         and short_rate is not None
-        and long.bad >= max(LEAST_BAD[rule.severity], least)
+        and long.bad >= max(least_bad(objective, rule.severity), least)
         and long_rate * coverage_ratio > rule.factor
         and short_rate > rule.factor
     )
+
+
+def least_bad(objective: Objective, severity: Severity) -> int:
+    """Return how many bad ones a long window must hold; with fewer it may be chance."""
+    if objective.slices is not None:
+        return LEAST_BAD_SLICES * objective.parts
+    return LEAST_BAD[severity]
 
 
 def is_calm(

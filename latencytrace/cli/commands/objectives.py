@@ -1,5 +1,6 @@
 """`latencytrace objectives`: the objectives, how each stands, and when somebody is paged."""
 
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -142,9 +143,10 @@ def picture(objectives: tuple[Objective, ...], notes: tuple[str, ...]) -> list[R
 def heading(objective: Objective) -> list[RenderableType]:
     """An objective in words."""
     of = [objective.service, objective.route, objective.model, objective.version]
+    slices = astuple(objective.slices) if objective.slices else ()
     target = (
         f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "
-        f"{objective_text(objective.measured, objective.limit_ns)}, "
+        f"{objective_text(objective.measured, objective.limit_ns, *slices)}, "
         f"over {length_text(objective.period_ns)}"
     )
     return [Text(f"{objective.name}  {objective.display_name}", "bold"), target]

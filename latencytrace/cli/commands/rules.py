@@ -63,9 +63,18 @@ def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
         interval_ns=round(interval * 1e9),
         dashboard_url=dashboard_url(),
     )
+    for one in found.objectives:
+        if one.slices is not None:
+            note = (
+                f"{one.name}: no rules, for only the service judges time slices; alert on "
+                f'latencytrace_slo_alert_firing{{slo="{one.name}"}} == 1'
+            )
+            typer.echo(escaped(note), err=True)
     # Rules ask by service and route, so that those of any route hold for each.
     objectives = [
-        replace(one, route=None) if one.route == EACH_ROUTE else one for one in found.objectives
+        replace(one, route=None) if one.route == EACH_ROUTE else one
+        for one in found.objectives
+        if one.slices is None
     ]
     text = yaml_text(_document(kind, objectives, settings, rule_file, datasource))
     write_out(text.encode())

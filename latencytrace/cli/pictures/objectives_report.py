@@ -39,7 +39,8 @@ def _row(objective: ObjectiveReportDocument) -> str:
 
 
 def _days(objective: ObjectiveReportDocument) -> Iterator[str]:
-    wanted = objective_text(objective["measure"], objective["threshold_ns"])
+    slices = objective["time_slice_ns"], objective["time_slice_target_ratio"]
+    wanted = objective_text(objective["measure"], objective["threshold_ns"], *slices)
     of = _cell(objective["route"] or objective["service"])
     yield ""
     yield f"## {_cell(objective['name'])}: {of}, {wanted}"

@@ -43,13 +43,19 @@ def _target(objective: ObjectiveDocument) -> str:
     of = (objective["service"], objective["route"], objective["model"], objective["version"])
     return (
         f"{100 * objective['target_ratio']:.6g} % of {' · '.join(filter(None, of))}: "
-        f"{objective_text(objective['measure'], objective['threshold_ns'])}, "
+        f"{_wanted(objective)}, "
         f"over {length_text(objective['period_ns'])}"
     )
 
 
+def _wanted(objective: ObjectiveDocument) -> str:
+    slices = objective["time_slice_ns"], objective["time_slice_target_ratio"]
+    return objective_text(objective["measure"], objective["threshold_ns"], *slices)
+
+
 def _budget(objective: ObjectiveDocument) -> str:
-    counted = f"{count(objective['requests'], 'request')}, {objective['bad_requests']:,} bad"
+    counted_one = "request" if objective["time_slice_ns"] is None else "slice"
+    counted = f"{count(objective['requests'], counted_one)}, {objective['bad_requests']:,} bad"
     left = objective["budget_left_ratio"]
     if left is None:
         return f"{counted}; nothing is known of the budget"

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from latencytrace.model.objective import length_text
+
 UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 MINUTE_NS = 60e9
@@ -21,9 +23,23 @@ def duration(value_ns: float | None) -> str:
     return f"{value_ns:.0f} ns"
 
 
-def objective_text(measure: str, threshold_ns: int | None) -> str:
-    """What an objective wants: `duration within 2.00 s`; without a threshold: `no failure`."""
-    return "no failure" if threshold_ns is None else f"{measure} within {duration(threshold_ns)}"
+def objective_text(
+    measure: str,
+    threshold_ns: int | None,
+    slice_ns: int | None = None,
+    slice_target_ratio: float | None = None,
+) -> str:
+    """What an objective wants: `duration within 2.00 s`; without a threshold: `no failure`.
+
+    Of time slices: `slices of 1 min, in each 95 % with duration within 2.00 s`.
+    """
+    wanted = "no failure" if threshold_ns is None else f"{measure} within {duration(threshold_ns)}"
+    if slice_ns is None:
+        return wanted
+    share_text = (
+        "by their share" if slice_target_ratio is None else f"{100 * slice_target_ratio:.6g} %"
+    )
+    return f"slices of {length_text(slice_ns)}, in each {share_text} with {wanted}"
 
 
 def signed(value_ns: int, plus: str = "") -> str:

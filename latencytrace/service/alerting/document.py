@@ -58,6 +58,8 @@ def objective_document(standing: Standing) -> ObjectiveDocument:
         "measure": objective.measured,
         "threshold_ns": objective.limit_ns,
         "target_ratio": objective.target_ratio,
+        "time_slice_ns": objective.slices.length_ns if objective.slices else None,
+        "time_slice_target_ratio": objective.slices.target_ratio if objective.slices else None,
         "period_ns": objective.period_ns,
         "requests": standing.total,
         "bad_requests": standing.bad,

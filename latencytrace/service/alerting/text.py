@@ -28,8 +28,8 @@ def summary(alert: Alert) -> str:
     if alert.bad_ratio is None or alert.window_ns is None:
         return f"{objective.name}: {of} violates its objective{burn}"
     return (
-        f"{objective.name}: {_percent(alert.bad_ratio)} of {of} {_fault(objective, alert)} in "
-        f"the last {length_text(alert.window_ns)}{burn}"
+        f"{objective.name}: {_percent(alert.bad_ratio)} of {_judged(objective)} "
+        f"{_fault(objective, alert)} in the last {length_text(alert.window_ns)}{burn}"
     )
 
 
@@ -111,7 +111,17 @@ def duration_text(duration_ns: int) -> str:
     return f"{duration_ns / 1e6:.3g} ms"
 
 
+def _judged(objective: Objective) -> str:
+    """What is good or bad: requests of a route or service, or slices of time."""
+    of = objective.route or objective.service
+    if objective.slices is None:
+        return of
+    return f"the time of {of}, in slices of {length_text(objective.slices.length_ns)},"
+
+
 def _fault(objective: Objective, alert: Alert) -> str:
+    if objective.slices is not None:
+        return "was bad"
     if alert.evidence.failed_ratio == 1 or objective.limit_ns is None:
         return "failed"
     measured = "" if objective.measured == "duration" else f"{objective.measured} "

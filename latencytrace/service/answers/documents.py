@@ -301,6 +301,8 @@ class ObjectiveDocument(TypedDict):
     measure: str
     threshold_ns: int | None
     target_ratio: float
+    time_slice_ns: int | None  # None: requests are counted, else slices
+    time_slice_target_ratio: float | None
     period_ns: int
     requests: int
     bad_requests: int

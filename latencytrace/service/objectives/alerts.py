@@ -40,8 +40,8 @@ def standing_of(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: i
     return Standing(
         objective=objective,
         rates=rates,
-        bad=period.bad,
-        total=period.total,
+        bad=round(period.bad / objective.parts),
+        total=period.total // objective.parts,
         budget_left_ratio=left_ratio,
         exhaustion_ns=gone_ns,
         last_request_ns=counts.last_ns(),
@@ -166,7 +166,7 @@ def _traffic_ratio(counts: ObjectiveCounts, state: ObjectiveState, now_ns: int) 
     """The requests of the last ten minutes by those that were to be expected."""
     if not state.silence.expected:
         return None
-    return counts.tally(now_ns, LOOK_NS).total / state.silence.expected
+    return counts.requests(now_ns, LOOK_NS).total / state.silence.expected
 
 
 def _key(kind: AlertKind, severity: Severity) -> str:

@@ -27,11 +27,8 @@ from latencytrace.model import (
     Tally,
 )
 from latencytrace.model.alert import MOSTLY
-from latencytrace.model.objective import HOUR_NS, MINUTE_NS
-from latencytrace.service.objectives.tally_ring import TallyRing
+from latencytrace.service.objectives.tally_ring import rings_of
 
-FINE_NS, FINE_SPAN_NS = 10 * 10**9, 8 * HOUR_NS
-COARSE_NS, COARSE_EXTRA_NS = 5 * MINUTE_NS, 24 * HOUR_NS
 LATEST_BAD, LATEST_GOOD = 200, 300
 GOOD_EVERY_NS = 10**8  # one of each so long is enough to know what is usual
 EVIDENCE = 50  # bad requests, the newest: what is true by now, were it something else before
@@ -61,6 +58,7 @@ def series_of(objective: Objective) -> str:
     counted = (
         objective.service, objective.route, objective.model, objective.version,
         objective.measured, objective.threshold_ns,
+        *(() if objective.slices is None else (objective.slices,)),
     )  # fmt: skip
     return f"{objective.name}:{sha256(repr(counted).encode()).hexdigest()[:16]}"
 
@@ -74,10 +72,8 @@ class ObjectiveCounts:
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
-        self._bad_count = self._total_count = 0
         self._coverages: dict[tuple[int, int], tuple[int, float]] = {}  # when each was found
-        self._fine = TallyRing(FINE_NS, FINE_SPAN_NS)
-        self._coarse = TallyRing(COARSE_NS, objective.period_ns + COARSE_EXTRA_NS)
+        self._rings = rings_of(objective)
         self._bad: deque[_Seen] = deque(maxlen=LATEST_BAD)
         self._good: deque[_Seen] = deque(maxlen=LATEST_GOOD)
         self._good_ns = 0  # when the latest of them ended
@@ -89,8 +85,8 @@ class ObjectiveCounts:
 
     @property
     def since_start(self) -> Tally:
-        """The requests counted since this process began."""
-        return Tally(bad=self._bad_count, total=self._total_count)
+        """What was judged since this process began."""
+        return self._rings.since_start
 
     @property
     def series(self) -> str:
@@ -113,11 +109,7 @@ class ObjectiveCounts:
         judged = found != NOT_JUDGED
         places, at_ns, is_good_one = places[judged], at_ns[judged], found[judged] == GOOD
         self._note_all(table, places, at_ns, is_good_one)
-        bad = int(np.count_nonzero(~is_good_one))
-        self._bad_count += bad
-        self._total_count += len(places)
-        self._fine.add_all(at_ns, ~is_good_one)
-        return self._coarse.add_all(at_ns, ~is_good_one)
+        return self._rings.add_all(at_ns, ~is_good_one)
 
     def recall(self, request: Request, at_ns: int) -> None:
         """Note what there is to say of a request, without counting it."""
@@ -127,14 +119,19 @@ class ObjectiveCounts:
 
     def add(self, at_ns: int, tally: Tally) -> bool:
         """Count requests that were judged; false: that is too long ago."""
-        self._bad_count += tally.bad
-        self._total_count += tally.total
-        self._fine.add(at_ns, tally)
-        return self._coarse.add(at_ns, tally)
+        return self._rings.add(at_ns, tally)
+
+    def close(self, now_ns: int) -> None:
+        """Judge the slices of time that are over."""
+        self._rings.close(now_ns)
 
     def tally(self, until_ns: int, window_ns: int) -> Tally:
-        """The requests of a window."""
-        return self._ring(window_ns).tally(until_ns, window_ns)
+        """What was judged in a window: its requests, or slices of time in `SLICE_PARTS`."""
+        return self._rings.of(window_ns).tally(until_ns - self._rings.delay_ns, window_ns)
+
+    def requests(self, until_ns: int, window_ns: int) -> Tally:
+        """The requests of a window of some hours, whatever is judged."""
+        return self._rings.requests.tally(until_ns, window_ns)
 
     def coverage_ratio(
         self, until_ns: int, window_ns: int, longest_pause_ns: int | None = None
@@ -145,12 +142,13 @@ class ObjectiveCounts:
         # Of a long window it changes slowly, and costs more to know than all else.
         if known is not None and until_ns - known[0] < known[1] * window_ns / _STEPS:
             return known[1]
-        found = self._ring(window_ns).coverage_ratio(until_ns, window_ns, pause_ns)
+        ring = self._rings.of(window_ns)
+        found = ring.coverage_ratio(until_ns - self._rings.delay_ns, window_ns, pause_ns)
         self._coverages[window_ns, pause_ns] = until_ns, found
         return found
 
     def usual_requests(self, until_ns: int, window_ns: int) -> float:
-        """The requests that a window has in the mean of the period."""
+        """What a window has in the mean of the period."""
         period_ns = self.objective.period_ns
         period = self.tally(until_ns, period_ns)
         coverage_ratio = self.coverage_ratio(until_ns, period_ns)
@@ -158,13 +156,12 @@ class ObjectiveCounts:
 
     def last_ns(self) -> int | None:
         """The time of the latest request, to the slot."""
-        found = [ring.last_ns() for ring in (self._fine, self._coarse)]
-        return max((at_ns for at_ns in found if at_ns is not None), default=None)
+        return self._rings.last_ns()
 
     def burning_since_ns(self, rule: BurnRule, until_ns: int) -> int | None:
         """When the burn that a tier found began; None: no request of its window was bad."""
-        ring = self._ring(rule.long_ns)
-        first_ns, bad, total = ring.slots(until_ns, rule.long_ns)
+        ring = self._rings.of(rule.long_ns)
+        first_ns, bad, total = ring.slots(until_ns - self._rings.delay_ns, rule.long_ns)
         calm_ns = max(rule.short_ns // 3, 2 * self.objective.period_ns // _FASTEST_IN_PERIOD)
         calm_slots = -(-calm_ns // ring.slot_ns)
         least_ratio = rule.factor * self.objective.budget_ratio
@@ -194,15 +191,11 @@ class ObjectiveCounts:
 
     def changes(self) -> Iterator[tuple[int, int, Tally]]:
         """Slots that changed since this was asked last: their length, start and counts."""
-        for ring in (self._fine, self._coarse):
-            for at_ns, tally in ring.changes():
-                yield ring.slot_ns, at_ns, tally
+        return self._rings.changes()
 
     def restore(self, slots: Iterable[tuple[int, int, Tally]]) -> None:
         """Take up what was kept."""
-        kept = list(slots)
-        for ring in (self._fine, self._coarse):
-            ring.restore((at_ns, tally) for length, at_ns, tally in kept if length == ring.slot_ns)
+        self._rings.restore(slots)
 
     def _note(self, request: Request, at_ns: int, *, good: bool) -> None:
         if not good:
@@ -230,9 +223,6 @@ class ObjectiveCounts:
             requests = requests_of(table.taken(places[numbers]))
             for request, ended_ns in zip(requests, at_ns[numbers].tolist(), strict=True):
                 noted.append(self._seen(request, ended_ns))
-
-    def _ring(self, window_ns: int) -> TallyRing:
-        return self._fine if window_ns <= FINE_SPAN_NS else self._coarse
 
     def _seen(self, request: Request, at_ns: int) -> _Seen:
         value_ns = measured_ns(self.objective, request)

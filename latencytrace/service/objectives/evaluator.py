@@ -19,16 +19,16 @@ from latencytrace.service.objectives.alerts import (
     standing_of,
     with_failing_call,
 )
-from latencytrace.service.objectives.counts import (
+from latencytrace.service.objectives.maintenance import MaintenanceWindows
+from latencytrace.service.objectives.memory import ObjectiveMemory
+from latencytrace.service.objectives.restored_alerts import earlier_alerts
+from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
+from latencytrace.service.objectives.tally_ring import (
     COARSE_EXTRA_NS,
     COARSE_NS,
     FINE_NS,
     FINE_SPAN_NS,
 )
-from latencytrace.service.objectives.maintenance import MaintenanceWindows
-from latencytrace.service.objectives.memory import ObjectiveMemory
-from latencytrace.service.objectives.restored_alerts import earlier_alerts
-from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
 from latencytrace.service.objectives.watched import WatchedObjectives
 from latencytrace.service.sink import Notification
 
@@ -210,6 +210,7 @@ class Evaluator:
         standings: list[Standing] = []
         alerts: list[Alert] = []
         for counts, state in self.watched.entries:
+            counts.close(now_ns)
             maintained_ns = self.maintenance.latest_ns(counts.objective, now_ns)
             rates = state.step(counts, max(self._started_ns, maintained_ns), now_ns)
             standing = standing_of(counts, rates, now_ns)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from latencytrace.analysis.slo.burn_rate import burn_rules, can_fire, scaled_rules
+from latencytrace.analysis.slo.burn_rate import burn_rules, can_fire, holds_slice, scaled_rules
 from latencytrace.errors import ObjectivesError
-from latencytrace.model import Objective, Severity
+from latencytrace.model import BurnRule, Objective, Severity
 from latencytrace.model.objective import length_text
 from latencytrace.service.objectives.documents import openslo, openslo_alpha, pyrra, sloth
 from latencytrace.service.objectives.documents.indicator import Found
@@ -187,9 +187,13 @@ class _Read:
 def _refused_tiers(objective: Objective, at: Field) -> Sequence[str]:
     """A note for each tier that can never fire; that no page could is noted as a fault."""
     budget = objective.budget_ratio
-    rules = objective.tiers or scaled_rules(objective.period_ns)
+    all_rules = objective.tiers or scaled_rules(objective.period_ns)
+    rules = [rule for rule in all_rules if holds_slice(objective, rule)]
     pages = [rule.factor for rule in rules if rule.severity is Severity.PAGE]
     firing = burn_rules(objective)
+    if len(rules) < len(all_rules) and not pages:
+        at.wrong(_too_long_slices(all_rules))
+        return ()
     if not firing or (pages and not any(rule.severity is Severity.PAGE for rule in firing)):
         slowest = min(pages or [rule.factor for rule in rules])
         least = math.ceil(10_000 * (1 - 1 / slowest)) / 10_000
@@ -203,9 +207,25 @@ def _refused_tiers(objective: Objective, at: Field) -> Sequence[str]:
         return ()
     return [
         f"{at.at}: {objective.name!r}: the tier {rule.factor:g} times over "
-        f"{length_text(rule.long_ns)} ({rule.severity}) can never fire: {rule.factor:g} * "
-        f"{budget:.4g} of budget = {rule.factor * budget:.3g}, and no more than 1 can be bad: "
-        "left out"
-        for rule in rules
+        f"{length_text(rule.long_ns)} ({rule.severity}) {_why_not(objective, rule)}: left out"
+        for rule in all_rules
         if not can_fire(objective, rule)
     ]
+
+
+def _too_long_slices(rules: Sequence[BurnRule]) -> str:
+    """Say how long time slices may be, for one must fit in the short window of a page."""
+    pages = [rule for rule in rules if rule.severity is Severity.PAGE] or rules
+    longest = length_text(max(rule.short_ns for rule in pages))
+    return f"has time slices too long for any alert: set a timeSliceWindow of at most {longest}"
+
+
+def _why_not(objective: Objective, rule: BurnRule) -> str:
+    """Say why a tier is left out."""
+    if not holds_slice(objective, rule):
+        return f"looks at {length_text(rule.short_ns)}, less than a time slice"
+    budget = objective.budget_ratio
+    return (
+        f"can never fire: {rule.factor:g} * {budget:.4g} of budget = "
+        f"{rule.factor * budget:.3g}, and no more than 1 can be bad"
+    )

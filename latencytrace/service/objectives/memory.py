@@ -13,7 +13,7 @@ import orjson
 from latencytrace.errors import StoreError
 from latencytrace.model import Tally
 from latencytrace.model.objective import DAY_NS
-from latencytrace.service.objectives.counts import COARSE_NS
+from latencytrace.service.objectives.tally_ring import COARSE_NS
 from latencytrace.service.sink import Notification, Transition
 from latencytrace.service.storage.private_files import open_private, refuse_link
 

@@ -65,14 +65,16 @@ class ObjectiveMetrics(Collector):
 
     def _counters(self) -> Iterator[Metric]:
         total = CounterMetricFamily(
-            f"{_PREFIX}_requests", "Requests that an objective counts.", labels=_LABELS
+            f"{_PREFIX}_requests",
+            "Requests that an objective counts; of one of time slices, those that are over.",
+            labels=_LABELS,
         )
         bad = CounterMetricFamily(
             f"{_PREFIX}_bad_requests", "Those of them that violated it.", labels=_LABELS
         )
         for objective, tally in self._evaluator.watched.since_start():
-            total.add_metric(_labels(objective), tally.total)
-            bad.add_metric(_labels(objective), tally.bad)
+            total.add_metric(_labels(objective), tally.total / objective.parts)
+            bad.add_metric(_labels(objective), tally.bad / objective.parts)
         yield total
         yield bad
 

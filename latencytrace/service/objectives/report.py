@@ -30,6 +30,8 @@ class ObjectiveReportDocument(TypedDict):
     measure: str
     threshold_ns: int | None
     target_ratio: float
+    time_slice_ns: int | None  # None: requests are counted, else slices
+    time_slice_target_ratio: float | None
     requests: int
     bad_requests: int
     good_ratio: float | None
@@ -75,8 +77,10 @@ def _objective(
         "measure": objective.measured,
         "threshold_ns": objective.limit_ns,
         "target_ratio": objective.target_ratio,
-        "requests": whole.total,
-        "bad_requests": whole.bad,
+        "time_slice_ns": objective.slices.length_ns if objective.slices else None,
+        "time_slice_target_ratio": objective.slices.target_ratio if objective.slices else None,
+        "requests": whole.total // objective.parts,
+        "bad_requests": round(whole.bad / objective.parts),
         "good_ratio": good_ratio,
         # A budget that is spent to the last request is kept, whatever the rounding.
         "is_met": None if good_ratio is None else (_spent(objective, whole) or 0.0) <= 1 + 1e-9,
@@ -84,8 +88,8 @@ def _objective(
         "days": [
             {
                 "day": day,
-                "requests": tally.total,
-                "bad_requests": tally.bad,
+                "requests": tally.total // objective.parts,
+                "bad_requests": round(tally.bad / objective.parts),
                 "budget_spent_ratio": _spent(objective, tally),
             }
             for day, tally in within

@@ -98,7 +98,7 @@ class SilenceState:
         if last_ns is None:
             self.firing_ns = None
         elif self.firing_ns is not None:
-            back = traffic.has_returned(self.expected, counts.tally(now_ns, traffic.RETURN_NS))
+            back = traffic.has_returned(self.expected, counts.requests(now_ns, traffic.RETURN_NS))
             if back or now_ns - max(self.firing_ns, started_ns) > LONGEST_SILENCE_NS:
                 self.firing_ns = None
         else:
@@ -114,24 +114,24 @@ class SilenceState:
         page_fires: bool,
     ) -> None:
         silent_ns = now_ns - max(last_ns, started_ns)
-        look = counts.tally(now_ns, traffic.LOOK_NS)
+        look = counts.requests(now_ns, traffic.LOOK_NS)
         if traffic.LOOK_NS <= silent_ns <= LONGEST_SILENCE_NS:
             before = _hour_before(counts, last_ns)
             began = traffic.is_silent(traffic.expected_requests(before, silent_ns))
         elif now_ns - started_ns >= traffic.LOOK_NS and not page_fires:
-            both = counts.tally(now_ns, HOUR_NS + traffic.LOOK_NS)
+            both = counts.requests(now_ns, HOUR_NS + traffic.LOOK_NS)
             if look.total > traffic.COLLAPSED_RATIO * both.total * traffic.LOOK_NS / HOUR_NS:
                 return  # the usual case, found out with little work
             before = _hour_before(counts, now_ns - traffic.LOOK_NS)
             began = traffic.has_collapsed(
                 traffic.expected_requests(before, traffic.LOOK_NS),
                 look,
-                counts.tally(now_ns, traffic.FAILING_NS),
+                counts.requests(now_ns, traffic.FAILING_NS),
             )
         else:
             return
         expected = traffic.expected_requests(before, traffic.LOOK_NS) or 0.0
-        recent = counts.tally(now_ns, traffic.RETURN_NS)
+        recent = counts.requests(now_ns, traffic.RETURN_NS)
         if began and not traffic.has_returned(expected, recent):
             self.firing_ns, self.expected = now_ns, expected
 
@@ -221,6 +221,6 @@ def _hour_before(counts: ObjectiveCounts, until_ns: int) -> list[int]:
     """The requests of the twelfths of an hour."""
     part_ns = HOUR_NS // traffic.PARTS
     return [
-        counts.tally(until_ns - place * part_ns, part_ns - 1).total
+        counts.requests(until_ns - place * part_ns, part_ns - 1).total
         for place in range(traffic.PARTS)
     ]

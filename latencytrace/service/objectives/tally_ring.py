@@ -1,11 +1,19 @@
-"""Counts of the latest while, in slots of equal length."""
+"""Counts of the latest while, in slots of equal length: of requests, or of slices of time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model import Tally
+from latencytrace.model import Objective, Tally
+from latencytrace.model.objective import HOUR_NS, MINUTE_NS, SLICE_PARTS, TimeSlices
+
+FINE_NS, FINE_SPAN_NS = 10 * 10**9, 8 * HOUR_NS
+COARSE_NS, COARSE_EXTRA_NS = 5 * MINUTE_NS, 24 * HOUR_NS
+SETTLE_NS = 30 * 10**9  # after its end a slice is judged, when its requests have settled
+_NONE = Tally(bad=0, total=0)
+T = TypeVar("T")
 
 
 class TallyRing:
@@ -136,3 +144,156 @@ class TallyRing:
         else:
             yield slice(start, self._size)
             yield slice(0, stop)
+
+
+class CountRings:
+    """Counts of requests: in fine slots for hours, in coarse ones for the whole period.
+
+    Args:
+        period_ns: Of the objective.
+
+    Attributes:
+        requests: Those of the latest hours, whatever is judged.
+        since_start: What was judged since this process began.
+        delay_ns: How long after a slot begins it can be judged.
+    """
+
+    def __init__(self, period_ns: int) -> None:
+        self._fine = TallyRing(FINE_NS, FINE_SPAN_NS)
+        self._coarse = TallyRing(COARSE_NS, period_ns + COARSE_EXTRA_NS)
+        self.requests = self._fine
+        self.since_start = _NONE
+        self.delay_ns = 0
+
+    def of(self, window_ns: int) -> TallyRing:
+        """The ring that holds a window."""
+        return self._fine if window_ns + self.delay_ns <= FINE_SPAN_NS else self._coarse
+
+    def add(self, at_ns: int, tally: Tally) -> bool:
+        """Count requests at a moment; false: that is too long ago."""
+        self.since_start += tally
+        self._fine.add(at_ns, tally)
+        return self._coarse.add(at_ns, tally)
+
+    def add_all(self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_]) -> int:
+        """Count requests, as `add` does one after the other; how many came too late."""
+        self.since_start += Tally(bad=int(np.count_nonzero(is_bad)), total=len(is_bad))
+        self._fine.add_all(at_ns, is_bad)
+        return self._coarse.add_all(at_ns, is_bad)
+
+    def close(self, now_ns: int) -> None:
+        """Judge what is over by now."""
+
+    def last_ns(self) -> int | None:
+        """The time of the latest request, to the slot."""
+        found = [ring.last_ns() for ring in (self.requests, self._coarse)]
+        return max((at_ns for at_ns in found if at_ns is not None), default=None)
+
+    def changes(self) -> Iterator[tuple[int, int, Tally]]:
+        """Slots to be kept that changed since this was asked last: length, start and counts."""
+        for ring in (self.requests, self._coarse):
+            for at_ns, tally in ring.changes():
+                yield ring.slot_ns, at_ns, tally
+
+    def restore(self, slots: Iterable[tuple[int, int, Tally]]) -> None:
+        """Take up what was kept."""
+        kept = list(slots)
+        for ring in (self.requests, self._coarse):
+            ring.restore((at_ns, tally) for length, at_ns, tally in kept if length == ring.slot_ns)
+
+
+class SliceRings(CountRings):
+    """Counts of slices of time, each judged by its requests, anew with each that comes late.
+
+    Args:
+        period_ns: Of the objective.
+        slices: What is judged.
+    """
+
+    def __init__(self, period_ns: int, slices: TimeSlices) -> None:
+        super().__init__(period_ns)
+        self.requests = TallyRing(FINE_NS, FINE_SPAN_NS)
+        self.delay_ns = slices.length_ns + SETTLE_NS
+        self._slices = slices
+        self._open: set[int] = set()  # the starts of those that are not in `since_start`
+        self._closed_ns = 0  # the start of the latest that is
+
+    def add(self, at_ns: int, tally: Tally) -> bool:
+        """See `CountRings.add`."""
+        if at_ns < self._oldest_ns(at_ns):
+            return False
+        return self._judged([self._start_ns(at_ns)], lambda: self.requests.add(at_ns, tally))
+
+    def add_all(self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_]) -> int:
+        """See `CountRings.add_all`."""
+        if not len(at_ns):
+            return 0
+        in_time = at_ns >= self._oldest_ns(int(at_ns.max()))
+        length_ns = self._slices.length_ns
+        starts_ns = (np.unique(at_ns[in_time] // length_ns) * length_ns).tolist()
+        late = int(np.count_nonzero(~in_time))
+        return late + self._judged(
+            starts_ns, lambda: self.requests.add_all(at_ns[in_time], is_bad[in_time])
+        )
+
+    def close(self, now_ns: int) -> None:
+        """See `CountRings.close`."""
+        for start_ns in sorted(self._open):
+            if start_ns + self.delay_ns <= now_ns:
+                self.since_start += self._verdict(start_ns)
+                self._open.remove(start_ns)
+                self._closed_ns = start_ns
+
+    def restore(self, slots: Iterable[tuple[int, int, Tally]]) -> None:
+        """See `CountRings.restore`."""
+        super().restore(slots)
+        last_ns = self.requests.last_ns()
+        if last_ns is None:
+            return
+        first_ns, _, total = self.requests.slots(last_ns, FINE_SPAN_NS)
+        times_ns = first_ns + FINE_NS * np.flatnonzero(total)
+        length_ns = self._slices.length_ns
+        starts_ns = (np.unique(times_ns // length_ns) * length_ns).tolist()
+        self._fine.restore((start_ns, self._verdict(start_ns)) for start_ns in starts_ns)
+        # The process before did not come to closing these.
+        self._open.update(one for one in starts_ns if one + self.delay_ns > last_ns)
+
+    def _judged(self, starts_ns: Sequence[int], add: Callable[[], T]) -> T:
+        """Add requests of slices, and what that changes in the verdicts on these."""
+        before = [self._verdict(start_ns) for start_ns in starts_ns]
+        added = add()
+        for start_ns, was in zip(starts_ns, before, strict=True):
+            now = self._verdict(start_ns)
+            change = Tally(bad=now.bad - was.bad, total=now.total - was.total)
+            for ring in (self._fine, self._coarse):
+                ring.add(start_ns, change)
+            if start_ns > self._closed_ns:
+                self._open.add(start_ns)
+        return added
+
+    def _verdict(self, start_ns: int) -> Tally:
+        """The slice that begins at a moment; nothing where it has no request."""
+        length_ns = self._slices.length_ns - 1
+        found = self.requests.tally(start_ns + length_ns, length_ns)
+        if not found.total:
+            return _NONE
+        least_ratio = self._slices.target_ratio
+        good_ratio = (found.total - found.bad) / found.total
+        if least_ratio is not None:
+            return Tally(bad=SLICE_PARTS * (good_ratio < least_ratio), total=SLICE_PARTS)
+        return Tally(bad=round(SLICE_PARTS * (1 - good_ratio)), total=SLICE_PARTS)
+
+    def _start_ns(self, at_ns: int) -> int:
+        return at_ns // self._slices.length_ns * self._slices.length_ns
+
+    def _oldest_ns(self, at_ns: int) -> int:
+        """The moment since which slices are whole once a request of that time is counted."""
+        newest_ns = max(at_ns, self.requests.last_ns() or 0)
+        return newest_ns - FINE_SPAN_NS + self._slices.length_ns
+
+
+def rings_of(objective: Objective) -> CountRings:
+    """The rings of an objective's counts, with nothing in them."""
+    if objective.slices is None:
+        return CountRings(objective.period_ns)
+    return SliceRings(objective.period_ns, objective.slices)

@@ -119,12 +119,14 @@ FAULTS = {
     "a field twice": ("service: rag", "service: rag\n  service: x", 6, "is there twice"),
     "no service": ("  service: rag\n", "", 4, "has no 'service'"),
     "an empty service": ("service: rag", "service:", 5, "must be a text"),
-    "time slices": ("Occurrences", "Timeslices", 6, "write Occurrences"),
+    "no method": ("Occurrences", "Timeslice", 6, "write Occurrences or Timeslices or Ratio"),
+    "time slices": ("Occurrences", "Timeslices", 15, "has no 'timeSliceTarget', which Timeslices"),
     "a calendar": ("isRolling: true", "isRolling: false", 7, "must roll"),
     "no truth": ("isRolling: true", "isRolling: maybe", 7, "write true or false"),
     "no list": ("[{duration: 30d, isRolling: true}]", "30d", 7, "must be a list"),
     "empty list": ("[{duration: 30d, isRolling: true}]", "[]", 7, "must be a list with an entry"),
     "a period misspelt": ("30d", "30 days", 7, "as 30d or 4w"),
+    "a period of minutes": ("30d", "1m", 7, "is '1m', minutes: write 1M for months"),
     "a period too short": ("30d", "1h", 7, "between 1d and 92d"),
     "another source": ("type: latencytrace", "type: Datadog", 13, "write `type: latencytrace`"),
     "no query": ("type: latencytrace", "type: Prometheus", 14, "has no 'query': add it"),
@@ -139,7 +141,7 @@ FAULTS = {
     "a target beyond reach": ("target: 0.99", "target: 0.9999999", 15, "in a million"),
     "two targets": ("target: 0.99", "target: 0.99, targetPercent: 99", 15, "delete one"),
     "no target": ("target: 0.99", "", 15, "[0] has no 'target': add it"),
-    "a share of slices": ("target: 0.99", "timeSliceTarget: 1", 15, "is for time slices"),
+    "a share of slices": ("target: 0.99", "target: 0.9, timeSliceTarget: 1", 15, "not for Occur"),
     "two periods": ("true}]", "true}, {duration: 7d, isRolling: true}]", 7, "one too many"),
     "half a ratio": ("thresholdMetric", "ratioMetric", 11, "has no 'total': add it"),
     "a reference beside": ("indicator:", "indicatorRef: x\n  indicator:", 8, "delete one"),
@@ -165,7 +167,7 @@ def test_a_fault_is_named_with_its_line_and_what_to_write(
 def test_every_fault_of_every_document_is_named_in_the_files_order() -> None:
     wrong = (
         CHAT.replace("chat-e2e", "chat e2e")
-        .replace("Occurrences", "Timeslices")
+        .replace("Occurrences", "Timeslice")
         .replace("30d", "30 days")
         .replace("route:", "rout:")
         .replace("lte, value: 2.0", "gte, value: 2s")

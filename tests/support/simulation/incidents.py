@@ -14,7 +14,8 @@ import numpy as np
 from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.analysis.slo.onset import rolling
 from latencytrace.model import BurnRule, Objective, Severity, Tally
-from latencytrace.service.objectives.counts import FINE_NS, ObjectiveCounts
+from latencytrace.service.objectives.counts import ObjectiveCounts
+from latencytrace.service.objectives.tally_ring import FINE_NS
 from latencytrace.service.objectives.state import TierState, TierStates
 
 STEP_NS = 60 * 10**9

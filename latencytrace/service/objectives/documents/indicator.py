@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from latencytrace.model import Calendar, Measure, Objective, RequestStatus, Stage
-from latencytrace.model.objective import BurnRule
+from latencytrace.model.objective import BurnRule, TimeSlices
 from latencytrace.service.objectives.documents.yaml_fields import Field
 
 FAILED: Final = frozenset({RequestStatus.ERROR, RequestStatus.TIMEOUT, RequestStatus.REJECTED})
@@ -62,6 +62,7 @@ def objective_of(  # noqa: PLR0913 - its parts
     target_ratio: float,
     period: Period,
     alerting: Alerting = NO_ALERTING,
+    slices: TimeSlices | None = None,
 ) -> Objective:
     """Put an objective together."""
     return Objective(
@@ -79,4 +80,5 @@ def objective_of(  # noqa: PLR0913 - its parts
         calendar=period.calendar,
         tiers=alerting.tiers,
         receivers=alerting.receivers,
+        slices=slices,
     )

@@ -12,7 +12,7 @@ import yaml
 from pydantic import AfterValidator, InstanceOf, PlainValidator, model_validator
 
 from latencytrace.model import Calendar
-from latencytrace.model.objective import DAY_NS
+from latencytrace.model.objective import DAY_NS, TimeSlices
 from latencytrace.service.objectives.documents.alert_policies import alerting_of
 from latencytrace.service.objectives.documents.indicator import (
     Found,
@@ -37,6 +37,8 @@ from latencytrace.service.objectives.documents.values import (
     period,
     refused,
     share,
+    slice_ns,
+    slice_target,
     threshold_ns,
     truth,
 )
@@ -51,7 +53,11 @@ _UP_TO: Final = ("lte", "lt")
 _FROM: Final = ("gte", "gt")
 _SECONDS: Final = "write tokens a second, as 20"
 
-_NO_SLICES = refused("is for time slices: requests are counted, delete it", "target")
+METHODS: Final = ("Occurrences", "Timeslices", "RatioTimeslices")
+_SLICE_FIELDS: Final = {
+    "Timeslices": ("timeSliceTarget", "timeSliceWindow"),
+    "RatioTimeslices": ("timeSliceWindow",),
+}
 _NO_WEIGHT = refused("is for composites: write a document for each objective", "target")
 
 
@@ -150,8 +156,8 @@ class Target(Part):
     value: Annotated[Field | None, PlainValidator(_value)] = None
     target: Annotated[float, share(1)] | None = None
     target_percent: Annotated[float, share(100)] | None = None
-    time_slice_target: Annotated[None, _NO_SLICES] = None
-    time_slice_window: Annotated[None, _NO_SLICES] = None
+    time_slice_target: Annotated[float | None, PlainValidator(slice_target)] = None
+    time_slice_window: Annotated[int | None, PlainValidator(slice_ns)] = None
     indicator: _Indicator | None = None
     indicator_ref: InstanceOf[Field] | None = None
     composite_weight: Annotated[None, _NO_WEIGHT] = None
@@ -168,6 +174,21 @@ class Target(Part):
     def ratio(self) -> float:
         """The share that must be good."""
         return self.target or self.target_percent or 0.0  # one is there
+
+    def slices(self, method: str) -> TimeSlices | None:
+        """The slices of time that a method of budgeting judges; what is wrong of them is noted."""
+        wanted = _SLICE_FIELDS.get(method, ())
+        for key in _SLICE_FIELDS["Timeslices"] if method in METHODS else ():
+            is_wanted = key in wanted
+            if is_wanted and key not in self.found:
+                self.at.wrong(f"has no {key!r}, which {method} needs: add it")
+            elif key in self.found and not is_wanted:
+                self.found[key].wrong(
+                    f"is not for {method}: delete it, or write budgetingMethod: Timeslices"
+                )
+        if not wanted or self.time_slice_window is None:
+            return None
+        return TimeSlices(length_ns=self.time_slice_window, target_ratio=self.time_slice_target)
 
     def threshold_ns(self, indicator: Indicator) -> int | None:
         """Up to how long a request is good; None: that is wrong, which is noted."""
@@ -199,7 +220,7 @@ class Spec(Part):
     indicator: _Indicator | None = None
     indicator_ref: InstanceOf[Field] | None = None
     time_window: Annotated[list[_Window], Items, AfterValidator(_one_window)]
-    budgeting_method: Annotated[str, one_of("Occurrences", why="requests are counted, ")]
+    budgeting_method: Annotated[str, one_of(*METHODS)]
     objectives: Annotated[list[Target], Items]
     alert_policies: InstanceOf[Field] | None = None
 
@@ -232,6 +253,7 @@ def objectives_of(document: Document, references: References, notes: list[str]) 
             target_ratio=target.ratio,
             period=period_found,
             alerting=alerting,
+            slices=target.slices(spec.budgeting_method),
         )
         yield Found(objective=objective, at=target.at, name_at=metadata.found["name"])
 

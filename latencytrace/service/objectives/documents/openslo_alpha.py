@@ -49,6 +49,9 @@ def objectives_of(document: Field, notes: list[str]) -> Iterator[Found]:
     name_at = needed(document, "metadata", "name")
     named = value_of(name_at, name)
     service = value_of(needed(document, "spec", "service"), Field.text)
+    method = document.part("spec", "budgetingMethod")
+    if method is not None and document.child("spec", "budgetingMethod") != "Occurrences":
+        method.wrong("names no length of its slices: write apiVersion: openslo/v1, or Occurrences")
     windows = entries(needed(document, "spec", "timeWindows"))
     found_period = value_of(windows[0], _period) if windows else None
     targets = entries(needed(document, "spec", "objectives"))

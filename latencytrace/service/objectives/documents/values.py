@@ -106,10 +106,30 @@ def period(field: Field) -> tuple[int, int]:
     found = _LENGTH.fullmatch(field.text())
     if found is None:
         raise ValueError(f"is {field.text()!r}: write days or weeks, as 30d or 4w, or 1M")
+    if found[2] == "m":
+        raise ValueError(f"is {field.text()!r}, minutes: write {found[1]}M for months")
     period_ns = int(found[1]) * _UNITS_NS[found[2]]
     if not SHORTEST_PERIOD_NS <= period_ns <= LONGEST_PERIOD_NS:
         raise ValueError(f"is {field.text()!r}: write between 1d and 92d, at most 1Q")
     return period_ns, int(found[1]) * MONTHS.get(found[2], 0)
+
+
+def slice_ns(field: Field) -> int:
+    """Read the length of a time slice; a number is of minutes."""
+    text = field.text()
+    found = _LENGTH.fullmatch(f"{text}m" if text.isdecimal() else text)
+    read_ns = int(found[1]) * _UNITS_NS[found[2]] if found is not None else 0
+    if not MINUTE_NS <= read_ns <= HOUR_NS:
+        raise ValueError(f"is {text!r}: write between 1m and 1h")
+    return read_ns
+
+
+def slice_target(field: Field) -> float:
+    """Read the share of a slice's requests that must be good: all of them, too."""
+    target = number(field, "write a share, as 0.95")
+    if not 0 < target <= 1:
+        raise ValueError(f"is {field.text()}: write a share above 0 and up to 1, as 0.95")
+    return target
 
 
 def threshold_ns(field: Field) -> int:
