@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from latencytrace.cli.commands import (
+    acknowledge,
     breakdown,
     compare,
     demo,
@@ -15,6 +16,7 @@ from latencytrace.cli.commands import (
     gpu,
     import_traces,
     load,
+    maintenance,
     objectives,
     profile,
     requests,
@@ -78,6 +80,8 @@ _add(whatif.whatif)
 _add(gpu.gpu)
 _add(profile.profile)
 _add(objectives.objectives)
+_add(acknowledge.acknowledge)
+_add(maintenance.maintenance)
 _add(rules.rules)
 _add(export.export)
 _add(import_traces.import_traces, "import")

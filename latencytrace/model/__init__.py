@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from latencytrace.model.alert import (
+        Acknowledgement,
         Alert,
         AlertKind,
         BadRequest,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from latencytrace.model.trace import Repair, RepairKind, Trace
 
 __all__ = [
+    "Acknowledgement",
     "Alert",
     "AlertKind",
     "AttributeValue",

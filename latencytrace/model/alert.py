@@ -97,6 +97,15 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """Somebody looks after an alert: it is not repeated to people."""
+
+    at_ns: int
+    by: str | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """The state of an objective at one moment."""
 
@@ -125,6 +134,7 @@ class Alert:
     evidence: Evidence
     traffic_ratio: float | None = None  # of what was to be expected; None: no news of that
     end_reason: str | None = None  # None: it fires, or the objective is met again
+    acknowledged: Acknowledgement | None = None  # None: by nobody
 
     @property
     def labels(self) -> Mapping[str, str]:

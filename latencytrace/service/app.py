@@ -57,6 +57,7 @@ from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Renderer
 from latencytrace.service.web.pages.routes import add_pages
 from latencytrace.service.web.views.health import health_router
+from latencytrace.service.web.views.maintenance import maintenance_router
 from latencytrace.service.web.views.objectives import (
     alerts_document,
     objectives_document,
@@ -160,6 +161,7 @@ def serve(
             read_timelines, folder,
         )  # fmt: skip
         answering.include_router(objectives_router(evaluator, links), prefix=API)
+        answering.include_router(maintenance_router(evaluator, links, now_ns), prefix=API)
         answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
         renderer = _with_pages(
             answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready,

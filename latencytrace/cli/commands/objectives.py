@@ -66,16 +66,21 @@ def objectives(
         return
     asked = None if file is not None else _asked(url, is_needed=as_json or url is not None)
     if asked is not None:
-        standing, firing = reading.objectives(asked), reading.alerts(asked)
+        found, firing = reading.objectives(asked), reading.alerts(asked)
+        standing = found["objectives"]
         if as_json:
-            say_document({"objectives": standing, "alerts": firing})
+            say_document({**found, "alerts": firing})
             return
         if standing or url is not None or objectives_file() is None:
             silent = [_without_data(asked, objective) for objective in standing]
-            show(screen(), *standings.picture(standing, firing), *filter(None, silent))
+            show(
+                screen(),
+                *standings.picture(standing, firing, found["maintenance"]),
+                *filter(None, silent),
+            )
             return
-    found = read(file)
-    show(screen(), *picture(found.objectives, found.notes))
+    checked = read(file)
+    show(screen(), *picture(checked.objectives, checked.notes))
 
 
 def _report(url: str | None, month: str | None, *, as_json: bool) -> None:

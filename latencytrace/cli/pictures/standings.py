@@ -1,5 +1,6 @@
 """Objectives and how they stand: burn rates, the budget that is left, alerts."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rich.console import RenderableType
@@ -11,6 +12,7 @@ from latencytrace.model.texts.units import UNKNOWN, count, objective_text, share
 from latencytrace.service.answers.documents import (
     AlertDocument,
     BurnRateDocument,
+    MaintenanceDocument,
     ObjectiveDocument,
 )
 
@@ -22,10 +24,12 @@ NONE_WATCHED = (
 
 
 def picture(
-    objectives: list[ObjectiveDocument], alerts: list[AlertDocument]
+    objectives: list[ObjectiveDocument],
+    alerts: list[AlertDocument],
+    maintenance: Sequence[MaintenanceDocument] = (),
 ) -> list[RenderableType]:
-    """Each objective with its tiers, and the alerts below it."""
-    parts: list[RenderableType] = []
+    """Each objective with its tiers, and the alerts below it; windows of maintenance first."""
+    parts: list[RenderableType] = [*windows(maintenance), ""] if maintenance else []
     for objective in objectives:
         parts += [Text(f"{objective['name']}  {objective['display_name']}", "bold")]
         parts += [_target(objective), _budget(objective), _tiers(objective["burn_rates"]), ""]
@@ -37,6 +41,21 @@ def picture(
         return [NONE_WATCHED]
     firing = count(len(alerts), "alert fires", "alerts fire") if alerts else "No alert fires"
     return [*parts, f"{count(len(objectives), 'objective')}. {firing}."]
+
+
+def windows(maintenance: Sequence[MaintenanceDocument]) -> list[RenderableType]:
+    """A line for each window of maintenance."""
+    return [
+        f"maintenance {one['name']}{' (now)' if one['is_on'] else ''}: "
+        f"{moment(one['start'])} to {moment(one['end'])}, of "
+        f"{', '.join([*one['objectives'], *one['services']]) or 'all objectives'}"
+        for one in maintenance
+    ]
+
+
+def moment(at: str) -> str:
+    """A moment of a document, in UTC."""
+    return f"{datetime.fromtimestamp(int(at) // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _target(objective: ObjectiveDocument) -> str:
@@ -82,10 +101,11 @@ def _tiers(rates: list[BurnRateDocument]) -> RenderableType:
 
 
 def _alert(alert: AlertDocument) -> list[RenderableType]:
-    started = datetime.fromtimestamp(int(alert["started"]) // 10**9, UTC)
-    head = f"{alert['labels']['severity']} since {started:%Y-%m-%d %H:%M:%S} UTC"
+    head = f"{alert['labels']['severity']} since {moment(alert['started'])}"
     lines: list[RenderableType] = [Text(head, "bold red"), f"  {alert['summary']}"]
     lines += [f"  {line}" for line in alert["description"]]
+    if alert.get("acknowledged") is None:
+        lines += [f"  latencytrace acknowledge {alert['fingerprint'][:8]}"]
     lines += [
         f"  latencytrace trace {request['trace_id']}  {request['summary']}"
         for request in alert["slowest"]

@@ -24,7 +24,7 @@ from latencytrace.service.answers.documents import (
     AlertDocument,
     BreakdownDocument,
     ListedRequestDocument,
-    ObjectiveDocument,
+    ObjectivesDocument,
     RequestDocument,
     ServiceDocument,
 )
@@ -225,10 +225,11 @@ def services(source: Source) -> list[ServiceDocument]:
     return cast("dict[str, list[ServiceDocument]]", document)["services"]
 
 
-def objectives(source: Source) -> list[ObjectiveDocument]:
-    """The objectives, and how they stand."""
-    document = source.document("/objectives", {})
-    return cast("dict[str, list[ObjectiveDocument]]", document)["objectives"]
+def objectives(source: Source) -> ObjectivesDocument:
+    """The objectives and how they stand; an older service knows no windows of maintenance."""
+    none: dict[str, object] = {"maintenance": []}
+    document = cast("dict[str, object]", source.document("/objectives", {}))
+    return cast(ObjectivesDocument, none | document)
 
 
 def objectives_report(source: Source, month: str | None) -> ReportDocument:

@@ -1,17 +1,28 @@
 """Alerts and objectives as documents: of the API, and of what sinks send."""
 
-from latencytrace.model import Alert, BadRequest, BurnRates, Evidence, Objective, Standing
+from latencytrace.model import (
+    Acknowledgement,
+    Alert,
+    BadRequest,
+    BurnRates,
+    Evidence,
+    Objective,
+    Standing,
+)
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.text import description, request_text, summary
 from latencytrace.service.answers.documents import (
+    AcknowledgementDocument,
     AlertDocument,
     BadRequestDocument,
     BurnRateDocument,
     DistinctionDocument,
     FailingCallDocument,
     GuiltyStageDocument,
+    MaintenanceDocument,
     ObjectiveDocument,
 )
+from latencytrace.service.objectives.maintenance import Maintenance, MaintenanceWindows
 
 
 def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
@@ -40,9 +51,16 @@ def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
         "version": evidence.version,
         "distinctions": _distinctions(evidence),
         "slowest": [_bad_request(request, links) for request in evidence.slowest],
+        "acknowledged": _acknowledged(alert.acknowledged),
         "url": links.of_alert(alert),
         "profile_url": profile_url,
     }
+
+
+def _acknowledged(said: Acknowledgement | None) -> AcknowledgementDocument | None:
+    if said is None:
+        return None
+    return {"at": str(said.at_ns), "by": said.by, "note": said.note}
 
 
 def objective_document(standing: Standing) -> ObjectiveDocument:
@@ -72,6 +90,29 @@ def objective_document(standing: Standing) -> ObjectiveDocument:
         "last_request": (
             None if standing.last_request_ns is None else str(standing.last_request_ns)
         ),
+    }
+
+
+def maintenance_documents(windows: MaintenanceWindows, now_ns: int) -> list[MaintenanceDocument]:
+    """The windows that are not over, in order."""
+    return [
+        maintenance_document(window, now_ns, is_in_file=is_in_file)
+        for window, is_in_file in windows.open_at(now_ns)
+    ]
+
+
+def maintenance_document(
+    window: Maintenance, now_ns: int, *, is_in_file: bool = False
+) -> MaintenanceDocument:
+    """A window of maintenance."""
+    return {
+        "name": window.name,
+        "start": str(window.start_ns),
+        "end": str(window.end_ns),
+        "objectives": sorted(window.objectives),
+        "services": sorted(window.services),
+        "is_on": window.start_ns <= now_ns < window.end_ns,
+        "is_in_file": is_in_file,
     }
 
 

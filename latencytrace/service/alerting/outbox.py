@@ -116,7 +116,9 @@ class Outbox:
         known: set[tuple[str, str]] = set()
         for alert in firing:
             for name, sink in self._receivers(alert).items():
-                if sink.repeat_s is None:
+                # Who forgets must be told again; people who look after it need not be.
+                is_for_people = sink.ends == 1
+                if sink.repeat_s is None or (alert.acknowledged and is_for_people):
                     continue
                 known.add((name, alert.fingerprint))
                 turn = int((now_ns - alert.started_ns) / 1e9 // sink.repeat_s)

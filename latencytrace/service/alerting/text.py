@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from latencytrace.analysis.slo.traffic import LOOK_NS
-from latencytrace.model import Alert, AlertKind, BadRequest, Evidence, Objective
+from latencytrace.model import Acknowledgement, Alert, AlertKind, BadRequest, Evidence, Objective
 from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import length_text
 
@@ -35,7 +35,16 @@ def summary(alert: Alert) -> str:
 
 def description(alert: Alert) -> tuple[str, ...]:
     """The lines below: budget, cause, what sets the bad requests apart, three of them."""
-    return (*_onset(alert), *_budget(alert), *_causes(alert.evidence))
+    said = _acknowledged(alert.acknowledged)
+    return (*said, *_onset(alert), *_budget(alert), *_causes(alert.evidence))
+
+
+def _acknowledged(said: Acknowledgement | None) -> Iterator[str]:
+    if said is not None:
+        by = f" by {said.by}" if said.by else ""
+        at = datetime.fromtimestamp(said.at_ns // 10**9, UTC)
+        note = f": {said.note}" if said.note else ""
+        yield f"Acknowledged{by} at {at:%Y-%m-%d %H:%M:%S} UTC{note}."
 
 
 def _onset(alert: Alert) -> Iterator[str]:

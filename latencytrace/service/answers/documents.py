@@ -313,10 +313,29 @@ class ObjectiveDocument(TypedDict):
     last_request: str | None
 
 
+class MaintenanceDocument(TypedDict):
+    """A window of maintenance that is not over."""
+
+    name: str
+    start: str
+    end: str
+    objectives: list[str]  # none, and no services: it is for all
+    services: list[str]
+    is_on: bool
+    is_in_file: bool  # of objectives; else it was asked for
+
+
+class MaintenancesDocument(TypedDict):
+    """The windows of maintenance that are not over."""
+
+    maintenance: list[MaintenanceDocument]
+
+
 class ObjectivesDocument(TypedDict):
     """The objectives that the service watches."""
 
     objectives: list[ObjectiveDocument]
+    maintenance: list[MaintenanceDocument]
 
 
 class GuiltyStageDocument(TypedDict):
@@ -357,6 +376,14 @@ class BadRequestDocument(TypedDict):
     url: str
 
 
+class AcknowledgementDocument(TypedDict):
+    """Somebody who looks after an alert."""
+
+    at: str
+    by: str | None
+    note: str | None
+
+
 class AlertDocument(TypedDict):
     """All that is known of an alert."""
 
@@ -381,6 +408,7 @@ class AlertDocument(TypedDict):
     version: str | None
     distinctions: list[DistinctionDocument]
     slowest: list[BadRequestDocument]
+    acknowledged: AcknowledgementDocument | None
     url: str
     profile_url: str | None  # of the steps that came next; null: none was asked for
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from latencytrace.analysis.slo.burn_rate import budget_left_ratio, exhaustion_ns
 from latencytrace.analysis.slo.traffic import LOOK_NS
 from latencytrace.model import (
+    Acknowledgement,
     Alert,
     AlertKind,
     BadRequest,
@@ -105,7 +106,18 @@ def _alert(  # noqa: PLR0913, PLR0917 - what it is made of
         standing=standing,
         evidence=counts.evidence(now_ns - HOUR_NS if since_ns is None else since_ns),
         traffic_ratio=None if rate is not None else _traffic_ratio(counts, state, now_ns),
+        acknowledged=announced.acknowledged,
     )
+
+
+def acknowledge(state: ObjectiveState, alert: Alert, said: Acknowledgement | None) -> Alert | None:
+    """Note of an objective's alert that somebody looks after it; None: it fires no more."""
+    key = _key(alert.kind, alert.severity)
+    announced = state.announced.get(key)
+    if announced is None or announced.started_ns != alert.started_ns:
+        return None
+    state.announced[key] = replace(announced, acknowledged=said)
+    return replace(alert, acknowledged=said)
 
 
 def with_failing_call(alert: Alert, find: FindFailingCall) -> Alert:

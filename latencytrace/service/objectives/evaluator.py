@@ -9,7 +9,7 @@ import numpy as np
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import in_cohort
 from latencytrace.errors import StoreError
-from latencytrace.model import Alert, Objective, Request, Standing, Tally
+from latencytrace.model import Acknowledgement, Alert, Objective, Request, Standing, Tally
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.alerts import (
@@ -23,12 +23,7 @@ from latencytrace.service.objectives.maintenance import MaintenanceWindows
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.restored_alerts import earlier_alerts
 from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
-from latencytrace.service.objectives.tally_ring import (
-    COARSE_EXTRA_NS,
-    COARSE_NS,
-    FINE_NS,
-    FINE_SPAN_NS,
-)
+from latencytrace.service.objectives.tally_ring import outlived
 from latencytrace.service.objectives.watched import WatchedObjectives
 from latencytrace.service.sink import Notification
 
@@ -47,6 +42,7 @@ class Evaluator:
     Attributes:
         watched: The objectives, with their counts.
         maintenance: When they do not hold.
+        counted_until_ns: The moment of writing up to which requests are counted; None: not known.
     """
 
     def __init__(
@@ -57,7 +53,7 @@ class Evaluator:
         failing_call: FindFailingCall = lambda *_: None,
     ) -> None:
         self._failing_call = failing_call
-        self._clock = clock
+        self.clock = clock
         self._memory = memory
         self._lock = threading.Lock()
         self._started_ns = clock()
@@ -65,8 +61,8 @@ class Evaluator:
         self.maintenance = MaintenanceWindows()
         self._unkept: dict[tuple[str, int, int], Tally] = {}
         self._unkept_notifications: list[Notification] = []
-        self._counted_until_ns = memory.counted_until_ns()
-        self._unkept_until_ns = self._kept_until_ns = self._counted_until_ns
+        self.counted_until_ns = memory.counted_until_ns()
+        self._unkept_until_ns = self._kept_until_ns = self.counted_until_ns
         self._evaluated_ns = self._started_ns
         self._tidied_ns = 0
         self._written: dict[str, str] = {}
@@ -78,26 +74,16 @@ class Evaluator:
         self._forgotten = states.keys() - self.watched.series()  # the file knows them no more
         self._alerts = self._evaluate(self._started_ns)
 
-    @property
-    def clock_jumps(self) -> int:
-        """Count the times that the clock was set by more than a minute."""
-        return self._clock.jumps
-
     def count(self, settled: Settled) -> None:
         """Count requests that have settled, each once, health routes never."""
         with self._lock:
-            now_ns = self._clock()
+            now_ns = self.clock()
             for request in settled.requests:
                 if request.counts:
                     self._count(request, now_ns)
             for table in settled.tables:
                 self._count_table(table, now_ns)
-            self._counted_until_ns = settled.until_ns
-
-    @property
-    def counted_until_ns(self) -> int | None:
-        """The moment of writing up to which requests are counted; None: that is not known."""
-        return self._counted_until_ns
+            self.counted_until_ns = settled.until_ns
 
     def recall(self, requests: Iterable[Request]) -> None:
         """Note what there is to say of requests that an earlier process counted."""
@@ -126,12 +112,12 @@ class Evaluator:
             for what begins may have the same labels.
         """
         with self._lock:
-            now_ns = self._clock()
+            now_ns = self.clock()
             before = self._announced
             alerts = self._evaluate(now_ns)
             self._evaluated_ns = now_ns
             self._gather()
-            self._unkept_until_ns = self._counted_until_ns
+            self._unkept_until_ns = self.counted_until_ns
         self._alerts = tuple(with_failing_call(one, self._failing_call) for one in alerts)
         self._announced = {alert.fingerprint: alert for alert in self._alerts}
         began = [alert for alert in self._alerts if alert.fingerprint not in before]
@@ -176,16 +162,25 @@ class Evaluator:
         """The alerts that fire, as of the last tick."""
         return self._alerts
 
+    def acknowledge(self, fingerprint: str, said: Acknowledgement | None) -> Alert | None:
+        """Note that somebody looks after an alert, or does not; None: no such alert fires.
+
+        Raises:
+            StoreError: It could not be kept.
+        """
+        with self._lock:
+            found = next((one for one in self._alerts if one.fingerprint == fingerprint), None)
+            noted = None if found is None else self.watched.acknowledge(found, said)
+            if noted is not None:
+                self._alerts = tuple(noted if one is found else one for one in self._alerts)
+            return noted
+
     def standings(self) -> tuple[Standing, ...]:
         """The standing of each objective, as of the last tick."""
         return self._standings
 
-    def is_maintained(self, objective: Objective) -> bool:
-        """Tell whether an objective does not hold now."""
-        return not self.maintenance.holds_at(objective, self._clock())
-
     def _count(self, request: Request, now_ns: int) -> None:
-        end_ns = request.start_ns + request.duration_ns + self._clock.set_back_ns
+        end_ns = request.start_ns + request.duration_ns + self.clock.set_back_ns
         for counts in self.watched.of(request):
             if not self.maintenance.holds_at(counts.objective, min(end_ns, now_ns)):
                 continue
@@ -194,7 +189,7 @@ class Evaluator:
 
     def _count_table(self, table: RequestTable, now_ns: int) -> None:
         """Count requests, as `_count` does one by one."""
-        ends_ns = table.start_ns + table.duration_ns + self._clock.set_back_ns
+        ends_ns = table.start_ns + table.duration_ns + self.clock.set_back_ns
         is_counted = table.counts
         self.watched.add_routes(table)
         for counts, _ in self.watched.entries:
@@ -230,9 +225,4 @@ class Evaluator:
         if now_ns // HOUR_NS == self._tidied_ns // HOUR_NS:
             return {}
         self._tidied_ns = now_ns
-        periods_ns = [counts.objective.period_ns for counts, _ in self.watched.entries]
-        longest_ns = max(periods_ns, default=0)
-        return {
-            FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
-            COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
-        }
+        return outlived(now_ns, [counts.objective.period_ns for counts, _ in self.watched.entries])

@@ -39,6 +39,9 @@ CREATE TABLE IF NOT EXISTS days (
 CREATE TABLE IF NOT EXISTS notices (
     number INTEGER PRIMARY KEY, key TEXT, sink TEXT, transition TEXT, alert BLOB, due_ns INTEGER
 );
+CREATE TABLE IF NOT EXISTS notes (
+    name TEXT PRIMARY KEY, text TEXT
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS counted (
     one INTEGER PRIMARY KEY CHECK (one = 1), until_ns INTEGER
 );
@@ -101,6 +104,23 @@ class ObjectiveMemory:
         """The moment of writing up to which requests are in the counts; None: not known."""
         row = self._connection.execute("SELECT until_ns FROM counted").fetchone()
         return None if row is None else int(row[0])
+
+    def note(self, name: str) -> str | None:
+        """The text kept under a name."""
+        row = self._connection.execute("SELECT text FROM notes WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def keep_note(self, name: str, text: str) -> None:
+        """Keep a text under a name.
+
+        Raises:
+            StoreError: The disk does not take it.
+        """
+        try:
+            with self._lock, self._connection:
+                self._connection.execute("REPLACE INTO notes VALUES (?, ?)", (name, text))
+        except sqlite3.Error as error:
+            raise StoreError(f"{name} could not be kept: {error}") from None
 
     def states(self) -> dict[str, str]:
         """The state kept last of each series."""

@@ -45,7 +45,7 @@ class ObjectiveMetrics(Collector):
         yield CounterMetricFamily(
             "latencytrace_service_clock_jumps",
             "Times that the machine's clock was set by more than a minute.",
-            value=self._evaluator.clock_jumps,
+            value=self._evaluator.clock.jumps,
         )
         yield CounterMetricFamily(
             "latencytrace_service_future_stamps",
@@ -90,7 +90,8 @@ class ObjectiveMetrics(Collector):
 
         maintained = _gauge("maintenance", "1 while it does not hold, for maintenance.")
         for objective, _ in self._evaluator.watched.since_start():
-            maintained.add_metric(_labels(objective), self._evaluator.is_maintained(objective))
+            holds = self._evaluator.maintenance.holds_at(objective, self._evaluator.clock())
+            maintained.add_metric(_labels(objective), not holds)
         yield maintained
 
     def _standings(self) -> Iterator[Metric]:

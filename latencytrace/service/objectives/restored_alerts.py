@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from latencytrace.model import Alert, AlertKind, Objective, Severity, Standing
 from latencytrace.service.objectives.alerts import NO_EVIDENCE
+from latencytrace.service.objectives.state import Announced
 
 _OBJECTIVE = TypeAdapter(Objective)
 _log = logging.getLogger(__name__)
@@ -42,8 +43,7 @@ def _alerts(kept: Mapping[str, object]) -> list[Alert]:
         case {"objective": dict() as fields, "announced": dict() as announced}:
             standing = _standing(_OBJECTIVE.validate_python(fields))
             return [
-                _alert(key, started_ns, onset_ns, standing)
-                for key, (started_ns, onset_ns) in announced.items()
+                _alert(key, Announced.read(began), standing) for key, began in announced.items()
             ]
         case _:
             return []
@@ -62,16 +62,17 @@ def _standing(objective: Objective) -> Standing:
     )
 
 
-def _alert(key: str, started_ns: int, onset_ns: int | None, standing: Standing) -> Alert:
+def _alert(key: str, began: Announced, standing: Standing) -> Alert:
     kind, _, severity = key.partition("/")
     return Alert(
         kind=AlertKind(kind),
         severity=Severity(severity),
-        onset_ns=onset_ns,
-        started_ns=started_ns,
+        onset_ns=began.onset_ns,
+        started_ns=began.started_ns,
         ended_ns=None,
         bad_ratio=None,
         window_ns=None,
         standing=standing,
         evidence=NO_EVIDENCE,
+        acknowledged=began.acknowledged,
     )

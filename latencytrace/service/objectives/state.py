@@ -1,11 +1,13 @@
 """The states of an objective's tiers over time: firing, held, ended."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 from latencytrace.analysis.slo import traffic
 from latencytrace.analysis.slo.burn_rate import burn_rate, burns, is_calm, keep_firing_ns
-from latencytrace.model import BurnRates, BurnRule, Objective, Severity, Tally
+from latencytrace.model import Acknowledgement, BurnRates, BurnRule, Objective, Severity, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS
 from latencytrace.service.objectives.counts import ObjectiveCounts
 
@@ -159,6 +161,19 @@ class Announced:
 
     started_ns: int
     onset_ns: int | None  # since when requests were bad, by the formula; None: not known
+    acknowledged: Acknowledgement | None = None
+
+    def kept(self) -> list[object]:
+        """All of it, to be kept."""
+        said = () if self.acknowledged is None else (asdict(self.acknowledged),)
+        return [self.started_ns, self.onset_ns, *said]
+
+    @classmethod
+    def read(cls, kept: Sequence[Any]) -> Self:
+        """Take up what was kept."""
+        started_ns, onset_ns, *said = kept
+        acknowledged = Acknowledgement(**said[0]) if said else None
+        return cls(started_ns=started_ns, onset_ns=onset_ns, acknowledged=acknowledged)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,10 +196,7 @@ class ObjectiveState:
         return json.dumps(
             {
                 "objective": asdict(objective),
-                "announced": {
-                    key: [began.started_ns, began.onset_ns]
-                    for key, began in self.announced.items()
-                },
+                "announced": {key: began.kept() for key, began in self.announced.items()},
                 "silence": self.silence.firing_ns,
                 "expected": self.silence.expected,
                 "tiers": {
@@ -198,8 +210,7 @@ class ObjectiveState:
         """Take up what was kept."""
         kept = json.loads(text)
         self.announced = {
-            key: Announced(started_ns=started_ns, onset_ns=onset_ns)
-            for key, (started_ns, onset_ns) in kept.get("announced", {}).items()
+            key: Announced.read(began) for key, began in kept.get("announced", {}).items()
         }
         self.silence.firing_ns = kept.get("silence")
         self.silence.expected = kept.get("expected", 0.0)

@@ -297,3 +297,17 @@ def rings_of(objective: Objective) -> CountRings:
     if objective.slices is None:
         return CountRings(objective.period_ns)
     return SliceRings(objective.period_ns, objective.slices)
+
+
+def outlived(now_ns: int, periods_ns: Iterable[int]) -> dict[int, int]:
+    """The moments before which slots are not needed any more, by their length.
+
+    Args:
+        now_ns: The time.
+        periods_ns: Of all objectives.
+    """
+    longest_ns = max(periods_ns, default=0)
+    return {
+        FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
+        COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
+    }

@@ -9,8 +9,9 @@ import numpy as np
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import in_cohort
 from latencytrace.analysis.slo.burn_rate import burn_rules
-from latencytrace.model import Objective, Request, Tally
+from latencytrace.model import Acknowledgement, Alert, Objective, Request, Tally
 from latencytrace.model.objective import EACH_ROUTE
+from latencytrace.service.objectives.alerts import acknowledge
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.memory import ObjectiveMemory
@@ -78,6 +79,11 @@ class WatchedObjectives:
         watched = [counts for counts, _ in self.entries]
         return [(counts.objective, self._memory.days(counts.series)) for counts in watched]
 
+    def names(self) -> set[str]:
+        """The names of all objectives, also of those of no route yet."""
+        watched = {counts.objective.name for counts, _ in self.entries}
+        return watched | {group.objective.name for group in self._groups}
+
     def series(self) -> set[str]:
         """The keys of all counts."""
         return {counts.series for counts, _ in self.entries}
@@ -97,6 +103,20 @@ class WatchedObjectives:
             roots, requests = np.unique(table.root[is_counted], return_counts=True)
             for root, number in zip(roots.tolist(), requests.tolist(), strict=True):
                 self._add(group, table.roots[root].route, number)
+
+    def acknowledge(self, alert: Alert, said: Acknowledgement | None) -> Alert | None:
+        """Note, and keep, that somebody looks after an alert; None: it fires no more.
+
+        Raises:
+            StoreError: It could not be kept.
+        """
+        series = series_of(alert.standing.objective)
+        for counts, state in self.entries:
+            noted = acknowledge(state, alert, said) if counts.series == series else None
+            if noted is not None:
+                self._memory.keep({}, {series: state.text(counts.objective)}, {})
+                return noted
+        return None
 
     def replace(self, objectives: Sequence[Objective], unkept: Unkept) -> None:
         """Watch others from now on; what is counted for the same requests goes on.

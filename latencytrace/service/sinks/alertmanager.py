@@ -72,6 +72,9 @@ def _annotations(alert: AlertDocument) -> dict[str, str]:
         annotations["guilty_share"] = f"{alert['guilty']['share_ratio']:.2f}"
     if alert["failing_call"] is not None:
         annotations["failing_call"] = alert["failing_call"]["name"]
+    said = alert.get("acknowledged")  # which an earlier version did not keep
+    if said is not None:
+        annotations["acknowledged_by"] = said["by"] or "somebody"
     if alert["budget_left_ratio"] is not None:
         annotations["budget_left"] = f"{alert['budget_left_ratio']:.4f}"
     for place, request in enumerate(alert["slowest"], 1):

@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from latencytrace.errors import PluginError, SettingsError
@@ -26,6 +27,7 @@ from latencytrace.service.store import Order, Store
 from latencytrace.service.watch.loop import Watch
 from latencytrace.service.watch.reload import ObjectivesReload
 
+MAINTENANCE = "maintenance"  # the windows asked for, as the memory knows them
 _RECALLED = 1000  # requests, for an alert that fires at the start
 
 
@@ -62,6 +64,8 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
         memory.keep({}, {}, {}, counted_until_ns=store.last_written_ns())
     failing_calls = FailingCalls(store.spans_of, clock)
     evaluator = Evaluator(reload.objectives, clock, memory, failing_calls)
+    reload.maintenance.take_up(memory.note(MAINTENANCE))
+    reload.maintenance.keep = partial(memory.keep_note, MAINTENANCE)
     evaluator.maintenance = reload.maintenance
     for alert in evaluator.alerts():
         evaluator.recall(_latest(store, alert.standing.objective, alert.started_ns))

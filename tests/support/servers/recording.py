@@ -152,6 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(part)
 
     do_POST = do_GET  # noqa: N815 - the base's name
+    do_DELETE = do_GET  # noqa: N815 - likewise
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

@@ -15,8 +15,8 @@ from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.analysis.slo.onset import rolling
 from latencytrace.model import BurnRule, Objective, Severity, Tally
 from latencytrace.service.objectives.counts import ObjectiveCounts
-from latencytrace.service.objectives.tally_ring import FINE_NS
 from latencytrace.service.objectives.state import TierState, TierStates
+from latencytrace.service.objectives.tally_ring import FINE_NS
 
 STEP_NS = 60 * 10**9
 START_NS = 1_763_690_000 * 10**9 // STEP_NS * STEP_NS

@@ -5,14 +5,12 @@ from typing import Annotated, Final, Self
 
 from pydantic import PlainValidator, model_validator
 
-from latencytrace.model.objective import DAY_NS
 from latencytrace.service.objectives.documents.openslo import Metadata
 from latencytrace.service.objectives.documents.values import Items, Text, one_of
 from latencytrace.service.objectives.documents.yaml_fields import Field, Part
-from latencytrace.service.objectives.maintenance import Maintenance
+from latencytrace.service.objectives.maintenance import LONGEST_NS, Maintenance
 
 VERSION: Final = "latencytrace/v1"
-LONGEST_NS: Final = 31 * DAY_NS
 
 
 def _moment_ns(field: Field) -> int:

@@ -28,8 +28,8 @@ def objectives_pages(parts: Parts) -> APIRouter:
 
     @router.get("/objectives")
     def objectives_page(request: Request) -> Response:
-        alerts = parts.alerts()["alerts"]
-        found = sorted(parts.objectives()["objectives"], key=_budget_left)
+        alerts, standing = parts.alerts()["alerts"], parts.objectives()
+        found = sorted(standing["objectives"], key=_budget_left)
         files = parts.files(request, [Export("objectives.csv", lambda: [*map(_row, found)])])
         if isinstance(files, Response):
             return files
@@ -38,6 +38,7 @@ def objectives_pages(parts: Parts) -> APIRouter:
             "title": "Objectives",
             "path": request.url.path,
             "objectives": found,
+            "maintenance": standing["maintenance"],
             "alerts": alerts,
             "budget": budget,
             "objective_text": objective_text,

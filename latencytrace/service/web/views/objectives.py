@@ -5,7 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from latencytrace.service.alerting.document import alert_document, objective_document
+from latencytrace.service.alerting.document import (
+    alert_document,
+    maintenance_documents,
+    objective_document,
+)
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
 from latencytrace.service.clock import now_ns
@@ -43,7 +47,10 @@ def objectives_router(evaluator: Evaluator, links: AlertLinks) -> APIRouter:
 
 def objectives_document(evaluator: Evaluator) -> ObjectivesDocument:
     """`GET /objectives`."""
-    return {"objectives": [objective_document(one) for one in evaluator.standings()]}
+    return {
+        "objectives": [objective_document(one) for one in evaluator.standings()],
+        "maintenance": maintenance_documents(evaluator.maintenance, evaluator.clock()),
+    }
 
 
 def alerts_document(evaluator: Evaluator, links: AlertLinks) -> AlertsDocument:
