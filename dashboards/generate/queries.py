@@ -6,6 +6,8 @@ REQUESTS = "latencytrace_requests_total"
 TOKENS = "latencytrace_tokens_total"
 REQUEST = "latencytrace_request_duration_seconds"
 STAGE = "latencytrace_stage_duration_seconds"
+SLOWEST_REQUESTS = "latencytrace_slowest_requests_total"
+SLOWEST_STAGES = "latencytrace_slowest_stage_seconds_total"
 TTFT = "latencytrace_time_to_first_token_seconds"
 TPOT = "latencytrace_time_per_output_token_seconds"
 

@@ -12,6 +12,8 @@ from dashboards.generate.queries import (
     PERIOD,
     REQUEST,
     REQUESTS,
+    SLOWEST_REQUESTS,
+    SLOWEST_STAGES,
     STAGE,
     TPOT,
     TTFT,
@@ -42,6 +44,13 @@ _STAGE_QUANTILE, _STAGE_MEDIAN = (
     quantile(share, STAGE, [*_ROUTE, "stage"], where=_CHOSEN_STAGES, period=PERIOD)
     for share in (_QUANTILE, 0.5)
 )
+_OF_SLOWEST, _OF_ALL = (
+    f"{total(stages, ['stage'])} / on () group_left () {total(requests)}"
+    for stages, requests in (
+        (SLOWEST_STAGES, SLOWEST_REQUESTS),
+        (f"{STAGE}_sum", f"{REQUEST}_count"),
+    )
+)
 
 _SLOWEST = [
     table(
@@ -68,6 +77,21 @@ _SLOWEST = [
     ),
 ]
 _STAGES = [
+    graph(
+        "Where the slowest hundredth spends its time",
+        "Critical-path time in each stage of requests as slow as the slowest hundredth of the "
+        "minutes before. Means over these requests, so that they add up to their mean duration.",
+        "s",
+        [target(_OF_SLOWEST, "{{stage}}")],
+        stacked=True,
+    ),
+    graph(
+        "What they spend more than usual",
+        "The same less the mean of all requests: the stage that grows most makes the tail.",
+        "s",
+        [target(f"({_OF_SLOWEST}) - on (stage) ({_OF_ALL})", "{{stage}}")],
+        below_zero=True,
+    ),
     graph(
         "Each stage at the chosen quantile",
         "Critical-path time of the requests that have the stage. Quantiles of stages do not add "

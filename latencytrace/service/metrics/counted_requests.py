@@ -4,6 +4,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter
 
 from latencytrace.model import Measure, Objective, Request, RequestStatus, Stage
@@ -17,6 +18,7 @@ from latencytrace.service.metrics.cohorts import (
     RequestCohorts,
 )
 from latencytrace.service.metrics.histograms import ManyHistogram, Observation
+from latencytrace.service.metrics.slowest import SlowestRequests
 
 # Round numbers, for those are what objectives name; dense where serving happens.
 DURATION_BUCKETS = (
@@ -74,6 +76,7 @@ class CountedRequests:
         self._objectives = objectives
         self._make_histograms()
         self._make_counters()
+        self.slowest = SlowestRequests(_COHORT, registry)
 
     def _make_histograms(self) -> None:
         self.request_duration = self._histogram(
@@ -163,6 +166,7 @@ class CountedRequests:
             self.time_per_output_token,
         ):
             histogram.forget(cohort)
+        self.slowest.forget(cohort)
         for counter, values in ((self.requests, RequestStatus), (self.tokens, _DIRECTIONS)):
             for value in values:
                 with suppress(KeyError):  # it has no such series
@@ -182,7 +186,20 @@ class CountedRequests:
                     by_stage.setdefault(stage, []).append((stage_ns / 1e9, one.trace_id))
         for stage, stage_times in by_stage.items():
             self.stage_duration.observe((*cohort, stage.value), stage_times, at_s)
+        self._count_slowest(requests, cohort, at_s)
         self._count_tokens(requests, cohort, at_s)
+
+    def _count_slowest(
+        self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float
+    ) -> None:
+        durations_ns = np.array([one.duration_ns for one in requests], np.int64)
+        stages_ns: Tally[str] = Tally()
+        for number in np.flatnonzero(self.slowest.among(cohort, durations_ns, at_s)).tolist():
+            for stage, stage_ns in requests[number].ledger.items():
+                if stage_ns:
+                    stages_ns[stage.value] += stage_ns
+        if stages_ns:
+            self.slowest.add(cohort, stages_ns)
 
     def _count_tokens(
         self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float

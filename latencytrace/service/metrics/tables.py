@@ -72,10 +72,20 @@ class _Cohort:
         for number in np.flatnonzero(table.ledger[places].any(axis=0)).tolist():
             labels = (*self._cohort, STAGES[number].value)
             self._observe(counted.stage_duration, labels, table.ledger[:, number], unknown=0)
+        self._count_slowest()
         self._observe_known(counted.time_to_first_token, reported.FIRST_TOKEN)
         self._observe_known(counted.time_per_output_token, reported.PER_TOKEN)
         self._add_tokens(reported.INPUT, "input")
         self._add_tokens(reported.OUTPUT, "output")
+
+    def _count_slowest(self) -> None:
+        slowest, durations_ns = self._counted.slowest, self._table.duration_ns[self._places]
+        slow = self._places[slowest.among(self._cohort, durations_ns, self._at_s)]
+        stages_ns = self._table.ledger[slow].sum(axis=0).tolist()
+        named = {STAGES[place].value: length_ns for place, length_ns in enumerate(stages_ns)}
+        found = {stage: length_ns for stage, length_ns in named.items() if length_ns}
+        if found:
+            slowest.add(self._cohort, found)
 
     def _observe_known(self, histogram: ManyHistogram, column: int) -> None:
         self._observe(histogram, self._cohort, self._table.known[:, column], reported.UNKNOWN)
