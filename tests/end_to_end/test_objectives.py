@@ -247,3 +247,25 @@ def test_a_month_is_reported_from_the_service(tmp_path: Path) -> None:
 
     assert found.startswith("# Objectives in ")
     assert "| day (UTC) | requests | bad |" in found
+
+
+def test_maintenance_that_was_asked_for_is_shown_guarded_and_outlives_the_service(
+    tmp_path: Path,
+) -> None:
+    promised = objectives_yaml(tmp_path, threshold_s=0.2)
+    wanted = {"name": "new-cards", "duration": "2h", "objectives": ["chat-e2e"]}
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        path = f"{service.url}/api/v1/maintenance"
+        evil = service.client.post(path, json=wanted, headers={"origin": "http://evil.example"})
+        begun = service.client.post(path, json=wanted)
+        service.end(signal.SIGKILL)
+    with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
+        page = service.get("/objectives").text
+        service.post(otlp(*chat(300)))
+        until(lambda: service.metric("latencytrace_requests_total") == 1, service.said)
+        counted = service.metric("latencytrace_slo_requests_total")
+        is_on = service.metric("latencytrace_slo_maintenance")
+
+    assert (evil.status_code, begun.status_code) == (403, 201)
+    assert "<strong>new-cards</strong>, now" in page
+    assert (counted, is_on) == (0, 1)

@@ -265,3 +265,26 @@ def test_an_amendment_goes_to_those_who_were_told_of_the_beginning(rig: Rig) -> 
     told = outbox.notifications([alert], [alert])
     assert {one.sink for one in told} == {"it"}
     assert len(told) == 2
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_receiver_that_was_away_for_an_hour_is_told_in_order_and_once(
+    tmp_path: Path, *, is_over: bool
+) -> None:
+    rig = Rig(tmp_path, RecordingSink(repeat_s=60, ends=3))
+    rig.sink.refuses = True
+    rig.tell(BEGAN)
+    for minute in range(60):
+        rig.after(60)
+        rig.outbox.repeat([] if is_over and minute > 20 else [BEGAN])
+        if is_over and minute == 20:
+            rig.tell(ENDED)
+    waiting = rig.outbox.waiting()["it"]
+    rig.sink.refuses = False
+    rig.after(300)
+    rig.outbox.repeat([] if is_over else [BEGAN])
+    rig.send()
+
+    assert waiting == (4 if is_over else 1)
+    back = ["ended", "ended:2", "ended:3"] if is_over else ["continues:65"]
+    assert rig.sink.keys() == ["began", *back]
