@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.repository.dashboard_files import FILES, dashboard, panels
 
-SCHEMAS: dict[str, Any] = json.loads((Path(__file__).parent / "grafana/schema.json").read_text())
+FOUND: dict[str, Any] = json.loads((Path(__file__).parent / "grafana/schema.json").read_text())
+SCHEMAS = {version: found for version, found in FOUND.items() if version != "source"}
 PANELS = [(f"{path.stem}: {panel['title']}", panel) for path in FILES for panel in panels(path)]
 
 every_panel = pytest.mark.parametrize(
@@ -18,10 +19,12 @@ every_panel = pytest.mark.parametrize(
 
 
 def wrong(held: object, kind: str) -> list[str]:
-    """What Grafana's type has against it."""
-    schema = SCHEMAS[kind]
-    errors = jsonschema.Draft7Validator(schema).iter_errors(held)
-    return [f"{'/'.join(map(str, error.path))}: {error.message}" for error in errors]
+    """What the types of each version of Grafana have against it."""
+    return [
+        f"{version}: {'/'.join(map(str, error.path))}: {error.message}"
+        for version, schemas in SCHEMAS.items()
+        for error in jsonschema.Draft7Validator(schemas[kind]).iter_errors(held)
+    ]
 
 
 def kind_of(panel: dict[str, Any]) -> str:
@@ -53,7 +56,7 @@ def test_the_fields_of_a_panel_are_as_grafana_types_them(panel: dict[str, Any]) 
     custom = panel["fieldConfig"]["defaults"].get("custom", {})
     kind = f"{kind_of(panel)}Custom"
 
-    assert (wrong(custom, kind) if kind in SCHEMAS else custom) in ([], {})
+    assert (wrong(custom, kind) if kind in SCHEMAS["12.0.0"] else custom) in ([], {})
 
 
 @every_panel
@@ -64,4 +67,5 @@ def test_the_queries_of_a_panel_are_as_grafana_types_them(panel: dict[str, Any])
 def test_what_grafana_would_not_take_is_found() -> None:
     broken = {**without_queries_of_annotations(FILES[0]), "refresh": 30, "pannels": []}
 
-    assert len(wrong(broken, "WholeDashboard")) == 2
+    assert len(wrong(broken, "WholeDashboard")) == 2 * len(SCHEMAS)
+    assert set(SCHEMAS) == {"11.6.0", "12.0.0"}

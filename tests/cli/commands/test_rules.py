@@ -100,6 +100,26 @@ def test_incidents_page_and_what_is_none_does_not(name: str) -> None:
     assert bool(service_decides(scrapes(name))) is (name not in {"blip", "start"})
 
 
+def test_objectives_of_time_slices_have_no_rules_and_it_is_told_what_to_alert_on(
+    tmp_path: Path,
+) -> None:
+    path = objectives_yaml(tmp_path)
+    counted = path.read_text()
+    sliced = (
+        counted.replace("chat-e2e", "minutes")
+        .replace("Occurrences", "Timeslices")
+        .replace("target: 0.99", "target: 0.99, timeSliceTarget: 0.95, timeSliceWindow: 1m")
+    )
+    path.write_text(f"{counted}---{sliced}")
+    told = CliRunner().invoke(app, ["rules", str(path)], catch_exceptions=False)
+
+    assert [one["name"] for one in yaml.safe_load(told.stdout)["groups"]] == [
+        "latencytrace-chat-e2e"
+    ]
+    assert "minutes: no rules, for only the service judges time slices" in told.stderr
+    assert 'latencytrace_slo_alert_firing{slo="minutes"} == 1' in told.stderr
+
+
 def test_tiers_that_are_left_out_are_told_beside_the_rules(tmp_path: Path) -> None:
     path = objectives_yaml(tmp_path, target=0.95)
     told = CliRunner().invoke(app, ["rules", str(path)])

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+VERSIONS = ("11.6.0", "12.0.0")
 PACKAGES = (
-    "@grafana/schema@11.6.0",
     "grafana-schema-10@npm:@grafana/schema@10.4.0",
     "typescript@5.9",
     "ts-json-schema-generator@2.4.0",
@@ -29,17 +29,23 @@ OPTIONS = {
 
 def main() -> None:
     """Write it."""
+    source = "derived from @grafana/schema (Apache-2.0, Grafana Labs) by make_schema.py"
+    versions = {version: schemas(version) for version in VERSIONS}
+    written = json.dumps({"source": source, **versions}, indent=1, sort_keys=True)
+    (FOLDER / "schema.json").write_text(f"{written}\n")
+
+
+def schemas(version: str) -> dict[str, object]:
+    """The schema of each type in one version of Grafana."""
     kinds = FOLDER / "kinds.ts"
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(kinds, folder)
         made_for = {"compilerOptions": OPTIONS, "include": [kinds.name]}
         (Path(folder) / "tsconfig.json").write_text(json.dumps(made_for))
-        run(folder, "npm", "install", "--silent", "--no-fund", "--no-audit", *PACKAGES)
+        package = f"@grafana/schema@{version}"
+        run(folder, "npm", "install", "--silent", "--no-fund", "--no-audit", package, *PACKAGES)
         names = re.findall(r"^export type (\w+)", kinds.read_text(), re.MULTILINE)
-        schemas = {name: schema(folder, name) for name in names}
-    source = "derived from @grafana/schema (Apache-2.0, Grafana Labs) by make_schema.py"
-    written = json.dumps({"source": source, **schemas}, indent=1, sort_keys=True)
-    (FOLDER / "schema.json").write_text(f"{written}\n")
+        return {name: schema(folder, name) for name in names}
 
 
 def schema(folder: str, name: str) -> object:

@@ -13,6 +13,7 @@ from latencytrace.service.answers.findings.overhead_documents import (
     RouteOverheadDocument,
 )
 from latencytrace.service.metrics.control_group import ControlGroup
+from latencytrace.service.metrics.slowest import LEAST
 from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
@@ -63,10 +64,11 @@ def _of_requests() -> Iterable[Metric]:
     )
     telemetry.posts_refused.labels("400")
     telemetry.attributed_traces.labels("columns")
+    telemetry.counted.count([made_request()] * LEAST)
     telemetry.counted.count(
         [
             made_request(
-                stages={Stage.DECODE: 1},
+                stages={Stage.DECODE: 60 * 10**9},
                 time_to_first_token_ns=1,
                 time_per_output_token_ns=1,
                 input_tokens=1,

@@ -1,7 +1,7 @@
 """A service that has seen a bit of everything, scraped by the real Prometheus."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
 MS = 1_000_000
+USUAL = 110  # requests, enough to know which are the slowest hundredth
 CONFIG = Path(__file__).parents[3] / "dashboards" / "prometheus.yaml"
 ENGINE = CONFIG.parents[1] / "tests" / "service" / "engine_texts" / "vllm.txt"
 
@@ -60,7 +61,9 @@ def scraped_service(folder: Path) -> Iterator[Scraped]:
             env={"LATENCYTRACE_SCRAPE": f"{engine.url}/metrics"},
         ) as service,
     ):
-        first = send(service)
+        first = sent(service, [chat(100) for _ in range(USUAL)])
+        until(lambda: service.metric("latencytrace_requests_total") == len(first), service.said)
+        first += send(service)
         until(lambda: service.metric("latencytrace_requests_total") == len(first), service.said)
         config = prometheus_config(service.url.removeprefix("http://"))
         with RunningPrometheus(folder / "prometheus", config) as prometheus:
@@ -84,13 +87,21 @@ def send(service: RunningService) -> list[str]:
     Returns:
         The requests' trace ids.
     """
-    chats = [chat(100), chat(100), chat(300), chat(500, failed=True)]
-    spans = [span for spans in chats for span in spans]
-    spans.append(replace(spans[-1], span_id=uuid4().hex[:16], parent_id=uuid4().hex[:16]))
-    assert service.post(otlp(*spans)).is_success
     assert service.post(b"no OTLP").status_code == 400
     for told in (report(), request([whole_sample()])):
         assert service.post(told.SerializeToString(), path="/v1/metrics").is_success
+    return sent(service, [chat(100), chat(100), chat(300), chat(500, failed=True)])
+
+
+def sent(service: RunningService, chats: Sequence[Sequence[Span]]) -> list[str]:
+    """Send requests, one with an orphan.
+
+    Returns:
+        Their trace ids.
+    """
+    spans = [span for spans in chats for span in spans]
+    spans.append(replace(spans[-1], span_id=uuid4().hex[:16], parent_id=uuid4().hex[:16]))
+    assert service.post(otlp(*spans)).is_success
     return sorted({span.trace_id for span in spans})
 
 
