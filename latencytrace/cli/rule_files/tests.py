@@ -50,13 +50,26 @@ class _Watched:
         return self.late(self.theory_ns) + 2 * MINUTE_NS
 
     @property
+    def silent_ns(self) -> int:
+        """Return how long no request comes then: as long as the page would last if they did."""
+        return self.late(self._calming_ns(0))
+
+    @property
     def ends_ns(self) -> int:
-        """Return how long after that outage its page is over: tiers that it filled must calm."""
-        budget = self.objective.budget_ratio
+        """Return how long after that silence the page is over: tiers that are filled must calm."""
+        return self.late(self._calming_ns(self.silent_ns))
+
+    def _calming_ns(self, silent_ns: int) -> int:
+        """How long good requests must come, where none came before for so long.
+
+        A pause that is no gap in what was observed counts as the requests around it do.
+        """
+        budget, before_ns = self.objective.budget_ratio, _CALM_NS + self.outage_ns
         filled = [
             rule
             for rule in self.pages
-            if self.outage_ns >= _FILLED * rule.factor * budget * rule.long_ns
+            if self.outage_ns * (1 + min(silent_ns, rule.longest_pause_ns) / before_ns)
+            >= _FILLED * rule.factor * budget * rule.long_ns
         ]
         calm_ns = max(calming_ns(self.objective, rule, 1.0) for rule in filled)
         return calm_ns + keep_firing_ns(self.objective, Severity.PAGE)
@@ -91,8 +104,7 @@ def tests_document(
         _Watched(objective=one, settings=settings, pages=pages) for one, pages in paging if pages
     ]
     scenarios: dict[str, _Scenario] = {
-        "an outage is one page, though scrapes fail, and the page ends": _outage,
-        "silence is no recovery": _silence,
+        "an outage is one page through failed scrapes and silence, until it is over": _outage,
         "a blip is silent": _blip,
         "a start does not page": _start,
         "nobody watches it": _absence,
@@ -117,39 +129,31 @@ def _test(
 
 
 def _outage(one: _Watched) -> tuple[list[Document], list[Document]]:
-    """Every request is bad: the fastest tier pages when the formula says, and it ends."""
+    """Every request is bad: the fastest tier pages when the formula says.
+
+    Then no request comes, and the page stays, alone, until they are good again.
+    """
     step_ns = one.settings.interval_ns
-    over_ns, ends_ns = _CALM_NS + one.outage_ns, one.late(one.ends_ns)
+    over_ns = _CALM_NS + one.outage_ns
+    again_ns = over_ns + one.silent_ns
     began_ns = one.whole(_CALM_NS) + one.late(one.theory_ns)
     early_ns = max(0, one.whole(one.theory_ns / _SLACK) - 2 * step_ns)
-    parts = [(_CALM_NS, 0), (one.outage_ns, 1), (ends_ns, 0)]
+    parts = [(_CALM_NS, 0), (one.outage_ns, 1), (one.silent_ns, None), (one.ends_ns, 0)]
     return list(_counters(one, parts)), [
         _nothing(one.page, _CALM_NS + early_ns),
         *(_one(one.page, at_ns) for at_ns in _moments(one, began_ns, over_ns)),
-        _nothing(one.page, over_ns + ends_ns),
+        *(_one(one.page, at_ns) for at_ns in _moments(one, over_ns, again_ns)),
+        _nothing(one.page, again_ns + one.ends_ns),
         _one(f'{BUDGET_LEFT}{{slo="{one.objective.name}"}} < 1', over_ns),
-    ]
-
-
-def _silence(one: _Watched) -> tuple[list[Document], list[Document]]:
-    """No request comes after an outage: its page stays, alone, until they are good again."""
-    silent_ns = _CALM_NS + one.outage_ns
-    again_ns = silent_ns + one.late(one.ends_ns)
-    parts = [
-        (_CALM_NS, 0), (one.outage_ns, 1), (again_ns - silent_ns, None),
-        (one.late(one.ends_ns), 0),
-    ]  # fmt: skip
-    return list(_counters(one, parts)), [
-        *(_one(one.page, at_ns) for at_ns in _moments(one, silent_ns, again_ns)),
-        _nothing(one.page, again_ns + one.late(one.ends_ns)),
     ]
 
 
 def _blip(one: _Watched) -> tuple[list[Document], list[Document]]:
     """An outage of half the time that it takes to page."""
     blip_ns = one.whole(one.theory_ns // 2)
-    moments = [_CALM_NS + one.whole(blip_ns * share) for share in (1, 1.5, 2)]
-    parts = [(_CALM_NS, 0), (blip_ns, 1), (blip_ns, 0)]
+    after_ns = min(blip_ns, _CALM_NS)  # nothing comes of it any more
+    moments = [_CALM_NS + blip_ns + one.whole(after_ns * share) for share in (0, 0.5, 1)]
+    parts = [(_CALM_NS, 0), (blip_ns, 1), (after_ns, 0)]
     return list(_counters(one, parts)), [_nothing(one.page, at_ns) for at_ns in moments]
 
 
