@@ -160,9 +160,6 @@ def serve(
             store, pipeline, telemetry, unready, _address(otlp_socket), profiles, read_gpus,
             read_timelines, folder,
         )  # fmt: skip
-        answering.include_router(objectives_router(evaluator, links), prefix=API)
-        answering.include_router(maintenance_router(evaluator, links, now_ns), prefix=API)
-        answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
         renderer = _with_pages(
             answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready,
             read_gpus, read_timelines,
@@ -237,7 +234,10 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
     read_gpus: Callable[[], GpusDocument],
     read_timelines: Callable[[], GpuTimelinesDocument],
 ) -> Renderer:
-    """Add the pages to the API, and return what draws them."""
+    """Add objectives, profiles and the pages to the API, and return what draws these."""
+    app.include_router(objectives_router(evaluator, links), prefix=API)
+    app.include_router(maintenance_router(evaluator, links, now_ns), prefix=API)
+    app.include_router(profiles_router(profiles, links.of_profile), prefix=API)
     assets = Assets()
     renderer = Renderer(assets)
     parts = Parts(

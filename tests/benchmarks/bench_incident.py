@@ -21,15 +21,15 @@ from latencytrace.cli.rule_files.prometheus import RuleSettings
 from latencytrace.model import Stage
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.objectives_yaml import objectives_yaml
-from tests.support.servers.live_incident import (
+from tests.support.servers.recording import Received, RecordingServer, Response
+from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
+from tests.support.servers.running_service import RunningService
+from tests.support.simulation.live_incident import (
     Users,
     alertmanager_config,
     prometheus_config,
     scraped,
 )
-from tests.support.servers.recording import Received, RecordingServer, Response
-from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
-from tests.support.servers.running_service import RunningService
 
 INCIDENT_MIN = 10
 OBJECTIVE = made_objective(threshold_ns=SECOND_NS // 5)

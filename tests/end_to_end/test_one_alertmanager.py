@@ -16,7 +16,10 @@ from latencytrace.model import AlertKind, Severity, Stage
 from latencytrace.model.objective import DAY_NS
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.objectives_yaml import objectives_yaml
-from tests.support.servers.live_incident import (
+from tests.support.servers.recording import RecordingServer
+from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
+from tests.support.servers.running_service import RunningService
+from tests.support.simulation.live_incident import (
     A_TURN,
     Users,
     alertmanager_config,
@@ -24,9 +27,6 @@ from tests.support.servers.live_incident import (
     scraped,
     told,
 )
-from tests.support.servers.recording import RecordingServer
-from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
-from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
 PATIENCE_S = 120

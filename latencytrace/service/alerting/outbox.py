@@ -116,7 +116,7 @@ class Outbox:
         known: set[tuple[str, str]] = set()
         for alert in firing:
             for name, sink in self._receivers(alert).items():
-                # Who forgets must be told again; people who look after it need not be.
+                # Who forgets must hear of it again; people who look after it need not.
                 is_for_people = sink.ends == 1
                 if sink.repeat_s is None or (alert.acknowledged and is_for_people):
                     continue

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 SHARE: Final = 0.01
 LEAST: Final = 100  # requests, with fewer nothing is known of their slowest hundredth
 EPOCH_S: Final = 300.0
-_STEPS: Final = 8  # lengths that are told apart between one and its double
+_STEPS: Final = 8  # lengths that are distinguished between one and its double
 _LENGTHS: Final = 65 * _STEPS  # of 64 bits
 _SURE: Final = 1.05  # times as many requests, and it is looked anew
 
@@ -89,7 +89,7 @@ class SlowestRequests(Collector):
             known.look()
             known.now += np.bincount(numbers, minlength=_LENGTHS)
             known.seen += len(numbers)
-            slow = numbers >= known.least
+            slow: NDArray[np.bool_] = numbers >= known.least
             known.requests += int(np.count_nonzero(slow))
         return slow
 

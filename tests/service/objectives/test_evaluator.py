@@ -245,7 +245,7 @@ def test_a_clock_set_back_counts_nothing_twice(traffic: Traffic) -> None:
     [standing] = traffic.evaluator.standings()
     assert (standing.total, standing.bad) == (70 * 60 * PER_S, 0)
     assert standing.rates[0].long == 0
-    assert traffic.evaluator.clock_jumps == 1
+    assert traffic.evaluator.clock.jumps == 1
 
 
 def test_requests_of_a_clock_set_back_are_still_judged(traffic: Traffic) -> None:
