@@ -8,7 +8,7 @@ from latencytrace.cli.pictures.lines import complain, say
 COMMANDS = {  # by the extra that they come with
     "cli": (
         *("breakdown", "requests", "trace", "tail", "compare", "whatif", "gpu"),
-        *("profile", "objectives", "export"),
+        *("profile", "objectives", "acknowledge", "maintenance", "export"),
         "doctor",
     ),
     "service": ("serve", "rules", "import"),
