@@ -1,6 +1,5 @@
 """Samples of GPUs on their way to a real receiver."""
 
-from collections.abc import Iterator
 from inspect import signature
 
 import pytest
@@ -22,12 +21,6 @@ from tests.support.servers.ports import free_port
 
 SECOND_NS = 1_000_000_000
 WINDOW = (SECOND_NS, SECOND_NS + SECOND_NS // 5)
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as running:
-        yield running
 
 
 @pytest.fixture

@@ -28,8 +28,9 @@ from latencytrace.agent.hooks.wsgi import WsgiHook
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed.token_times import unpack_token_times
-from tests.support.agent.hooked import Spans, attribute_text, hooked, intervals_of
+from tests.support.agent.hooked import Spans, attribute_text, intervals_of
 
+HOOKS = (WsgiHook,)
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 PARTS = 3
@@ -87,12 +88,6 @@ def served(app: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI application
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(WsgiHook) as spans:
-        yield spans
 
 
 def answered(app: Any, path: str, **headers: str) -> httpx.Response:  # noqa: ANN401

@@ -1,6 +1,6 @@
 """What the agent reports on itself, to a real receiver."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -26,12 +26,6 @@ HOOKS = (
     HookStatus(name="httpx", state=HookState.APPLIED),
     HookStatus(name="qdrant", state=HookState.REFUSED, reason="not found: x.y"),
 )
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as running:
-        yield running
 
 
 @pytest.fixture
