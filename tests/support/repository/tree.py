@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 _KINDS = frozenset(
     {".c", ".css", ".html", ".js", ".json", ".md", ".png", ".py", ".svg", ".toml", ".ts", ".txt"}
     | {".sh", ".typed", ".yaml"}
-    | {".Dockerfile", ".conf", ".service"}
+    | {".Dockerfile", ".conf", ".ipynb", ".service"}
 )
 _BY_NAME = frozenset(
     {".ci/run", ".gitignore", "LICENSE", "Makefile", "examples/deployment/Dockerfile"}
