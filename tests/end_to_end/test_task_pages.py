@@ -26,7 +26,7 @@ SAID = {
     "gpu": "GPU",
 }
 ASKED = [
-    pytest.param(words, id=f"{page}: {' '.join(words)}")
+    (page, words)
     for page in PAGES
     for block in blocks(DOCS / f"{page}.md")
     if block.language == "sh"
@@ -77,10 +77,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 
 
 def test_the_pages_ask_something() -> None:
-    assert {words.values[0][0] for words in ASKED} == READING - {"requests"}
+    assert {words[0] for _, words in ASKED} == READING - {"requests"}
 
 
-@pytest.mark.parametrize("words", ASKED)
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, id=f"{page}: {' '.join(words)}") for page, words in ASKED]
+)
 def test_a_command_answers(
     words: list[str], service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,8 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import click
 import pytest
 import typer
 import yaml
@@ -23,7 +22,7 @@ PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:^\s*|[|&;(] *|[A-Z_]=\S+ )latencytrace (.*)")
 ENDS = frozenset({"--", "|", "||", ">", ">>", "&&", "&", ";", "2>"})
-COMMANDS = typer.main.get_command(app)
+COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 
 
 class Block(NamedTuple):
@@ -64,9 +63,8 @@ def flags(command: str) -> set[str]:
     """The flags that a command takes."""
     if command == "run":
         return set(re.findall(r"--[\w-]+", RUN_HELP))
-    found = COMMANDS.get_command(click.Context(COMMANDS), command)  # type: ignore[attr-defined]
-    assert found is not None, command
-    return {flag for one in found.params for flag in (*one.opts, *one.secondary_opts)}
+    parameters = COMMANDS[command].params
+    return {flag for one in parameters for flag in (*one.opts, *one.secondary_opts)}
 
 
 @pytest.mark.parametrize("block", of("sh", "bash", "console"))
