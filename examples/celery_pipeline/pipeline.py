@@ -20,7 +20,7 @@ import latencytrace
 FOLDER = Path(os.environ.get("PIPELINE_FOLDER") or tempfile.mkdtemp(prefix="pipeline-"))
 DOCUMENTS = ("queue", "prefill", "decode")
 BUCKETS = 64
-PATIENCE_S = 60
+PATIENCE_S = 120
 QUIET = ("--loglevel", "error", "--without-gossip", "--without-mingle", "--without-heartbeat")
 
 app = Celery("pipeline", broker="filesystem://", backend=f"file://{FOLDER / 'results'}")

@@ -23,7 +23,7 @@ TEXTS = (
     "The decode gives one token after the other.",
     "A cache of prefixes spares a part of the prefill.",
 )
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 Document = dict[str, Any]
 

@@ -19,7 +19,7 @@ from latencytrace.settings import agent_settings, names_receiver
 
 MOST_SPANS = 50_000  # of a cell; more are counted
 MOST_BYTES = 64 * 1024 * 1024  # of their posts
-FLUSH_S = 5.0
+FLUSH_S = 30.0  # it ends sooner: whatever is sent is sent once
 NAME = "notebook"  # of the program, unless OTEL_SERVICE_NAME says another
 
 

@@ -21,7 +21,9 @@ TOGETHER = 8
 
 def run(receiver: Receiver, program: str, *arguments: str | Path, **variables: str) -> list[str]:
     """What an example prints; it ends by itself, and well."""
-    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint, **variables}
+    # What a program has sent before it ends, it need not send in its last three seconds.
+    often = {"OTEL_BSP_SCHEDULE_DELAY": "50"}
+    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint, **often, **variables}
     done = subprocess.run(
         [*COMMAND, "run", "--", sys.executable, EXAMPLES / program, *arguments],
         env=environment(**settings),
@@ -168,3 +170,23 @@ def test_what_a_program_wrote_to_a_file_is_imported(tmp_path: Path) -> None:
 
     assert [request["route"] for request in requests] == ["document"] * 3
     assert all({"tokenize", "embed"} <= request["ledger"].keys() for request in requests)
+
+
+def test_what_engines_sent_is_attributed_to_their_stages(tmp_path: Path) -> None:
+    stages = {
+        "vllm": {"queue", "prefill", "decode"},
+        "sglang": {"tokenize", "prefill", "decode"},
+        "tgi": {"queue", "prefill", "decode"},
+        "triton": {"queue", "forward"},
+    }
+    sent = EXAMPLES.parent / "tests" / "analysis" / "fixtures"
+    folder, paths = tmp_path / "engines", [sent / f"{engine}.json" for engine in stages]
+    imported = latencytrace("import", *paths, "--data", folder, timeout_s=PATIENCE_S)
+    assert imported.returncode == 0, imported.stderr
+    since = ("--since", "2020-01-01T00:00:00Z")
+    read = latencytrace("requests", "--data", folder, *since, "--json", timeout_s=PATIENCE_S)
+    requests = json.loads(read.stdout)["requests"]
+    ledgers = [set(request["ledger"]) for request in requests]
+
+    for wanted in stages.values():
+        assert any(wanted <= ledger for ledger in ledgers), wanted

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.support.agent.receiving import Receiver
 from tests.support.servers.command_line import environment
 from tests.support.waiting import until
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "notebook" / "cell_magic.ipynb"
 HTML, TEXT = "text/html", "text/plain"
@@ -55,7 +57,7 @@ class Ran:
 
 def run(notebook: Any, folder: Path, **variables: str) -> Ran:  # noqa: ANN401 - nbformat has no types
     """Run a notebook on a kernel of its own."""
-    client = NotebookClient(
+    client = nbclient.NotebookClient(
         notebook,
         timeout=PATIENCE_S,
         startup_timeout=PATIENCE_S,

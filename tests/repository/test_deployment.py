@@ -108,7 +108,7 @@ def test_kubernetes_takes_every_manifest() -> None:
 
 
 def test_helm_has_nothing_against_the_chart() -> None:
-    helm = pytest.importorskip("helm_python", reason="needs `pip install --group helm`")
+    helm = pytest.importorskip("helm_python", reason="`make test-helm` installs it")
     found = helm.lint(str(CHART))
 
     assert found["errors"] == []
@@ -142,7 +142,7 @@ def test_kubernetes_takes_the_chart_with_every_value_set() -> None:
 
 
 def test_a_chart_without_the_token_is_refused() -> None:
-    helm = pytest.importorskip("helm_python", reason="needs `pip install --group helm`")
+    helm = pytest.importorskip("helm_python", reason="`make test-helm` installs it")
     with pytest.raises(helm.HelmError, match="holds the token"):
         rendered({"tokenSecret": ""})
 

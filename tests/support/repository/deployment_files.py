@@ -43,7 +43,7 @@ def manifests() -> list[dict[str, Any]]:
 
 def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
     """What Helm makes of the chart; without Helm the test is skipped."""
-    helm = pytest.importorskip("helm_python", reason="needs `pip install --group helm`")
+    helm = pytest.importorskip("helm_python", reason="`make test-helm` installs it")
     with helm.Chart.load(str(CHART)) as chart:
         files: dict[str, str] = chart.render(values, name="latencytrace", namespace="default")
     return [
