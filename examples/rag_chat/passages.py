@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from caching import filled
 from qdrant_client import QdrantClient
 from qdrant_client.models import Distance, VectorParams
 from sentence_transformers import SentenceTransformer
@@ -89,12 +90,10 @@ def _computed_vectors(
 
 
 def _save(passages: list[Passage], vectors: np.ndarray, folder: Path) -> None:
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
-    unfinished.mkdir(parents=True, exist_ok=True)
-    np.save(unfinished / "vectors.npy", vectors)
     listed = [{"source": passage.source, "text": passage.text} for passage in passages]
-    (unfinished / "passages.json").write_text(json.dumps(listed), "utf-8")
-    unfinished.rename(folder)
+    with filled(folder) as unfinished:
+        np.save(unfinished / "vectors.npy", vectors)
+        (unfinished / "passages.json").write_text(json.dumps(listed), "utf-8")
 
 
 def _docstrings() -> Iterator[Passage]:
