@@ -22,11 +22,14 @@ from latencytrace.model import Stage
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.servers.recording import Received, RecordingServer, Response
-from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
+from tests.support.servers.running_prometheus import (
+    RunningAlertmanager,
+    RunningPrometheus,
+    alertmanager_config,
+)
 from tests.support.servers.running_service import RunningService
 from tests.support.simulation.live_incident import (
     Users,
-    alertmanager_config,
     prometheus_config,
     scraped,
 )
@@ -73,7 +76,7 @@ def incident(sinks: str, told: Told, folder: Path, minutes: tuple[float, float])
     before, after = minutes
     with ExitStack() as opened:
         receiver = opened.enter_context(RecordingServer(told.take))
-        config = alertmanager_config(f"{receiver.url}", "30s", "5m")
+        config = alertmanager_config(receiver.url, group_wait="30s", group_interval="5m")
         alertmanager = opened.enter_context(RunningAlertmanager(folder / "am", config))
         sent_to = f"alertmanager={alertmanager.url}" if sinks == "alertmanager" else sinks
         service = opened.enter_context(

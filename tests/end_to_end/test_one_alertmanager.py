@@ -17,12 +17,15 @@ from latencytrace.model.objective import DAY_NS
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.servers.recording import RecordingServer
-from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
+from tests.support.servers.running_prometheus import (
+    RunningAlertmanager,
+    RunningPrometheus,
+    alertmanager_config,
+)
 from tests.support.servers.running_service import RunningService
 from tests.support.simulation.live_incident import (
     A_TURN,
     Users,
-    alertmanager_config,
     prometheus_config,
     scraped,
     told,

@@ -20,6 +20,21 @@ _ADDRESS = re.compile(r'"Listening on" address=(127\.0\.0\.1:\d+)')
 T = TypeVar("T")
 
 
+def alertmanager_config(
+    webhook: str, *, group_wait: str = "0s", group_interval: str = "1s"
+) -> dict[str, Any]:
+    """The configuration that sends every notification to a webhook, by default soon."""
+    return {
+        "route": {
+            "receiver": "us",
+            "group_by": ["slo"],
+            "group_wait": group_wait,
+            "group_interval": group_interval,
+        },
+        "receivers": [{"name": "us", "webhook_configs": [{"url": f"{webhook}/alerts"}]}],
+    }
+
+
 class RunningServer:
     """A server that says where it listens.
 

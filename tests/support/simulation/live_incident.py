@@ -117,21 +117,6 @@ def prometheus_config(
     }
 
 
-def alertmanager_config(
-    webhook: str, group_wait: str = "0s", group_interval: str = "1s"
-) -> dict[str, Any]:
-    """Send what is grouped by objective to a webhook."""
-    return {
-        "route": {
-            "receiver": "us",
-            "group_by": ["slo"],
-            "group_wait": group_wait,
-            "group_interval": group_interval,
-        },
-        "receivers": [{"name": "us", "webhook_configs": [{"url": f"{webhook}/alerts"}]}],
-    }
-
-
 def told(receiver: RecordingServer) -> list[dict[str, Any]]:
     """The messages of pages that Alertmanager sent."""
     documents = cast("list[dict[str, Any]]", receiver.documents)
