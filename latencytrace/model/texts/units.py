@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from latencytrace.model.objective import length_text
-
 UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 MINUTE_NS = 60e9
@@ -39,7 +37,7 @@ def objective_text(
     share_text = (
         "by their share" if slice_target_ratio is None else f"{100 * slice_target_ratio:.6g} %"
     )
-    return f"slices of {length_text(slice_ns)}, in each {share_text} with {wanted}"
+    return f"slices of {slice_ns / MINUTE_NS:g} min, in each {share_text} with {wanted}"
 
 
 def signed(value_ns: int, plus: str = "") -> str:
