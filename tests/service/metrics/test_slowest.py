@@ -21,7 +21,8 @@ def made() -> tuple[SlowestRequests, CollectorRegistry]:
 
 def counted(slowest: SlowestRequests, durations_ms: list[float], at_s: float = 0) -> list[bool]:
     durations_ns = np.array(durations_ms) * MS
-    return slowest.among(COHORT, durations_ns.astype(np.int64), at_s).tolist()
+    found: list[bool] = slowest.among(COHORT, durations_ns.astype(np.int64), at_s).tolist()
+    return found
 
 
 def test_nobody_is_slow_before_enough_are_known() -> None:
