@@ -1,1 +1,1 @@
-"""Latency against load: the answer, its document, and what it says in a sentence."""
+"""Latency against load, and what requests that are served together cost each other."""
