@@ -143,4 +143,4 @@ def _merged(edges: list[int], served: Floats) -> NDArray[np.int64]:
 
 def _ratio(part: Floats, whole: Floats) -> Floats:
     """A share; 0 where there is nothing."""
-    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+    return np.true_divide(part, whole, out=np.zeros_like(part), where=whole > 0)

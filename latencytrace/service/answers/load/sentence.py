@@ -47,7 +47,7 @@ def per_s(rate: float | None) -> str:
 
 def limit_text(limit: LimitDocument) -> str:
     """A limit and whom it is for: `duration within 2.00 s (POST /chat)`."""
-    whom = [limit[name] for name in ("route", "model", "version")]  # type: ignore[literal-required] # of these
+    whom = [limit[name] for name in ("route", "model", "version")]
     text = objective_text(limit["measure"], limit["at_most_ns"])
     named = ", ".join(filter(None, whom))
     return f"{text} ({named})" if named else text
