@@ -67,7 +67,8 @@ class Occupancy:
         """How many are under way when one starts, itself included."""
         started = np.searchsorted(self.starts_ns, at_ns, side="left")
         ended = np.searchsorted(self.ends_ns, at_ns, side="right")
-        return np.maximum(started - ended, 0).astype(np.int64) + 1
+        found: NDArray[np.int64] = np.maximum(started - ended, 0) + 1
+        return found
 
     def leaving(self, at_ns: Times) -> NDArray[np.int64]:
         """How many are under way when one ends, itself included."""
@@ -75,13 +76,15 @@ class Occupancy:
 
 
 def _block(edges_ns: Times, at_ns: Times) -> NDArray[np.int64]:
-    return np.searchsorted(edges_ns, at_ns, side="right").astype(np.int64) - 1
+    place: NDArray[np.int64] = np.searchsorted(edges_ns, at_ns, side="right")
+    return place - 1
 
 
 def _leaving(starts_ns: Times, ends_ns: Times, at_ns: Times) -> NDArray[np.int64]:
     started = np.searchsorted(starts_ns, at_ns, side="left")
     ended = np.searchsorted(ends_ns, at_ns, side="left")
-    return np.maximum(started - ended, 1).astype(np.int64)
+    found: NDArray[np.int64] = np.maximum(started - ended, 1)
+    return found
 
 
 def _time_ns(starts_ns: Times, ends_ns: Times, edges_ns: Times) -> Floats:
@@ -97,5 +100,5 @@ def _time_ns(starts_ns: Times, ends_ns: Times, edges_ns: Times) -> Floats:
     place = block[counted] * most + under_way[counted]
     lengths_ns = np.diff(at_ns)[counted].astype(np.float64)
     blocks = len(edges_ns) - 1
-    summed: Floats = np.bincount(place, lengths_ns, minlength=blocks * most)
-    return summed.reshape(blocks, most)
+    summed = np.bincount(place, lengths_ns, minlength=blocks * most)
+    return summed.reshape(blocks, most).astype(np.float64)
