@@ -14,6 +14,7 @@ from latencytrace.model.cohorts.request_times import RequestTimes, Times
 BLOCKS = 48  # stretches of time whose requests may resemble each other
 MOST_TRIMMED = 0.1  # of the time, at either end
 LONG = 0.99  # quantile of the durations
+MOST_AT_ONCE = 10_000  # more are counted as that many
 
 Floats = NDArray[np.float64]
 
@@ -93,7 +94,7 @@ def _time_ns(starts_ns: Times, ends_ns: Times, edges_ns: Times) -> Floats:
     change = np.repeat([-1, 1, 0], [len(ends_ns), len(starts_ns), len(edges_ns)])
     order = np.argsort(at_ns, kind="stable")  # who ends then leaves before the next one comes
     at_ns = at_ns[order]
-    under_way = np.maximum(np.cumsum(change[order])[:-1], 0)
+    under_way = np.clip(np.cumsum(change[order])[:-1], 0, MOST_AT_ONCE)
     block = _block(edges_ns, at_ns[:-1])
     counted = (block >= 0) & (block < len(edges_ns) - 1)
     most = int(under_way.max(initial=1)) + 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from latencytrace.analysis.capacity.occupancy import Occupancy
+from latencytrace.analysis.capacity.occupancy import MOST_AT_ONCE, Occupancy
 from latencytrace.model.cohorts.request_times import RequestTimes
 
 
@@ -57,3 +57,13 @@ def test_both_ends_are_left_out_for_as_long_as_most_requests_take() -> None:
 
     assert (int(found.edges_ns[0]), int(found.edges_ns[-1])) == (300, 9_690)
     assert found.time_ns.sum(axis=0)[30] == found.length_ns
+
+
+def test_very_many_at_once_are_counted_as_the_most() -> None:
+    count = MOST_AT_ONCE + 500
+    rows = np.column_stack([np.arange(count), np.full(count, 10**9), np.ones(count)])
+
+    found = Occupancy.of(RequestTimes.of(rows.astype(np.int64).reshape(-1)))
+
+    assert found.time_ns.shape[1] == MOST_AT_ONCE + 1
+    assert found.time_ns.sum() == found.length_ns

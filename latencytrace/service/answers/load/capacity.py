@@ -7,6 +7,7 @@ from latencytrace.analysis.capacity.capacity import Capacity, Goodput, LevelLate
 from latencytrace.analysis.capacity.growth import Growth, StageGrowth
 from latencytrace.analysis.capacity.levels import Knee
 from latencytrace.analysis.capacity.limits import Limit
+from latencytrace.errors import QuestionError
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.objective import AVAILABILITY, NO_LIMIT_NS
 from latencytrace.service.answers.load.capacity_documents import (
@@ -22,6 +23,7 @@ from latencytrace.service.answers.load.sentence import sentence
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 
+MOST_REQUESTS: Final = 2_000_000  # 24 bytes each, while they are sorted
 MOST_READ: Final = 50_000  # requests whose stages are read; of more a share
 
 
@@ -29,7 +31,16 @@ def capacity_of(store: Store, cohort: Cohort, limits: Sequence[Limit]) -> Capaci
     """Find what the service of a cohort keeps up with.
 
     How many are under way is counted over all requests, in whatever detail they were traced.
+
+    Raises:
+        QuestionError: There are more than can be counted.
     """
+    requests = store.count(cohort)
+    if requests > MOST_REQUESTS:
+        raise QuestionError(
+            f"{requests:,} requests are more than the {MOST_REQUESTS:,} that are counted at once: "
+            "take a shorter time, or one instance"
+        )
     times = store.times(cohort)
     share = min(1.0, MOST_READ / max(len(times), 1))
     columns = store.cohort_columns(cohort, [DurationBand(share_ratio=share)])
