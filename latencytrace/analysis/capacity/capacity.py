@@ -41,7 +41,7 @@ class Goodput:
     limits: tuple[Limit, ...]
     good_ratio: float  # of all requests
     per_s: float
-    best_per_s: float | None  # of any level; None: none was held long enough
+    best_per_s: float | None  # of the level that is surely best; None: none was held long enough
     best_level: int | None
 
 
@@ -172,7 +172,9 @@ def _goodput(
         return None
     rates = np.nan_to_num(levels.rate_per_s * good_ratios)
     held = levels.time_s.sum(axis=0) >= LEAST_TIME * levels.time_s.sum()
-    best = int(np.argmax(np.where(held, rates, -1.0))) if held.any() else None
+    # By what is sure of it: of levels that few were served at, one is the best by chance.
+    sure = rates * (1 - 2 / np.sqrt(np.maximum(levels.served.sum(axis=0), 4.0)))
+    best = int(np.argmax(np.where(held, sure, -1.0))) if held.any() else None
     return Goodput(
         limits=limits,
         good_ratio=float(good.mean()),

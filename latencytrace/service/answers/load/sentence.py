@@ -18,7 +18,7 @@ def _knee(document: CapacityDocument) -> str:
     found = document["knee"]
     if found is None:
         most = document["levels"][-1]["concurrency"] if document["levels"] else 0
-        return f"No knee up to {most} at once: more requests at once were served faster."
+        return f"No knee is proven up to {most} at once."
     return (
         f"Knee: {_number(found['concurrency'])} at once, {per_s(found['served_per_second'])}. "
         "Beyond it hardly more are served, and each takes longer."

@@ -44,7 +44,7 @@ def test_requests_without_stages_are_under_way_too() -> None:
     assert (level["concurrency"], level["concurrency_to"]) == (1, 2)
     assert level["served_per_second"] == pytest.approx(1.5 / 0.008, rel=0.02)
     assert document["knee"] is None
-    assert document["sentence"].startswith("No knee up to ")
+    assert document["sentence"].startswith("No knee is proven up to 1 at once.")
 
 
 def test_more_requests_than_can_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
