@@ -134,3 +134,11 @@ def test_the_command_says_whose_work_it_was(batched: RunningService) -> None:
 
 def test_requests_that_shared_nothing_have_no_neighbours(service: RunningService) -> None:
     assert asked(service, 0.95)["neighbours"] is None
+
+
+def test_the_page_says_whose_work_it_was(batched: RunningService) -> None:
+    page = batched.get("/tail?quantile=0.95")
+
+    assert page.status_code == 200
+    assert "What others cost it" in page.text
+    assert "tenant bulk: " in page.text
