@@ -9,6 +9,7 @@ import typer
 from latencytrace.cli.commands import (
     acknowledge,
     breakdown,
+    capacity,
     compare,
     demo,
     doctor,
@@ -77,6 +78,7 @@ _add(trace.trace)
 _add(tail.tail)
 _add(compare.compare)
 _add(whatif.whatif)
+_add(capacity.capacity)
 _add(gpu.gpu)
 _add(profile.profile)
 _add(objectives.objectives)

@@ -7,8 +7,8 @@ from latencytrace.cli.pictures.lines import complain, say
 
 COMMANDS = {  # by the extra that they come with
     "cli": (
-        *("breakdown", "requests", "trace", "tail", "compare", "whatif", "gpu"),
-        *("profile", "objectives", "acknowledge", "maintenance", "export"),
+        *("breakdown", "requests", "trace", "tail", "compare", "whatif"),
+        *("capacity", "gpu", "profile", "objectives", "acknowledge", "maintenance", "export"),
         "doctor",
     ),
     "service": ("serve", "rules", "import"),
