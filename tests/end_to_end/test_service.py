@@ -433,5 +433,5 @@ def test_a_half_written_folder_is_opened_and_said_so(tmp_path: Path, trace_id: s
 
 
 def test_a_service_without_objectives_says_so(service: RunningService) -> None:
-    assert service.ask("/objectives") == {"objectives": []}
+    assert service.ask("/objectives") == {"objectives": [], "maintenance": []}
     assert service.ask("/alerts") == {"alerts": []}
