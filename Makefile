@@ -53,7 +53,7 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
-LARGE := anthropic bedrock cohere duckdb google_genai hnswlib mistralai usearch
+LARGE := anthropic bedrock boosters cohere duckdb google_genai hnswlib mistralai usearch
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
 	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)
@@ -164,8 +164,8 @@ $(VENV)/.batchers: $(VENV)/.checks
 	@touch $@
 
 $(VENV)/.large: $(VENV)/.checks
-	@echo "== installing clients of models' APIs and databases, about 230 MB (once)"
-	@$(PIP) install --quiet --group model-apis --group databases
+	@echo "== installing clients of models' APIs and databases, about 480 MB (once)"
+	@$(PIP) install --quiet --group model-apis --group databases --group predictors
 	@$(PYTHON) -m venv $(VENV)/litellm
 	@$(VENV)/litellm/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/litellm/bin/python -m pip install --quiet --editable '.[service]' --group litellm
