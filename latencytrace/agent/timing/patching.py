@@ -136,7 +136,7 @@ class AppliedHook:
         before = vars(owner).get("__init_subclass__", _MISSING)
         doing = f"patching a subclass of {patch.module}.{patch.target}"
 
-        def __init_subclass__(cls: type, **kwargs: Any) -> None:  # noqa: ANN401, N807
+        def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:  # noqa: ANN401, N807
             if before is _MISSING:
                 super(owner, cls).__init_subclass__(**kwargs)
             else:
@@ -145,7 +145,7 @@ class AppliedHook:
                 with guarded(doing, self._recorder.on_fault):
                     self._replace_own(patch, cls, name)
 
-        patched = classmethod(__init_subclass__)
+        patched: Any = classmethod(__init_subclass__)
         owner.__init_subclass__ = patched
         self._places.append(_Place(owner, "__init_subclass__", before, patched))
 
