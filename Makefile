@@ -54,7 +54,7 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
 LARGE := anthropic bedrock boosters cohere duckdb google_genai hnswlib mistralai pinecone usearch
-CLIENTS := search_engines weaviate
+CLIENTS := arq search_engines weaviate
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
 	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)
