@@ -53,19 +53,19 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
-LARGE := anthropic bedrock boosters cohere duckdb google_genai hnswlib mistralai pinecone usearch
-CLIENTS := arq search_engines weaviate
+LARGE := anthropic bedrock boosters cohere duckdb google_genai hnswlib mistralai pinecone spacy usearch
+OLDER := arq fastembed search_engines weaviate
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
 	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)
 	@$(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
 	@$(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py $(call report,litellm)
 	@$(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
-	@$(VENV)/clients/bin/python -m pytest $(CLIENTS:%=tests/agent/hooks/test_%.py) $(call report,clients)
-	@$(VENV)/clients/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,clients-contract)
+	@$(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
+	@$(VENV)/older/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,older-contract)
 
 # What `make test` skips of hooks, for want of a library, is run here: each with its real one.
-test-every-hook: test-llama-cpp test-batchers test-large ## every hook with its real library, which `make test` lacks for fifteen
+test-every-hook: test-llama-cpp test-batchers test-large ## every hook with its real library, which `make test` lacks for some
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
@@ -167,15 +167,15 @@ $(VENV)/.batchers: $(VENV)/.checks
 	@touch $@
 
 $(VENV)/.large: $(VENV)/.checks
-	@echo "== installing clients of models' APIs and databases, about 480 MB (once)"
+	@echo "== installing clients of models' APIs and databases, about 800 MB (once)"
 	@$(PIP) install --quiet --group model-apis --group databases --group predictors
 	@$(PYTHON) -m venv $(VENV)/litellm
 	@$(VENV)/litellm/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/litellm/bin/python -m pip install --quiet --editable '.[service]' --group litellm
-	@# Clients that need older versions of what everybody else here uses.
-	@$(PYTHON) -m venv $(VENV)/clients
-	@$(VENV)/clients/bin/python -m pip install --quiet 'pip>=25.1'
-	@$(VENV)/clients/bin/python -m pip install --quiet --editable '.[service]' --group clients
+	@# What needs older versions of what everybody else here uses.
+	@$(PYTHON) -m venv $(VENV)/older
+	@$(VENV)/older/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/older/bin/python -m pip install --quiet --editable '.[service]' --group older
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks
