@@ -53,8 +53,8 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
-LARGE := anthropic bedrock boosters cohere duckdb google_genai hnswlib mistralai pinecone spacy usearch
-OLDER := arq fastembed search_engines weaviate
+LARGE := anthropic bedrock catboost cohere duckdb google_genai hnswlib lightgbm mistralai pinecone spacy usearch xgboost
+OLDER := arq fastembed opensearch weaviate
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
 	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)

@@ -126,8 +126,8 @@ def _elsewhere(interpreter: Path, modules: frozenset[str] | None, url: str) -> I
         )
         return
     asked = ("-m", "latencytrace", "doctor", "--json", "--url", url)
-    said = _run(interpreter, *asked, *_told(modules))
-    if said.returncode == USAGE:  # an older one, to which only what is installed can be told
+    said = _run(interpreter, *asked, *_imports_flag(modules))
+    if said.returncode == USAGE:  # an older one, that knows no such flag
         said = _run(interpreter, *asked)
     try:
         for found in json.loads(said.stdout)["findings"]:
@@ -142,7 +142,7 @@ def _elsewhere(interpreter: Path, modules: frozenset[str] | None, url: str) -> I
         )
 
 
-def _told(modules: frozenset[str] | None) -> tuple[str, ...]:
+def _imports_flag(modules: frozenset[str] | None) -> tuple[str, ...]:
     return () if modules is None else ("--imports", ",".join(sorted(modules)))
 
 

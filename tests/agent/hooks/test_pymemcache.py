@@ -8,7 +8,7 @@ import pytest
 from latencytrace.agent.hooks.pymemcache import PymemcacheHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
-from tests.support.servers.caches import memcached
+from tests.support.databases.caches import memcached
 
 base = pytest.importorskip("pymemcache.client.base")
 

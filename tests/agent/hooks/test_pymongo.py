@@ -11,7 +11,7 @@ pymongo = pytest.importorskip("pymongo")
 from latencytrace.agent.hooks.pymongo import PymongoHook  # noqa: E402 - after what may be absent
 from latencytrace.model import Stage, semconv  # noqa: E402
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request  # noqa: E402
-from tests.support.servers.mongo import DOCUMENTS, serving_mongo  # noqa: E402
+from tests.support.databases.mongo import DOCUMENTS, serving_mongo  # noqa: E402
 
 NEAREST = [{"$vectorSearch": {"queryVector": [1.0], "path": "vector", "limit": 5}}]
 

@@ -10,7 +10,7 @@ import redis.asyncio
 from latencytrace.agent.hooks.redis import RedisHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
-from tests.support.servers.caches import redis_server
+from tests.support.databases.caches import redis_server
 
 
 @pytest.fixture(scope="module")

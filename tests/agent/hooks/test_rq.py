@@ -10,7 +10,7 @@ from latencytrace.agent.hooks.rq import RqHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
 from tests.support.agent.queued_work import check_waited
-from tests.support.servers.caches import redis_server
+from tests.support.databases.caches import redis_server
 
 rq = pytest.importorskip("rq")
 

@@ -1,20 +1,17 @@
-"""The hooks of Elasticsearch and OpenSearch: their clients, a server that answers like theirs."""
+"""A server that answers as search engines do, and what their hooks must make of their clients."""
 
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.elasticsearch import ElasticsearchHook
-from latencytrace.agent.hooks.opensearch import OpensearchHook
-from latencytrace.agent.timing.hook import Hook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.servers.recording import Received, RecordingServer, Response
 
-HOOKS: dict[str, type[Hook]] = {"elasticsearch": ElasticsearchHook, "opensearch": OpensearchHook}
 NEAREST = {"field": "vector", "query_vector": [1.0, 0.0], "k": 3, "num_candidates": 9}
 ASKED = {"elasticsearch": {"knn": NEAREST}, "opensearch": {"size": 3, "query": {"knn": {}}}}
 
@@ -27,25 +24,11 @@ def answered(received: Received) -> Response:
     return Response(status, json.dumps(found).encode(), told)
 
 
-@pytest.fixture
-def server() -> Iterator[RecordingServer]:
+@contextmanager
+def serving_searches() -> Iterator[RecordingServer]:
+    """It runs."""
     with RecordingServer(answered) as server:
         yield server
-
-
-@pytest.fixture(params=HOOKS)
-def system(request: pytest.FixtureRequest) -> str:
-    """One of both, whose library is here."""
-    name = str(request.param)
-    pytest.importorskip({"opensearch": "opensearchpy"}.get(name, name))
-    return name
-
-
-@pytest.fixture
-def spans(system: str) -> Iterator[Spans]:
-    client_of(system, "http://127.0.0.1:9").close()  # what it imports late is there
-    with hooked(HOOKS[system]) as spans:
-        yield spans
 
 
 def client_of(system: str, url: str, *, asynchronous: bool = False) -> Any:  # noqa: ANN401 - of two libraries
@@ -62,14 +45,14 @@ def client_of(system: str, url: str, *, asynchronous: bool = False) -> Any:  # n
 
 
 def searched(system: str, client: Any) -> Any:  # noqa: ANN401
+    """Search for the three nearest passages."""
     if system == "opensearch":
         return client.search(index="passages", body=ASKED[system])
     return client.search(index="passages", **ASKED[system])
 
 
-def test_a_search_is_retrieving_with_its_index_and_how_many_it_wants(
-    spans: Spans, system: str, server: RecordingServer
-) -> None:
+def check_search(spans: Spans, system: str, server: RecordingServer) -> None:
+    """Assert that a search is retrieving, with its index and how many it wants."""
     with client_of(system, server.url) as client:
         found: list[Any] = []
         in_request(spans, lambda: found.append(searched(system, client)))
@@ -85,9 +68,8 @@ def test_a_search_is_retrieving_with_its_index_and_how_many_it_wants(
     }
 
 
-def test_any_other_request_is_the_databases_and_tells_no_id(
-    spans: Spans, system: str, server: RecordingServer
-) -> None:
+def check_other_request(spans: Spans, system: str, server: RecordingServer) -> None:
+    """Assert that any other request is the database's, and tells no id."""
     with client_of(system, server.url) as client:
         client.get(index="passages", id="a-secret-id")  # outside of any request
         in_request(spans, lambda: client.get(index="passages", id="a-secret-id"))
@@ -96,9 +78,9 @@ def test_any_other_request_is_the_databases_and_tells_no_id(
     assert "secret" not in attribute_text(spans)
 
 
-def test_an_error_passes_through_and_fails_its_span(
-    spans: Spans, system: str, server: RecordingServer
-) -> None:
+def check_error(spans: Spans, system: str, server: RecordingServer) -> None:
+    """Assert that an error passes through and fails its span."""
+
     def work(client: Any) -> None:  # noqa: ANN401
         with pytest.raises(Exception, match="404"):
             client.search(index="nowhere")
@@ -109,9 +91,9 @@ def test_an_error_passes_through_and_fails_its_span(
     assert spans.all[0].attributes[semconv.ERROR_TYPE] == "NotFoundError"
 
 
-def test_the_async_client_is_timed_while_it_is_awaited(
-    spans: Spans, system: str, server: RecordingServer
-) -> None:
+def check_async_search(spans: Spans, system: str, server: RecordingServer) -> None:
+    """Assert that the async client is timed while it is awaited."""
+
     async def search() -> None:
         client = client_of(system, server.url, asynchronous=True)
         await searched(system, client)
@@ -120,16 +102,3 @@ def test_the_async_client_is_timed_while_it_is_awaited(
     in_request(spans, lambda: asyncio.run(search()))
 
     assert (spans.names, spans.stages[0]) == (["search", "request"], Stage.RETRIEVE)
-
-
-def test_a_request_that_elasticsearch_traces_itself_is_not_timed_again(
-    server: RecordingServer,
-) -> None:
-    elasticsearch = pytest.importorskip("elasticsearch")
-    with hooked(ElasticsearchHook) as spans, elasticsearch.Elasticsearch(server.url) as client:
-        client._otel.tracer = spans.provider.get_tracer("elasticsearch-api")  # noqa: SLF001 - of the global provider
-        in_request(spans, lambda: client.search(index="passages", **ASKED["elasticsearch"]))
-
-    assert spans.names == ["search", "request"]
-    assert spans.all[0].attributes["db.operation.name"] == "search"
-    assert semconv.STAGE not in spans.all[0].attributes
