@@ -1,6 +1,6 @@
 """Commands sent to memcached with `pymemcache`, within a request."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
@@ -18,7 +18,7 @@ def _reading(argument: str) -> Callable[[Timed], Callable[..., DatabaseCall]]:
 
         def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DatabaseCall:
             """Note the command and of how many keys, never one of them."""
-            arguments = arguments_of(args, kwargs)
+            arguments: Mapping[str, Any] = arguments_of(args, kwargs)
             name = bytes(arguments[argument]).decode("ascii", "replace")
             noted = {semconv.DB_SYSTEM_NAME: "memcached", semconv.DB_OPERATION_NAME: name}
             count = next((len(arguments[each]) for each in _MANY if each in arguments), 1)

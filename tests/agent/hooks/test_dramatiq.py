@@ -42,7 +42,7 @@ def working() -> Iterator[Any]:
 def test_from_its_sending_to_its_start_a_message_that_is_awaited_was_queued(spans: Spans) -> None:
     got: list[int] = []
 
-    @dramatiq.actor
+    @dramatiq.actor  # type: ignore[untyped-decorator]  # it need not be there
     def add(one: int, other: int) -> None:
         got.append(one + other)
 
@@ -58,7 +58,7 @@ def test_from_its_sending_to_its_start_a_message_that_is_awaited_was_queued(span
 
 
 def test_a_message_that_is_to_be_worked_on_later_is_not_awaited(spans: Spans) -> None:
-    @dramatiq.actor
+    @dramatiq.actor  # type: ignore[untyped-decorator]
     def later() -> None: ...
 
     with working():
@@ -75,7 +75,7 @@ def test_an_actor_that_fails_and_is_tried_again_is_a_span_each_time(
 ) -> None:
     tries: list[int] = []
 
-    @dramatiq.actor(max_retries=1, min_backoff=1, max_backoff=1)
+    @dramatiq.actor(max_retries=1, min_backoff=1, max_backoff=1)  # type: ignore[untyped-decorator]
     def flaky() -> None:
         tries.append(1)
         if len(tries) == 1:

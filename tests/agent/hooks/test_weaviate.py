@@ -82,14 +82,14 @@ def spans() -> Iterator[Spans]:
 def test_whatever_a_query_asks_by_it_is_retrieving(
     spans: Spans, address: dict[str, Any], kind: str
 ) -> None:
-    asked: dict[str, Any] = {
+    asked: dict[str, dict[str, Any]] = {
         "near_vector": {"near_vector": [1.0, 0.0]},
         "bm25": {"query": "a secret"},
         "hybrid": {"query": "a secret", "vector": [1.0, 0.0]},
         "fetch_objects": {},
-    }[kind]
+    }
     with collection(address, "Passages") as passages:
-        found = getattr(passages.query, kind)(limit=3, **asked)
+        found = getattr(passages.query, kind)(limit=3, **asked[kind])
 
     assert len(found.objects) == 1
     assert spans.only.name == "search"

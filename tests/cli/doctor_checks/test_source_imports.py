@@ -30,7 +30,7 @@ def test_a_commands_program_is_found_however_it_is_named(
 ) -> None:
     write(tmp_path, pkg__main="import httpx")
 
-    assert imported_modules(command, tmp_path) == {"httpx"}
+    assert imported_modules(command, tmp_path) == frozenset({"httpx"})
 
 
 def test_files_of_its_own_are_followed_and_are_no_libraries(tmp_path: Path) -> None:
@@ -43,19 +43,21 @@ def test_files_of_its_own_are_followed_and_are_no_libraries(tmp_path: Path) -> N
     )
     (tmp_path / "pkg" / "__init__.py").write_text("import torch")
 
-    assert imported_modules(("python", "app.py"), tmp_path) == {
-        "redis.asyncio",
-        "qdrant_client",
-        "qdrant_client.QdrantClient",
-        "torch",
-    }
+    assert imported_modules(("python", "app.py"), tmp_path) == frozenset(
+        {
+            "redis.asyncio",
+            "qdrant_client",
+            "qdrant_client.QdrantClient",
+            "torch",
+        }
+    )
 
 
 def test_a_file_that_cannot_be_read_as_python_hides_only_itself(tmp_path: Path) -> None:
     write(tmp_path, app="import broken, odd, httpx", broken="def (")
     (tmp_path / "odd.py").write_bytes(b"\x00\xff")
 
-    assert imported_modules(("python", "app.py"), tmp_path) == {"httpx"}
+    assert imported_modules(("python", "app.py"), tmp_path) == frozenset({"httpx"})
 
 
 def test_a_command_without_source_here_says_nothing_of_its_imports(tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.servers.recording import Received, RecordingServer, Response
 
 NEAREST = {"field": "vector", "query_vector": [1.0, 0.0], "k": 3, "num_candidates": 9}
-ASKED = {"elasticsearch": {"knn": NEAREST}, "opensearch": {"size": 3, "query": {"knn": {}}}}
+ASKED: dict[str, dict[str, Any]] = {
+    "elasticsearch": {"knn": NEAREST},
+    "opensearch": {"size": 3, "query": {"knn": {}}},
+}
 
 
 def answered(received: Received) -> Response:
