@@ -53,7 +53,7 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
-LARGE := anthropic bedrock catboost cohere duckdb google_genai hnswlib lightgbm mistralai pinecone spacy usearch xgboost
+LARGE := anthropic bedrock catboost cohere duckdb google_genai hnswlib langchain lightgbm mistralai pinecone spacy usearch xgboost
 OLDER := arq fastembed opensearch weaviate
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
@@ -168,7 +168,7 @@ $(VENV)/.batchers: $(VENV)/.checks
 
 $(VENV)/.large: $(VENV)/.checks
 	@echo "== installing clients of models' APIs and databases, about 800 MB (once)"
-	@$(PIP) install --quiet --group model-apis --group databases --group predictors
+	@$(PIP) install --quiet --group model-apis --group databases --group frameworks --group predictors
 	@$(PYTHON) -m venv $(VENV)/litellm
 	@$(VENV)/litellm/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/litellm/bin/python -m pip install --quiet --editable '.[service]' --group litellm

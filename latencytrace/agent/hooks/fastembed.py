@@ -21,7 +21,7 @@ def _describe(arguments: Arguments) -> HookAttributes:
 class FastembedHook(Hook):
     """Times the generators that all models are reached by, until the last result is taken."""
 
-    requires = ("fastembed >= 0.4",)
+    requires = ("fastembed >= 0.7",)
     patches = (
         *(
             Patch(f"fastembed.{module}", f"{owner}.{method}", Stage.EMBED, _describe)

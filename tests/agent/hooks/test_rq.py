@@ -1,6 +1,9 @@
 """The hook of RQ: a real worker over a real Redis."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,9 @@ from latencytrace.agent.hooks.rq import RqHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
 from tests.support.agent.queued_work import check_waited
+from tests.support.agent.receiving import Receiver
 from tests.support.databases.caches import redis_server
+from tests.support.servers.command_line import environment
 
 rq = pytest.importorskip("rq")
 
@@ -84,3 +89,30 @@ def test_a_job_that_fails_is_an_error_of_its_span(spans: Spans, queue: Any) -> N
     assert (spans.only.name, spans.only.parent_id) == (FAIL, 0)
     assert spans.only.attributes[semconv.ERROR_TYPE] == "LookupError"
     assert "secret" not in attribute_text(spans)
+
+
+FORKING = f"""
+import latencytrace, redis, rq, sys
+latencytrace.instrument()
+with redis.Redis(unix_socket_path=sys.argv[1]) as connection:
+    queue = rq.Queue("forked", connection=connection)
+    queue.enqueue("{ADD}", 1, 2)
+    rq.Worker([queue], connection=connection).work(burst=True, logging_level="ERROR")
+"""
+
+
+def test_a_process_of_one_job_sends_its_span_before_it_ends(server: str, tmp_path: Path) -> None:
+    with Receiver() as receiver:
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", FORKING, server],
+            env=environment(
+                OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint,
+                OTEL_BSP_SCHEDULE_DELAY="600000",  # nothing is sent by the way
+                PYTHONPATH=str(Path(__file__).parents[3]),
+            ),
+            cwd=tmp_path,
+            check=True,
+            timeout=200,
+        )
+
+    assert [span.name for span in receiver.spans if span.name == ADD] == [ADD]
