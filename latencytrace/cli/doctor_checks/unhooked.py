@@ -9,7 +9,7 @@ from latencytrace.model.stage import Stage
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 
 # The stage that its calls would mostly be of, by distribution.
-_STAGES: Final = {
+UNHOOKED: Final = {
     **dict.fromkeys(
         (
             "annoy", "pgvecto-rs", "typesense", "pyvespa", "turbopuffer", "txtai", "vespa",
@@ -54,7 +54,7 @@ def unhooked_findings(used: Used, about: str, *, torch_named: bool) -> Iterator[
         about: The heading.
         torch_named: Whether the settings name modules of torch.
     """
-    for name, stage in _STAGES.items():
+    for name, stage in UNHOOKED.items():
         if used.imports(name):
             yield _note(
                 about,
