@@ -53,7 +53,7 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
-LARGE := anthropic bedrock catboost cohere duckdb google_genai hnswlib langchain lightgbm mistralai pinecone spacy usearch xgboost
+LARGE := anthropic bedrock catboost cohere duckdb google_genai hnswlib langchain lightgbm llama_index mistralai pinecone spacy usearch xgboost
 OLDER := arq fastembed opensearch weaviate
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large

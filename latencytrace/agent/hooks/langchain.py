@@ -7,8 +7,8 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, beginning, timed
+from latencytrace.agent.toolkit.agent_tools import timed_tools
 from latencytrace.agent.toolkit.calls import first_of_each_span
-from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _RETRIEVERS: Final = "langchain_core.retrievers"
@@ -16,19 +16,7 @@ _RETRIEVERS: Final = "langchain_core.retrievers"
 _ASKS: Final = ("vectorstore", "retriever", "base_retriever", "retrievers")
 
 
-def time_tools(recorder: Recorder, original: Timed) -> Timed:
-    """Time a tool that an agent calls, under the tool's name."""
-
-    def begin(args: tuple[Any, ...], _: dict[str, Any]) -> Call | None:
-        with guarded("timing a tool", recorder.on_fault):
-            if recorder.suppressed() or recorder.inside(Stage.TOOL):
-                return None
-            noted = {semconv.GEN_AI_OPERATION_NAME: "execute_tool"}
-            timing = recorder.start(f"execute_tool {args[0].name}", Stage.TOOL, noted)
-            return Call(Stage.TOOL, timing, recorder.on_fault)
-        return None
-
-    return timed(original, begin)
+_time_tools = timed_tools(lambda tool: tool.name)
 
 
 def _time_retrievers(method: str) -> Callable[[Recorder, Timed], Timed]:
@@ -54,8 +42,8 @@ class LangchainHook(Hook):
 
     requires = ("langchain-core >= 0.3",)
     patches = (
-        Replacement("langchain_core.tools.base", "BaseTool.run", time_tools),
-        Replacement("langchain_core.tools.base", "BaseTool.arun", time_tools),
+        Replacement("langchain_core.tools.base", "BaseTool.run", _time_tools),
+        Replacement("langchain_core.tools.base", "BaseTool.arun", _time_tools),
         Replacement(_RETRIEVERS, "BaseRetriever.invoke", _time_retrievers("invoke")),
         Replacement(_RETRIEVERS, "BaseRetriever.ainvoke", _time_retrievers("ainvoke")),
         Patch(
