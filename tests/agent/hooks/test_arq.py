@@ -17,6 +17,8 @@ arq = pytest.importorskip("arq")
 arq_worker = pytest.importorskip("arq.worker")
 pytestmark = pytest.mark.filterwarnings("ignore:Call to:DeprecationWarning")  # arq's, of redis-py
 
+HOOKS = (ArqHook,)
+
 
 async def add(_: dict[str, Any], one: int, other: int) -> int:
     """A job."""
@@ -32,12 +34,6 @@ async def fail(_: dict[str, Any], __: str) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with redis_server(tmp_path_factory.mktemp("arq")) as socket:
         yield socket
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(ArqHook) as spans:
-        yield spans
 
 
 def ran(server: str, send: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401 - the job

@@ -4,16 +4,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 from celery import Celery, Task
 from celery.contrib.testing.worker import start_worker
 from opentelemetry.trace import SpanKind, StatusCode
 
 from latencytrace.agent.hooks.celery import CeleryHook
 from latencytrace.model import semconv
-from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans
 from tests.support.agent.queued_work import check_waited
 
+HOOKS = (CeleryHook,)
 PATIENCE_S = 20.0
 
 
@@ -26,12 +26,6 @@ def working(app: Celery) -> Iterator[None]:
 
 def app_of() -> Celery:
     return Celery("tasks", broker="memory://", backend="cache+memory://")
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(CeleryHook) as spans:
-        yield spans
 
 
 def test_a_task_is_one_span_in_the_trace_of_who_sent_it(spans: Spans) -> None:

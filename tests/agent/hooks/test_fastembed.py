@@ -1,7 +1,6 @@
 """The hook of FastEmbed, with a model of its own kind that is made here."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,15 @@ from latencytrace.agent.hooks.fastembed import FastembedHook
 from latencytrace.agent.hooks.onnxruntime import OnnxruntimeHook
 from latencytrace.agent.hooks.tokenizers import TokenizersHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text
 
 fastembed = pytest.importorskip("fastembed")
+
+HOOKS = (
+    FastembedHook,
+    OnnxruntimeHook,
+    TokenizersHook,
+)
 
 NAME = "made/tiny"
 WORDS = {"[PAD]": 0, "[UNK]": 1, "a": 2, "secret": 3}
@@ -63,12 +68,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - it
         model_file="model.onnx",
     )
     return fastembed.TextEmbedding(NAME, specific_model_path=str(folder))
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(FastembedHook, OnnxruntimeHook, TokenizersHook) as spans:
-        yield spans
 
 
 @pytest.mark.parametrize("method", ["embed", "query_embed", "passage_embed"])

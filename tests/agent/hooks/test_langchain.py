@@ -1,14 +1,13 @@
 """The hook of LangChain: its own tools, retrievers and stores, and a graph of LangGraph's."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from latencytrace.agent.hooks.langchain import LangchainHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 
 tools = pytest.importorskip("langchain_core.tools")
 retrievers = pytest.importorskip("langchain_core.retrievers")
@@ -19,6 +18,8 @@ documents = pytest.importorskip("langchain_core.documents")
 messages = pytest.importorskip("langchain_core.messages")
 prebuilt = pytest.importorskip("langgraph.prebuilt")
 graph = pytest.importorskip("langgraph.graph")
+
+HOOKS = (LangchainHook,)
 
 
 def add(one: int, other: int) -> int:
@@ -33,12 +34,6 @@ async def fail(secret: str) -> None:
 
 ADD = tools.tool(add)
 FAIL = tools.tool(fail)
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(LangchainHook) as spans:
-        yield spans
 
 
 def test_a_tool_is_one_span_under_its_name(spans: Spans) -> None:

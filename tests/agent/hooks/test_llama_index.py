@@ -1,18 +1,19 @@
 """The hook of LlamaIndex: its own tools, index in memory and parser."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from latencytrace.agent.hooks.llama_index import LlamaIndexHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 
 tools = pytest.importorskip("llama_index.core.tools")
 core = pytest.importorskip("llama_index.core")
 embeddings = pytest.importorskip("llama_index.core.embeddings.mock_embed_model")
 parsers = pytest.importorskip("llama_index.core.node_parser")
+
+HOOKS = (LlamaIndexHook,)
 
 
 def add(one: int, other: int) -> int:
@@ -23,12 +24,6 @@ def add(one: int, other: int) -> int:
 def fail(secret: str) -> None:
     """Fail, whatever it is given."""
     raise LookupError(secret)
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(LlamaIndexHook) as spans:
-        yield spans
 
 
 def test_a_tool_is_one_span_under_its_name_however_it_is_called(spans: Spans) -> None:

@@ -7,22 +7,18 @@ import pytest
 
 from latencytrace.agent.hooks.pymemcache import PymemcacheHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.databases.caches import memcached
 
 base = pytest.importorskip("pymemcache.client.base")
+
+HOOKS = (PymemcacheHook,)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with memcached(tmp_path_factory.mktemp("memcached")) as socket:
         yield socket
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(PymemcacheHook) as spans:
-        yield spans
 
 
 @pytest.fixture(params=["Client", "PooledClient"])

@@ -10,8 +10,10 @@ pymongo = pytest.importorskip("pymongo")
 
 from latencytrace.agent.hooks.pymongo import PymongoHook  # noqa: E402 - after what may be absent
 from latencytrace.model import Stage, semconv  # noqa: E402
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request  # noqa: E402
+from tests.support.agent.hooked import Spans, attribute_text, in_request  # noqa: E402
 from tests.support.databases.mongo import DOCUMENTS, serving_mongo  # noqa: E402
+
+HOOKS = (PymongoHook,)
 
 NEAREST = [{"$vectorSearch": {"queryVector": [1.0], "path": "vector", "limit": 5}}]
 
@@ -20,12 +22,6 @@ NEAREST = [{"$vectorSearch": {"queryVector": [1.0], "path": "vector", "limit": 5
 def address() -> Iterator[str]:
     with serving_mongo() as address:
         yield address
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(PymongoHook) as spans:
-        yield spans
 
 
 @pytest.fixture

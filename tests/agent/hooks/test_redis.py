@@ -9,8 +9,10 @@ import redis.asyncio
 
 from latencytrace.agent.hooks.redis import RedisHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.databases.caches import redis_server
+
+HOOKS = (RedisHook,)
 
 
 @pytest.fixture(scope="module")
@@ -18,12 +20,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a server of Redis listens: a socket in a folder of its own."""
     with redis_server(tmp_path_factory.mktemp("redis")) as socket:
         yield socket
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(RedisHook) as spans:
-        yield spans
 
 
 @pytest.fixture

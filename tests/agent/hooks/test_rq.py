@@ -11,13 +11,15 @@ import redis
 
 from latencytrace.agent.hooks.rq import RqHook
 from latencytrace.model import semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.agent.queued_work import check_waited
 from tests.support.agent.receiving import Receiver
 from tests.support.databases.caches import redis_server
 from tests.support.servers.command_line import environment
 
 rq = pytest.importorskip("rq")
+
+HOOKS = (RqHook,)
 
 ADD = "tests.agent.hooks.test_rq.add"
 FAIL = "tests.agent.hooks.test_rq.fail"
@@ -43,12 +45,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def queue(server: str) -> Iterator[Any]:
     with redis.Redis(unix_socket_path=server) as connection:
         yield rq.Queue("work", connection=connection)
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(RqHook) as spans:
-        yield spans
 
 
 def work(queue: Any) -> None:  # noqa: ANN401 - of a library that need not be there

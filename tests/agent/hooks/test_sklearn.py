@@ -1,7 +1,6 @@
 """The hook of scikit-learn, with estimators of many kinds."""
 
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,14 +20,10 @@ from latencytrace.agent.hooks.sklearn import SklearnHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
 
+HOOKS = (SklearnHook,)
+
 ROWS = np.random.default_rng(0).random((40, 3))
 CLASSES = (ROWS[:, 0] > 0.5).astype(int)
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(SklearnHook) as spans:
-        yield spans
 
 
 def test_a_prediction_is_one_span_with_its_model_and_rows(spans: Spans) -> None:

@@ -1,16 +1,17 @@
 """The hook of spaCy, with a pipeline that needs no download."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from latencytrace.agent.hooks.spacy import SpacyHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of how it is made
 spacy = pytest.importorskip("spacy")
+
+HOOKS = (SpacyHook,)
 
 
 @pytest.fixture(scope="module")
@@ -18,12 +19,6 @@ def nlp() -> Any:  # noqa: ANN401 - it need not be there
     nlp = spacy.blank("en", meta={"name": "tiny"})
     nlp.add_pipe("sentencizer")
     return nlp
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(SpacyHook) as spans:
-        yield spans
 
 
 def test_a_text_is_one_span_with_its_tokenizing_apart(spans: Spans, nlp: Any) -> None:  # noqa: ANN401

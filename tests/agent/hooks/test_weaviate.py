@@ -11,10 +11,12 @@ import pytest
 
 from latencytrace.agent.hooks.weaviate import WeaviateHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text
 from tests.support.servers.recording import RecordingServer, Response
 
 weaviate = pytest.importorskip("weaviate")
+
+HOOKS = (WeaviateHook,)
 
 
 class _Servicer:
@@ -70,12 +72,6 @@ def collection(address: dict[str, Any], name: str) -> Iterator[Any]:
     """One of a client that is connected."""
     with weaviate.connect_to_custom(**address) as client:
         yield client.collections.get(name)
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(WeaviateHook) as spans:
-        yield spans
 
 
 @pytest.mark.parametrize("kind", ["near_vector", "bm25", "hybrid", "fetch_objects"])
