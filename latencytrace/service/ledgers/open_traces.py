@@ -176,6 +176,16 @@ class OpenTraces:
         return self._assembler.open_count
 
     @property
+    def spans_open(self) -> int:
+        """Spans of open traces, and of those that are being attributed."""
+        return self._assembler.account.open
+
+    @property
+    def spans_attributed(self) -> int:
+        """Spans whose trace has its ledgers, since the start."""
+        return self._assembler.account.attributed
+
+    @property
     def evicted(self) -> int:
         """Traces that were due early because too many were open."""
         return self._assembler.counts.evicted

@@ -50,8 +50,10 @@ BATCH_TRACES = 500
 BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same however little there is
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
 HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
-BEHIND_S = 3.0  # of attributing without a pause, after which no more is let in
+BEHIND_S = 3.0  # that one batch takes, after which no more is let in
+BACKLOG_S = 2.0  # of work on the spans of open traces; while there is more, none are let in
 BEHIND_BYTES = 32 * 1024 * 1024  # of spans in memory; with fewer it is soon done
+LOADING_ROUNDS = 5  # for which traces wait until what attributes them fast is loaded
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 
 
@@ -115,7 +117,9 @@ class Pipeline:
         self._kept_ns: int | None = None  # when spans were last copied
         self._has_failed_to_keep = False  # the last time
         self._left: list[str] = []  # traces of which only the store has the spans
-        self._busy_ns: int | None = None  # since when traces are attributed without a pause
+        self._busy_ns: int | None = None  # since when a batch is attributed
+        self._has_more = False  # the latest batch was a full one
+        self._rate = 0.0  # spans a second that full batches are attributed at, lately
         self._has_taken_up = False  # what an earlier process left is attributed
         self.left_fault: StoreError | None = None  # why that cannot be read
         self._stopping = threading.Event()
@@ -295,26 +299,41 @@ class Pipeline:
         while not self._has_looked():
             if self._stopping.wait(PACE_S):
                 return
+        rounds = LOADING_ROUNDS
         while not self._stopping.wait(PACE_S):
-            self._busy_ns = self._now_ns()
-            while self.step() >= BATCH_TRACES and not self._stopping.is_set():
-                self.look_after()
-            self._busy_ns = None
-            self._has_taken_up = True
+            if self._columns.is_loading and rounds:
+                rounds -= 1
+            else:
+                while self._timed_step() >= BATCH_TRACES and not self._stopping.is_set():
+                    self.look_after()
+                self._has_taken_up = True
             self.look_after()
         left = self._traces.close_all()
         for start in range(0, len(left), BATCH_TRACES):
             self._attributor.attribute(left[start : start + BATCH_TRACES])
         self.settle()
 
+    def _timed_step(self) -> int:
+        """Attribute one batch, and take note of how fast that goes."""
+        before = self._traces.spans_attributed
+        self._busy_ns = began_ns = self._now_ns()
+        attributed = self.step()
+        self._busy_ns = None
+        took_s = (self._now_ns() - began_ns) / 1e9
+        self._has_more = attributed >= BATCH_TRACES
+        if self._has_more and took_s > 0:
+            rate = (self._traces.spans_attributed - before) / took_s
+            self._rate = (self._rate + rate) / 2 if self._rate else rate
+        return attributed
+
     def _is_behind(self) -> bool:
         """Whether spans come faster than they are attributed, so that they would wait for long."""
+        if not self._has_taken_up or self._traces.held_bytes <= BEHIND_BYTES:
+            return False
         busy_ns = self._busy_ns
-        return (
-            self._has_taken_up
-            and busy_ns is not None
-            and self._now_ns() - busy_ns > BEHIND_S * 1e9
-            and self._traces.held_bytes > BEHIND_BYTES
+        is_stuck = busy_ns is not None and self._now_ns() - busy_ns > BEHIND_S * 1e9
+        return is_stuck or (
+            self._has_more and self._traces.spans_open > BACKLOG_S * self._rate > 0
         )
 
     def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:

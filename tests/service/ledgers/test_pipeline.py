@@ -18,6 +18,7 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers import attribution, pipeline
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -477,6 +478,50 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
     until(is_let_in)
     store.meanwhile = lambda: None
     busy.close()
+
+
+def test_no_more_is_let_in_while_there_is_work_for_more_than_two_seconds(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "BATCH_TRACES", 1)
+    monkeypatch.setattr(pipeline, "BEHIND_BYTES", 0)
+    rig.pipeline._has_taken_up = True  # noqa: SLF001 - as after its first round
+    rig.store.meanwhile = lambda: rig.clock.move_s(1)  # a span a second
+
+    def is_let_in_after(traces: int) -> bool:
+        rig.send(*(root(uuid4().hex) for _ in range(traces)))
+        rig.clock.move_s(2)
+        rig.pipeline._timed_step()  # noqa: SLF001 - as it does by itself
+        return not rig.pipeline._is_behind()  # noqa: SLF001 - as `submit` asks
+
+    few, many = is_let_in_after(2), is_let_in_after(3)
+    with pytest.raises(OverloadedError, match="again in a second"):
+        rig.pipeline.submit(otlp.check(encoded(root(uuid4().hex)), otlp.PROTOBUF, None))
+    fewer = [is_let_in_after(0) for _ in range(4)]
+
+    assert (few, many, fewer) == (True, False, [True] * 4)
+
+
+def test_traces_wait_for_what_attributes_them_fast_only_so_long(
+    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PACE_S", 0.01)
+    asked: list[int] = []
+
+    def is_loading(_: object) -> bool:
+        asked.append(len(asked))
+        return True
+
+    monkeypatch.setattr(ColumnAttribution, "is_loading", property(is_loading))
+    clock = FakeClock()
+    waiting = Pipeline(store, Telemetry(), clock)
+    waiting.start()
+    waiting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(PATIENCE_S)
+    clock.move_s(2)
+    until(lambda: store.request(trace_id, None) is not None)
+    waiting.close()
+
+    assert len(asked) > pipeline.LOADING_ROUNDS
 
 
 def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str) -> None:
