@@ -88,11 +88,11 @@ def _number_shapes(parts: Sequence[Part], spans: Records, part: Numbers, row: Nu
     missing = np.flatnonzero(spans["shape"] == NOT_SHAPED)
     for number in np.unique(part[missing]).tolist():
         block = parts[number][0]
-        of_block = missing[part[missing] == number]
-        if find_shapes(block):
+        if find_shapes(block):  # of all of its spans: other keys vary by now
+            of_block = np.flatnonzero(part == number)
             spans["shape"][of_block] = block.table["shape"][row[of_block]]
         else:
-            _number_one_by_one(block, spans, of_block.tolist(), row)
+            _number_one_by_one(block, spans, missing[part[missing] == number].tolist(), row)
 
 
 def _number_one_by_one(
