@@ -309,8 +309,10 @@ class Assembler:
         return [self._taken(trace_id) for trace_id in rooted]
 
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
-        # What was attributed once has had its root; a late span is a revision.
-        trace = _Open(now_ns, now_ns, rooted or trace_id in self._closed)
+        # What was attributed once has had its root, as has what is being attributed.
+        taken = self._attributing.get(trace_id)
+        rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
+        trace = _Open(now_ns, now_ns, rooted)
         self._open[trace_id] = trace
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
