@@ -149,7 +149,12 @@ def serve(
             tidy=_retention(settings, store, telemetry).step,
         )
         token = None if insecure else settings.token
-        intake = Intake(pipeline.submit, telemetry, capture_content=settings.capture_content)
+        intake = Intake(
+            pipeline.submit,
+            telemetry,
+            require_room=pipeline.require_room,
+            capture_content=settings.capture_content,
+        )
         grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
         servers = Servers(*grpc, stopping=stopping, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)

@@ -52,8 +52,9 @@ PACE_S = 1.0  # between two looks at what is due, and between two inserts
 HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
 BEHIND_S = 3.0  # that one batch takes, after which no more is let in
 BACKLOG_S = 2.0  # of work on the spans of open traces; while there is more, none are let in
-BEHIND_BYTES = 32 * 1024 * 1024  # of spans in memory; with fewer it is soon done
-LOADING_ROUNDS = 5  # for which traces wait until what attributes them fast is loaded
+BEHIND_BYTES = 8 * 1024 * 1024  # of spans in memory, some 20 000; fewer are soon attributed
+LOADING_ROUNDS = 10  # for which traces wait until what decodes and attributes fast is loaded
+LOADING_BYTES = 2 * 1024 * 1024  # of spans in memory, and no more, meanwhile
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 
 
@@ -118,6 +119,7 @@ class Pipeline:
         self._has_failed_to_keep = False  # the last time
         self._left: list[str] = []  # traces of which only the store has the spans
         self._busy_ns: int | None = None  # since when a batch is attributed
+        self._waits = False  # for what attributes traces fast
         self._has_more = False  # the latest batch was a full one
         self._rate = 0.0  # spans a second that full batches are attributed at, lately
         self._has_taken_up = False  # what an earlier process left is attributed
@@ -165,10 +167,7 @@ class Pipeline:
             OverloadedError: Too much waits to be stored, or to be attributed.
             StoreError: The service is shutting down.
         """
-        if self._traces.is_overfull or self._is_behind():
-            raise OverloadedError(
-                f"{self._traces.count} traces wait to be attributed: send again in a second"
-            )
+        self.require_room()
         self._columns.expect(checked.span_count)
         self._traces.arrived([checked])  # first, for they may be stored before `submit` returns
         try:
@@ -180,6 +179,17 @@ class Pipeline:
             self._traces.unstored.in_journal(checked.columns)
         submitted.add_done_callback(partial(self._acknowledged, checked.span_count))
         return submitted
+
+    def require_room(self) -> None:
+        """Tell whether more spans may come, before anything is done with them.
+
+        Raises:
+            OverloadedError: Too much waits to be attributed.
+        """
+        if self._traces.is_overfull or self._is_behind():
+            raise OverloadedError(
+                f"{self._traces.count} traces wait to be attributed: send again in a second"
+            )
 
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have arrived that have no ledger yet."""
@@ -301,7 +311,8 @@ class Pipeline:
                 return
         rounds = LOADING_ROUNDS
         while not self._stopping.wait(PACE_S):
-            if self._columns.is_loading and rounds:
+            self._waits = self._columns.is_loading and rounds > 0
+            if self._waits:
                 rounds -= 1
             else:
                 while self._timed_step() >= BATCH_TRACES and not self._stopping.is_set():
@@ -328,13 +339,14 @@ class Pipeline:
 
     def _is_behind(self) -> bool:
         """Whether spans come faster than they are attributed, so that they would wait for long."""
+        if self._waits:
+            return self._traces.held_bytes > LOADING_BYTES
         if not self._has_taken_up or self._traces.held_bytes <= BEHIND_BYTES:
             return False
         busy_ns = self._busy_ns
         is_stuck = busy_ns is not None and self._now_ns() - busy_ns > BEHIND_S * 1e9
-        return is_stuck or (
-            self._has_more and self._traces.spans_open > BACKLOG_S * self._rate > 0
-        )
+        has_too_much = self._traces.spans_open > BACKLOG_S * self._rate > 0
+        return is_stuck or (self._has_more and has_too_much)
 
     def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:
         if not submitted.cancelled() and submitted.exception() is None:

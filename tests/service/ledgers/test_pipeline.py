@@ -524,6 +524,37 @@ def test_traces_wait_for_what_attributes_them_fast_only_so_long(
     assert len(asked) > pipeline.LOADING_ROUNDS
 
 
+def test_few_spans_are_let_in_while_traces_wait_for_what_attributes_them_fast(
+    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PACE_S", 0.01)
+    monkeypatch.setattr(pipeline, "LOADING_BYTES", 0)
+    monkeypatch.setattr(pipeline, "LOADING_ROUNDS", 1 << 30)
+    loaded = threading.Event()
+    monkeypatch.setattr(ColumnAttribution, "is_loading", property(lambda _: not loaded.is_set()))
+    clock = FakeClock()
+    waiting = Pipeline(store, Telemetry(), clock)
+    waiting.start()
+    waiting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(PATIENCE_S)
+    clock.move_s(2)
+
+    def is_refused() -> bool:
+        try:
+            waiting.require_room()
+        except OverloadedError:
+            return True
+        return False
+
+    until(is_refused)
+    is_attributed = store.request(trace_id, None) is not None
+    loaded.set()
+    until(lambda: store.request(trace_id, None) is not None)
+    until(lambda: not is_refused())
+    waiting.close()
+
+    assert not is_attributed
+
+
 def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str) -> None:
     rig.store.insert([columns(encoded(root(trace_id)))])  # committed, and then the process dies
     after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
