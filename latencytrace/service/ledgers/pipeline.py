@@ -51,7 +51,7 @@ BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same howev
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
 HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
 BEHIND_S = 3.0  # that one batch takes, after which no more is let in
-BACKLOG_S = 2.0  # of work on the spans of open traces; while there is more, none are let in
+BACKLOG_S = 2.5  # of work on the spans of open traces; while there is more, none are let in
 BEHIND_BYTES = 8 * 1024 * 1024  # of spans in memory, some 20 000; fewer are soon attributed
 LOADING_ROUNDS = 10  # for which traces wait until what decodes and attributes fast is loaded
 LOADING_BYTES = 2 * 1024 * 1024  # of spans in memory, and no more, meanwhile
@@ -120,8 +120,8 @@ class Pipeline:
         self._left: list[str] = []  # traces of which only the store has the spans
         self._busy_ns: int | None = None  # since when a batch is attributed
         self._waits = False  # for what attributes traces fast
-        self._has_more = False  # the latest batch was a full one
-        self._rate = 0.0  # spans a second that full batches are attributed at, lately
+        self._is_loaded = False  # the latest batch was a large one
+        self._rate = 0.0  # spans a second that large batches are attributed at, lately
         self._has_taken_up = False  # what an earlier process left is attributed
         self.left_fault: StoreError | None = None  # why that cannot be read
         self._stopping = threading.Event()
@@ -208,7 +208,7 @@ class Pipeline:
 
     def step(self) -> int:
         """Attribute one batch of the traces that are due; how many. Count what has settled."""
-        due = self._traces.due(BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES)
+        due = self._traces.due(self._batch_traces)
         self._committer.hasten(self._traces.unstored.take_urgent())
         attributed = len(due) if due and self._attributor.attribute(due) else 0
         self._committer.release(self._traces.unstored.take_written())
@@ -310,32 +310,40 @@ class Pipeline:
             if self._stopping.wait(PACE_S):
                 return
         rounds = LOADING_ROUNDS
-        while not self._stopping.wait(PACE_S):
+        pause_s = PACE_S
+        while not self._stopping.wait(pause_s):
+            began_ns = self._now_ns()
             self._waits = self._columns.is_loading and rounds > 0
             if self._waits:
                 rounds -= 1
             else:
-                while self._timed_step() >= BATCH_TRACES and not self._stopping.is_set():
+                while self._has_more_after_step() and not self._stopping.is_set():
                     self.look_after()
                 self._has_taken_up = True
             self.look_after()
+            pause_s = max(PACE_S - (self._now_ns() - began_ns) / 1e9, 0.0)
         left = self._traces.close_all()
         for start in range(0, len(left), BATCH_TRACES):
             self._attributor.attribute(left[start : start + BATCH_TRACES])
         self.settle()
 
-    def _timed_step(self) -> int:
-        """Attribute one batch, and take note of how fast that goes."""
-        before = self._traces.spans_attributed
+    def _has_more_after_step(self) -> bool:
+        """Attribute one batch, and take note of how fast that goes; whether it was a full one."""
+        before, full = self._traces.spans_attributed, self._batch_traces
         self._busy_ns = began_ns = self._now_ns()
         attributed = self.step()
         self._busy_ns = None
         took_s = (self._now_ns() - began_ns) / 1e9
-        self._has_more = attributed >= BATCH_TRACES
-        if self._has_more and took_s > 0:
+        self._is_loaded = attributed >= BATCH_TRACES
+        if self._is_loaded and took_s > 0:
             rate = (self._traces.spans_attributed - before) / took_s
             self._rate = (self._rate + rate) / 2 if self._rate else rate
-        return attributed
+        return attributed >= full
+
+    @property
+    def _batch_traces(self) -> int:
+        """How many traces are attributed together at most."""
+        return BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES
 
     def _is_behind(self) -> bool:
         """Whether spans come faster than they are attributed, so that they would wait for long."""
@@ -346,7 +354,7 @@ class Pipeline:
         busy_ns = self._busy_ns
         is_stuck = busy_ns is not None and self._now_ns() - busy_ns > BEHIND_S * 1e9
         has_too_much = self._traces.spans_open > BACKLOG_S * self._rate > 0
-        return is_stuck or (self._has_more and has_too_much)
+        return is_stuck or (self._is_loaded and has_too_much)
 
     def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:
         if not submitted.cancelled() and submitted.exception() is None:
