@@ -119,7 +119,7 @@ class Pipeline:
         self._has_failed_to_keep = False  # the last time
         self._left: list[str] = []  # traces of which only the store has the spans
         self._busy_ns: int | None = None  # since when a batch is attributed
-        self._waits = False  # for what attributes traces fast
+        self._rounds_left = LOADING_ROUNDS
         self._is_loaded = False  # the latest batch was a large one
         self._rate = 0.0  # spans a second that large batches are attributed at, lately
         self._has_taken_up = False  # what an earlier process left is attributed
@@ -309,13 +309,11 @@ class Pipeline:
         while not self._has_looked():
             if self._stopping.wait(PACE_S):
                 return
-        rounds = LOADING_ROUNDS
         pause_s = PACE_S
         while not self._stopping.wait(pause_s):
             began_ns = self._now_ns()
-            self._waits = self._columns.is_loading and rounds > 0
             if self._waits:
-                rounds -= 1
+                self._rounds_left -= 1
             else:
                 while self._has_more_after_step() and not self._stopping.is_set():
                     self.look_after()
@@ -339,6 +337,11 @@ class Pipeline:
             rate = (self._traces.spans_attributed - before) / took_s
             self._rate = (self._rate + rate) / 2 if self._rate else rate
         return attributed >= full
+
+    @property
+    def _waits(self) -> bool:
+        """Whether traces wait for what attributes them fast."""
+        return self._rounds_left > 0 and self._columns.is_loading
 
     @property
     def _batch_traces(self) -> int:
