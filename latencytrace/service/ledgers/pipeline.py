@@ -54,7 +54,7 @@ BEHIND_S = 3.0  # that one batch takes, after which no more is let in
 BACKLOG_S = 2.5  # of work on the spans of open traces; while there is more, none are let in
 BEHIND_BYTES = 8 * 1024 * 1024  # of spans in memory, some 20 000; fewer are soon attributed
 LOADING_ROUNDS = 10  # for which traces wait until what decodes and attributes fast is loaded
-LOADING_BYTES = 2 * 1024 * 1024  # of spans in memory, and no more, meanwhile
+LOADING_BYTES = 4 * 1024 * 1024  # of spans in memory, and no more, meanwhile
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 
 
