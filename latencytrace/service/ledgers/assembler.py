@@ -104,6 +104,7 @@ class Assembler:
         claim: Callable[[str, int], bool] = lambda _, __: False,
     ) -> None:
         self.counts = AssemblerCounts()
+        self.late_ns = 0  # how long the first one of what was due last had been so
         self.account = Account()
         self._now_ns = now_ns
         self._max_open = max_open
@@ -203,6 +204,7 @@ class Assembler:
         due = self._evicted(limit)
         due += self._grown_old(now_ns, limit - len(due))
         waiting: list[tuple[int, str]] = []
+        self.late_ns = 0
         while self._due and self._due[0][0] <= now_ns and len(due) < limit:
             entry = heappop(self._due)
             trace = self._open.get(entry[1])
@@ -211,6 +213,7 @@ class Assembler:
             if trace.due_ns > now_ns:
                 heappush(self._due, (trace.due_ns, entry[1]))
             elif self._claims(entry[1], trace) or trace.is_complete(now_ns):
+                self.late_ns = max(self.late_ns, now_ns - trace.due_ns)
                 due.append(self._taken(entry[1]))
             else:
                 waiting.append(entry)

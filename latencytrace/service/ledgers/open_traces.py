@@ -176,6 +176,11 @@ class OpenTraces:
         return self._assembler.open_count
 
     @property
+    def late_ns(self) -> int:
+        """How long the first one of the traces that were taken last had been due."""
+        return self._assembler.late_ns
+
+    @property
     def spans_open(self) -> int:
         """Spans of open traces, and of those that are being attributed."""
         return self._assembler.account.open

@@ -51,6 +51,7 @@ BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same howev
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
 HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
 BEHIND_S = 3.0  # that one batch takes, after which no more is let in
+LATE_S = 1.1  # by which the first one of a batch is due: of one a second, none is later
 BACKLOG_S = 2.5  # of work on the spans of open traces; while there is more, none are let in
 BEHIND_BYTES = 8 * 1024 * 1024  # of spans in memory, some 20 000; fewer are soon attributed
 LOADING_ROUNDS = 10  # for which traces wait until what decodes and attributes fast is loaded
@@ -355,9 +356,10 @@ class Pipeline:
         if not self._has_taken_up or self._traces.held_bytes <= BEHIND_BYTES:
             return False
         busy_ns = self._busy_ns
-        is_stuck = busy_ns is not None and self._now_ns() - busy_ns > BEHIND_S * 1e9
+        busy_for_ns = 0 if busy_ns is None else self._now_ns() - busy_ns
+        is_late = max(self._traces.late_ns, busy_for_ns) > LATE_S * 1e9
         has_too_much = self._traces.spans_open > BACKLOG_S * self._rate > 0
-        return is_stuck or (self._is_loaded and has_too_much)
+        return busy_for_ns > BEHIND_S * 1e9 or (self._is_loaded and is_late and has_too_much)
 
     def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:
         if not submitted.cancelled() and submitted.exception() is None:

@@ -480,26 +480,42 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
     busy.close()
 
 
-def test_no_more_is_let_in_while_there_is_work_for_some_seconds(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def slow(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """Attributes a span a second, and lets few in."""
     monkeypatch.setattr(pipeline, "BATCH_TRACES", 1)
     monkeypatch.setattr(pipeline, "BEHIND_BYTES", 0)
     rig.pipeline._has_taken_up = True  # noqa: SLF001 - as after its first round
-    rig.store.meanwhile = lambda: rig.clock.move_s(1)  # a span a second
+    rig.store.meanwhile = lambda: rig.clock.move_s(1)
+    return rig
 
-    def is_let_in_after(traces: int) -> bool:
-        rig.send(*(root(uuid4().hex) for _ in range(traces)))
-        rig.clock.move_s(2)
-        rig.pipeline._has_more_after_step()  # noqa: SLF001 - as it does by itself
-        return not rig.pipeline._is_behind()  # noqa: SLF001 - as `submit` asks
 
-    few, many = is_let_in_after(2), is_let_in_after(3)
-    with pytest.raises(OverloadedError, match="again in a second"):
-        rig.pipeline.submit(otlp.check(encoded(root(uuid4().hex)), otlp.PROTOBUF, None))
-    fewer = [is_let_in_after(0) for _ in range(4)]
+def is_let_in(rig: Rig, *spans: Span, after_s: float) -> bool:
+    """Whether more are let in, after a batch of what came until then."""
+    if spans:
+        rig.send(*spans)
+    rig.clock.move_s(after_s)
+    rig.pipeline._has_more_after_step()  # noqa: SLF001 - as it does by itself
+    try:
+        rig.pipeline.require_room()
+    except OverloadedError:
+        return False
+    return True
+
+
+def test_no_more_is_let_in_while_there_is_work_for_some_seconds(slow: Rig) -> None:
+    few, many = (
+        is_let_in(slow, *(root(uuid4().hex) for _ in range(count)), after_s=3) for count in (2, 3)
+    )
+    fewer = [is_let_in(slow, after_s=3) for _ in range(4)]
 
     assert (few, many, fewer) == (True, False, [True] * 4)
+
+
+def test_traces_that_wait_for_their_root_are_no_work(slow: Rig) -> None:
+    waiting = [child(root(uuid4().hex), CHILD, Stage.RETRIEVE, 0, 60) for _ in range(10)]
+
+    assert is_let_in(slow, root(uuid4().hex), root(uuid4().hex), *waiting, after_s=1.5)
 
 
 def test_traces_wait_for_what_attributes_them_fast_only_so_long(
