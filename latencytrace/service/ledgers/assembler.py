@@ -72,10 +72,11 @@ class _Closed:
 
 @dataclass(slots=True)
 class AssemblerCounts:
-    """What the bounds cost."""
+    """What the bounds cost, and how well traces are kept up with."""
 
     evicted: int = 0  # traces attributed early because too many were open
     late: int = 0  # times that spans came too late for their trace
+    overdue_ns: int = 0  # how long the first one of what was due last had been so
 
 
 class Assembler:
@@ -104,7 +105,6 @@ class Assembler:
         claim: Callable[[str, int], bool] = lambda _, __: False,
     ) -> None:
         self.counts = AssemblerCounts()
-        self.late_ns = 0  # how long the first one of what was due last had been so
         self.account = Account()
         self._now_ns = now_ns
         self._max_open = max_open
@@ -204,7 +204,7 @@ class Assembler:
         due = self._evicted(limit)
         due += self._grown_old(now_ns, limit - len(due))
         waiting: list[tuple[int, str]] = []
-        self.late_ns = 0
+        self.counts.overdue_ns = 0
         while self._due and self._due[0][0] <= now_ns and len(due) < limit:
             entry = heappop(self._due)
             trace = self._open.get(entry[1])
@@ -213,7 +213,7 @@ class Assembler:
             if trace.due_ns > now_ns:
                 heappush(self._due, (trace.due_ns, entry[1]))
             elif self._claims(entry[1], trace) or trace.is_complete(now_ns):
-                self.late_ns = max(self.late_ns, now_ns - trace.due_ns)
+                self.counts.overdue_ns = max(self.counts.overdue_ns, now_ns - trace.due_ns)
                 due.append(self._taken(entry[1]))
             else:
                 waiting.append(entry)
@@ -312,11 +312,9 @@ class Assembler:
         return [self._taken(trace_id) for trace_id in rooted]
 
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
-        # What was attributed once has had its root, as has what is being attributed.
-        taken = self._attributing.get(trace_id)
+        taken = self._attributing.get(trace_id)  # what is or was attributed has had its root
         rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
-        trace = _Open(now_ns, now_ns, rooted)
-        self._open[trace_id] = trace
+        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted)
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
             known.old_ns = None  # it is quiet no more
@@ -342,8 +340,7 @@ class Assembler:
         if trace.waiting:
             rest = self._opened(trace_id, self._now_ns(), rooted=trace.rooted)
             rest.spans = rest.waiting = trace.waiting
-            trace.spans -= trace.waiting
-            trace.waiting = 0
+            trace.spans, trace.waiting = trace.spans - trace.waiting, 0
         self._attributing[trace_id] = trace
         return trace_id
 

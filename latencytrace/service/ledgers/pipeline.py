@@ -129,8 +129,8 @@ class Pipeline:
         self._thread = threading.Thread(target=self._run, name="latencytrace-ledger", daemon=True)
         telemetry.watch(
             open_traces=lambda: traces.count,
-            evicted=lambda: traces.evicted,
-            late=lambda: traces.late,
+            evicted=lambda: traces.counts.evicted,
+            late=lambda: traces.counts.late,
             held_bytes=lambda: traces.held_bytes,
             let_go=lambda: traces.let_go,
             waiting_bytes=lambda: self._committer.waiting_bytes,
@@ -328,14 +328,14 @@ class Pipeline:
 
     def _has_more_after_step(self) -> bool:
         """Attribute one batch, and take note of how fast that goes; whether it was a full one."""
-        before, full = self._traces.spans_attributed, self._batch_traces
+        before, full = self._traces.spans.attributed, self._batch_traces
         self._busy_ns = began_ns = self._now_ns()
         attributed = self.step()
         self._busy_ns = None
         took_s = (self._now_ns() - began_ns) / 1e9
         self._is_loaded = attributed >= BATCH_TRACES
         if self._is_loaded and took_s > 0:
-            rate = (self._traces.spans_attributed - before) / took_s
+            rate = (self._traces.spans.attributed - before) / took_s
             self._rate = (self._rate + rate) / 2 if self._rate else rate
         return attributed >= full
 
@@ -357,8 +357,8 @@ class Pipeline:
             return False
         busy_ns = self._busy_ns
         busy_for_ns = 0 if busy_ns is None else self._now_ns() - busy_ns
-        is_late = max(self._traces.late_ns, busy_for_ns) > LATE_S * 1e9
-        has_too_much = self._traces.spans_open > BACKLOG_S * self._rate > 0
+        is_late = max(self._traces.counts.overdue_ns, busy_for_ns) > LATE_S * 1e9
+        has_too_much = self._traces.spans.open > BACKLOG_S * self._rate > 0
         return busy_for_ns > BEHIND_S * 1e9 or (self._is_loaded and is_late and has_too_much)
 
     def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:
