@@ -24,7 +24,7 @@ from latencytrace.service.sql import (
 )
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.store import ALL_DURATIONS, Order, Store, TableFormat
-from latencytrace.service.stores.chdb.engine import Readers
+from latencytrace.service.stores.chdb.engine_api import Readers
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
 from latencytrace.service.stores.chdb.rollups import Plan, Query, Rollups
 

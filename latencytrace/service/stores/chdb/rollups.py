@@ -242,6 +242,30 @@ class Rollups:
             self._lost = lost
 
 
+class NoRollups(Rollups):
+    """Plans for tables that others may write to: every row is held against the others."""
+
+    def __init__(self) -> None:
+        pass
+
+    @contextmanager
+    def changing(self, windows: Collection[int]) -> Iterator[None]:  # noqa: ARG002 - none is known
+        """See `Rollups.changing`."""
+        yield
+
+    def over(
+        self,
+        since_ns: int | None,  # noqa: ARG002 - likewise
+        until_ns: int | None,  # noqa: ARG002 - likewise
+        ask: Callable[[Plan], T],
+    ) -> T:
+        """See `Rollups.over`."""
+        return ask(Plan())
+
+    def step(self) -> None:
+        """Do nothing."""
+
+
 def windows_of(starts_ns: NDArray[np.uint64]) -> list[int]:
     """The windows of requests that start at these moments, as their column holds them."""
     seconds = np.maximum(starts_ns.view(np.int64), 0) // _S

@@ -25,7 +25,8 @@ from latencytrace.service.store import (
     Table,
     Written,
 )
-from latencytrace.service.stores.chdb.engine import Engine, Readers
+from latencytrace.service.stores.chdb.engine import Engine
+from latencytrace.service.stores.chdb.engine_api import Readers, StoreEngine
 from latencytrace.service.stores.chdb.partitions import drop_statements, partitions_from
 from latencytrace.service.stores.chdb.pending_copies import NotedTraces
 from latencytrace.service.stores.chdb.reading import (
@@ -37,7 +38,12 @@ from latencytrace.service.stores.chdb.reading import (
     keys_of,
     rows,
 )
-from latencytrace.service.stores.chdb.rollups import EXACT_REQUESTS, Rollups, windows_of
+from latencytrace.service.stores.chdb.rollups import (
+    EXACT_REQUESTS,
+    NoRollups,
+    Rollups,
+    windows_of,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +61,7 @@ class ChdbStore(ChdbQuestions):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: StoreEngine,
         to_keep: NotedTraces,
         day_ns: Callable[[], int],
         exact_requests: int,
@@ -65,9 +71,12 @@ class ChdbStore(ChdbQuestions):
         self._inserter = engine.connect()
         self._assembler = engine.connect()  # its reads wait for no reader's
         readers = Readers(engine)
-        rollups = Rollups(
-            readers.query, self._assembler.query, day_ns, engine.lost_parts, exact_requests
-        )
+        # They hold where all that is written is known.
+        rollups = NoRollups()
+        if engine.is_ours_alone:
+            rollups = Rollups(
+                readers.query, self._assembler.query, day_ns, engine.lost_parts, exact_requests
+            )
         super().__init__(readers, to_keep, rollups)
         self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
 
@@ -211,7 +220,8 @@ class ChdbStore(ChdbQuestions):
         """See `Store.keep_noted`."""
         with self._keeping:
             if self._to_keep.ids:
-                self._assembler.query(span_rows.KEEP, OBJECTS, {"trace_ids": self._to_keep.ids})
+                bound = {"trace_ids": self._to_keep.ids, "arrived": now_ns() // _MS}
+                self._assembler.query(span_rows.KEEP, OBJECTS, bound)
                 self._to_keep.clear()
 
     def roll_up(self) -> None:
