@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from latencytrace.errors import SettingsError
 from latencytrace.model.span_limits import SpanLimits
@@ -115,7 +116,7 @@ class ServiceSettings:
     listen: Address
     otlp_http: Address
     otlp_grpc: Address | None  # None: nobody listens
-    store: str  # a plugin's name
+    store: str = field(repr=False)  # a plugin's name, or an address that begins with one
     keep_spans_ratio: float
     token: str | None = field(repr=False)
     capture_content: bool = False  # keep prompts, texts and the like
@@ -240,7 +241,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
             otlp_http or environ.get("LATENCYTRACE_OTLP_HTTP") or "127.0.0.1:4318"
         ),
         otlp_grpc=None if grpc == OFF else Address.parse(grpc),
-        store=store or environ.get("LATENCYTRACE_STORE") or "chdb",
+        store=_store(store or environ.get("LATENCYTRACE_STORE") or "chdb", environ),
         keep_spans_ratio=keep_spans_ratio,
         token=service_token(environ),
         capture_content=flag(environ, "LATENCYTRACE_CAPTURE_CONTENT"),
@@ -363,6 +364,32 @@ def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:
 def dashboard_url(environ: Mapping[str, str] = os.environ) -> str | None:
     """The address of a Grafana dashboard that alerts link to."""
     return web_address(environ, "LATENCYTRACE_DASHBOARD_URL")
+
+
+def _store(named: str, environ: Mapping[str, str]) -> str:
+    """A store with the password of its address, where that has none of its own."""
+    scheme, separator, rest = named.partition("://")
+    if not separator or has_password(named):
+        return named
+    password = environ.get("LATENCYTRACE_CLICKHOUSE_PASSWORD", "")
+    file = environ.get("LATENCYTRACE_CLICKHOUSE_PASSWORD_FILE", "").strip()
+    if file and not password:
+        try:
+            password = Path(file).read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"LATENCYTRACE_CLICKHOUSE_PASSWORD_FILE={file} cannot be read: {error}"
+            ) from None
+    if not password:
+        return named
+    user, _, host = rest.rpartition("@")
+    return f"{scheme}://{user.rstrip(':') or 'default'}:{quote(password, safe='')}@{host}"
+
+
+def has_password(store: str) -> bool:
+    """Return whether a password stands in the address of a store."""
+    user, at, _ = store.partition("://")[2].rpartition("@")
+    return bool(at) and not user.endswith(":") and ":" in user
 
 
 def _sinks(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

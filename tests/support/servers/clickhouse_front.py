@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Protocol, Self
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from tests.support.servers.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
-USER, PASSWORD = "writer", "p@ss/w:rd %"  # noqa: S105 - of a server on loopback
+USER, PASSWORD = "writer", "p@ss/w:rd %"
 READER = "reader"
 LISTENS = "listens"
 LOSE = "lose"  # a path: the answer to the next insert is lost
@@ -40,18 +40,38 @@ _REFUSED = (
 )
 
 
+class Result(Protocol):
+    """An answer of the engine's."""
+
+    def bytes(self) -> bytes:
+        """Return it."""
+        ...
+
+    def rows_written(self) -> int:
+        """Return how many rows it wrote."""
+        ...
+
+
+class Connection(Protocol):
+    """One to the engine."""
+
+    def query(self, sql: str, fmt: str, params: Mapping[str, str] = ...) -> Result:
+        """Ask."""
+        ...
+
+
 class Front:
     """The engine behind it, a connection for each set of settings."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.lock = threading.Lock()
-        self.free: dict[frozenset[tuple[str, str]], list[Any]] = {}
+        self.free: dict[frozenset[tuple[str, str]], list[Connection]] = {}
         self.loses = 0
         self.inserts = 0
 
     @contextmanager
-    def connection(self, settings: Mapping[str, str], *, reads: bool) -> Iterator[Any]:
+    def connection(self, settings: Mapping[str, str], *, reads: bool) -> Iterator[Connection]:
         """One with these settings; what changes with each question is set again."""
         import chdb  # noqa: PLC0415 - the tests' own process has an engine of its own
 
@@ -122,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, content, {"X-ClickHouse-Summary": summary})
 
     def answered(
-        self, connection: Any, body: bytes, answer_format: str, bound: Mapping[str, str]
+        self, connection: Connection, body: bytes, answer_format: str, bound: Mapping[str, str]
     ) -> tuple[int | None, bytes]:
         """The rows that were written, where it was an insert with a block, and the answer."""
         head, _, block = body.partition(b"\n")
@@ -148,9 +168,7 @@ class Handler(BaseHTTPRequestHandler):
         """Answer with an error of the engine's."""
         found = _CODE.search(text)
         code = found[1] if found else "1"
-        self.answer(
-            _STATUSES.get(code, 500), text.encode(), {"X-ClickHouse-Exception-Code": code}
-        )
+        self.answer(_STATUSES.get(code, 500), text.encode(), {"X-ClickHouse-Exception-Code": code})
 
     def answer(self, status: int, content: bytes, headers: Mapping[str, str] = {}) -> None:
         """Send it."""

@@ -36,6 +36,7 @@ from latencytrace.service.stores.chdb.engine_api import (
     READ_SECONDS,
     UNREADABLE,
     bound_text,
+    literal,
     shortened,
 )
 from latencytrace.service.stores.chdb.server_address import ServerAddress
@@ -301,7 +302,7 @@ def _spelled_out(sql: str, parameters: Mapping[str, object]) -> tuple[str, dict[
         name, kind = found.groups()
         if name not in lists:
             return found[0]
-        return f"CAST({bound_text(lists[name])}, '{kind}')"
+        return f"CAST({bound_text(lists[name])}, {literal(kind)})"
 
     bound = {
         f"param_{name}": bound_text(value)
