@@ -11,7 +11,7 @@ import pytest
 
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service.store import Store, open_store
-from tests.support.servers.clickhouse_front import ClickHouseFront
+from tests.support.clickhouse.front import ClickHouseFront
 
 PROJECT = Path(__file__).parents[2] / "examples" / "plugins" / "pyproject.toml"
 EXAMPLES: Mapping[str, Mapping[str, str]] = tomllib.loads(PROJECT.read_text())["project"][

@@ -232,12 +232,7 @@ _ARRIVED = {"Arrived": "DateTime64(3) DEFAULT now64(3)"}
 def table_definitions(
     engine: Engine = local_engine, settings: str = _SET_ASIDE_TORN
 ) -> Iterator[tuple[str, str]]:
-    """Each table's name and what stands after it in `CREATE TABLE` and `ATTACH TABLE`.
-
-    Args:
-        engine: Writes the clause ENGINE.
-        settings: Of each table.
-    """
+    """Each table's name and what stands after it in `CREATE TABLE` and `ATTACH TABLE`."""
     # Partitions are by the time of arrival, of all three tables: imported spans may be old, and
     # clocks wrong by years, yet what comes together lies together.
     yield (

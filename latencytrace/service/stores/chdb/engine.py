@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, Protocol, Self, cast
 
+import chdb
+
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.service.sql.tables import (
     COUNT,
@@ -27,12 +29,12 @@ from latencytrace.service.sql.tables import (
     taken_over,
     written_anew,
 )
+from latencytrace.service.sql_store.engine import UNREADABLE, bound_text, shortened
 from latencytrace.service.storage.data_folder import owned, unusable_is_said
 from latencytrace.service.storage.private_files import private_folder
 from latencytrace.service.store import DamagedPart
 from latencytrace.service.stores.chdb import repair as chdb_repair
 from latencytrace.service.stores.chdb.damage import Damage
-from latencytrace.service.stores.chdb.engine_api import UNREADABLE, bound_text, shortened
 
 _log = logging.getLogger(__name__)
 
@@ -84,8 +86,6 @@ class Engine:
 
     def connect(self, **settings: int) -> "Connection":
         """A connection with settings of its own."""
-        import chdb  # noqa: PLC0415 - 200 MB of memory, of which a server's client needs nothing
-
         try:
             connection = Connection(chdb.connect(str(self._path)), self._damage)
         except RuntimeError as error:

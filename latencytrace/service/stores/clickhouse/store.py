@@ -6,14 +6,14 @@ from typing import Self
 
 from latencytrace.errors import SettingsError
 from latencytrace.service.clock import now_ns
-from latencytrace.service.stores.chdb.pending_copies import NotedTraces
-from latencytrace.service.stores.chdb.rollups import EXACT_REQUESTS
-from latencytrace.service.stores.chdb.server import Server
-from latencytrace.service.stores.chdb.server_address import ServerAddress
-from latencytrace.service.stores.chdb.store import TO_KEEP, ChdbStore
+from latencytrace.service.sql_store.pending_copies import TO_KEEP, NotedTraces
+from latencytrace.service.sql_store.rollups import EXACT_REQUESTS
+from latencytrace.service.sql_store.store import SqlStore
+from latencytrace.service.stores.clickhouse.address import ServerAddress
+from latencytrace.service.stores.clickhouse.server import Server
 
 
-class ClickHouseStore(ChdbStore):
+class ClickHouseStore(SqlStore):
     """Make one with `open_at`."""
 
     @classmethod

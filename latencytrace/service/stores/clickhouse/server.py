@@ -30,16 +30,16 @@ from latencytrace.service.sql.tables import (
     replicated_engine,
     table_definitions,
 )
-from latencytrace.service.storage.data_folder import owned
-from latencytrace.service.store import DamagedPart
-from latencytrace.service.stores.chdb.engine_api import (
+from latencytrace.service.sql_store.engine import (
     READ_SECONDS,
     UNREADABLE,
     bound_text,
     literal,
     shortened,
 )
-from latencytrace.service.stores.chdb.server_address import ServerAddress
+from latencytrace.service.storage.data_folder import owned
+from latencytrace.service.store import DamagedPart
+from latencytrace.service.stores.clickhouse.address import ServerAddress
 
 PAUSES_S: Final = (0.1, 0.4, 1.6)  # before what failed is asked again
 _AT_ONCE: Final = (0.0,)  # a connection that was kept may have been closed meanwhile
@@ -220,8 +220,8 @@ class ServerConnection:
     ) -> bytes:
         """See `EngineConnection.query`."""
         text, bound = _spelled_out(self._named(sql), parameters or {})
-        told = {"default_format": answer_format, **bound}
-        return self._answer(text.encode, told).content
+        also = {"default_format": answer_format, **bound}
+        return self._answer(text.encode, also).content
 
     def insert(
         self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
@@ -230,9 +230,9 @@ class ServerConnection:
         if not block:
             return
         # One token for all attempts, so that the server keeps one of them.
-        told = {"insert_deduplication_token": uuid4().hex}
+        also = {"insert_deduplication_token": uuid4().hex}
         statement = partial(self._statement, target, arrived_ms)
-        answer = self._answer(lambda: statement() + block, told)
+        answer = self._answer(lambda: statement() + block, also)
         written = _rows_written(answer)
         if written is not None and written < rows:
             raise StoreError(f"the store kept {written} of {rows} rows: they are inserted again")
@@ -252,11 +252,11 @@ class ServerConnection:
         named = sql.replace(_OUR_DATABASE, f"database = '{database}'")
         return _OUR_TABLE.sub(rf"{database}.\1", named)
 
-    def _answer(self, content: Callable[[], bytes], told: Mapping[str, str]) -> httpx.Response:
-        told = {**{name: str(value) for name, value in self._settings.items()}, **told}
+    def _answer(self, content: Callable[[], bytes], also: Mapping[str, str]) -> httpx.Response:
+        asked = {**{name: str(value) for name, value in self._settings.items()}, **also}
         for pause_s in (*self._pauses_s, None):
             try:
-                answer = self._client.post("/", params=told, content=content())
+                answer = self._client.post("/", params=asked, content=content())
             except httpx.HTTPError as error:
                 fault: StoreError = _unanswered(self._address, error)
             else:

@@ -1,6 +1,6 @@
 """ClickHouse's HTTP interface over the embedded engine, in a process of its own.
 
-A program: `python -m tests.support.servers.clickhouse_front FOLDER PORT`. What it answers, and
+A program: `python -m tests.support.clickhouse.front FOLDER PORT`. What it answers, and
 with which codes, is the engine's; users, their passwords and the protocol are its own.
 """
 
@@ -22,6 +22,7 @@ from typing import ClassVar, Protocol, Self
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from tests.support.servers.ports import free_port
+from tests.support.servers.serving import get
 from tests.support.waiting import PATIENCE_S
 
 USER, PASSWORD = "writer", "p@ss/w:rd %"
@@ -29,6 +30,7 @@ READER = "reader"
 LISTENS = "listens"
 LOSE = "lose"  # a path: the answer to the next insert is lost
 INSERTS = "inserts"  # a path: how many were executed
+FAIL = "fail/"  # a path, and a code of the engine's: the next question fails with it
 
 _OF_THE_PROTOCOL = {"default_format", "wait_end_of_query", "database", "query", "query_id"}
 _CODE = re.compile(r"Code: (\d+)\.")
@@ -68,6 +70,7 @@ class Front:
         self.lock = threading.Lock()
         self.free: dict[frozenset[tuple[str, str]], list[Connection]] = {}
         self.loses = 0
+        self.fails: list[str] = []
         self.inserts = 0
 
     @contextmanager
@@ -105,6 +108,8 @@ class Handler(BaseHTTPRequestHandler):
         """Answer what tests ask, and `/ping`."""
         if self.path == f"/{LOSE}":
             self.front.loses += 1
+        if self.path.startswith(f"/{FAIL}"):
+            self.front.fails.append(self.path.rpartition("/")[2])
         said = str(self.front.inserts) if self.path == f"/{INSERTS}" else "Ok."
         self.answer(200, f"{said}\n".encode())
 
@@ -118,6 +123,9 @@ class Handler(BaseHTTPRequestHandler):
         )
         if user not in {USER, READER} or password != PASSWORD:
             self.refuse(_REFUSED.format(user))
+            return
+        if self.front.fails:
+            self.refuse(f"Code: {self.front.fails.pop()}. DB::Exception: it fails (TEST)")
             return
         told = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
         bound = {k.removeprefix("param_"): v for k, v in told.items() if k.startswith("param_")}
@@ -183,9 +191,9 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def main(folder: str, port: str, *certificate: str) -> None:
+def main(folder: str, port: str, config: str, *certificate: str) -> None:
     """Serve until it is killed."""
-    Handler.front = Front(folder)
+    Handler.front = Front(f"{folder}?config-file={config}" if config else folder)
     server = ThreadingHTTPServer(("127.0.0.1", int(port)), Handler)
     server.daemon_threads = True
     if certificate:
@@ -202,11 +210,12 @@ class ClickHouseFront:
     Args:
         folder: The engine's.
         certificate: Files: a certificate and its key; none: it speaks no TLS.
+        config: A file of the engine's configuration.
     """
 
-    def __init__(self, folder: Path, *certificate: Path) -> None:
+    def __init__(self, folder: Path, *certificate: Path, config: Path | None = None) -> None:
         self._folder = folder
-        self._certificate = certificate
+        self._options = (str(config or ""), *map(str, certificate))
         self.port = free_port()
         self._process: subprocess.Popen[str] | None = None
 
@@ -222,12 +231,16 @@ class ClickHouseFront:
         who = f"{user}:{quote(password, safe='')}"
         return f"clickhouse://{who}@127.0.0.1:{self.port}/{database}{options}"
 
+    def told(self, path: str) -> str:
+        """Tell it something, or ask it (see above)."""
+        return get(f"http://127.0.0.1:{self.port}/{path}").text.strip()
+
     def start(self) -> None:
         """Start it, on the same port as before."""
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "tests.support.servers.clickhouse_front"),
-                *(str(self._folder), str(self.port), *map(str, self._certificate)),
+                *(sys.executable, "-m", "tests.support.clickhouse.front"),
+                *(str(self._folder), str(self.port), *self._options),
             ],
             cwd=Path(__file__).parents[3],
             stdout=subprocess.PIPE,
