@@ -92,6 +92,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     log = logging.StreamHandler()
     log.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[log], level=logging.INFO)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it names every address that it asks
     settings = service_settings(
         folder=data,
         listen=listen,

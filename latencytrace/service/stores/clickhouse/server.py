@@ -158,36 +158,43 @@ class Server:
         if cluster is not None:
             _check_cluster(connection, cluster)
         everywhere = "" if cluster is None else f" ON CLUSTER '{cluster}'"
-        found = connection.query(
+        there = connection.query(
             f"SELECT count() FROM system.databases WHERE name = '{database}'",  # noqa: S608 - a checked name
             "TSV",
         )
-        if found.strip() == b"0":
+        if there.strip() == b"0":
             connection.query(f"CREATE DATABASE IF NOT EXISTS {database}{everywhere}", "Null")
-        self._refuse_others(connection)
+        found = self._tables(connection)
         engine = local_engine if cluster is None else replicated_engine
         for table, definition in table_definitions(engine, _TABLE_SETTINGS):
-            connection.query(
-                f"CREATE TABLE IF NOT EXISTS {table}{everywhere} {definition} "
-                f"COMMENT '{_COMMENT}'",
-                "Null",
-            )
-        for statement in missing_columns():
+            if table not in found:
+                connection.query(
+                    f"CREATE TABLE IF NOT EXISTS {table}{everywhere} {definition} "
+                    f"COMMENT '{_COMMENT}'",
+                    "Null",
+                )
+        for statement in missing_columns() if found else ():
             connection.query(statement, "Null")
 
-    def _refuse_others(self, connection: "ServerConnection") -> None:
-        """Leave tables alone that have our tables' names and are somebody else's."""
-        names = ", ".join(f"'{name}'" for name in _TABLES)
-        others = connection.query(
-            f"SELECT name FROM system.tables WHERE {_OUR_DATABASE} AND name IN ({names}) "  # noqa: S608 - our own names
-            f"AND comment != '{_COMMENT}'",
+    def _tables(self, connection: "ServerConnection") -> set[str]:
+        """Those of our tables that there are.
+
+        Raises:
+            StoreError: One that has the name of a table of ours is somebody else's.
+        """
+        lines = connection.query(
+            f"SELECT name, comment = '{_COMMENT}' FROM system.tables "  # noqa: S608 - our own texts
+            f"WHERE {_OUR_DATABASE}",
             "TSV",
-        ).split()
+        )
+        ours = dict(line.split("\t") for line in lines.decode().splitlines())
+        others = [name for name in _TABLES if ours.get(name) == "0"]
         if others:
             raise StoreError(
-                f"the table {self._address.database}.{others[0].decode()} at {self._address.url} "
-                "is not ours: name another database for the store"
+                f"the table {self._address.database}.{others[0]} at {self._address.url} is not "
+                "ours: name another database for the store"
             )
+        return {f"{DATABASE}.{name}" for name in _TABLES if name in ours}
 
 
 class ServerConnection:
