@@ -367,9 +367,9 @@ def dashboard_url(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def _store(named: str, environ: Mapping[str, str]) -> str:
-    """A store with the password of its address, where that has none of its own."""
-    scheme, separator, rest = named.partition("://")
-    if not separator or has_password(named):
+    """A store; the address of a ClickHouse server with its password, where it has none itself."""
+    scheme, _, rest = named.partition("://")
+    if not rest or scheme != "clickhouse" or has_password(named):
         return named
     password = environ.get("LATENCYTRACE_CLICKHOUSE_PASSWORD", "")
     file = environ.get("LATENCYTRACE_CLICKHOUSE_PASSWORD_FILE", "").strip()
@@ -382,14 +382,21 @@ def _store(named: str, environ: Mapping[str, str]) -> str:
             ) from None
     if not password:
         return named
-    user, _, host = rest.rpartition("@")
-    return f"{scheme}://{user.rstrip(':') or 'default'}:{quote(password, safe='')}@{host}"
+    user = _user_of(rest)
+    host = rest[len(user) + 1 :] if user is not None else rest
+    return f"{scheme}://{(user or 'default').rstrip(':')}:{quote(password, safe='')}@{host}"
 
 
 def has_password(store: str) -> bool:
     """Return whether a password stands in the address of a store."""
-    user, at, _ = store.partition("://")[2].rpartition("@")
-    return bool(at) and not user.endswith(":") and ":" in user
+    user = _user_of(store.partition("://")[2])
+    return user is not None and bool(user.partition(":")[2])
+
+
+def _user_of(rest: str) -> str | None:
+    """Return what stands before the host, in an address without its scheme."""
+    user, at, _ = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")
+    return user if at else None
 
 
 def _sinks(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

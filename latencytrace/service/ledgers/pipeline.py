@@ -148,8 +148,11 @@ class Pipeline:
         """Why spans cannot be kept or attributed for now; None: they can, as far as is known."""
         if not (self._thread.is_alive() and self._committer.is_running):
             return "spans are not being attributed: see the log, and start the service again"
-        if self._committer.fault is not None:
-            return f"spans cannot be kept, and senders get an error: {self._committer.fault}"
+        fault = self._committer.fault
+        if fault is not None and self._committer.takes_in:
+            return f"spans wait in the journal, for the store does not take them: {fault}"
+        if fault is not None:
+            return f"spans cannot be kept, and senders get an error: {fault}"
         if self.left_fault is not None:
             return f"what an earlier run left cannot be read: {self.left_fault}"
         return None

@@ -75,7 +75,7 @@ class SqlStore(SqlQuestions):
         self._assembler = engine.connect()  # its reads wait for no reader's
         readers = Readers(engine)
         # They hold where all that is written is known.
-        rollups = NoRollups()
+        rollups: Rollups = NoRollups()
         if engine.is_ours_alone:
             rollups = Rollups(
                 readers.query, self._assembler.query, day_ns, engine.lost_parts, exact_requests
