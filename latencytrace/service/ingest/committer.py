@@ -307,11 +307,6 @@ class Committer:
         return self._journal_fault or self._fault
 
     @property
-    def takes_in(self) -> bool:
-        """Return whether the journal keeps what the store does not take for now."""
-        return self._journal is not None and self._journal_fault is None
-
-    @property
     def damaged_files(self) -> Mapping[str, int]:
         """The files of the journal that are damaged, and in how many places."""
         return {} if self._journal is None else self._journal.damaged_files

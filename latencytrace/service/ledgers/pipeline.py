@@ -149,10 +149,8 @@ class Pipeline:
         if not (self._thread.is_alive() and self._committer.is_running):
             return "spans are not being attributed: see the log, and start the service again"
         fault = self._committer.fault
-        if fault is not None and self._committer.takes_in:
-            return f"spans wait in the journal, for the store does not take them: {fault}"
         if fault is not None:
-            return f"spans cannot be kept, and senders get an error: {fault}"
+            return f"spans are not stored, and wait in the journal as far as it goes: {fault}"
         if self.left_fault is not None:
             return f"what an earlier run left cannot be read: {self.left_fault}"
         return None
