@@ -44,7 +44,8 @@ from latencytrace.service.stores.clickhouse.address import ServerAddress
 PAUSES_S: Final = (0.1, 0.4, 1.6)  # before what failed is asked again
 _AT_ONCE: Final = (0.0,)  # a connection that was kept may have been closed meanwhile
 _CONNECT_S: Final = 5.0
-_ANSWER_S: Final = READ_SECONDS + 10.0  # the server gives up before
+_ANSWER_S: Final = READ_SECONDS + 10.0  # to whoever only reads: the server gives up before
+_LONGEST_S: Final = 120.0  # to the service itself, which asks for much when it starts
 _MS: Final = 1_000_000
 
 # What users' profiles may have otherwise, and our questions need.
@@ -100,7 +101,6 @@ class Server:
             base_url=address.url,
             auth=httpx.BasicAuth(address.user, address.password),
             verify=_trusted(address),
-            timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S),
             headers={"user-agent": "latencytrace", "accept-encoding": "identity"},
             trust_env=False,
         )
@@ -133,9 +133,14 @@ class Server:
     def connect(self, **settings: int) -> "ServerConnection":
         """See `StoreEngine.connect`."""
         # Whoever only reads hears at once that there is no answer.
-        pauses_s = _AT_ONCE if "readonly" in settings else PAUSES_S
+        only_reads = "readonly" in settings
         return ServerConnection(
-            self._client, self._address, {**_SETTINGS, **settings}, pauses_s, self._closing.wait
+            self._client,
+            self._address,
+            {**_SETTINGS, **settings},
+            _ANSWER_S if only_reads else _LONGEST_S,
+            _AT_ONCE if only_reads else PAUSES_S,
+            self._closing.wait,
         )
 
     def damaged_parts(self) -> Sequence[DamagedPart]:
@@ -204,21 +209,24 @@ class ServerConnection:
         client: Has the connections.
         address: Whose they are.
         settings: Go with every question.
+        longest_s: That one may take.
         pauses_s: Before what failed for a reason that passes is asked again, each.
         wait: Waits for so many seconds, or until the store is closed: then it returns true.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
         self,
         client: httpx.Client,
         address: ServerAddress,
         settings: Mapping[str, int],
+        longest_s: float,
         pauses_s: Sequence[float],
         wait: Callable[[float], bool],
     ) -> None:
         self._client = client
         self._address = address
         self._settings = settings
+        self._timeout = httpx.Timeout(longest_s, connect=_CONNECT_S)
         self._pauses_s = pauses_s
         self._wait = wait
 
@@ -263,7 +271,9 @@ class ServerConnection:
         asked = {**{name: str(value) for name, value in self._settings.items()}, **also}
         for pause_s in (*self._pauses_s, None):
             try:
-                answer = self._client.post("/", params=asked, content=content())
+                answer = self._client.post(
+                    "/", params=asked, content=content(), timeout=self._timeout
+                )
             except httpx.HTTPError as error:
                 fault: StoreError = _unanswered(self._address, error)
             else:
