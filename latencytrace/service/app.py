@@ -61,6 +61,7 @@ from latencytrace.service.web.views.objectives import (
     alerts_document,
     objectives_document,
     objectives_router,
+    watched_objectives,
 )
 from latencytrace.service.web.views.profiles import profiles_router
 from latencytrace.service.web.views.receivers import receivers_router
@@ -157,7 +158,7 @@ def serve(
         read_timelines = partial(timelines, reports.gpus, works)
         answering = api(
             store, pipeline, telemetry, unready, _address(otlp_socket), profiles, read_gpus,
-            read_timelines, folder,
+            read_timelines, folder, partial(watched_objectives, evaluator),
         )  # fmt: skip
         answering.include_router(objectives_router(evaluator, links), prefix=API)
         answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
@@ -198,6 +199,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     read_gpus: Callable[[], GpusDocument],
     read_timelines: Callable[[], GpuTimelinesDocument],
     folder: Path,
+    objectives: Callable[[], Sequence[Objective]],
 ) -> FastAPI:
     """The JSON API with its health checks and metrics."""
     app = application(
@@ -206,6 +208,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
         folder,
         is_open=pipeline.is_open,
         profiles_of=profiles.of_trace,
+        objectives=objectives,
         gpus=read_gpus,
         gpu_timelines=read_timelines,
     )
@@ -246,6 +249,7 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
         is_open=pipeline.is_open,
         profiles_of=profiles.of_trace,
         objectives=partial(objectives_document, evaluator),
+        watched=partial(watched_objectives, evaluator),
         alerts=partial(alerts_document, evaluator, links),
         gpus=read_gpus,
         gpu_timelines=read_timelines,
