@@ -150,7 +150,7 @@ def serve(
             tidy=_retention(settings, store, telemetry).step,
         )
         token = None if insecure else settings.token
-        intake = Intake(pipeline.submit, telemetry, capture_content=settings.capture_content)
+        intake = _intake(settings, pipeline, telemetry)
         grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
         servers = Servers(*grpc, stopping=stopping, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
@@ -215,6 +215,15 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix=API)
     app.include_router(health_router(telemetry, unready))
     return app
+
+
+def _intake(settings: ServiceSettings, pipeline: Pipeline, telemetry: Telemetry) -> Intake:
+    return Intake(
+        pipeline.submit,
+        telemetry,
+        require_room=pipeline.require_room,
+        capture_content=settings.capture_content,
+    )
 
 
 def _links(settings: ServiceSettings, listened: Address, profiles: Profiles) -> AlertLinks:
