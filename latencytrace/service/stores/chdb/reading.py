@@ -211,7 +211,7 @@ class ChdbQuestions(Store):
         lines = [
             self._readers.query(question(table), LISTS, parameters) for table in (SPANS, ARRIVALS)
         ]
-        return tuple(span_rows.once(*map(span_rows.spans_from, lines)))
+        return tuple(span_rows.once(*lines))
 
 
 def _breakdown(ask: Query, cohort: Cohort, plan: Plan, *, from_rollups: bool) -> Breakdown:
