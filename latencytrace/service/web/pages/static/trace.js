@@ -89,7 +89,8 @@ function pooled(place) {
     twist.tabIndex = -1;
     const text = make('span');
     const notes = make('span', 'bad');
-    name.append(twist, text, notes);
+    const where = make('span', 'quiet');
+    name.append(twist, text, notes, where);
     const stage = make('div', 'stage-name', 'gridcell');
     const swatch = make('i', 'swatch');
     const stageText = make('span');
@@ -109,7 +110,7 @@ function pooled(place) {
     bars.append(svg);
     element.append(name, stage, heldUp, took, bars);
     ground.append(element);
-    pool.push({ element, name, twist, text, notes, swatch, stageText, heldUp, took, bar, path, row: -1 });
+    pool.push({ element, name, twist, text, notes, where, swatch, stageText, heldUp, took, bar, path, row: -1 });
   }
   return pool[place];
 }
@@ -185,6 +186,8 @@ function fill(slot, at) {
   slot.text.title = `${data.texts[data.name[row]]} · ${data.texts[data.service[row]]}`;
   slot.notes.textContent = data.notes[row] ? ` ${data.notes[row]}` : '';
   slot.notes.className = failed.has(row) ? 'bad' : 'quiet';
+  const changes = above[row] < 0 || data.service[row] !== data.service[above[row]];
+  slot.where.textContent = changes && data.texts[data.service[row]] ? ` ${data.texts[data.service[row]]}` : '';
   const stage = data.texts[data.stage[row]];
   slot.swatch.className = `swatch s-${stage}`;
   slot.stageText.textContent = stage;
