@@ -22,7 +22,7 @@ from tests.support.servers.running_service import RunningService
 from tests.support.simulation.simulated_gpu import SimulatedGpu
 from tests.support.waiting import until
 
-CUT_NUMBER = re.compile(r"[\d.]…|[\d.]\s?…\d")
+CUT_NUMBER = re.compile(r"[\d.]…|…\d")
 FIRST_SEARCH = 1_000_000  # apart from the traces of versions
 LONG_ROUTE = "POST /v{version}/chat/completions/of/a/long/name"
 COMMANDS = {
@@ -31,7 +31,7 @@ COMMANDS = {
     "trace": ("trace", "slowest"),
     "tail": ("tail", "--service", "search", "--quantile", "0.95"),
     "compare": ("compare", "version=1", "version=slower-search"),
-    "what if": ("whatif", "retrieve", "--faster", "0.5", "--service", "search"),
+    "what if": ("whatif", "--stage", "retrieve", "--faster", "0.5", "--service", "search"),
     "objectives": ("objectives",),
     "gpu": ("gpu", "--once"),
 }

@@ -190,7 +190,8 @@ def test_a_page_is_read_without_javascript(
 def test_a_span_is_opened_without_javascript(service: RunningService, browser: Browser) -> None:
     address = f"{service.url}/requests/{SLOW_TRACE}"
     with opened(browser, address, java_script_enabled=False) as (page, _):
-        page.get_by_role("link", name="search passages").click()
+        rows = page.get_by_role("group", name="Waterfall")
+        rows.get_by_role("link", name="search passages").click()
 
         expect(page.locator("#detail")).to_contain_text("qdrant")
 
