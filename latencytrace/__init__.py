@@ -1,5 +1,6 @@
 """Where did the milliseconds go? Latency observability for machine-learning inference."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Load the agent when it is first used: the service and the command line never need it."""
+    if name in {"load_ipython_extension", "unload_ipython_extension"}:  # `%load_ext latencytrace`
+        return getattr(import_module("latencytrace.notebook.extension"), name)
     if name not in __all__:
         raise AttributeError(f"module 'latencytrace' has no attribute {name!r}")
     from latencytrace.agent import start  # noqa: PLC0415

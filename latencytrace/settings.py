@@ -138,6 +138,12 @@ class ServiceSettings:
     max_disk_bytes: float | None = MAX_DISK_BYTES
 
 
+def names_receiver(environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether the environment says where spans go, or that they go over gRPC."""
+    names = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    return otlp_protocol(environ) == GRPC or any(environ.get(name, "").strip() for name in names)
+
+
 def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     *,
     endpoint: str | None = None,

@@ -1,6 +1,7 @@
 """What holds for every test: faults are raised again, no network, no file in the checkout."""
 
 import logging
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from hypothesis import HealthCheck, settings
 
 from latencytrace.agent.guard import FaultCounter, raise_fault
 from tests.support.repository.tree import out_of_place, strangers
+
+# OpenMP's threads spin while they wait: where others want the cores, each step would take seconds.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Machines that run tests are shared: how long an example takes, or its making, says nothing.
 settings.register_profile(

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from caching import filled
 from passages import library_sources
 from tokenizers import ByteLevelBPETokenizer
 from transformers import (
@@ -39,9 +40,8 @@ def load(name: str, cache: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerF
     folder = cache / name
     if not folder.exists():
         print(f"rag_chat: making the chat model {name} (first start only)", flush=True)
-        unfinished = cache / f"{name}.unfinished"
-        MAKERS[name](unfinished)
-        unfinished.rename(folder)
+        with filled(folder) as unfinished:
+            MAKERS[name](unfinished)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     print(f"rag_chat: chat model loaded, {model.num_parameters():,} parameters", flush=True)

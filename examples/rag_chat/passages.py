@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from caching import filled
 from qdrant_client import QdrantClient
 from qdrant_client.models import Distance, VectorParams
 from sentence_transformers import SentenceTransformer
@@ -38,9 +39,10 @@ class PassageIndex:
         return [Passage(**point.payload) for point in found.points if point.payload]
 
 
-def open_index(embedder: SentenceTransformer, cache: Path) -> PassageIndex:
-    """Index every passage; the vectors are computed once and then kept in the cache."""
-    passages, vectors = _cached_vectors(cache) or _computed_vectors(embedder, cache)
+def open_index(embedder: SentenceTransformer, cache: Path, most: int | None) -> PassageIndex:
+    """Index every passage, or about so many; vectors are computed once and kept in the cache."""
+    folder = cache / (COLLECTION if most is None else f"{COLLECTION}_{most}")
+    passages, vectors = _cached_vectors(folder) or _computed_vectors(embedder, folder, most)
     client = QdrantClient(":memory:")
     client.create_collection(
         COLLECTION, vectors_config=VectorParams(size=vectors.shape[1], distance=Distance.COSINE)
@@ -62,8 +64,7 @@ def library_sources() -> Iterator[Path]:
             yield path
 
 
-def _cached_vectors(cache: Path) -> tuple[list[Passage], np.ndarray] | None:
-    folder = cache / COLLECTION
+def _cached_vectors(folder: Path) -> tuple[list[Passage], np.ndarray] | None:
     if not folder.exists():
         return None
     listed = json.loads((folder / "passages.json").read_text("utf-8"))
@@ -71,10 +72,12 @@ def _cached_vectors(cache: Path) -> tuple[list[Passage], np.ndarray] | None:
 
 
 def _computed_vectors(
-    embedder: SentenceTransformer, cache: Path
+    embedder: SentenceTransformer, folder: Path, most: int | None
 ) -> tuple[list[Passage], np.ndarray]:
     print("rag_chat: reading the standard library's docstrings (first start only)", flush=True)
-    passages = sorted(_docstrings(), key=lambda passage: len(passage.text))
+    found = list(_docstrings())
+    every = 1 if most is None else max(1, len(found) // most)
+    passages = sorted(found[::every], key=lambda passage: len(passage.text))
     parts = []
     for start in range(0, len(passages), EMBEDDED_AT_ONCE):
         texts = [passage.text for passage in passages[start : start + EMBEDDED_AT_ONCE]]
@@ -82,17 +85,15 @@ def _computed_vectors(
         done = start + len(texts)
         print(f"rag_chat: embedded {done} of {len(passages)} passages", flush=True)
     vectors = np.concatenate(parts)
-    _save(passages, vectors, cache)
+    _save(passages, vectors, folder)
     return passages, vectors
 
 
-def _save(passages: list[Passage], vectors: np.ndarray, cache: Path) -> None:
-    unfinished = cache / f"{COLLECTION}.unfinished"
-    unfinished.mkdir(parents=True, exist_ok=True)
-    np.save(unfinished / "vectors.npy", vectors)
+def _save(passages: list[Passage], vectors: np.ndarray, folder: Path) -> None:
     listed = [{"source": passage.source, "text": passage.text} for passage in passages]
-    (unfinished / "passages.json").write_text(json.dumps(listed), "utf-8")
-    unfinished.rename(cache / COLLECTION)
+    with filled(folder) as unfinished:
+        np.save(unfinished / "vectors.npy", vectors)
+        (unfinished / "passages.json").write_text(json.dumps(listed), "utf-8")
 
 
 def _docstrings() -> Iterator[Passage]:

@@ -7,7 +7,14 @@ import pytest
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import AgentSettings, agent_settings
+from tests.support.agent.hooked import Spans
 from tests.support.agent.receiving import Receiver, TracedProgram
+
+
+@pytest.fixture
+def spans() -> Spans:
+    """Spans of a tracer of the test's own, with no hook applied."""
+    return Spans()
 
 
 @pytest.fixture

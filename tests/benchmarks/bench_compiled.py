@@ -50,8 +50,8 @@ from tests.benchmarks.bench_span import (
     of_sdk,
     ratios,
     sdk,
-    through_opentelemetry,
 )
+from tests.benchmarks.contestant import through
 from tests.benchmarks.discarding import Discarding, receive
 from tests.benchmarks.request_server import CHUNKS, EVENT
 
@@ -89,7 +89,7 @@ def compiled(folder: Path) -> Any:  # noqa: ANN401 - a module in C
 def prototype(core: Any) -> Any:  # noqa: ANN401 - of C
     """Return a tracer of the prototype's, whose bytes the stock classes read as what was made."""
     tracer = core.Tracer(ContextVar("current"), Context, _SPAN_KEY)
-    through_opentelemetry(tracer)()
+    through(tracer)()
     inner, outer = ScopeSpans.FromString(tracer.encode()).spans
     assert (inner.name, outer.name) == ("inner", "outer")
     assert inner.parent_span_id == outer.span_id
@@ -122,13 +122,11 @@ def spans(receiver: Discarding, rounds: int, core: Any) -> None:  # noqa: ANN401
     tracer = prototype(core)
     contestants = {
         SDK: Contestant(
-            through_opentelemetry(over_http.get_tracer("bench")),
+            through(over_http.get_tracer("bench")),
             lambda: over_http.force_flush(int(FLUSH_S * 1000)),
         ),
-        OURS: Contestant(
-            through_opentelemetry(trace.get_tracer("bench")), lambda: latencytrace.flush(FLUSH_S)
-        ),
-        PROTOTYPE: Contestant(through_opentelemetry(tracer), posting(receiver, tracer)),
+        OURS: Contestant(through(trace.get_tracer("bench")), lambda: latencytrace.flush(FLUSH_S)),
+        PROTOTYPE: Contestant(through(tracer), posting(receiver, tracer)),
     }
     for _ in range(WARM_UP_ROUNDS + rounds):
         for contestant in contestants.values():

@@ -32,6 +32,7 @@ from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import beginning, timed
 from latencytrace.model import Stage
+from tests.benchmarks.contestant import through
 from tests.benchmarks.discarding import Discarding, receive
 
 PAIRS = 1000  # a round: 2 000 spans, for the SDK's queue holds 2 048
@@ -77,19 +78,6 @@ class Contestant:
         process_ns = time.process_time_ns() - process_ns
         self.thread_us.append(thread_ns / 1000 / (2 * PAIRS))
         self.process_us.append(process_ns / 1000 / (2 * PAIRS))
-
-
-def through_opentelemetry(tracer: trace.Tracer) -> Callable[[], None]:
-    """A pair as any instrumentation of OpenTelemetry makes it."""
-
-    def pair() -> None:
-        with (
-            tracer.start_as_current_span("outer", attributes=ATTRIBUTES),
-            tracer.start_as_current_span("inner", attributes=ATTRIBUTES),
-        ):
-            pass
-
-    return pair
 
 
 def through_stages() -> None:
@@ -151,16 +139,14 @@ def measured(receiver: Discarding, rounds: int) -> dict[str, object]:
     def flush_sdk() -> object:
         return over_http.force_flush(int(FLUSH_S * 1000))
 
-    no_provider = through_opentelemetry(trace.NoOpTracerProvider().get_tracer("bench"))
+    no_provider = through(trace.NoOpTracerProvider().get_tracer("bench"))
     contestants = {
         "OpenTelemetry's interface alone": Contestant(no_provider, lambda: None),
         "SDK, batches to nobody": Contestant(
-            through_opentelemetry(to_nobody.get_tracer("bench")), to_nobody.force_flush
+            through(to_nobody.get_tracer("bench")), to_nobody.force_flush
         ),
-        SDK: Contestant(through_opentelemetry(over_http.get_tracer("bench")), flush_sdk),
-        "latencytrace, OpenTelemetry's interface": Contestant(
-            through_opentelemetry(tracer), flush
-        ),
+        SDK: Contestant(through(over_http.get_tracer("bench")), flush_sdk),
+        "latencytrace, OpenTelemetry's interface": Contestant(through(tracer), flush),
         "latencytrace, stage()": Contestant(through_stages, flush),
         "latencytrace, a hook": Contestant(through_a_hook(), flush),
     }

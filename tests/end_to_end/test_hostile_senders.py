@@ -26,6 +26,7 @@ MANY_MEMBERS = gzip.compress(b"", 1) * 950_000  # 19 MB
 EMPTY_PARTS = gzip.compress(b"\x0a\x00" * 12_000_000)  # 24 MB, and long to look through
 FEWER_PARTS = gzip.compress(b"\x0a\x00" * 100_000)
 FEW_FILES = 600  # so that 136 connections are too many
+BUSY_S = 9.0  # a busy machine may take it; each of these attacks once took 15 s and more
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_many_gzip_members_are_refused_while_health_is_answered(service: Running
             slowest_s = max(slowest_s, seconds_to_answer(service))
 
     assert {answer.result() for answer in answers} == {400}
-    assert slowest_s < 3
+    assert slowest_s < BUSY_S
     refusal = service.post(MANY_MEMBERS, {**GZIPPED, "content-type": JSON})
     assert f"more than {MAX_MEMBERS} members" in refusal.json()["message"]
 
@@ -101,7 +102,7 @@ def test_a_small_body_that_grows_is_checked_beside_the_event_loop(
         slowest_s = max(seconds_to_answer(service) for _ in range(40))
 
     assert {answer.result() for answer in answers} == {400}
-    assert slowest_s < 3
+    assert slowest_s < BUSY_S
 
 
 def test_more_long_bodies_than_can_be_checked_are_put_off(service: RunningService) -> None:
@@ -286,7 +287,7 @@ def test_half_open_connections_make_room_for_others(tmp_path: Path, half: bytes)
                     trust_env=False,
                 )
                 assert fresh.status_code == 200
-                assert time.monotonic() - began_s < 3  # it is kept by then, too
+                assert time.monotonic() - began_s < BUSY_S  # it is kept by then, too
         assert closed_connections(service) > 800
         assert "make room" in service.said()
 

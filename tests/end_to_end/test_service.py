@@ -26,8 +26,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind as SdkSpanKind
 
-from latencytrace.model import Link, Span, SpanKind, Stage, semconv
-from tests.support.builders.spans.otlp_messages import message, one_span, otlp
+from latencytrace.model import Link, Span, Stage, semconv
+from tests.support.builders.spans.otlp_messages import child, message, one_span, otlp
 from tests.support.servers.running_service import PROTOBUF, RunningService
 from tests.support.waiting import until
 
@@ -53,19 +53,6 @@ def trace_id() -> str:
 def root(trace_id: str, duration_ms: int = 100) -> Span:
     now_ns = time.time_ns() - 1000 * MS
     return one_span(trace_id, ROOT, start_ns=now_ns, end_ns=now_ns + duration_ms * MS)
-
-
-def child(of: Span, span_id: str, stage: Stage, start_ms: int, end_ms: int) -> Span:
-    return one_span(
-        of.trace_id,
-        span_id,
-        parent_id=of.span_id,
-        name=f"a span of {stage}",
-        kind=SpanKind.INTERNAL,
-        start_ns=of.start_ns + start_ms * MS,
-        end_ns=of.start_ns + end_ms * MS,
-        attributes={semconv.STAGE: stage.value},
-    )
 
 
 def test_a_shared_step_answers_for_all_its_members(service: RunningService) -> None:

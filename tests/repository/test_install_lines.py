@@ -34,7 +34,8 @@ def test_what_readers_are_told_to_install_is_there(told: list[str]) -> None:
     match told:
         case ["--group", group]:
             assert group in GROUPS
-        case [wanted] if found := _CHECKOUT.fullmatch(wanted):  # by a reader in this folder
+        case [wanted] | ["--target", _, wanted] if found := _CHECKOUT.fullmatch(wanted):
+            # by a reader in this folder
             assert (ROOT / found[1] / "pyproject.toml").is_file()
             assert set((found[2] or "").split(",")) <= EXTRAS | {""}
         case _:

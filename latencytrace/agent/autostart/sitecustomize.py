@@ -11,6 +11,7 @@ from importlib.machinery import PathFinder
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to import
 ON = {"1", "true", "yes", "on"}
+PYTHON_PATH = os.environ.get("PYTHONPATH", "")  # noqa: TID251 - read before any setting
 
 
 def start_agent() -> None:
@@ -26,6 +27,17 @@ def start_agent() -> None:
         latencytrace.instrument()
     except Exception as error:  # noqa: BLE001 - not even guard.py can be counted on here
         say(f"cannot start in {sys.executable}, which goes on untraced: {error!r}")
+
+
+def yield_to_the_program() -> None:
+    """Look for packages last in the folder that holds us, where PYTHONPATH names it.
+
+    Such a folder also holds what we depend on. The program's own versions must win.
+    """
+    root = os.path.dirname(os.path.dirname(os.path.dirname(FOLDER)))  # noqa: PTH120 - likewise
+    if root in PYTHON_PATH.split(os.pathsep) and root in sys.path:
+        sys.path.remove(root)
+        sys.path.append(root)
 
 
 def run_shadowed() -> None:
@@ -47,5 +59,6 @@ def say(line: str) -> None:
 
 # Python runs this module under its own name; a test imports it under another.
 if __name__ == "sitecustomize":
+    yield_to_the_program()
     start_agent()
     run_shadowed()

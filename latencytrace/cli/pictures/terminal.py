@@ -23,8 +23,18 @@ PIPED_WIDTH = 140  # nothing is cut off where nobody watches
 class Screen(Console):
     """A console on which no text acts: rich passes escape sequences on as they are."""
 
-    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
-        super().__init__(width=width, stderr=stderr, highlight=False, emoji=False, markup=False)
+    def __init__(
+        self, *, stderr: bool = False, width: int | None = None, plain: bool = False
+    ) -> None:
+        super().__init__(
+            width=width,
+            stderr=stderr,
+            highlight=False,
+            emoji=False,
+            markup=False,
+            color_system=None if plain else "auto",
+            force_jupyter=False,  # it would show what is captured
+        )
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -17,11 +17,6 @@ from tests.support.agent.hooked import Spans
 from tests.support.agent.receiving import TracedProgram
 
 
-@pytest.fixture
-def spans() -> Spans:
-    return Spans()
-
-
 def request(spans: Spans, name: str, **attributes: str | int) -> UserRequest:
     return UserRequest(lambda: spans.recorder, name, dict(attributes))
 

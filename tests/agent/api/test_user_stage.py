@@ -15,11 +15,6 @@ from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
 
 
-@pytest.fixture
-def spans() -> Spans:
-    return Spans()
-
-
 def stage(spans: Spans, name: str, **attributes: str | int) -> UserStage:
     return UserStage(lambda: spans.recorder, name, dict(attributes))
 

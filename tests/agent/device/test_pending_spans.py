@@ -16,11 +16,6 @@ MS = 1_000_000
 
 
 @pytest.fixture
-def spans() -> Spans:
-    return Spans()
-
-
-@pytest.fixture
 def cuda() -> FakeCuda:
     return FakeCuda(FakeClock(5_000 * MS))
 

@@ -1,12 +1,8 @@
 """Samples of GPUs on their way to a real receiver."""
 
-from collections.abc import Iterator
 from inspect import signature
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.semconv._incubating.metrics import hw_metrics
@@ -16,18 +12,12 @@ from latencytrace.agent.gpu.report import KEPT_SAMPLES, GpuReport
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.model import semconv
 from latencytrace.model.gpu.sample import BandwidthMethod, GpuMetric, GpuSample, Reading
-from tests.support.agent.receiving import Receiver, attributes_of
+from tests.support.agent.receiving import Receiver, attributes_of, metrics
 from tests.support.fakes.contracts import GPU, FakeClock
 from tests.support.servers.ports import free_port
 
 SECOND_NS = 1_000_000_000
 WINDOW = (SECOND_NS, SECOND_NS + SECOND_NS // 5)
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as running:
-        yield running
 
 
 @pytest.fixture
@@ -49,12 +39,6 @@ def sample(ratio: float = 0.61) -> GpuSample:
             Reading(GpuMetric.ENERGY, 12.5),
         ),
     )
-
-
-def metrics(request: ExportMetricsServiceRequest) -> dict[str, Metric]:
-    (of_resource,) = request.resource_metrics
-    (of_scope,) = of_resource.scope_metrics
-    return {metric.name: metric for metric in of_scope.metrics}
 
 
 def test_the_stock_classes_read_the_windows_it_sends(receiver: Receiver, clock: FakeClock) -> None:

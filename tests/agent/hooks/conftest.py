@@ -5,8 +5,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.model_apis.server import ModelApi, serving_models
 from tests.support.models import tiny_chat as model
 from tests.support.servers.postgres import program, serving_postgres
+
+
+@pytest.fixture
+def spans(request: pytest.FixtureRequest) -> Iterator[Spans]:
+    """Spans of the hooks that the module names in `HOOKS`."""
+    with hooked(*request.module.HOOKS) as spans:
+        yield spans
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[ModelApi]:
+    """A server of the `DIALECT` that the module names."""
+    with serving_models(request.module.DIALECT) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

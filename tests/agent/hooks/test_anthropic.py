@@ -11,26 +11,16 @@ from opentelemetry import trace
 from latencytrace.agent.hooks.anthropic import AnthropicHook
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans
 from tests.support.agent.model_calls import expect_call, expect_stream, the_call
-from tests.support.model_apis.others import anthropic as dialect
-from tests.support.model_apis.server import WORDS, ModelApi, serving_models
+from tests.support.model_apis import others
+from tests.support.model_apis.server import WORDS, ModelApi
 
 anthropic = pytest.importorskip("anthropic")
+HOOKS = (HttpxHook, AnthropicHook)
+DIALECT = others.anthropic
 Client = Any  # of a library that need not be there
 ASKED = {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "a secret"}]}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelApi]:
-    with serving_models(dialect) as server:
-        yield server
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(HttpxHook, AnthropicHook) as spans:
-        yield spans
 
 
 def options(server: ModelApi) -> dict[str, Any]:

@@ -10,18 +10,13 @@ from latencytrace.agent.hooks.urllib3 import Urllib3Hook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.model_calls import expect_call, expect_stream, the_call
-from tests.support.model_apis.others import bedrock as dialect
-from tests.support.model_apis.server import WORDS, ModelApi, serving_models
+from tests.support.model_apis import others
+from tests.support.model_apis.server import WORDS, ModelApi
 
 session = pytest.importorskip("botocore.session")
+DIALECT = others.bedrock
 Client = Any  # of a library that need not be there
 ASKED = {"modelId": "tiny", "messages": [{"role": "user", "content": [{"text": "a secret"}]}]}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelApi]:
-    with serving_models(dialect) as server:
-        yield server
 
 
 @pytest.fixture

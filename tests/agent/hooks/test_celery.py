@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 from celery import Celery, Task
 from celery.contrib.testing.worker import start_worker
 from opentelemetry.trace import SpanKind, StatusCode
@@ -14,8 +13,9 @@ from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model import SpanKind as Kind
-from tests.support.agent.hooked import Spans, hooked, stage_of
+from tests.support.agent.hooked import Spans, stage_of
 
+HOOKS = (CeleryHook,)
 PATIENCE_S = 20.0
 
 
@@ -28,12 +28,6 @@ def working(app: Celery) -> Iterator[None]:
 
 def app_of() -> Celery:
     return Celery("tasks", broker="memory://", backend="cache+memory://")
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(CeleryHook) as spans:
-        yield spans
 
 
 def test_a_task_is_one_span_in_the_trace_of_who_sent_it(spans: Spans) -> None:

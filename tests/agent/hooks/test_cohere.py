@@ -11,18 +11,13 @@ from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.model_calls import expect_call, expect_stream, the_call
-from tests.support.model_apis.others import cohere as dialect
-from tests.support.model_apis.server import WORDS, ModelApi, serving_models
+from tests.support.model_apis import others
+from tests.support.model_apis.server import WORDS, ModelApi
 
 cohere = pytest.importorskip("cohere")
+DIALECT = others.cohere
 Client = Any  # of a library that need not be there
 ASKED = {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}]}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelApi]:
-    with serving_models(dialect) as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,19 +1,17 @@
 """How many requests were under way in a server's process when one began."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from contextlib import AbstractContextManager
 
 import pytest
 from fastapi import FastAPI
 from flask import Flask
-from werkzeug.serving import make_server
 
 from latencytrace.model import semconv
 from tests.support.agent.receiving import TracedProgram
-from tests.support.servers.serving import get, serving
+from tests.support.servers.serving import get, serving, serving_wsgi
 from tests.support.waiting import PATIENCE_S, until
 
 
@@ -27,19 +25,6 @@ class Door:
         """Wait for the others."""
         self._inside.wait(PATIENCE_S)
         return "through"
-
-
-@contextmanager
-def serving_wsgi(application: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI application
-    server = make_server("127.0.0.1", 0, application, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def by_fastapi(door: Door) -> FastAPI:

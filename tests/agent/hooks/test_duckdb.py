@@ -7,15 +7,10 @@ import pytest
 
 from latencytrace.agent.hooks.duckdb import DuckdbHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 
 duckdb = pytest.importorskip("duckdb")
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(DuckdbHook) as spans:
-        yield spans
+HOOKS = (DuckdbHook,)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import gc
 import sys
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import faiss
@@ -14,17 +13,12 @@ from latencytrace.agent.hooks.faiss import FaissHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked
 
+HOOKS = (FaissHook,)
 WIDTH = 8
 SIZE = 64
 VECTORS = np.random.default_rng(0).random((SIZE, WIDTH), np.float32)
 CODES = (VECTORS * 255).astype(np.uint8)  # of 8 * WIDTH bits each
 QUERIES = VECTORS[:3]
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(FaissHook) as spans:
-        yield spans
 
 
 def index_of(kind: str) -> Any:  # noqa: ANN401 - of a class that depends on the kind

@@ -9,26 +9,16 @@ import pytest
 from latencytrace.agent.hooks.google_genai import GoogleGenaiHook
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans
 from tests.support.agent.model_calls import expect_call, expect_stream, the_call
-from tests.support.model_apis.others import gemini as dialect
-from tests.support.model_apis.server import WORDS, ModelApi, serving_models
+from tests.support.model_apis import others
+from tests.support.model_apis.server import WORDS, ModelApi
 
 genai = pytest.importorskip("google.genai")
+HOOKS = (HttpxHook, GoogleGenaiHook)
+DIALECT = others.gemini
 Client = Any  # of a library that need not be there
 ASKED = {"model": "tiny", "contents": "a secret"}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelApi]:
-    with serving_models(dialect) as server:
-        yield server
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(HttpxHook, GoogleGenaiHook) as spans:
-        yield spans
 
 
 @pytest.fixture

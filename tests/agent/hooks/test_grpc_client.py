@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 
 from latencytrace.agent.hooks.grpc_client import GrpcClientHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text
 from tests.support.agent.receiving import TracedProgram
 from tests.support.servers.grpc_calls import (
     KINDS,
@@ -26,6 +26,7 @@ from tests.support.servers.grpc_calls import (
 )
 from tests.support.waiting import until
 
+HOOKS = (GrpcClientHook,)
 SINGLE_THREADED = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 
 
@@ -33,12 +34,6 @@ SINGLE_THREADED = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 
 def address() -> Iterator[str]:
     with serving() as address:
         yield address
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(GrpcClientHook) as spans:
-        yield spans
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 from latencytrace.agent.hooks.grpc_server import GrpcServerHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, interval_stages, intervals_of
+from tests.support.agent.hooked import Spans, attribute_text, interval_stages, intervals_of
 from tests.support.agent.receiving import TracedProgram
 from tests.support.servers.grpc_calls import (
     KINDS,
@@ -34,14 +34,9 @@ from tests.support.servers.grpc_calls import (
 )
 from tests.support.waiting import until
 
+HOOKS = (GrpcServerHook,)
 TRACEPARENT = (("traceparent", f"00-{'1' * 32}-{'2' * 16}-01"),)
 Call = Callable[[str], list[bytes]]
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(GrpcServerHook) as spans:
-        yield spans
 
 
 def answered(method: str, handlers: Methods | None = None) -> list[bytes]:

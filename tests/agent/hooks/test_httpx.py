@@ -15,10 +15,11 @@ from opentelemetry.trace import INVALID_SPAN, SpanKind, get_current_span
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed.interval import unpack_named
-from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text
 from tests.support.agent.receiving import TracedProgram
 from tests.support.servers.serving import serving
 
+HOOKS = (HttpxHook,)
 PAUSE_S = 0.05
 PARTS = 3
 
@@ -58,12 +59,6 @@ def application() -> fastapi.FastAPI:
 def url() -> Iterator[str]:
     with serving(application(), timeout_graceful_shutdown=1) as url:
         yield url
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(HttpxHook) as spans:
-        yield spans
 
 
 def fetched(url: str) -> httpx.Response:

@@ -1,7 +1,6 @@
 """The hook of `huggingface_hub`, with its own clients against a server of the same wire format."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,25 +9,15 @@ from huggingface_hub import AsyncInferenceClient, InferenceClient
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.agent.hooks.huggingface_hub import HuggingfaceHubHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans
 from tests.support.agent.model_calls import expect_call, expect_stream, the_call
-from tests.support.model_apis.openai import openai as dialect
-from tests.support.model_apis.server import WORDS, ModelApi, serving_models
+from tests.support.model_apis import openai as openai_apis
+from tests.support.model_apis.server import WORDS, ModelApi
 
+HOOKS = (HttpxHook, HuggingfaceHubHook)
+DIALECT = openai_apis.openai
 ASKED: Any = {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}]}
 STREAMED: Any = {**ASKED, "stream": True, "stream_options": {"include_usage": True}}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelApi]:
-    with serving_models(dialect) as server:
-        yield server
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(HttpxHook, HuggingfaceHubHook) as spans:
-        yield spans
 
 
 def expect_chat(spans: Spans, server: ModelApi) -> None:

@@ -12,19 +12,14 @@ from latencytrace.agent.hooks.openai import OpenaiHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.model_calls import expect_stream, the_call
-from tests.support.model_apis.openai import openai as dialect
+from tests.support.model_apis import openai as openai_apis
 from tests.support.model_apis.others import anthropic as other_dialect
 from tests.support.model_apis.server import WORDS, ModelApi, serving_models
 
 litellm = pytest.importorskip("litellm")
+DIALECT = openai_apis.openai
 pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # LiteLLM's own, of many kinds
 MESSAGES = [{"role": "user", "content": "a secret"}]
-
-
-@pytest.fixture
-def server() -> Iterator[ModelApi]:
-    with serving_models(dialect) as server:
-        yield server
 
 
 @pytest.fixture

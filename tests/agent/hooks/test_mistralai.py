@@ -11,18 +11,13 @@ from latencytrace.agent.hooks.mistralai import MistralaiHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.model_calls import expect_call, expect_stream, the_call
-from tests.support.model_apis.openai import mistral as dialect
-from tests.support.model_apis.server import WORDS, ModelApi, serving_models
+from tests.support.model_apis import openai as openai_apis
+from tests.support.model_apis.server import WORDS, ModelApi
 
 pytest.importorskip("mistralai.client")
+DIALECT = openai_apis.mistral
 Client = Any  # of a library that need not be there
 ASKED = {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}]}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelApi]:
-    with serving_models(dialect) as server:
-        yield server
 
 
 @pytest.fixture

@@ -11,24 +11,14 @@ from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.agent.hooks.ollama import OllamaHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, hooked, intervals_of
+from tests.support.agent.hooked import Spans, intervals_of
 from tests.support.agent.model_calls import expect_stream, the_call
-from tests.support.model_apis.others import ollama as dialect
-from tests.support.model_apis.server import WORDS, ModelApi, serving_models
+from tests.support.model_apis import others
+from tests.support.model_apis.server import WORDS, ModelApi
 
+HOOKS = (HttpxHook, OllamaHook)
+DIALECT = others.ollama
 ASKED: Any = {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}]}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelApi]:
-    with serving_models(dialect) as server:
-        yield server
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(HttpxHook, OllamaHook) as spans:
-        yield spans
 
 
 @pytest.fixture

@@ -18,22 +18,12 @@ from latencytrace.agent.hooks.openai import OpenaiHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked
-from tests.support.model_apis.openai import openai as dialect
-from tests.support.model_apis.server import WORDS, ModelApi, serving_models
+from tests.support.model_apis import openai as openai_apis
+from tests.support.model_apis.server import WORDS, ModelApi
 
+HOOKS = (HttpxHook, OpenaiHook)
+DIALECT = openai_apis.openai
 ASKED: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "a secret"}]
-
-
-@pytest.fixture
-def server() -> Iterator[ModelApi]:
-    with serving_models(dialect) as server:
-        yield server
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(HttpxHook, OpenaiHook) as spans:
-        yield spans
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The hook of psycopg 3, and what psycopg2's has in common with it, against PostgreSQL itself."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import closing
 from types import ModuleType
 
@@ -13,15 +12,10 @@ from psycopg import sql
 from latencytrace.agent.hooks.psycopg import PsycopgHook
 from latencytrace.agent.hooks.psycopg2 import Psycopg2Hook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 
+HOOKS = (PsycopgHook, Psycopg2Hook)
 both = pytest.mark.parametrize("driver", [psycopg, psycopg2], ids=["psycopg", "psycopg2"])
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(PsycopgHook, Psycopg2Hook) as spans:
-        yield spans
 
 
 @both

@@ -12,8 +12,10 @@ import redis.asyncio
 
 from latencytrace.agent.hooks.redis import RedisHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.waiting import until
+
+HOOKS = (RedisHook,)
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +33,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(40)
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(RedisHook) as spans:
-        yield spans
 
 
 @pytest.fixture

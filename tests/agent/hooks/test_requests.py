@@ -14,6 +14,7 @@ from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.servers.recording import Received, RecordingServer, Response
 
+HOOKS = (RequestsHook,)
 PARTS = 3
 
 
@@ -49,12 +50,6 @@ class _Server(RecordingServer):
 def server() -> Iterator[_Server]:
     with _Server() as server:
         yield server
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(RequestsHook) as spans:
-        yield spans
 
 
 def test_an_exchange_is_one_client_span_of_the_network(spans: Spans, server: _Server) -> None:

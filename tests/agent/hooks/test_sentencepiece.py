@@ -1,7 +1,6 @@
 """The hook of `sentencepiece`, with a model that is trained for the test."""
 
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,13 +8,9 @@ import sentencepiece
 
 from latencytrace.agent.hooks.sentencepiece import SentencepieceHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.agent.hooked import Spans, attribute_text
 
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(SentencepieceHook) as spans:
-        yield spans
+HOOKS = (SentencepieceHook,)
 
 
 @pytest.fixture(scope="module")

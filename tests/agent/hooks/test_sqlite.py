@@ -9,13 +9,9 @@ import pytest
 
 from latencytrace.agent.hooks.sqlite import SqliteHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(SqliteHook) as spans:
-        yield spans
+HOOKS = (SqliteHook,)
 
 
 @pytest.fixture

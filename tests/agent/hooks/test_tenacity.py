@@ -1,22 +1,15 @@
 """The hook of `tenacity`: waits before another attempt, sync and async."""
 
 import asyncio
-from collections.abc import Iterator
 
-import pytest
 import tenacity
 
 from latencytrace.agent.hooks.tenacity import TenacityHook
 from latencytrace.model import Stage
-from tests.support.agent.hooked import Spans, hooked, in_request
+from tests.support.agent.hooked import Spans, in_request
 
+HOOKS = (TenacityHook,)
 WAIT_S = 0.02
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(TenacityHook) as spans:
-        yield spans
 
 
 def expect_waits(spans: Spans) -> None:

@@ -14,13 +14,9 @@ from opentelemetry.context import Context, attach, detach, get_value, set_value
 from opentelemetry.trace import INVALID_SPAN, Span, get_current_span
 
 from latencytrace.agent.hooks.threads import ThreadsHook
-from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans
 
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(ThreadsHook) as spans:
-        yield spans
+HOOKS = (ThreadsHook,)
 
 
 @pytest.fixture

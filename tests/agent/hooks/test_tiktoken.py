@@ -1,20 +1,14 @@
 """The hook of `tiktoken`, with an encoding whose tokens are bytes."""
 
-from collections.abc import Iterator
-
 import pytest
 import tiktoken
 
 from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.agent.hooks.tiktoken import TiktokenHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request
 
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(ThreadsHook, TiktokenHook) as spans:
-        yield spans
+HOOKS = (ThreadsHook, TiktokenHook)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The hook of `tokenizers`, with a tokenizer made on the spot."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,15 +7,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from latencytrace.agent.hooks.tokenizers import TokenizersHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, interval_stages
+from tests.support.agent.hooked import Spans, attribute_text, interval_stages
 
+HOOKS = (TokenizersHook,)
 WORDS = ("where", "did", "the", "milliseconds", "go")
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(TokenizersHook) as spans:
-        yield spans
 
 
 @pytest.fixture

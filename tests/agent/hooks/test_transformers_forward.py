@@ -1,6 +1,5 @@
 """The hook of forward passes, with models of random weights."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, hooked, in_request, interval_stages
 from tests.support.models.tiny_chat import TinyChat
 
+HOOKS = (TransformersHook, TransformersForwardHook)
 IDS = torch.ones((3, 5), dtype=torch.long)
 TINY = BertConfig(
     vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8
@@ -28,12 +28,6 @@ def model() -> Any:  # noqa: ANN401 - transformers'
     classifier = BertForSequenceClassification(TINY).eval()
     classifier.name_or_path = "somewhere/tiny-bert"
     return classifier
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(TransformersHook, TransformersForwardHook) as spans:
-        yield spans
 
 
 def test_a_pass_within_a_request_is_one_span_whatever_models_are_inside(

@@ -1,6 +1,5 @@
 """The hook of reading models and tokenizers with transformers, real ones from a folder."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,14 +7,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from latencytrace.agent.hooks.transformers_loading import TransformersLoadingHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans
 from tests.support.models.tiny_chat import TinyChat
 
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(TransformersLoadingHook) as spans:
-        yield spans
+HOOKS = (TransformersLoadingHook,)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The hook of urllib3, against a server of our own."""
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 import requests
@@ -16,11 +15,7 @@ from tests.propagation.tracing import carries
 from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.servers.recording import Received, RecordingServer, Response
 
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(Urllib3Hook) as spans:
-        yield spans
+HOOKS = (Urllib3Hook,)
 
 
 def test_a_request_is_one_span_and_sends_its_context(spans: Spans) -> None:

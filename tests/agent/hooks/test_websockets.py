@@ -13,13 +13,9 @@ from opentelemetry.trace import SpanKind, get_current_span
 
 from latencytrace.agent.hooks.websockets import WebsocketsHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans
 
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(WebsocketsHook) as spans:
-        yield spans
+HOOKS = (WebsocketsHook,)
 
 
 @contextmanager

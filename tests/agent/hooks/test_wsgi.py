@@ -1,9 +1,7 @@
 """The hook of WSGI applications: Flask under real servers."""
 
-import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +20,15 @@ from opentelemetry.trace import (
     get_current_span,
 )
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
-from werkzeug.serving import make_server
 
 from latencytrace.agent.hooks.wsgi import WsgiHook
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed.token_times import unpack_token_times
-from tests.support.agent.hooked import Spans, attribute_text, hooked, intervals_of
+from tests.support.agent.hooked import Spans, attribute_text, intervals_of
+from tests.support.servers.serving import serving_wsgi
 
+HOOKS = (WsgiHook,)
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 PARTS = 3
@@ -76,27 +75,8 @@ def application() -> flask.Flask:  # noqa: C901 - one function a route
     return app
 
 
-@contextmanager
-def served(app: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI application
-    server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    with hooked(WsgiHook) as spans:
-        yield spans
-
-
 def answered(app: Any, path: str, **headers: str) -> httpx.Response:  # noqa: ANN401
-    with served(app) as url:
+    with serving_wsgi(app) as url:
         return httpx.get(f"{url}{path}", headers=headers)
 
 

@@ -1,12 +1,9 @@
 """What the agent reports on itself, to a real receiver."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 
 import latencytrace
@@ -16,7 +13,7 @@ from latencytrace.agent.reporting.self_report import Report, SelfReport
 from latencytrace.agent.timing.patching import HookState, HookStatus
 from latencytrace.model import semconv
 from latencytrace.settings import agent_settings
-from tests.support.agent.receiving import Receiver, attributes_of
+from tests.support.agent.receiving import Receiver, attributes_of, metrics
 from tests.support.fakes.contracts import FakeClock
 from tests.support.servers.ports import free_port
 from tests.support.waiting import until
@@ -26,12 +23,6 @@ HOOKS = (
     HookStatus(name="httpx", state=HookState.APPLIED),
     HookStatus(name="qdrant", state=HookState.REFUSED, reason="not found: x.y"),
 )
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as running:
-        yield running
 
 
 @pytest.fixture
@@ -45,12 +36,6 @@ def self_report(url: str, clock: FakeClock) -> SelfReport:
 
 def report(sent: int = 7) -> Report:
     return Report(provider="ours", sent=sent, dropped=2, faults=1, hooks=HOOKS)
-
-
-def metrics(request: ExportMetricsServiceRequest) -> dict[str, Metric]:
-    (of_resource,) = request.resource_metrics
-    (of_scope,) = of_resource.scope_metrics
-    return {metric.name: metric for metric in of_scope.metrics}
 
 
 def test_the_stock_classes_read_what_it_says(receiver: Receiver, clock: FakeClock) -> None:

@@ -19,11 +19,6 @@ from tests.support.agent.hooked import Spans
 
 
 @pytest.fixture
-def spans() -> Spans:
-    return Spans()
-
-
-@pytest.fixture
 def tracer(spans: Spans) -> Tracer:
     return spans.provider.get_tracer("scope")
 

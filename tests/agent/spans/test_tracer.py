@@ -40,11 +40,6 @@ def context_of(*, sampled: bool, remote: bool = True) -> Context:
 
 
 @pytest.fixture
-def spans() -> Spans:
-    return Spans()
-
-
-@pytest.fixture
 def tracer(spans: Spans) -> Tracer:
     return spans.provider.get_tracer("scope", "1.2")
 

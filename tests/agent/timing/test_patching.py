@@ -42,11 +42,6 @@ class CopyingHook(Hook):
 
 
 @pytest.fixture
-def spans() -> Spans:
-    return Spans()
-
-
-@pytest.fixture
 def library_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     package = tmp_path / "copying_library"
     package.mkdir()

@@ -1,16 +1,12 @@
 """The stages of a request in its answer's header, under real servers."""
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import flask
 import httpx
 import pytest
 from fastapi import FastAPI, Response
-from werkzeug.serving import make_server
 
 import latencytrace
 from latencytrace.agent.guard import raise_fault
@@ -18,7 +14,7 @@ from latencytrace.agent.start import start, uninstrument
 from latencytrace.agent.timing.server_timing import MOST_SPANS, ServerTiming
 from latencytrace.settings import AgentSettings, agent_settings
 from tests.support.agent.receiving import Receiver
-from tests.support.servers.serving import serving
+from tests.support.servers.serving import serving, serving_wsgi
 
 STEP_S = 0.02
 HEADER = "server-timing"
@@ -62,19 +58,6 @@ def wsgi() -> flask.Flask:
         return flask.Response("ok", headers={"Server-Timing": "app;dur=1"})
 
     return app
-
-
-@contextmanager
-def serving_wsgi(app: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI application
-    server = make_server("127.0.0.1", 0, app)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def timings(answer: httpx.Response) -> dict[str, float]:

@@ -21,11 +21,6 @@ from tests.support.agent.hooked import Spans, interval_stages
 Timing = Callable[..., Any]
 
 
-@pytest.fixture
-def spans() -> Spans:
-    return Spans()
-
-
 def patched(spans: Spans, function: Timing, **options: Any) -> Timing:  # noqa: ANN401 - Patch's
     """A function timed as stage `retrieve`, as a hook's patch would."""
     patch = Patch("library", "Client.search", Stage.RETRIEVE, **options)

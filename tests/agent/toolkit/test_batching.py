@@ -41,11 +41,6 @@ from tests.support.agent.receiving import TracedProgram
 UNSAMPLED = SpanContext(5, 6, is_remote=True, trace_flags=TraceFlags(TraceFlags.DEFAULT))
 
 
-@pytest.fixture
-def spans() -> Spans:
-    return Spans()
-
-
 def request(spans: Spans) -> Timing:
     """The root span of a request, under way."""
     return spans.recorder.start("POST /embed", kind=SpanKind.SERVER, context=Context())

@@ -24,7 +24,7 @@ from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.spans.otlp_messages import columns, one_span
+from tests.support.builders.spans.otlp_messages import child, columns, one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
 from tests.support.waiting import PATIENCE_S, until
@@ -148,19 +148,6 @@ def trace_id() -> str:
 def root(trace_id: str) -> Span:
     now_ns = time.time_ns() - 1000 * MS
     return one_span(trace_id, ROOT, start_ns=now_ns, end_ns=now_ns + 100 * MS)
-
-
-def child(of: Span, span_id: str, stage: Stage, start_ms: int, end_ms: int) -> Span:
-    return one_span(
-        of.trace_id,
-        span_id,
-        parent_id=of.span_id,
-        name=f"a span of {stage}",
-        kind=SpanKind.INTERNAL,
-        start_ns=of.start_ns + start_ms * MS,
-        end_ns=of.start_ns + end_ms * MS,
-        attributes={semconv.STAGE: stage.value},
-    )
 
 
 def ledger(store: ChdbStore, trace_id: str) -> Mapping[Stage, int]:

@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -191,6 +192,13 @@ def _received(span: OtlpSpan, scope: str, resource: Mapping[str, Value]) -> Rece
         resource=resource,
         links=tuple(link.span_id.hex() for link in span.links),
     )
+
+
+def metrics(request: ExportMetricsServiceRequest) -> dict[str, Metric]:
+    """The metrics of a request's one resource and scope, by their names."""
+    (of_resource,) = request.resource_metrics
+    (of_scope,) = of_resource.scope_metrics
+    return {metric.name: metric for metric in of_scope.metrics}
 
 
 def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:

@@ -11,8 +11,11 @@ ROOT = Path(__file__).parents[3]
 _KINDS = frozenset(
     {".c", ".css", ".html", ".js", ".json", ".md", ".png", ".py", ".svg", ".toml", ".ts", ".txt"}
     | {".sh", ".typed", ".yaml"}
+    | {".Dockerfile", ".conf", ".ipynb", ".service"}
 )
-_BY_NAME = frozenset({".ci/run", ".gitignore", "LICENSE", "Makefile"})
+_BY_NAME = frozenset(
+    {".ci/run", ".gitignore", "LICENSE", "Makefile", "examples/deployment/Dockerfile"}
+)
 _FOLDERS = frozenset({".ci", "dashboards", "docs", "examples", "latencytrace", "tests"})
 _IN_ROOT = frozenset(
     {".gitignore", ".pre-commit-config.yaml", "CONTRIBUTING.md", "LICENSE", "Makefile"}

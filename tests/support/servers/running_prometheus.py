@@ -20,6 +20,19 @@ _ADDRESS = re.compile(r'"Listening on" address=(127\.0\.0\.1:\d+)')
 T = TypeVar("T")
 
 
+def alertmanager_config(webhook: str) -> dict[str, Any]:
+    """The configuration that sends every notification to a webhook, soon."""
+    return {
+        "route": {
+            "receiver": "us",
+            "group_by": ["slo"],
+            "group_wait": "0s",
+            "group_interval": "1s",
+        },
+        "receivers": [{"name": "us", "webhook_configs": [{"url": f"{webhook}/alerts"}]}],
+    }
+
+
 class RunningServer:
     """A server that says where it listens.
 

@@ -1,4 +1,4 @@
-"""Real servers of ASGI applications in a thread, and clients that no hook knows."""
+"""Real servers of ASGI and WSGI applications in a thread, and clients that no hook knows."""
 
 import socket
 import threading
@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
+from werkzeug.serving import make_server
 
 from tests.support.waiting import PATIENCE_S
 
@@ -50,6 +51,20 @@ def serving(application: Any, **options: Any) -> Iterator[str]:  # noqa: ANN401 
             server.should_exit = True
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
+
+
+@contextmanager
+def serving_wsgi(application: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI application
+    """The base address of an application under Werkzeug."""
+    server = make_server("127.0.0.1", 0, application, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @dataclass(frozen=True, slots=True)

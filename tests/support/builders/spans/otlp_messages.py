@@ -65,17 +65,23 @@ def root_lately(trace_id: str, length_ms: int = 100, attributes: Attributes | No
     )
 
 
-def decoding(of: Span, span_id: str, start_ms: int, end_ms: int) -> Span:
-    """A span of decoding within another, in ms since that began."""
+def child(of: Span, span_id: str, stage: Stage, start_ms: int, end_ms: int) -> Span:
+    """A span of a stage within another, in ms since that began."""
     return one_span(
         of.trace_id,
         span_id,
         parent_id=of.span_id,
+        name=f"a span of {stage}",
         kind=SpanKind.INTERNAL,
         start_ns=of.start_ns + start_ms * MS,
         end_ns=of.start_ns + end_ms * MS,
-        attributes={semconv.STAGE: Stage.DECODE.value},
+        attributes={semconv.STAGE: stage.value},
     )
+
+
+def decoding(of: Span, span_id: str, start_ms: int, end_ms: int) -> Span:
+    """A span of decoding within another, in ms since that began."""
+    return child(of, span_id, Stage.DECODE, start_ms, end_ms)
 
 
 def otlp(*spans: Span) -> bytes:
