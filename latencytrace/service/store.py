@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.errors import PluginError, StoreError
-from latencytrace.model import Breakdown, Request, Span
+from latencytrace.model import Breakdown, Request, RequestStatus, Span
 from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
 from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.request_times import RequestTimes
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
 from latencytrace.service.cohort import Cohort
@@ -141,6 +142,12 @@ class Questions(ABC):
     def durations(self, cohort: Cohort) -> NDArray[np.int64]:
         """How long each of them took, in no order."""
         return np.array([one.duration_ns for one in self._with_stages(cohort)], np.int64)
+
+    def times(self, cohort: Cohort) -> RequestTimes:
+        """When each of those that `requests` lists was under way, in whatever detail."""
+        found = self._counted(cohort)
+        rows = [(one.start_ns, one.duration_ns, one.status is RequestStatus.OK) for one in found]
+        return RequestTimes.of(np.array(rows, np.int64).reshape(-1))
 
     def cohort_columns(
         self,

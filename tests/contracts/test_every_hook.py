@@ -137,7 +137,7 @@ def looks(place: object) -> tuple[object, ...]:
     function = getattr(place, "__func__", place)
     told = [getattr(function, name, None) for name in ("__name__", "__qualname__", "__doc__")]
     try:
-        signature = inspect.signature(function) if callable(function) else None
+        signature = str(inspect.signature(function)) if callable(function) else None
     except ValueError:  # a function in C without one
         signature = None
     return *told, signature, inspect.iscoroutinefunction(function)

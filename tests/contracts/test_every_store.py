@@ -757,6 +757,10 @@ def test_columns_hold_the_requests_that_a_list_holds(store: Store) -> None:
         held = store.requests(cohort, Order.NEWEST, 9)[::-1]
         assert as_lists(store.cohort_columns(cohort)) == columns_of(*held)
         assert sorted(store.durations(cohort)) == sorted(one.duration_ns for one in held)
+        times = store.times(cohort)
+        assert times.start_ns.tolist() == [one.start_ns for one in held]
+        assert times.duration_ns.tolist() == [one.duration_ns for one in held]
+        assert times.served.tolist() == [one.status is RequestStatus.OK for one in held]
 
 
 def test_columns_of_bands_hold_those_that_took_so_long(store: Store) -> None:
@@ -957,7 +961,7 @@ def test_questions_about_stages_leave_out_requests_without_any_and_lists_do_not(
     listed = [one.detail for one in store.requests(spared, Order.NEWEST, 100)]
 
     assert sorted(listed) == sorted(TraceDetail)
-    assert store.count(spared) == 6
+    assert store.count(spared) == len(store.times(spared)) == 6
     assert len(store.durations(spared)) == len(store.cohort_columns(spared)) == 4
     assert len(store.ledgers(spared, TableFormat.CSV).splitlines()) == 1 + 4
     assert len(store.durations(control)) == len(store.cohort_columns(control)) == 1

@@ -11,6 +11,7 @@ from tests.support.builders.slow_searches import REQUESTS, slow_searches
 from tests.support.builders.spans.otlp_messages import otlp
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import RunningService
+from tests.support.simulation.shared_batches import BATCHES, SIZE, shared_batches
 from tests.support.waiting import until
 
 MS = 1_000_000
@@ -90,3 +91,54 @@ def test_the_command_prints_the_cause_first_and_the_stages_below(
     assert lines[0].startswith("400 requests · tail: 20 from p95 (")
     assert lines[2].startswith("Slower dependency: ")
     assert "retrieve" in told.stdout.split("stage", 1)[1]
+
+
+@pytest.fixture(scope="module")
+def batched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """One whose requests were served four at a time, some beside a long prompt."""
+    with RunningService(tmp_path_factory.mktemp("batched") / "data") as running:
+        spans = list(shared_batches())
+        for first in range(0, len(spans), 600):
+            assert running.post(otlp(*spans[first : first + 600])).is_success
+        wanted = BATCHES * SIZE
+        until(lambda: running.ask("/breakdown")["requests"] == wanted, running.said)
+        yield running
+
+
+def test_what_others_in_shared_steps_cost_the_tail_is_known_and_whose_work_it_was(
+    batched: RunningService,
+) -> None:
+    document = asked(batched, 0.95)
+
+    TypeAdapter(TailDocument).validate_python(document, strict=False)
+    beside, excess_ns = document["neighbours"], document["excess_ns"]
+    assert beside is not None
+    assert excess_ns is not None
+    # Of a short one, 0.05 ms for each of 6,600 tokens; of the long one itself, of 900.
+    assert 45 * MS < beside["tail_mean_ns"] < 340 * MS
+    assert beside["reference_mean_ns"] == pytest.approx(45 * MS, rel=0.1)
+    assert 0 < beside["low_ns"] <= beside["excess_ns"] <= beside["high_ns"]
+    assert beside["excess_share_ratio"] == pytest.approx(beside["excess_ns"] / excess_ns, abs=0.01)
+    (culprit,) = beside["culprits"]
+    assert (culprit["key"], culprit["value"]) == ("tenant", "bulk")
+    assert culprit["cost_share_ratio"] > 0.8
+
+
+def test_the_command_says_whose_work_it_was(batched: RunningService) -> None:
+    ended = latencytrace("tail", "--quantile", "0.95", "--url", batched.url)
+
+    assert ended.returncode == 0
+    assert "Others' work in shared steps: " in ended.stdout
+    assert "tenant bulk" in ended.stdout
+
+
+def test_requests_that_shared_nothing_have_no_neighbours(service: RunningService) -> None:
+    assert asked(service, 0.95)["neighbours"] is None
+
+
+def test_the_page_says_whose_work_it_was(batched: RunningService) -> None:
+    page = batched.get("/tail?quantile=0.95")
+
+    assert page.status_code == 200
+    assert "What others cost it" in page.text
+    assert "tenant bulk: " in page.text

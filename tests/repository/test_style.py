@@ -16,7 +16,7 @@ LONGER = {
     "Assembler": 325,
     "Committer": 296,
     "OpenTraces": 217,
-    "Pipeline": 345,
+    "Pipeline": 315,
     "Profiles": 250,
     "RecordedSpan": 285,
     "RecordingTracer": 210,

@@ -3,17 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from opentelemetry.trace import get_current_span
-
-from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.wrapping import Call, timed
-from latencytrace.agent.toolkit.calls import CountWithin
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement
+from latencytrace.agent.toolkit.calls import Build
+from latencytrace.agent.toolkit.database_calls import DatabaseCall, timed_database_calls
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
-_MOST: Final = 256  # commands of one span: a program may send one for each item
 _STAGES: Final = (Stage.CACHE, Stage.RETRIEVE, Stage.DATABASE)
 _SEARCHES: Final = frozenset({"FT.SEARCH", "FT.AGGREGATE", "FT.HYBRID", "VSIM"})
 _CACHED: Final = frozenset(
@@ -41,37 +36,22 @@ def _stage_of(commands: Iterable[str]) -> Stage:
     return Stage.CACHE if names <= _CACHED else Stage.DATABASE
 
 
-def _timed_commands(commands_of: Commands) -> Callable[[Recorder, Timed], Timed]:
+def _timed_commands(commands_of: Commands) -> Build:
     """Build what times a method that sends commands of a request, sync or async."""
 
-    def build(recorder: Recorder, original: Timed) -> Timed:
-        counts = CountWithin()
-
-        def begin(args: tuple[Any, ...], _: dict[str, Any]) -> Call | None:
-            with guarded("timing a command", recorder.on_fault):
-                around = get_current_span()
-                if not around.is_recording() or recorder.suppressed():
-                    return None
-                # A command may be given in one text, with its keys and values.
-                commands = [
-                    (str(each[0]).upper().partition(" ")[0], *each[1:2])
-                    for each in commands_of(args)
-                ]
-                names = [name for name, *_ in commands]
-                if not names or recorder.inside(*_STAGES) or not _WAITS.isdisjoint(names):
-                    return None
-                if counts.next_of(around) > _MOST:
-                    return None
-                stage = _stage_of(names)
-                timing = recorder.start(
-                    names[0] if len(names) == 1 else "PIPELINE", stage, _described(commands, stage)
-                )
-                return Call(stage, timing, recorder.on_fault)
+    def read(args: tuple[Any, ...], _: dict[str, Any]) -> DatabaseCall | None:
+        # A command may be given in one text, with its keys and values.
+        commands = [
+            (str(each[0]).upper().partition(" ")[0], *each[1:2]) for each in commands_of(args)
+        ]
+        names = [name for name, *_ in commands]
+        if not names or not _WAITS.isdisjoint(names):
             return None
+        stage = _stage_of(names)
+        name = names[0] if len(names) == 1 else "PIPELINE"
+        return DatabaseCall(name, stage, _described(commands, stage))
 
-        return timed(original, begin)
-
-    return build
+    return timed_database_calls(lambda _: read, _STAGES)
 
 
 def _described(commands: list[tuple[Any, ...]], stage: Stage) -> HookAttributes:

@@ -63,6 +63,7 @@ class Patch:
         interleaved: Inside a stream the call is noted as an interval of the stream's
             span, since it comes once a token; elsewhere it is a span.
         subclasses: The method is patched in every subclass, too, that has one of its own.
+        later: So it is in those that are made later; the class itself need not have it.
         part_of: Inside a span of these stages, as of its own, the call is the inner half.
         name: What the span is called; None: as the target's last part, or as its stage where
             that says nothing.
@@ -81,6 +82,7 @@ class Patch:
     name: str | None = None
     optional: bool = False
     within: bool = False
+    later: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class Replacement:
         build: From the recorder and the original to the function in its place.
         optional: As in `Patch`.
         subclasses: As in `Patch`.
+        later: As in `Patch`.
         kept_as: What the original is called beside it, for whoever looks for it there.
     """
 
@@ -102,6 +105,7 @@ class Replacement:
     optional: bool = False
     subclasses: bool = False
     kept_as: str | None = None
+    later: bool = False
 
 
 class Hook:

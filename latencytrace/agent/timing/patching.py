@@ -114,14 +114,40 @@ class AppliedHook:
         *path, name = patch.target.split(".")
         for part in path:
             owner = getattr(owner, part, None)
-        if owner is None or not hasattr(owner, name):
+        if owner is None or not (patch.later or hasattr(owner, name)):
             if not patch.optional:
                 self._missing.append(f"{patch.module}.{patch.target}")
             return
-        self._replace(patch, owner, name)
-        for subclass in _subclasses(owner) if patch.subclasses else ():
-            if name in vars(subclass):
-                self._replace(patch, subclass, name)
+        if hasattr(owner, name):
+            self._replace(patch, owner, name)
+        for subclass in _subclasses(owner) if patch.subclasses or patch.later else ():
+            self._replace_own(patch, subclass, name)
+        if patch.later:
+            self._watch(patch, owner, name)
+
+    def _replace_own(self, patch: Patch | Replacement, subclass: type, name: str) -> None:
+        """Patch a subclass that has the method itself, as a function and not by a descriptor."""
+        own = vars(subclass).get(name)
+        if callable(own) or isinstance(own, (staticmethod, classmethod)):
+            self._replace(patch, subclass, name)
+
+    def _watch(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class
+        """Patch subclasses as they are made, behind whatever else looks at them then."""
+        before = vars(owner).get("__init_subclass__", _MISSING)
+        doing = f"patching a subclass of {patch.module}.{patch.target}"
+
+        def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:  # noqa: ANN401, N807
+            if before is _MISSING:
+                super(owner, cls).__init_subclass__(**kwargs)
+            else:
+                before.__get__(None, cls)(**kwargs)
+            if self._active:
+                with guarded(doing, self._recorder.on_fault):
+                    self._replace_own(patch, cls, name)
+
+        patched: Any = classmethod(__init_subclass__)
+        owner.__init_subclass__ = patched
+        self._places.append(_Place(owner, "__init_subclass__", before, patched))
 
     def _replace(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class or module
         before = vars(owner).get(name, _MISSING)

@@ -93,16 +93,19 @@ def after(doing: str, note: Callable[[Recorder, Arguments, Any], object]) -> Bui
     return build
 
 
-def first_of_each_span(patch: Patch, most: int = 256) -> Replacement:
+def first_of_each_span(
+    patch: Patch, most: int = 256, counted: CountWithin | None = None
+) -> Replacement:
     """Time what a patch names, of each span around it only the first calls: they may be many.
 
     Args:
         patch: As for any call.
         most: So many; a program may make one for each piece of a text.
+        counted: Counts the calls of several functions together; None: each by itself.
     """
 
     def build(recorder: Recorder, original: Timed) -> Timed:
-        begin, counts = beginning(original, patch, recorder), CountWithin()
+        begin, counts = beginning(original, patch, recorder), counted or CountWithin()
 
         def begin_one(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
             try:
@@ -115,7 +118,9 @@ def first_of_each_span(patch: Patch, most: int = 256) -> Replacement:
 
         return timed(original, begin_one)
 
-    return Replacement(patch.module, patch.target, build, patch.optional, patch.subclasses)
+    return Replacement(
+        patch.module, patch.target, build, patch.optional, patch.subclasses, later=patch.later
+    )
 
 
 def outside_requests(_recorder: Recorder, original: Timed) -> Timed:

@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.trace import get_current_span
-
-from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.wrapping import Call, named_arguments, timed
-from latencytrace.agent.toolkit.calls import Build, CountWithin
+from latencytrace.agent.timing.wrapping import named_arguments
+from latencytrace.agent.toolkit.calls import Build
+from latencytrace.agent.toolkit.database_calls import DatabaseCall, Read, timed_database_calls
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -25,9 +23,7 @@ _COMMENTS: Final = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _TABLE: Final = re.compile(r"\b(?:from|into|update|join|table)\s+([\w.\"`\[\]]+)", re.IGNORECASE)
 _WORD: Final = re.compile(r"[A-Za-z]+")
 _LITERALS: Final = re.compile(r"'(?:[^']|'')*'?|\$(\w*)\$.*?\$\1\$", re.DOTALL)
-_MOST_WITHIN: Final = 256  # statements of one span: a loop of the program's own may make one a row
 _FIRST: Final = "statement"  # the first argument, if its name does not matter
-_STAGES: Final = (Stage.DATABASE, Stage.RETRIEVE)
 _LONGEST: Final = 10_000  # characters that are looked at
 
 
@@ -68,39 +64,24 @@ def timed_statements(
             name.
     """
 
-    def build(recorder: Recorder, original: Timed) -> Timed:
+    def reading(original: Timed) -> Read:
         arguments_of = _first_argument if argument is None else named_arguments(original)
-        counts = CountWithin()
 
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-            with guarded("timing a statement", recorder.on_fault):
-                around = get_current_span()
-                outside = not around.is_recording()
-                if outside or recorder.suppressed() or recorder.inside(*_STAGES):
-                    return None
-                if counts.next_of(around) > _MOST_WITHIN:
-                    return None
-                arguments = arguments_of(args, kwargs)
-                found = (
-                    argument(arguments) if callable(argument) else arguments[argument or _FIRST]
-                )
-                statement = _text_of(found, args[0])
-                stage, operation, table = summary_of(statement)
-                noted: HookAttributes = {
-                    semconv.DB_SYSTEM_NAME: system
-                    if isinstance(system, str)
-                    else system(arguments),
-                    semconv.DB_OPERATION_NAME: operation,
-                }
-                if table:
-                    noted[semconv.DB_COLLECTION_NAME] = table
-                timing = recorder.start(f"{operation} {table}".strip(), stage, noted)
-                return Call(stage, timing, recorder.on_fault)
-            return None
+        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DatabaseCall:
+            arguments = arguments_of(args, kwargs)
+            found = argument(arguments) if callable(argument) else arguments[argument or _FIRST]
+            stage, operation, table = summary_of(_text_of(found, args[0]))
+            noted: HookAttributes = {
+                semconv.DB_SYSTEM_NAME: system if isinstance(system, str) else system(arguments),
+                semconv.DB_OPERATION_NAME: operation,
+            }
+            if table:
+                noted[semconv.DB_COLLECTION_NAME] = table
+            return DatabaseCall(f"{operation} {table}".strip(), stage, noted)
 
-        return timed(original, begin)
+        return read
 
-    return build
+    return timed_database_calls(reading)
 
 
 def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterable[str]) -> Any:  # noqa: ANN401

@@ -57,7 +57,7 @@ class VectorDatabase:
         """Note the collection, and how many results are wanted, never the query."""
         attributes: HookAttributes = {semconv.DB_SYSTEM_NAME: self.system}
         collection = _found(arguments, self.collection)
-        if collection is not None:
+        if collection is not None and str(collection):
             attributes[semconv.DB_COLLECTION_NAME] = str(collection)
         wanted = next((each for name in self.top_k if (each := _found(arguments, name))), None)
         if isinstance(wanted, int):

@@ -17,6 +17,8 @@ from latencytrace.cli.doctor_checks.command import ABOUT as COMMAND
 from latencytrace.cli.doctor_checks.command import program
 from latencytrace.cli.doctor_checks.environment import environment_findings
 from latencytrace.cli.doctor_checks.service import service_findings
+from latencytrace.cli.doctor_checks.source_imports import imported_modules
+from latencytrace.cli.doctor_checks.used import Used
 from latencytrace.cli.pictures.terminal import say_document, screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.source.service_address import service_address
@@ -33,6 +35,7 @@ from latencytrace.settings import (
 )
 
 ELSEWHERE_TIMEOUT_S = 60
+USAGE = 2  # the exit code of a command line that cannot be read
 MARKS = {
     Verdict.FINE: ("✓", "green"),
     Verdict.NOTE: ("·", "dim"),
@@ -48,6 +51,7 @@ def doctor(
         typer.Argument(metavar="[-- COMMAND]", help="Look at the Python that would run it."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    imports: Annotated[str | None, typer.Option(hidden=True)] = None,
     url: options.Url = None,
 ) -> None:
     """Say what is traced, what is not and why, each with the one line that mends it.
@@ -57,7 +61,7 @@ def doctor(
 
     Example: latencytrace doctor -- uvicorn app:app
     """
-    findings = [_shown(one) for one in _findings(command or [], service_address(url))]
+    findings = [_shown(one) for one in _findings(command or [], imports, service_address(url))]
     wrong = sum(finding.verdict is Verdict.WRONG for finding in findings)
     if as_json:
         listed = [
@@ -71,14 +75,16 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _findings(command: Sequence[str], url: str) -> Iterator[Finding]:
+def _findings(command: Sequence[str], imports: str | None, url: str) -> Iterator[Finding]:
+    modules = None if imports is None else frozenset(imports.split(","))
     if command:
         looked_at = program(command)
         yield from looked_at.findings
         if looked_at.interpreter is None:
             return
+        modules = imported_modules(command, Path.cwd())
         if looked_at.interpreter.parent != Path(sys.executable).parent:
-            yield from _elsewhere(looked_at.interpreter, url)
+            yield from _elsewhere(looked_at.interpreter, modules, url)
             return
     from latencytrace.cli.doctor_checks.gpu import gpu_findings  # noqa: PLC0415 - likewise
     from latencytrace.cli.doctor_checks.installed import (  # noqa: PLC0415 - other commands do without the agent
@@ -86,7 +92,11 @@ def _findings(command: Sequence[str], url: str) -> Iterator[Finding]:
     )
 
     settings = _settings()
-    yield from installed_findings(settings.hooks if settings is not None else None)
+    yield from installed_findings(
+        settings.hooks if settings is not None else None,
+        Used(modules),
+        torch_named=settings is not None and bool(settings.torch_modules),
+    )
     yield from gpu_findings(wanted=settings.gpu if settings is not None else None)
     yield from environment_findings(tracing_variables(), agent_settings)
     yield from service_findings(url, service_token(), settings)
@@ -105,8 +115,8 @@ def _settings() -> AgentSettings | None:
         return None
 
 
-def _elsewhere(interpreter: Path, url: str) -> Iterator[Finding]:
-    """Findings of another interpreter's latencytrace."""
+def _elsewhere(interpreter: Path, modules: frozenset[str] | None, url: str) -> Iterator[Finding]:
+    """Findings of another interpreter's latencytrace, about a program that imports these."""
     if _run(interpreter, "-c", IS_INSTALLED).returncode:
         yield Finding(
             about=COMMAND,
@@ -115,7 +125,10 @@ def _elsewhere(interpreter: Path, url: str) -> Iterator[Finding]:
             fix=f"{interpreter} -m pip install latencytrace",
         )
         return
-    said = _run(interpreter, "-m", "latencytrace", "doctor", "--json", "--url", url)
+    asked = ("-m", "latencytrace", "doctor", "--json", "--url", url)
+    said = _run(interpreter, *asked, *_imports_flag(modules))
+    if said.returncode == USAGE:  # an older one, that knows no such flag
+        said = _run(interpreter, *asked)
     try:
         for found in json.loads(said.stdout)["findings"]:
             yield Finding(**{**found, "verdict": Verdict(found["verdict"])})
@@ -127,6 +140,10 @@ def _elsewhere(interpreter: Path, url: str) -> Iterator[Finding]:
             what=f"the latencytrace of {interpreter} does not run: {why}",
             fix=f"{interpreter} -m pip install --upgrade 'latencytrace[cli]'",
         )
+
+
+def _imports_flag(modules: frozenset[str] | None) -> tuple[str, ...]:
+    return () if modules is None else ("--imports", ",".join(sorted(modules)))
 
 
 def _run(interpreter: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -13,12 +13,14 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from latencytrace.cli.load_test import pictures as load_pictures
+from latencytrace.cli.load_test.goodput import limits
 from latencytrace.cli.load_test.output import check_writable, document, write_requests
 from latencytrace.cli.load_test.plan import Arrivals, Pace, Step, plan, rates_of
 from latencytrace.cli.load_test.record import LoadRecord, StepRecord
 from latencytrace.cli.load_test.summary import RateSummary, knee, slowest, summaries
 from latencytrace.cli.load_test.target import Target, target
 from latencytrace.cli.pictures.terminal import say_document, screen, show, side_screen
+from latencytrace.cli.processes import options
 from latencytrace.errors import LatencytraceError
 from latencytrace.settings import agent_settings
 
@@ -64,6 +66,9 @@ def load(  # noqa: PLR0913 - one argument a flag
         bool, typer.Option("--constant", help="Evenly spaced instead of Poisson arrivals.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the arrivals: the same load again.")] = 0,
+    within: options.Within = None,
+    first_token_within: options.FirstTokenWithin = None,
+    per_token_within: options.PerTokenWithin = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Base address of the OTLP/HTTP receiver.")
     ] = None,
@@ -79,7 +84,7 @@ def load(  # noqa: PLR0913 - one argument a flag
 
     Latency counts from when a request was due, so a stall of the server shows in full.
     Streams are recognised, and the times of their tokens measured. Several rates show
-    where the server's knee is.
+    where the server's knee is; with limits, how many requests a second meet them.
 
     Example: latencytrace load http://127.0.0.1:8000/chat --sweep 1:8:4 --seconds 20
     --json-body '{"question": "How do I read a zip file?"}'
@@ -100,7 +105,7 @@ def load(  # noqa: PLR0913 - one argument a flag
     steps = plan(rates_of(rate, rates, sweep), pace, chance)
     if requests_out is not None:
         check_writable(requests_out)
-    record = LoadRecord()
+    record = LoadRecord(limits=limits(within, first_token_within, per_token_within))
     interrupted = _run(aim, steps, record, endpoint=endpoint, traced=not no_trace)
     found = summaries(record)
     if requests_out is not None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from latencytrace.agent.timing.hook import Hook
 from latencytrace.agent.timing.patching import HookState, unmet
+from latencytrace.cli.doctor_checks.unhooked import unhooked_findings
+from latencytrace.cli.doctor_checks.used import Used
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.plugins import HOOKS, plugins
 from latencytrace.service.answers.findings.finding import Finding, Verdict
@@ -50,15 +52,19 @@ OWN_PROVIDERS = (
 )
 
 
-def installed_findings(hooks: tuple[str, ...] | None) -> Iterator[Finding]:
-    """Judge what is installed.
+def installed_findings(
+    hooks: tuple[str, ...] | None, used: Used, *, torch_named: bool = False
+) -> Iterator[Finding]:
+    """Judge what is installed, as far as a program may use it.
 
     Args:
         hooks: Those that the settings name; None: all.
+        used: What the program imports.
+        torch_named: Whether the settings name modules of torch.
     """
     yield from _versions()
-    yield from _hooks(hooks)
-    yield from _others()
+    yield from _hooks(hooks, used, torch_named=torch_named)
+    yield from _others(used)
 
 
 def _versions() -> Iterator[Finding]:
@@ -78,8 +84,8 @@ def _versions() -> Iterator[Finding]:
         )
 
 
-def _hooks(named: tuple[str, ...] | None) -> Iterator[Finding]:
-    """What is refused, each by itself; what is right, in one line; nothing of what is absent."""
+def _hooks(named: tuple[str, ...] | None, used: Used, *, torch_named: bool) -> Iterator[Finding]:
+    """What is not timed, the shortest first; what is, in one line; nothing of what is absent."""
     found = {plugin.name: plugin for plugin in plugins(HOOKS)}
     for name in named or ():
         if name not in found:
@@ -90,9 +96,17 @@ def _hooks(named: tuple[str, ...] | None) -> Iterator[Finding]:
                 fix=f"choose among {', '.join(found)}",
             )
     judged = [
-        _judged(name, plugin) for name, plugin in found.items() if named is None or name in named
+        _judged(name, plugin, used)
+        for name, plugin in found.items()
+        if named is None or name in named
     ]
-    yield from (one for one in judged if isinstance(one, Finding))
+    yield from sorted(
+        (
+            *(one for one in judged if isinstance(one, Finding)),
+            *unhooked_findings(used, HOOKED, torch_named=torch_named),
+        ),
+        key=lambda one: len(one.what) + len(one.fix or ""),
+    )
     libraries = dict.fromkeys(one for one in judged if isinstance(one, str))
     if libraries:
         yield _fine(
@@ -103,8 +117,8 @@ def _hooks(named: tuple[str, ...] | None) -> Iterator[Finding]:
         yield _note(HOOKED, f"left out by LATENCYTRACE_HOOKS: {left_out or 'none'}")
 
 
-def _judged(name: str, plugin: importlib.metadata.EntryPoint) -> Finding | str | None:
-    """Return what is wrong with a hook, or its library; None: that is not installed."""
+def _judged(name: str, plugin: importlib.metadata.EntryPoint, used: Used) -> Finding | str | None:
+    """Return what is wrong with a hook, or its library; None: that is not there, or not used."""
     try:
         hook = plugin.load()
     except (ImportError, AttributeError, SyntaxError) as error:
@@ -114,6 +128,8 @@ def _judged(name: str, plugin: importlib.metadata.EntryPoint) -> Finding | str |
             what=f"{name}: cannot be loaded: {error}",
             fix=f"install {plugin.dist.name if plugin.dist else 'its package'} again",
         )
+    if not used.may_use(each.partition(" ")[0] for each in hook.requires):
+        return None
     refusal = unmet(hook.requires)
     if refusal is None:
         return ", ".join(_installed(hook.requires)) or name
@@ -140,19 +156,16 @@ def _installed(requirements: tuple[str, ...]) -> Iterator[str]:
             continue
 
 
-def _others() -> Iterator[Finding]:
+def _others(used: Used) -> Iterator[Finding]:
     """Name others that would time the same calls, or provide the spans."""
-    ours = {plugin.name for plugin in plugins(HOOKS)}
+    ours = {plugin.name: plugin for plugin in plugins(HOOKS)}
     for plugin in plugins(CONTRIB):
         hook = SAME_CALLS.get(plugin.name, plugin.name)
-        if hook in ours and plugin.dist is not None:
-            then = "its span is used" if hook in STAND_ASIDE else "each call is timed twice"
-            yield _note(
-                OTHERS,
-                f"{plugin.dist.name} {plugin.dist.version}: where the program starts it, {then} "
-                f"(hook {hook})",
-            )
+        if hook in ours and plugin.dist is not None and _may_run(ours[hook], used):
+            yield _doubled(f"{plugin.dist.name} {plugin.dist.version}", hook, plugin.module, used)
     for name in OWN_PROVIDERS:
+        if not used.may_use([name]):
+            continue
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -162,11 +175,31 @@ def _others() -> Iterator[Finding]:
             f"{name} {version}: where the program starts it, its tracer provider makes the "
             "spans, ours included, at its own price",
         )
-    if _has_native_telemetry():
+    if used.may_use(["fastapi"]) and _has_native_telemetry():
         version = importlib.metadata.version("fastapi")
         yield _fine(
             OTHERS, f"fastapi {version} traces by itself: silenced for requests that we time"
         )
+
+
+def _may_run(plugin: importlib.metadata.EntryPoint, used: Used) -> bool:
+    """Tell whether a hook's library is used; one that cannot be loaded is a finding elsewhere."""
+    try:
+        required: tuple[str, ...] = plugin.load().requires
+    except (ImportError, AttributeError, SyntaxError):
+        return False
+    return used.may_use(each.partition(" ")[0] for each in required)
+
+
+def _doubled(name: str, hook: str, module: str, used: Used) -> Finding:
+    """Judge an instrumentor of calls that a hook times; one that is imported is started."""
+    started = any(each == module or each.startswith(f"{module}.") for each in used.modules or ())
+    where = "the program starts it:" if started else "where the program starts it,"
+    if hook in STAND_ASIDE:
+        return _note(OTHERS, f"{name}: {where} its span is used (hook {hook})")
+    twice = f"{name}: {where} each call is timed twice (hook {hook})"
+    fix = f"leave {module} out of the program" if started else None
+    return Finding(about=OTHERS, verdict=Verdict.NOTE, what=twice, fix=fix)
 
 
 def _has_native_telemetry() -> bool:

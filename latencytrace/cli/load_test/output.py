@@ -33,6 +33,7 @@ def document(
         "max_in_flight": target.max_in_flight,
         "rates": [{**asdict(rate), "generator_kept_up": rate.generator_kept_up} for rate in rates],
         "knee": None if found is None else asdict(found),
+        "limits": asdict(record.limits),
         "formulas": {
             "duration": "last byte - due",
             "time_to_first_byte": "head of the answer - due",

@@ -9,9 +9,15 @@ from rich.text import Text
 
 from latencytrace.cli.load_test.answer import FIRST_TOKEN, Shape
 from latencytrace.cli.load_test.record import SERVICE, SpansSent
-from latencytrace.cli.load_test.summary import Distribution, Knee, RateSummary, shapes
+from latencytrace.cli.load_test.summary import (
+    Distribution,
+    Knee,
+    RateSummary,
+    best_goodput,
+    shapes,
+)
 from latencytrace.cli.pictures.bars import BLOCK, table
-from latencytrace.model.texts.units import UNKNOWN, count, duration
+from latencytrace.model.texts.units import UNKNOWN, count, duration, share
 
 COLUMN_WIDTH = 9
 PICTURE = "e2e: to the median, and on to p95"
@@ -52,6 +58,7 @@ _GROUPS: tuple[tuple[_Column, ...], ...] = (
     (
         _Column("offered", lambda rate: _per_s(rate.offered_per_s)),
         _Column("achieved", lambda rate: _per_s(rate.achieved_per_s)),
+        _Column("goodput", lambda rate: _per_s(rate.goodput_per_s)),
         _Column("requests", lambda rate: f"{rate.requests:,}"),
         _Column("errors", lambda rate: f"{rate.requests - rate.succeeded:,}"),
         _Column("in flight", lambda rate: f"{rate.in_flight_max:,}"),
@@ -106,6 +113,9 @@ def against_load(
         picture.append(REST * (to_p95 - to_median), BAR_STYLE)
         drawn.add_row(f"{rate.rate_per_s:g}/s", picture, duration(times.p50), duration(times.p95))
     parts: list[RenderableType] = [drawn, Text(_knee(found), "bold")]
+    best = best_goodput(rates)
+    if best is not None:
+        parts.append(Text(_goodput(best), "bold"))
     if any(rate.requests < TOO_FEW for rate in rates):
         few = f"That is a guess: with fewer than {TOO_FEW} requests a rate, chance decides."
         parts.append(Text(few, "dim"))
@@ -119,6 +129,13 @@ def _knee(found: Knee) -> str:
     if found.rate_per_s is None:
         return f"Past the knee already at the lowest rate: {why}."
     return f"Knee: {found.rate_per_s:g}/s is the last rate that the server keeps up with: {why}."
+
+
+def _goodput(best: RateSummary) -> str:
+    return (
+        f"Goodput: at most {_per_s(best.goodput_per_s)}, at {best.rate_per_s:g}/s, where "
+        f"{share(best.good_ratio)} of the requests met all limits."
+    )
 
 
 def notes(rates: Sequence[RateSummary], spans: SpansSent | None) -> list[RenderableType]:
@@ -197,5 +214,6 @@ def next_steps(spans: SpansSent | None, slowest_trace: str) -> list[str]:
         return []
     return [
         f"Each request end to end, network included: latencytrace breakdown --service {SERVICE}",
+        f"How many at once the server keeps up with: latencytrace capacity --service {SERVICE}",
         f"The slowest: latencytrace trace {slowest_trace}",
     ]

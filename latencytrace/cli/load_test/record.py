@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from latencytrace.cli.load_test.goodput import NO_LIMITS, Limits
 from latencytrace.cli.load_test.outcome import Outcome
 from latencytrace.cli.load_test.plan import Step
 
@@ -38,3 +39,4 @@ class LoadRecord:
 
     steps: list[StepRecord] = field(default_factory=list)
     spans: SpansSent | None = None  # None: requests are not traced
+    limits: Limits = NO_LIMITS  # that answers shall meet

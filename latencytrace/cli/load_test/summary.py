@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from latencytrace.cli.load_test.answer import Shape
+from latencytrace.cli.load_test.goodput import NO_LIMITS, Limits
 from latencytrace.cli.load_test.outcome import CUT_SHORT, Outcome
 from latencytrace.cli.load_test.record import LoadRecord, StepRecord
 
@@ -36,6 +37,8 @@ class RateSummary:
     rate_per_s: float  # asked for
     offered_per_s: float | None  # what the arrivals came to
     achieved_per_s: float | None  # successful answers
+    good_ratio: float | None  # of all requests: within all limits; None: there is none
+    goodput_per_s: float | None  # of what was offered
     requests: int
     succeeded: int
     errors: dict[str, int]
@@ -76,10 +79,10 @@ class Knee:
 
 def summaries(record: LoadRecord) -> tuple[RateSummary, ...]:
     """One summary a rate, in the order in which they were run."""
-    return tuple(summary(step) for step in record.steps)
+    return tuple(summary(step, record.limits) for step in record.steps)
 
 
-def summary(record: StepRecord) -> RateSummary:
+def summary(record: StepRecord, limits: Limits = NO_LIMITS) -> RateSummary:
     """The numbers of one step.
 
     Durations are those of successful requests and of those whose time was up, which
@@ -92,10 +95,14 @@ def summary(record: StepRecord) -> RateSummary:
     achieved_per_s = rate_of([outcome.end_ns for outcome in succeeded])
     tokens = [outcome.tokens for outcome in succeeded if outcome.tokens is not None]
     answers = [outcome.answer for outcome in succeeded if outcome.answer is not None]
+    offered_per_s = rate_of([outcome.due_ns for outcome in measured])
+    good_ratio = _good_ratio(measured, limits)
     return RateSummary(
         rate_per_s=record.step.rate_per_s,
-        offered_per_s=rate_of([outcome.due_ns for outcome in measured]),
+        offered_per_s=offered_per_s,
         achieved_per_s=achieved_per_s,
+        good_ratio=good_ratio,
+        goodput_per_s=good_ratio and offered_per_s and good_ratio * offered_per_s,
         requests=len(measured),
         succeeded=len(succeeded),
         errors=_counts(outcome.error for outcome in measured if outcome.error is not None),
@@ -119,6 +126,13 @@ def summary(record: StepRecord) -> RateSummary:
         late_ns=distribution(outcome.late_ns for outcome in measured),
         generator_cpu_ratio=record.cpu_ns / record.elapsed_ns if record.elapsed_ns else 0.0,
     )
+
+
+def _good_ratio(measured: Sequence[Outcome], limits: Limits) -> float | None:
+    """The share of requests that met all limits."""
+    if not limits.are_set or not measured:
+        return None
+    return sum(map(limits.are_met, measured)) / len(measured)
 
 
 def _per_second(tokens: Sequence[int], achieved_per_s: float | None) -> float | None:
@@ -201,6 +215,12 @@ def _broken_rule(rate: RateSummary, lowest: RateSummary) -> str | None:
     if factor >= KNEE_LATENCY_FACTOR:
         return f"had a p95 {factor:.1f} times that of the lowest rate, not below 2"
     return None
+
+
+def best_goodput(rates: Iterable[RateSummary]) -> RateSummary | None:
+    """The rate at which most requests a second met all limits; None: there is no limit."""
+    known = [rate for rate in rates if rate.goodput_per_s is not None]
+    return max(known, key=lambda rate: rate.goodput_per_s or 0.0, default=None)
 
 
 def slowest(record: LoadRecord) -> Outcome | None:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.model.texts.units import chance, count, duration, share, signed
-from latencytrace.service.answers.sentences.tail import sentence
+from latencytrace.service.answers.sentences.tail import beside, sentence
 from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
 
 BAR_SHORTEST, BAR_LONGEST = 4, 32
@@ -23,6 +23,9 @@ def picture(document: TailDocument, console: Console) -> list[RenderableType]:
         parts += [_stages(document, console.width), ""]
     if document["attributes"]:
         parts += [_attributes(document), ""]
+    neighbours = document.get("neighbours")  # an older service has none
+    if neighbours:
+        parts += [Text(beside(neighbours)), ""]
     return [*parts, *_examples(document)]
 
 

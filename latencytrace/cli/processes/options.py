@@ -14,6 +14,16 @@ Data = Annotated[
     Path | None, typer.Option(help="Read this data folder, without asking a service.")
 ]
 
+Within = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="Good requests take no longer: 2s.")
+]
+FirstTokenWithin = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="Nor their first token: 500ms.")
+]
+PerTokenWithin = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="Nor each token after it: 50ms.")
+]
+
 _PERCENT: Final = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) ?%")
 _RATIO: Final = re.compile(r"\d{1,2}(?:\.\d{1,8})?")
 

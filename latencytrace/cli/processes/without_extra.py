@@ -7,8 +7,8 @@ from latencytrace.cli.pictures.lines import complain, say
 
 COMMANDS = {  # by the extra that they come with
     "cli": (
-        *("breakdown", "requests", "trace", "tail", "compare", "whatif", "gpu"),
-        *("profile", "objectives", "export"),
+        *("breakdown", "requests", "trace", "tail", "compare", "whatif"),
+        *("capacity", "gpu", "profile", "objectives", "export"),
         "doctor",
     ),
     "service": ("serve", "rules", "import"),

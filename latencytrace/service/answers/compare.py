@@ -15,11 +15,16 @@ from latencytrace.analysis.compare.comparison import (
 from latencytrace.analysis.compare.matching import FAILED
 from latencytrace.analysis.compare.shifts import Shift
 from latencytrace.errors import QuestionError
-from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.request_columns import (
+    DurationBand,
+    KnownNumbers,
+    RequestColumns,
+)
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.compare_documents import (
     BaselineDocument,
     BaselinesDocument,
+    CircumstancesDocument,
     CompareDocument,
     ComparedStageDocument,
     DecileDocument,
@@ -168,7 +173,32 @@ def _side(side: Compared) -> SideDocument:
         "compared_requests": count,
         "failed_ratio": float(np.isin(status.number, failed).mean()) if count else None,
         "duration_ns": _plain(side.columns) if count else None,
+        "circumstances": _circumstances(side.columns),
     }
+
+
+def _circumstances(columns: RequestColumns) -> CircumstancesDocument:
+    return {
+        "input_tokens": _mean(columns.input_tokens),
+        "cached_input_ratio": _cached_ratio(columns),
+        "output_tokens": _mean(columns.output_tokens),
+        "batch_size": _mean(columns.batch_size),
+        "queue_depth": _mean(columns.queue_depth),
+        "concurrency": _mean(columns.concurrency),
+        "preemptions": _mean(columns.preemptions),
+        "cold_start_ratio": _mean(columns.cold_start),
+    }
+
+
+def _mean(numbers: KnownNumbers) -> float | None:
+    return float(numbers.value[numbers.known].mean()) if numbers.known.any() else None
+
+
+def _cached_ratio(columns: RequestColumns) -> float | None:
+    """The share of the input that came out of a cache, by token."""
+    known = columns.cached_input_tokens.known & columns.input_tokens.known
+    brought = int(columns.input_tokens.value[known].sum())
+    return int(columns.cached_input_tokens.value[known].sum()) / brought if brought else None
 
 
 def _plain(columns: RequestColumns) -> PlainQuantilesDocument:

@@ -44,6 +44,19 @@ class PlainQuantilesDocument(TypedDict):
     p99: int
 
 
+class CircumstancesDocument(TypedDict):
+    """What the requests of a side brought and met, in the mean; null: nothing tells it."""
+
+    input_tokens: float | None
+    cached_input_ratio: float | None  # of the input tokens of requests that tell both
+    output_tokens: float | None
+    batch_size: float | None
+    queue_depth: float | None
+    concurrency: float | None
+    preemptions: float | None
+    cold_start_ratio: float | None  # of requests
+
+
 class SideDocument(TypedDict):
     """One side of a comparison."""
 
@@ -51,6 +64,7 @@ class SideDocument(TypedDict):
     compared_requests: int  # of many, a share drawn by their trace ids
     failed_ratio: float | None  # of those that failed or were rejected: they are not compared
     duration_ns: PlainQuantilesDocument | None
+    circumstances: CircumstancesDocument
 
 
 class ComparedStageDocument(TypedDict):

@@ -40,7 +40,7 @@ def step(store: Store, span_id: str) -> StepDocument:
         )
     if shared is None:
         raise NotFoundError(f"no span has the id {span_id}: it never arrived, or is not kept")
-    (found_step,) = _shared_steps(store, [shared])
+    (found_step,) = found_steps(store, [shared])
     requests = _requests_of(store, found_step.members)
     return {
         **_step_document(found_step),
@@ -58,7 +58,7 @@ def steps_of_request(
     Returns:
         Them, and how many more there are.
     """
-    held_up = _held_up(tree, found)
+    held_up = held_up_by(tree, found)
     if not held_up:
         return [], 0
     known = {
@@ -77,7 +77,7 @@ def steps_of_request(
     shown = longest[:MOST_STEPS]
     steps = {
         (one.span.trace_id, one.span.span_id): one
-        for one in _shared_steps(store, [known[place] for place, _ in shown if place in known])
+        for one in found_steps(store, [known[place] for place, _ in shown if place in known])
     }
     others = {
         place: [one for one in step.members if one.trace_id != found.trace_id][:MOST_OTHERS]
@@ -107,7 +107,7 @@ def steps_of_request(
     return documents, len(longest) - len(shown)
 
 
-def _held_up(tree: Trace, found: Request) -> list[tuple[Link, Span, int]]:
+def held_up_by(tree: Trace, found: Request) -> list[tuple[Link, Span, int]]:
     """Links out of the trace of spans that the request waited for, and how long it did."""
     links = {
         span.span_id: [link for link in span.links if link.trace_id != found.trace_id]
@@ -129,7 +129,7 @@ def _held_up(tree: Trace, found: Request) -> list[tuple[Link, Span, int]]:
     ]
 
 
-def _shared_steps(store: Store, steps: Sequence[Span]) -> list[SharedStep]:
+def found_steps(store: Store, steps: Sequence[Span]) -> list[SharedStep]:
     """Steps with the members that can be found."""
     places = {(link.trace_id, link.span_id) for step in steps for link in step.links}
     linked = list(store.spans_at(places)) if places else []

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from latencytrace.analysis.tail.groups import Split
+from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.service.answers.load.neighbours import neighbours_document, neighbours_of
 from latencytrace.service.answers.tail_documents import (
     CauseDocument,
     SetApartDocument,
@@ -24,11 +26,12 @@ def tail(store: Store, cohort: Cohort, quantile: float) -> TailDocument:
         return tail_document(no_tail(quantile))
     split = Split.of(durations_ns, quantile)
     columns = store.cohort_columns(cohort, split.bands(), attributes=True)
-    return tail_document(tail_of(columns, split, quantile))
+    beside = neighbours_of(store, columns, split)
+    return tail_document(tail_of(columns, split, quantile), beside)
 
 
-def tail_document(found: Tail) -> TailDocument:
-    """A tail as its document."""
+def tail_document(found: Tail, beside: Neighbours | None = None) -> TailDocument:
+    """A tail as its document, with what others in shared steps cost it."""
     excess_ns = found.excess_ns
     return {
         "requests": found.requests,
@@ -41,6 +44,7 @@ def tail_document(found: Tail) -> TailDocument:
         "stages": [_stage(stage, excess_ns or 0.0) for stage in found.stages],
         "attributes": [_attribute(one) for one in found.attributes],
         "cause": _cause(found, found.cause) if found.cause else None,
+        "neighbours": None if beside is None else neighbours_document(beside, excess_ns),
         "examples": list(found.examples),
     }
 

@@ -38,6 +38,30 @@ class CauseDocument(TypedDict):
     sentence: str
 
 
+class CulpritDocument(TypedDict):
+    """What those have in common whose work cost the tail more than their number explains."""
+
+    key: str
+    value: str
+    cost_share_ratio: float  # of what others cost the tail
+    member_share_ratio: float  # of the others in its steps
+
+
+class NeighboursDocument(TypedDict):
+    """What others' work in shared steps cost a request of the tail, and a usual one."""
+
+    tail_requests: int  # looked at
+    reference_requests: int
+    steps: int
+    tail_mean_ns: int
+    reference_mean_ns: int
+    excess_ns: int
+    excess_share_ratio: float | None  # of what the tail takes longer; null: it does not
+    low_ns: int  # 95 % interval of the excess
+    high_ns: int
+    culprits: list[CulpritDocument]
+
+
 class TailDocument(TypedDict):
     """The requests beyond a quantile against those around the median."""
 
@@ -51,4 +75,5 @@ class TailDocument(TypedDict):
     stages: list[StageExcessDocument]
     attributes: list[SetApartDocument]
     cause: CauseDocument | None  # null: nothing sets the tail apart
+    neighbours: NeighboursDocument | None  # null: nothing tells it
     examples: list[str]  # trace ids

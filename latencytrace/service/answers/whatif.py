@@ -122,7 +122,7 @@ def _replayed(
         request = one.request
         by_segments_ns = replayed_segments(request.segments, change)
         replayed_ns = by_segments_ns
-        tree = _tree(spans, request)
+        tree = kept_tree(spans, request)
         if tree is not None:
             by_spans += 1
             replayed_ns = request.duration_ns - _gained_ns(tree, change)
@@ -139,7 +139,7 @@ def _gained_ns(tree: Trace, change: Change) -> float:
     return tree.root.end_ns - tree.root.start_ns - replayed_spans(tree, change)
 
 
-def _tree(spans: Mapping[str, tuple[Span, ...]], request: Request) -> Trace | None:
+def kept_tree(spans: Mapping[str, tuple[Span, ...]], request: Request) -> Trace | None:
     """The tree of a request; None: its spans are not kept, or too many."""
     kept = spans.get(request.trace_id, ())
     if not 0 < len(kept) <= MOST_SPANS:

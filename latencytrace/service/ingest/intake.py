@@ -47,6 +47,7 @@ class Intake:
     Args:
         submit: Keeps the spans of a checked request.
         telemetry: Counts what is not kept.
+        require_room: Raises `OverloadedError` while no more spans are let in.
         max_bytes: How much all bodies that are being read may have together.
         capture_content: Keep prompts, texts and the like.
     """
@@ -56,11 +57,13 @@ class Intake:
         submit: Submit,
         telemetry: Telemetry,
         *,
+        require_room: Callable[[], None] = lambda: None,
         max_bytes: int = MAX_BYTES_READ,
         capture_content: bool = False,
     ) -> None:
         self._submit = submit
         self._telemetry = telemetry
+        self._require_room = require_room
         self.max_bytes = max_bytes
         self._check = partial(otlp.check, capture_content=capture_content)
         self.bytes = 0  # being read and checked now
@@ -82,8 +85,9 @@ class Intake:
 
         Raises:
             OtlpError: Nothing of it can be kept.
-            OverloadedError: Too many long ones are being checked.
+            OverloadedError: Too many long ones are being checked, or too much waits already.
         """
+        self._require_room()  # first, for checking is much of the work
         short = otlp.decompressed_if_short(body, content_encoding, LONG_BODY_BYTES)
         if short is not None:
             return self._check(short, content_type, None)

@@ -72,10 +72,11 @@ class _Closed:
 
 @dataclass(slots=True)
 class AssemblerCounts:
-    """What the bounds cost."""
+    """What the bounds cost, and how well traces are kept up with."""
 
     evicted: int = 0  # traces attributed early because too many were open
     late: int = 0  # times that spans came too late for their trace
+    overdue_ns: int = 0  # how long the first one of what was due last had been so
 
 
 class Assembler:
@@ -203,6 +204,7 @@ class Assembler:
         due = self._evicted(limit)
         due += self._grown_old(now_ns, limit - len(due))
         waiting: list[tuple[int, str]] = []
+        self.counts.overdue_ns = 0
         while self._due and self._due[0][0] <= now_ns and len(due) < limit:
             entry = heappop(self._due)
             trace = self._open.get(entry[1])
@@ -211,6 +213,7 @@ class Assembler:
             if trace.due_ns > now_ns:
                 heappush(self._due, (trace.due_ns, entry[1]))
             elif self._claims(entry[1], trace) or trace.is_complete(now_ns):
+                self.counts.overdue_ns = max(self.counts.overdue_ns, now_ns - trace.due_ns)
                 due.append(self._taken(entry[1]))
             else:
                 waiting.append(entry)
@@ -309,9 +312,9 @@ class Assembler:
         return [self._taken(trace_id) for trace_id in rooted]
 
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
-        # What was attributed once has had its root; a late span is a revision.
-        trace = _Open(now_ns, now_ns, rooted or trace_id in self._closed)
-        self._open[trace_id] = trace
+        taken = self._attributing.get(trace_id)  # what is or was attributed has had its root
+        rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
+        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted)
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
             known.old_ns = None  # it is quiet no more
@@ -337,8 +340,7 @@ class Assembler:
         if trace.waiting:
             rest = self._opened(trace_id, self._now_ns(), rooted=trace.rooted)
             rest.spans = rest.waiting = trace.waiting
-            trace.spans -= trace.waiting
-            trace.waiting = 0
+            trace.spans, trace.waiting = trace.spans - trace.waiting, 0
         self._attributing[trace_id] = trace
         return trace_id
 

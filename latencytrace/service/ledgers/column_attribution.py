@@ -92,12 +92,19 @@ class ColumnAttribution:
         self._shapes: Sequence[Span] = ()
         self._seen = 0
         self._kernels: Kernels | None = None
+        self._is_ahead = False  # all was compiled before
         self._compiling: threading.Thread | None = None
 
     @property
     def is_compiled(self) -> bool:
         """Whether the kernels are ready."""
         return self._kernels is not None
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the kernels are ready soon: they were compiled before, and are read back."""
+        thread = self._compiling
+        return self._is_ahead and thread is not None and thread.is_alive()
 
     def attributed(self, held: Mapping[str, Parts], starts: ProcessStarts) -> ByColumns:
         """Attribute traces of which no request was written before, and note who served.
@@ -156,8 +163,8 @@ class ColumnAttribution:
         if self._seen < WORTH_LOADING_SPANS:
             return
         if self._worth_spans is None:
-            is_ahead = is_compiled_ahead(self._cache)
-            self._worth_spans = WORTH_LOADING_SPANS if is_ahead else WORTH_COMPILING_SPANS
+            self._is_ahead = is_compiled_ahead(self._cache)
+            self._worth_spans = WORTH_LOADING_SPANS if self._is_ahead else WORTH_COMPILING_SPANS
         if self._seen >= self._worth_spans:
             self.compile()
 
@@ -172,7 +179,8 @@ class ColumnAttribution:
             return self._compiling
 
     def _compile(self) -> None:
-        yield_to_others()
+        if not self._is_ahead:  # else it takes a second, and the plain ways cost more meanwhile
+            yield_to_others()
         self._ahead(self._cache)
         compile_scanner(self._cache).join()  # first, for it sets where things are kept
         try:

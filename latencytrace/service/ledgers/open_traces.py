@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.service.ingest.committer import Outcome
-from latencytrace.service.ledgers.assembler import Assembler, Counts
+from latencytrace.service.ledgers.assembler import Assembler, AssemblerCounts, Counts
 from latencytrace.service.ledgers.held_spans import MAX_BYTES, HeldSpans, Parts
 from latencytrace.service.ledgers.seen_traces import SeenTraces, ids_of, mixed
 from latencytrace.service.ledgers.unstored import Unstored
@@ -176,14 +176,14 @@ class OpenTraces:
         return self._assembler.open_count
 
     @property
-    def evicted(self) -> int:
-        """Traces that were due early because too many were open."""
-        return self._assembler.counts.evicted
+    def counts(self) -> AssemblerCounts:
+        """How well traces are kept up with, as it changes."""
+        return self._assembler.counts
 
     @property
-    def late(self) -> int:
-        """Times that spans came too late for their trace."""
-        return self._assembler.counts.late
+    def spans(self) -> Account:
+        """The account of all spans, as it changes: for one number of it."""
+        return self._assembler.account
 
     @property
     def held_bytes(self) -> int:

@@ -50,8 +50,12 @@ BATCH_TRACES = 500
 BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same however little there is
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
 HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
-BEHIND_S = 3.0  # of attributing without a pause, after which no more is let in
-BEHIND_BYTES = 32 * 1024 * 1024  # of spans in memory; with fewer it is soon done
+BEHIND_S = 3.0  # that one batch takes, after which no more is let in
+LATE_S = 1.1  # by which the first one of a batch is due: of one a second, none is later
+BACKLOG_S = 2.5  # of work on the spans of open traces; while there is more, none are let in
+BEHIND_BYTES = 8 * 1024 * 1024  # of spans in memory, some 20 000; fewer are soon attributed
+LOADING_ROUNDS = 10  # for which traces wait until what decodes and attributes fast is loaded
+LOADING_BYTES = 4 * 1024 * 1024  # of spans in memory, and no more, meanwhile
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 
 
@@ -115,15 +119,18 @@ class Pipeline:
         self._kept_ns: int | None = None  # when spans were last copied
         self._has_failed_to_keep = False  # the last time
         self._left: list[str] = []  # traces of which only the store has the spans
-        self._busy_ns: int | None = None  # since when traces are attributed without a pause
+        self._busy_ns: int | None = None  # since when a batch is attributed
+        self._rounds_left = LOADING_ROUNDS
+        self._is_loaded = False  # the latest batch was a large one
+        self._rate = 0.0  # spans a second that large batches are attributed at, lately
         self._has_taken_up = False  # what an earlier process left is attributed
         self.left_fault: StoreError | None = None  # why that cannot be read
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-ledger", daemon=True)
         telemetry.watch(
             open_traces=lambda: traces.count,
-            evicted=lambda: traces.evicted,
-            late=lambda: traces.late,
+            evicted=lambda: traces.counts.evicted,
+            late=lambda: traces.counts.late,
             held_bytes=lambda: traces.held_bytes,
             let_go=lambda: traces.let_go,
             waiting_bytes=lambda: self._committer.waiting_bytes,
@@ -161,10 +168,7 @@ class Pipeline:
             OverloadedError: Too much waits to be stored, or to be attributed.
             StoreError: The service is shutting down.
         """
-        if self._traces.is_overfull or self._is_behind():
-            raise OverloadedError(
-                f"{self._traces.count} traces wait to be attributed: send again in a second"
-            )
+        self.require_room()
         self._columns.expect(checked.span_count)
         self._traces.arrived([checked])  # first, for they may be stored before `submit` returns
         try:
@@ -176,6 +180,17 @@ class Pipeline:
             self._traces.unstored.in_journal(checked.columns)
         submitted.add_done_callback(partial(self._acknowledged, checked.span_count))
         return submitted
+
+    def require_room(self) -> None:
+        """Tell whether more spans may come, before anything is done with them.
+
+        Raises:
+            OverloadedError: Too much waits to be attributed.
+        """
+        if self._traces.is_overfull or self._is_behind():
+            raise OverloadedError(
+                f"{self._traces.count} traces wait to be attributed: send again in a second"
+            )
 
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have arrived that have no ledger yet."""
@@ -194,7 +209,7 @@ class Pipeline:
 
     def step(self) -> int:
         """Attribute one batch of the traces that are due; how many. Count what has settled."""
-        due = self._traces.due(BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES)
+        due = self._traces.due(self._batch_traces)
         self._committer.hasten(self._traces.unstored.take_urgent())
         attributed = len(due) if due and self._attributor.attribute(due) else 0
         self._committer.release(self._traces.unstored.take_written())
@@ -295,27 +310,56 @@ class Pipeline:
         while not self._has_looked():
             if self._stopping.wait(PACE_S):
                 return
-        while not self._stopping.wait(PACE_S):
-            self._busy_ns = self._now_ns()
-            while self.step() >= BATCH_TRACES and not self._stopping.is_set():
-                self.look_after()
-            self._busy_ns = None
-            self._has_taken_up = True
+        pause_s = PACE_S
+        while not self._stopping.wait(pause_s):
+            began_ns = self._now_ns()
+            if self._waits:
+                self._rounds_left -= 1
+            else:
+                while self._has_more_after_step() and not self._stopping.is_set():
+                    self.look_after()
+                self._has_taken_up = True
             self.look_after()
+            pause_s = max(PACE_S - (self._now_ns() - began_ns) / 1e9, 0.0)
         left = self._traces.close_all()
         for start in range(0, len(left), BATCH_TRACES):
             self._attributor.attribute(left[start : start + BATCH_TRACES])
         self.settle()
 
+    def _has_more_after_step(self) -> bool:
+        """Attribute one batch, and take note of how fast that goes; whether it was a full one."""
+        before, full = self._traces.spans.attributed, self._batch_traces
+        self._busy_ns = began_ns = self._now_ns()
+        attributed = self.step()
+        self._busy_ns = None
+        took_s = (self._now_ns() - began_ns) / 1e9
+        self._is_loaded = attributed >= BATCH_TRACES
+        if self._is_loaded and took_s > 0:
+            rate = (self._traces.spans.attributed - before) / took_s
+            self._rate = (self._rate + rate) / 2 if self._rate else rate
+        return attributed >= full
+
+    @property
+    def _waits(self) -> bool:
+        """Whether traces wait for what attributes them fast."""
+        return self._rounds_left > 0 and self._columns.is_loading
+
+    @property
+    def _batch_traces(self) -> int:
+        """How many traces are attributed together at most."""
+        return BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES
+
     def _is_behind(self) -> bool:
         """Whether spans come faster than they are attributed, so that they would wait for long."""
+        if self._waits:
+            return self._traces.held_bytes > LOADING_BYTES
+        if not self._has_taken_up or self._traces.held_bytes <= BEHIND_BYTES:
+            return False
         busy_ns = self._busy_ns
-        return (
-            self._has_taken_up
-            and busy_ns is not None
-            and self._now_ns() - busy_ns > BEHIND_S * 1e9
-            and self._traces.held_bytes > BEHIND_BYTES
-        )
+        busy_for_ns = 0 if busy_ns is None else self._now_ns() - busy_ns
+        is_late = max(self._traces.counts.overdue_ns, busy_for_ns) > LATE_S * 1e9
+        has_too_much = self._traces.spans.open > BACKLOG_S * self._rate > 0
+        return busy_for_ns > BEHIND_S * 1e9 or (self._is_loaded and is_late and has_too_much)
 
     def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:
         if not submitted.cancelled() and submitted.exception() is None:

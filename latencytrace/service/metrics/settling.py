@@ -31,8 +31,8 @@ class Settled:
     tables: Sequence[RequestTable] = ()  # further ones
 
     def each(self) -> Iterator[Request]:
-        """Yield all of them, those of tables made objects."""
-        return chain(self.requests, *map(requests_of, self.tables))
+        """Yield all of them; those of tables are made objects as they are asked for."""
+        return chain(self.requests, chain.from_iterable(map(requests_of, self.tables)))
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns.keys import COUNTS
 from latencytrace.model import AttributeValue, Span
 from latencytrace.model.span_batch import SpanBatch
+from latencytrace.service.otlp.scanner import find_shapes
 from latencytrace.service.otlp.shapes import MOST_NEW_SHAPES, SHAPES
 from latencytrace.service.otlp.span_block import (
     NO_SHAPE,
@@ -84,19 +85,28 @@ def _forget_shapes(parts: Sequence[Part]) -> None:
 
 def _number_shapes(parts: Sequence[Part], spans: Records, part: Numbers, row: Numbers) -> None:
     """Number the shapes of spans that were decoded the plain way."""
-    missing = np.flatnonzero(spans["shape"] == NOT_SHAPED).tolist()
-    learned = SHAPES.learned
-    for number in {int(part[at]) for at in missing}:
+    missing = np.flatnonzero(spans["shape"] == NOT_SHAPED)
+    for number in np.unique(part[missing]).tolist():
         block = parts[number][0]
-        block.words["code"] = [
-            SHAPES.code(block.word_bytes(word), learned) for word in range(len(block.words))
-        ]
+        if find_shapes(block):  # of all of its spans: other keys vary by now
+            of_block = np.flatnonzero(part == number)
+            spans["shape"][of_block] = block.table["shape"][row[of_block]]
+        else:
+            _number_one_by_one(block, spans, missing[part[missing] == number].tolist(), row)
+
+
+def _number_one_by_one(
+    block: SpanBlock, spans: Records, missing: Sequence[int], row: Numbers
+) -> None:
+    learned = SHAPES.learned
+    block.words["code"] = [
+        SHAPES.code(block.word_bytes(word), learned) for word in range(len(block.words))
+    ]
     before = len(SHAPES.spans)
     for at in missing:
         if len(SHAPES.spans) - before >= MOST_NEW_SHAPES:
             spans["shape"][at] = NO_SHAPE
             continue
-        block = parts[part[at]][0]
         number = SHAPES.number(block.spans([int(row[at])])[0], learned, SHAPES.generation)
         block.table["shape"][row[at]] = spans["shape"][at] = number
 

@@ -7,10 +7,10 @@ The result is that of `redaction` on the decoded message.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from threading import Thread
+from threading import Thread, local
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -48,6 +48,7 @@ from latencytrace.service.otlp.redaction import (
     texts_under,
 )
 from latencytrace.service.otlp.shapes import MOST_NEW_SHAPES, SHAPES
+from latencytrace.service.otlp.shapes import Tables as ShapeTables
 from latencytrace.service.otlp.span_block import (
     EVENT,
     LINK,
@@ -66,6 +67,7 @@ _SEED: Final = secrets.randbits(62)  # so that nobody can choose texts with one 
 _MARK: Final = plain_text.MARK.encode()
 _SMALLEST_SPAN: Final = 30  # bytes, with its ids
 _BYTES_A_SLOT: Final = 16
+_MOST_KEPT: Final = 1 << 21  # numbers of the memory for tables that a thread keeps
 _FEWEST_SLOTS: Final = 512
 _LONGEST_KNOWN: Final = 256  # bytes of what is remembered
 _DEEPEST_BYTES: Final = 160  # a list of fewer bytes is not too deep for the decoder
@@ -111,8 +113,28 @@ def scanned_by(kernels: Kernels, plain: bytes, *, capture_content: bool) -> Span
     return columns.block()
 
 
+class _Memory(local):
+    """Memory that a thread uses again: to ask for pages anew costs more than to fill them."""
+
+    numbers = np.empty(0, np.int64)
+
+    def of(self, size: int) -> NDArray[np.int64]:
+        """So many numbers, whatever they are; until the next call."""
+        if size > _MOST_KEPT:
+            return np.empty(size, np.int64)
+        if len(self.numbers) < size:
+            self.numbers = np.empty(size, np.int64)
+        return self.numbers[:size]
+
+
+_MEMORY: Final = _Memory()
+
+
 class _Tables:
-    """The memory that compiled code fills with records (see `compiled.wire`)."""
+    """The memory that compiled code fills with records (see `compiled.wire`).
+
+    It is that of the thread: all is copied out of it before the next request.
+    """
 
     def __init__(self, kernels: Kernels, size: int) -> None:
         self._wire = wire = kernels.wire
@@ -123,7 +145,7 @@ class _Tables:
         most = (spans, parts, parts, parts, parts, parts, words)
         ends = np.cumsum([width * count for width, count in zip(wire.WIDTHS, most, strict=True)])
         hashes = wire.RECORDS + int(ends[-1])
-        self._out = out = np.empty(hashes + words + slots, np.int64)
+        self._out = out = _MEMORY.of(hashes + words + slots)
         out[: wire.RECORDS] = 0
         out[hashes + words :] = 0
         out[wire.FIRST : wire.FIRST + len(most)] = wire.RECORDS + np.append(0, ends[:-1])
@@ -249,10 +271,7 @@ class _Columns:
     def find_keys(self) -> None:
         """Find out what is known of each key."""
         for word in _distinct(self.pairs["key"], len(self.words)):
-            raw = self.word_bytes(word)
-            facts_of = _known_facts if len(raw) <= _LONGEST_KNOWN else _facts
-            facts = facts_of(raw, self.learned)
-            self.facts[word] = facts
+            self.facts[word] = facts = _facts_of(self.word_bytes(word), self.learned)
             self.words[word]["code"] = facts.code
 
     def block(self) -> SpanBlock:
@@ -315,30 +334,11 @@ class _Columns:
         return hashes
 
     def _find_shapes(self, block: SpanBlock, resources: NDArray[np.int64]) -> None:
-        columns = self.kernels.columns
-        count = len(block.words)
-        read, counts, packed = (np.zeros(count, np.bool_) for _ in range(3))
-        for word, facts in self.facts.items():
-            read[word] = facts.is_read
-            counts[word] = facts.is_count
-            packed[word] = facts.is_packed
-        read[self.old_words :] = True  # the mark, which may be a key
+        keys = _roles(self.facts, len(block.words))
+        keys[0][self.old_words :] = True  # the mark, which may be a key
         hashes = np.concatenate([self.hashes, np.array(self.new_hashes, np.int64)])
-        found = np.empty(len(block.table), np.int64)
-        unknown = columns.shape(
-            np.frombuffer(block.texts, np.uint8),
-            block.table,
-            columns.Lists(block.pairs, block.events, block.links, resources, block.scopes),
-            columns.Keys(read, counts, packed, hashes),
-            columns.Mark(self.mark_at, len(_MARK), 0),
-            self.shapes.known,
-            self.shapes.numbers,
-            found,
-            np.zeros(len(hashes), np.int64),
-            np.zeros(1, np.int64),
-        )
-        if unknown:
-            _number_shapes(block, found, self.learned, self.shapes.generation)
+        known = self.learned, self.shapes
+        _shape(self.kernels, block, (*keys, hashes), resources, self.mark_at, known)
 
     # Texts and words
 
@@ -474,6 +474,84 @@ def _distinct(numbers: NDArray[np.int32], most: int) -> list[int]:
     seen[numbers] = True
     found: list[int] = np.flatnonzero(seen).tolist()
     return found
+
+
+def find_shapes(block: SpanBlock) -> bool:
+    """Number the shapes of all spans of a block that was decoded the plain way.
+
+    Returns:
+        False: nothing is compiled that can.
+    """
+    kernels = loading.ready()
+    if kernels is None:
+        return False
+    learned, tables = SHAPES.learned, SHAPES.tables
+    block.generation[0] = tables.generation
+    facts: dict[int, _KeyFacts] = {}
+    for word in _distinct(block.pairs["key"], len(block.words)):
+        facts[word] = _facts_of(block.word_bytes(word), learned)
+        block.words["code"][word] = facts[word].code
+    hashes = np.zeros(len(block.words), np.int64)
+    texts = np.frombuffer(block.texts, np.uint8)
+    names = [records["name"] for records in (block.table, block.events, block.scopes)]
+    for word in _distinct(np.concatenate([block.pairs["key"], *names]), len(hashes)):
+        at, size, _ = block.words[word].item()
+        hashes[word] = kernels.wire.text_hash(texts, at, size, _SEED) if size else 0
+    resources = [hash(tuple(map(block.word, row[2:]))) for row in block.resources.tolist()]
+    keys = (*_roles(facts, len(hashes)), hashes)
+    of_resources = np.array(resources, np.int64)
+    _shape(kernels, block, keys, of_resources, len(block.texts), (learned, tables))
+    return True
+
+
+def _facts_of(raw: bytes, learned: frozenset[str]) -> _KeyFacts:
+    """Return what is known of a key."""
+    return (_known_facts if len(raw) <= _LONGEST_KNOWN else _facts)(raw, learned)
+
+
+def _roles(facts: Mapping[int, _KeyFacts], words: int) -> tuple[NDArray[np.bool_], ...]:
+    """By word, whether it is a key that is read, that counts, that varies."""
+    read, counts, varies = (np.zeros(words, np.bool_) for _ in range(3))
+    for word, known in facts.items():
+        read[word], counts[word], varies[word] = known.is_read, known.is_count, known.is_packed
+    return read, counts, varies
+
+
+def _shape(  # noqa: PLR0913, PLR0917 - columns
+    kernels: Kernels,
+    block: SpanBlock,
+    keys: tuple[NDArray[Any], ...],
+    resources: NDArray[np.int64],
+    mark_at: int,
+    known: tuple[frozenset[str], ShapeTables],
+) -> None:
+    """Number the shapes of a block, and count what was removed.
+
+    Args:
+        kernels: Compiled code.
+        block: Its generation is that of the tables.
+        keys: The roles of keys, and the hashes of words.
+        resources: The hash of what each says.
+        mark_at: Where the mark lies: in the texts, or behind them.
+        known: The keys that vary in the block, and the numbers.
+    """
+    columns, (learned, tables) = kernels.columns, known
+    texts = block.texts if mark_at < len(block.texts) else block.texts + _MARK
+    found = np.empty(len(block.table), np.int64)
+    unknown = columns.shape(
+        np.frombuffer(texts, np.uint8),
+        block.table,
+        columns.Lists(block.pairs, block.events, block.links, resources, block.scopes),
+        columns.Keys(*keys),
+        columns.Mark(mark_at, len(_MARK), 0),
+        tables.known,
+        tables.numbers,
+        found,
+        np.zeros(len(block.words), np.int64),
+        np.zeros(1, np.int64),
+    )
+    if unknown:
+        _number_shapes(block, found, learned, tables.generation)
 
 
 def _number_shapes(

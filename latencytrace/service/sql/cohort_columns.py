@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from latencytrace.model import Stage
+from latencytrace.model import RequestStatus, Stage
 from latencytrace.model.cohorts.request_columns import (
     NUMBERS,
     UNKNOWN,
@@ -20,7 +20,7 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, explained, where
+from latencytrace.service.sql.questions import Parameters, counted, explained, where
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 
@@ -46,6 +46,19 @@ def durations_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     condition, parameters = where(cohort)
     return (
         f"SELECT toInt64(DurationNs) FROM {standing.rows(f'{condition} AND {explained(cohort)}')}",
+        {**parameters, **standing.bound()},
+    )
+
+
+def times_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+    """The start, the duration and the success of each as `Int64`, in no order."""
+    condition, parameters = where(cohort)
+    return (
+        (
+            "SELECT toUnixTimestamp64Nano(Start), toInt64(DurationNs), "
+            f"toInt64(Status = '{RequestStatus.OK}') "
+            f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')}"
+        ),
         {**parameters, **standing.bound()},
     )
 

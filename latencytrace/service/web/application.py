@@ -1,17 +1,19 @@
 """The application of the JSON API, as far as a store answers it: in a service, or without one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 from fastapi import FastAPI
 
+from latencytrace.model import Objective
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.net.problems import answer_with_problems
 from latencytrace.service.storage.baselines import NAME as BASELINES
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
 from latencytrace.service.web.views.breakdown import breakdown_router
+from latencytrace.service.web.views.capacity import capacity_router
 from latencytrace.service.web.views.compare import compare_router
 from latencytrace.service.web.views.gpu import gpu_router
 from latencytrace.service.web.views.ledgers import ledgers_router
@@ -33,6 +35,7 @@ def application(  # noqa: PLR0913 - what it shows
     *,
     is_open: Callable[[str], bool] = lambda _: False,
     profiles_of: Callable[[str], list[str]] = lambda _: [],
+    objectives: Callable[[], Sequence[Objective]] = lambda: (),
     gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[]),
     gpu_timelines: Callable[[], GpuTimelinesDocument] = lambda: GpuTimelinesDocument(gpus=[]),
 ) -> FastAPI:
@@ -44,6 +47,7 @@ def application(  # noqa: PLR0913 - what it shows
         folder: The data folder, which holds the baselines.
         is_open: Whether spans of a trace have arrived that are not attributed yet.
         profiles_of: The ids of the profiles that saw a trace.
+        objectives: Those that are watched.
         gpus: The GPUs that are read.
         gpu_timelines: They over time.
     """
@@ -66,6 +70,7 @@ def application(  # noqa: PLR0913 - what it shows
         steps_router(store),
         compare_router(store, now_ns, Baselines(folder / BASELINES)),
         whatif_router(store, now_ns),
+        capacity_router(store, now_ns, objectives),
         gpu_router(gpus, gpu_timelines),
     ):
         app.include_router(router, prefix=API)

@@ -9,11 +9,9 @@ from celery.contrib.testing.worker import start_worker
 from opentelemetry.trace import SpanKind, StatusCode
 
 from latencytrace.agent.hooks.celery import CeleryHook
-from latencytrace.agent.spans.span import RecordedSpan
-from latencytrace.analysis.ledger.requests import requests_of
-from latencytrace.model import Span, Stage, semconv
-from latencytrace.model import SpanKind as Kind
-from tests.support.agent.hooked import Spans, stage_of
+from latencytrace.model import semconv
+from tests.support.agent.hooked import Spans
+from tests.support.agent.queued_work import check_waited
 
 HOOKS = (CeleryHook,)
 PATIENCE_S = 20.0
@@ -68,11 +66,7 @@ def test_from_its_sending_to_its_start_a_task_that_is_awaited_was_queued(spans: 
             assert done.wait(PATIENCE_S)
             spans.wait_for(2)
 
-    made = {span.name: span for span in spans.all}
-    (request,) = requests_of(map(as_received, spans.all), {})
-    waited_ns = made["work"].started_ns - made["send work"].ended_ns
-    sent_ns = made["send work"].ended_ns - made["send work"].started_ns
-    assert request.ledger[Stage.QUEUE] == waited_ns + sent_ns
+    check_waited(spans, "work")
 
 
 def test_a_task_that_is_to_run_later_is_not_awaited(spans: Spans) -> None:
@@ -89,21 +83,6 @@ def test_a_task_that_is_to_run_later_is_not_awaited(spans: Spans) -> None:
         spans.wait_for(2)
 
     assert sorted(spans.names) == ["later", "request"]
-
-
-def as_received(span: RecordedSpan) -> Span:
-    """A span as the service gets it."""
-    return Span(
-        trace_id=f"{span.trace_id:032x}",
-        span_id=f"{span.span_id:016x}",
-        parent_id=f"{span.parent_id:016x}" if span.parent_id else None,
-        name=span.name,
-        kind=Kind[span.kind.name],
-        service="program",
-        start_ns=span.started_ns,
-        end_ns=span.ended_ns,
-        attributes={semconv.STAGE: stage} if (stage := stage_of(span)) else {},
-    )
 
 
 def test_a_task_sent_by_nobodys_request_begins_a_trace(spans: Spans) -> None:

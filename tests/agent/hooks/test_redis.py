@@ -1,10 +1,7 @@
 """The hook of `redis`, with its own clients against a server."""
 
 import asyncio
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
@@ -13,7 +10,7 @@ import redis.asyncio
 from latencytrace.agent.hooks.redis import RedisHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
-from tests.support.waiting import until
+from tests.support.databases.caches import redis_server
 
 HOOKS = (RedisHook,)
 
@@ -21,18 +18,8 @@ HOOKS = (RedisHook,)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a server of Redis listens: a socket in a folder of its own."""
-    program = shutil.which("redis-server")
-    if program is None:
-        pytest.skip("redis-server is not installed")
-    socket = tmp_path_factory.mktemp("redis") / "socket"
-    told = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(socket.parent)]
-    process = subprocess.Popen([program, *told], stdout=subprocess.DEVNULL)
-    try:
-        until(Path(socket).exists)
-        yield str(socket)
-    finally:
-        process.terminate()
-        process.wait(40)
+    with redis_server(tmp_path_factory.mktemp("redis")) as socket:
+        yield socket
 
 
 @pytest.fixture

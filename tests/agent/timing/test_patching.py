@@ -85,3 +85,60 @@ def test_a_function_that_a_library_has_copied_is_timed_once_and_restored_in_both
     assert len(spans.all) == 2
     for function in (inner.search, inner.Client.embed):
         assert not hasattr(function, "__wrapped__")
+
+
+class Base:
+    """A class that has not got what its subclasses have."""
+
+
+class Early(Base):
+    """One that is there before the hook."""
+
+    def work(self) -> str:
+        """Name itself."""
+        return "early"
+
+
+class LaterHook(Hook):
+    """Names a method by a class above all that have it."""
+
+    patches = (Patch(__name__, "Base.work", Stage.FORWARD, later=True),)
+
+
+def test_methods_of_subclasses_that_are_made_later_are_patched_and_restored() -> None:
+    spans = Spans()
+    before = vars(Early)["work"]
+
+    applied = AppliedHook("later", LaterHook, spans.recorder)
+
+    class Late(Early):
+        def work(self) -> str:
+            return f"late, {super().work()}"
+
+    assert (applied.status.state, Late().work(), spans.names) == (
+        HookState.APPLIED,
+        "late, early",
+        ["work"],
+    )
+    applied.restore()
+    assert vars(Early)["work"] is before
+    assert not hasattr(vars(Late)["work"], "__wrapped__")
+    assert "__init_subclass__" not in vars(Base)
+
+
+def test_what_a_class_does_as_its_subclasses_are_made_it_still_does() -> None:
+    made: list[object] = []
+
+    class Registering(Base):
+        def __init_subclass__(cls, *, name: str, **kwargs: object) -> None:
+            super().__init_subclass__(**kwargs)
+            made.append((cls.__name__, name))
+
+    applied = AppliedHook("later", LaterHook, Spans().recorder)
+
+    class Late(Registering, name="one"):
+        def work(self) -> None: ...
+
+    patched = hasattr(vars(Late)["work"], "__wrapped__")
+    applied.restore()
+    assert (made, patched) == ([("Late", "one")], True)

@@ -339,6 +339,90 @@ def test_instrumentors_and_providers_of_others_are_noted(tmp_path: Path) -> None
     assert "· logfire 5.2: where the program starts it, its tracer provider makes the" in said
 
 
+def named(folder: Path, source: str, **env: str) -> list[tuple[str, str | None]]:
+    """What is said of the hooks of a program and of others that trace it, but for what is fine."""
+    (folder / "app.py").write_text(f"{source}\nraise SystemExit('never run')\n")
+    said = latencytrace(
+        *("doctor", "--json", "--", sys.executable, "app.py"),
+        env=environment(**{**NO_RECEIVER, **env}),
+        cwd=folder,
+    )
+    return [
+        (f["what"], f["fix"])
+        for f in json.loads(said.stdout)["findings"]
+        if f["about"] in {"hooks", "other instrumentation"} and f["verdict"] != "fine"
+    ]
+
+
+def provides(folder: Path, module: str, distribution: str, version: str) -> str:
+    """A distribution with one module; returns what to put on PYTHONPATH."""
+    path = installed(folder, distribution, version)
+    metadata = folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
+    (metadata / "top_level.txt").write_text(module)
+    (folder / f"{module}.py").write_text("raise SystemExit('never run')")
+    return path
+
+
+def test_of_a_program_only_libraries_that_it_imports_are_named(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    provides(packages, "qdrant_client", "qdrant-client", "1.2.0")
+    path = provides(packages, "diffusers", "diffusers", "0.42.1")
+
+    assert named(tmp_path, "import httpx", PYTHONPATH=path) == []
+    assert named(tmp_path, "import qdrant_client", PYTHONPATH=path) == [
+        (
+            "qdrant: not applied, qdrant-client 1.2.0 is older than 1.10",
+            "pip install 'qdrant-client>=1.10'",
+        )
+    ]
+
+
+def test_a_library_without_a_hook_is_named_with_what_to_do_the_shortest_first(
+    tmp_path: Path,
+) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    provides(packages, "qdrant_client", "qdrant-client", "1.2.0")
+    path = provides(packages, "diffusers", "diffusers", "0.42.1")
+    source = "import diffusers, qdrant_client"
+
+    (short, do), (longer, _) = named(tmp_path, source, PYTHONPATH=path)
+
+    assert short == "diffusers 0.42.1: no hook times it"
+    assert do == 'with latencytrace.stage("forward"):'
+    assert longer.startswith("qdrant: not applied")
+
+
+def test_modules_of_torch_that_nothing_names_are_told_how_to(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    path = provides(packages, "torch", "torch", "2.99")
+
+    (said,) = named(tmp_path, "import torch", PYTHONPATH=path)
+    with_names = named(
+        tmp_path, "import torch", PYTHONPATH=path, LATENCYTRACE_TORCH_MODULES="Encoder"
+    )
+
+    assert said == (
+        "torch 2.99: modules are timed by name",
+        "export LATENCYTRACE_TORCH_MODULES=… the classes that matter",
+    )
+    assert with_names == []
+
+
+def test_an_instrumentor_that_the_program_imports_doubles_its_calls(tmp_path: Path) -> None:
+    contrib = "[opentelemetry_instrumentor]\nhttpx = somewhere.httpx:Instrumentor\n"
+    path = installed(tmp_path, "opentelemetry-instrumentation-httpx", "9.70", contrib)
+
+    started = named(tmp_path, "import httpx\nimport somewhere.httpx", PYTHONPATH=path)
+
+    what, fix = started[0]
+    assert what.startswith("opentelemetry-instrumentation-httpx 9.70: the program starts it: each")
+    assert fix == "leave somewhere.httpx out of the program"
+    assert named(tmp_path, "import json", PYTHONPATH=path) == []
+
+
 def test_without_the_dashes_a_command_is_looked_at_as_well(service: RunningService) -> None:
     assert found(sys.executable, "app.py", "--port", "80", **at(service)) == {}
     assert found("--", sys.executable, "app.py", "--port", "80", **at(service)) == {}
@@ -360,14 +444,21 @@ def test_a_command_of_an_interpreter_without_latencytrace_is_told(tmp_path: Path
 
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="needs a second interpreter")
 def test_a_command_of_another_interpreter_with_latencytrace_is_judged_by_it(
-    service: RunningService,
+    service: RunningService, tmp_path: Path
 ) -> None:
     bare = Path(sys.executable).resolve()
     packages = os.pathsep.join([*filter(None, sys.path), str(Path(__file__).parents[3])])
 
+    (tmp_path / "app.py").write_text("import httpx\nraise SystemExit('never run')\n")
+
     said = latencytrace(
-        *("doctor", "--", bare, "app.py"), env=environment(**at(service), PYTHONPATH=packages)
+        *("doctor", "--", bare, "app.py"),
+        env=environment(**at(service), PYTHONPATH=packages),
+        cwd=tmp_path,
     )
 
     assert said.returncode == 0, said.stdout
     assert said.stdout.splitlines()[1].endswith(f", {bare}")
+    (hooks,) = re.findall("applies once the program imports its library: (.*)", said.stdout)
+    assert "httpx " in hooks
+    assert "qdrant" not in hooks

@@ -43,6 +43,31 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def test_goodput_is_what_met_all_limits(server: LoadServer) -> None:
+    few = ("--rate", "20", "--requests", "10", "--warm-up", "0", "--no-trace")
+    asked = (f"{server.url}/openai", "--json-body", '{"prompt": "hi"}', *few)
+
+    slow = load(*asked, "--within", "100s", "--first-token-within", "1us")
+    (all_good,) = load(*asked, "--within", "100s")["rates"]
+
+    assert slow["limits"]["time_to_first_token_ns"] == 1000
+    assert (slow["rates"][0]["good_ratio"], slow["rates"][0]["goodput_per_s"]) == (0, 0)
+    assert all_good["good_ratio"] == 1
+    assert all_good["goodput_per_s"] == all_good["offered_per_s"]
+
+
+def test_the_rate_with_the_best_goodput_is_printed(server: LoadServer) -> None:
+    ended = latencytrace(
+        *("load", f"{server.url}/openai", "--json-body", '{"prompt": "hi"}', "--no-trace"),
+        *("--rates", "20,40", "--requests", "8", "--warm-up", "0", "--within", "100s"),
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert "goodput" in ended.stdout
+    assert "Goodput: at most " in ended.stdout
+    assert "at 40/s, where 100.0 % of the requests met all limits." in ended.stdout
+
+
 def test_the_times_of_an_openai_stream_are_those_of_its_tokens(server: LoadServer) -> None:
     rate = measured(
         *(f"{server.url}/openai", "--json-body", '{"prompt": "hi"}', "--no-trace"),

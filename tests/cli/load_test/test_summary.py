@@ -1,16 +1,27 @@
 """Exact quantiles, honest rates and the knee."""
 
 import statistics
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.cli.load_test.answer import Answer, Shape
+from latencytrace.cli.load_test.goodput import limits
 from latencytrace.cli.load_test.outcome import NEVER_SENT, TIMEOUT, Outcome
 from latencytrace.cli.load_test.plan import NS_PER_S, Step
 from latencytrace.cli.load_test.record import StepRecord
-from latencytrace.cli.load_test.summary import RateSummary, distribution, knee, rate_of, summary
+from latencytrace.cli.load_test.summary import (
+    RateSummary,
+    best_goodput,
+    distribution,
+    knee,
+    rate_of,
+    summary,
+)
+from latencytrace.errors import SettingsError
 
 MS = 1_000_000
 VALUES = st.lists(st.integers(0, 10**12), min_size=2, max_size=200)
@@ -41,13 +52,10 @@ def record(rate_per_s: float, *outcomes: Outcome) -> StepRecord:
 
 def rate(rate_per_s: float, *, capacity_per_s: float = 1e9, latency_ns: int = MS) -> RateSummary:
     """A server that answers one request after the other, 200 of them evenly spaced."""
-    outcomes = []
-    free_ns = 0.0
-    for index in range(200):
-        due_ns = index * NS_PER_S / rate_per_s
-        free_ns = max(free_ns, due_ns) + NS_PER_S / capacity_per_s
-        outcomes.append(outcome(round(due_ns), round(free_ns - due_ns) + latency_ns))
-    return summary(record(rate_per_s, *outcomes))
+    waiting = _waiting(rate_per_s, capacity_per_s=capacity_per_s)
+    return summary(
+        record(rate_per_s, *(replace(one, end_ns=one.end_ns + latency_ns) for one in waiting))
+    )
 
 
 @given(VALUES)
@@ -151,3 +159,65 @@ def test_a_server_may_be_past_its_knee_at_once() -> None:
 
 def test_one_rate_has_no_knee() -> None:
     assert knee([rate(10)]) is None
+
+
+def test_goodput_is_what_was_offered_and_met_all_limits() -> None:
+    step = record(
+        10,
+        *(outcome(place * 100 * MS, 50 * MS) for place in range(40)),
+        *(outcome(place * 100 * MS, 300 * MS) for place in range(40, 70)),
+        *(outcome(place * 100 * MS, 2 * MS, error="http 500") for place in range(70, 100)),
+    )
+
+    found = summary(step, limits("100ms", None, None))
+
+    assert found.good_ratio == pytest.approx(0.4)
+    assert found.goodput_per_s == pytest.approx(4.0)
+    assert summary(step).goodput_per_s is None
+
+
+def test_a_limit_on_tokens_holds_for_answers_that_have_them() -> None:
+    streamed = Answer(
+        shape=Shape.OPENAI,
+        token_times_ns=(60 * MS, 80 * MS, 100 * MS),
+        reported_tokens=None,
+        error=None,
+    )
+    step = record(10, outcome(0, 100 * MS, answer=streamed), outcome(0, 100 * MS))
+
+    for first, each, good in (
+        (None, "20ms", 1.0),
+        (None, "19ms", 0.5),
+        ("60ms", None, 1.0),
+        ("59ms", "20ms", 0.5),
+    ):
+        assert summary(step, limits(None, first, each)).good_ratio == good
+
+
+def test_the_best_goodput_is_not_at_the_highest_rate() -> None:
+    wanted = limits("50ms", None, None)
+    rates = [
+        summary(record(per_s, *_waiting(per_s, capacity_per_s=20)), wanted)
+        for per_s in (10.0, 18.0, 40.0)
+    ]
+
+    best = best_goodput(rates)
+
+    assert best is not None
+    assert best.rate_per_s == 18.0
+    assert best_goodput([summary(record(1, outcome(0, MS)))]) is None
+
+
+def _waiting(rate_per_s: float, *, capacity_per_s: float) -> Iterator[Outcome]:
+    """Evenly spaced requests to a server that answers one after the other."""
+    free_ns = 0.0
+    for index in range(200):
+        due_ns = index * NS_PER_S / rate_per_s
+        free_ns = max(free_ns, due_ns) + NS_PER_S / capacity_per_s
+        yield outcome(round(due_ns), round(free_ns - due_ns))
+
+
+@pytest.mark.parametrize("text", ["2", "fast", "-1s", ""])
+def test_a_limit_that_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="--first-token-within 2s"):
+        limits(None, text, None)

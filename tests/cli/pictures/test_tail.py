@@ -8,7 +8,11 @@ from rich.console import Console
 from latencytrace.cli.pictures.tail import picture
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.tail import CauseKind
-from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
+from latencytrace.service.answers.tail_documents import (
+    NeighboursDocument,
+    StageExcessDocument,
+    TailDocument,
+)
 
 MS = 1_000_000
 
@@ -64,6 +68,7 @@ def document(**more: object) -> TailDocument:
             "value": "manuals",
             "sentence": "Slower dependency: retrieve.",
         },
+        neighbours=None,
         examples=["a" * 32],
     )
     return cast(TailDocument, {**whole, **more})
@@ -133,3 +138,32 @@ def test_the_stages_fit_the_terminal_and_keep_their_excess(width: int) -> None:
 
     assert max(map(len, lines)) <= width
     assert any(line.startswith("retrieve") and "800 ms" in line for line in lines)
+
+
+def test_what_others_in_shared_steps_cost_stands_below_with_whose_work_it_was() -> None:
+    beside = NeighboursDocument(
+        tail_requests=60,
+        reference_requests=80,
+        steps=140,
+        tail_mean_ns=300 * MS,
+        reference_mean_ns=50 * MS,
+        excess_ns=250 * MS,
+        excess_share_ratio=0.3125,
+        low_ns=200 * MS,
+        high_ns=300 * MS,
+        culprits=[
+            {
+                "key": "tenant",
+                "value": "bulk",
+                "cost_share_ratio": 0.9,
+                "member_share_ratio": 0.25,
+            }
+        ],
+    )
+
+    said = " ".join(drawn(document(neighbours=beside)))
+    by_chance = " ".join(drawn(document(neighbours={**beside, "low_ns": -1})))
+
+    assert "31.2 % of what the tail takes longer. tenant bulk: 90.0 % of it, by 25.0 %" in said
+    assert "300 ms of a request of the tail, 50.0 ms of a usual one; that may be" in by_chance
+    assert "bulk" not in by_chance

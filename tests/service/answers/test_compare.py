@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from latencytrace.cli.pictures.cohorts.comparison import markdown, picture
 from latencytrace.errors import QuestionError
 from latencytrace.model import Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.compare import comparison, save_baseline
+from latencytrace.service.answers.sentences.compare import circumstances
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
 from tests.service.answers.test_breakdown_parts import store_of
@@ -49,3 +51,44 @@ def test_no_baseline_is_saved_of_requests_that_tell_nothing(tmp_path: Path) -> N
 
     with pytest.raises(QuestionError, match="there is nothing to save"):
         save_baseline(store_of(spared), Baselines(tmp_path), "before", "service=rag", NOW_NS)
+
+
+def test_a_side_says_what_its_requests_brought_and_met(tmp_path: Path) -> None:
+    known = [(1000, 900, 2, True), (3000, 100, 5, False), (None, 5, None, None)]
+    store = store_of(
+        *(
+            replace(
+                made_request(stages={Stage.DECODE: 1000}),
+                trace_id=f"{place + 1:032x}",
+                input_tokens=brought,
+                cached_input_tokens=cached,
+                batch_size=together,
+                cold_start=cold,
+            )
+            for place, (brought, cached, together, cold) in enumerate(known)
+        )
+    )
+
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=no"), 0.05, NOW_NS)
+
+    met = found["a"]["circumstances"]
+    assert (met["input_tokens"], met["batch_size"]) == (2000, 3.5)
+    assert (met["cached_input_ratio"], met["cold_start_ratio"]) == (0.25, 0.5)
+    assert met["preemptions"] is None
+    assert set(found["b"]["circumstances"].values()) == {None}
+    shown = {name: (a, b) for name, a, b in circumstances(found)}
+    assert shown["input tokens"] == ("2,000", "-")
+    assert shown["input cached"] == ("25.0 %", "-")
+    assert shown["batch size"] == ("3.5", "-")
+    assert "preemptions" not in shown
+
+
+def test_an_older_service_that_knows_no_circumstances_is_read_too(tmp_path: Path) -> None:
+    store = in_every_detail()
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=rag"), 0.05, NOW_NS)
+    for side in (found["a"], found["b"]):
+        del side["circumstances"]  # type: ignore[misc] # as it answers
+
+    assert list(circumstances(found)) == []
+    assert any(picture(found, ("", "")))
+    assert "in the mean" not in markdown(found, ("", ""))

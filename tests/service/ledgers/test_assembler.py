@@ -116,6 +116,19 @@ def test_a_late_span_makes_its_trace_due_again(rig: Rig) -> None:
     assert rig.assembler.counts.late == 0
 
 
+def test_a_span_that_comes_while_its_trace_is_attributed_makes_it_due_a_second_later(
+    rig: Rig,
+) -> None:
+    rig.arrive_rooted("a")
+    rig.clock.move_s(1)
+    due = rig.assembler.due(ALL)
+    rig.arrive("a")
+    rig.assembler.attributed(due)
+
+    assert rig.due_after_s(0.999) == []
+    assert rig.due_after_s(0.001) == ["a"]
+
+
 def test_a_span_that_comes_after_ten_minutes_is_counted_and_left(rig: Rig) -> None:
     rig.arrive_rooted("a")
     rig.due_after_s(1)

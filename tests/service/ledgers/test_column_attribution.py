@@ -1,7 +1,9 @@
 """Traces that memory holds become the same requests by columns as by objects."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from numba.core.errors import TypingError
@@ -10,6 +12,7 @@ from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
 from latencytrace.service.ledgers import column_attribution
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
+from latencytrace.service.ledgers.column_attribution import WORTH_LOADING_SPANS, ColumnAttribution
 from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import shapes
@@ -19,6 +22,7 @@ from latencytrace.service.otlp.traces import check
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.simulation.simulator import simulate
 from tests.support.simulation.ways import WAYS
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(400)  # the compiler, the first time
 
@@ -193,6 +197,24 @@ def test_what_cannot_be_compiled_is_told_and_left_to_objects(
     assert len(columns.attributed({}, {}, held([one_span("1" * 32)])).requests) == 1
 
 
+def test_it_says_while_it_loads_what_was_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_attribution, "is_compiled_ahead", lambda _: True)
+    may_go_on = threading.Event()
+
+    def wait(_: Path | None) -> None:
+        may_go_on.wait(PATIENCE_S)
+
+    columns = ColumnAttribution(ahead=wait)
+    before = columns.is_loading
+    columns.expect(WORTH_LOADING_SPANS)
+    during = columns.is_loading
+    may_go_on.set()
+    columns.compile().join()
+
+    assert (before, during, columns.is_loading) == (False, True, False)
+    assert columns.is_compiled
+
+
 def test_it_is_counted_which_way_traces_go() -> None:
     odd = replace(one_span("2" * 32), end_ns=0)
     columns = attribution(compiled=True)
@@ -213,7 +235,8 @@ def test_shapes_are_forgotten_once_many_spans_find_none_left(
     if decoded == "plainly":
         monkeypatch.setattr(loading, "_ready", [])
     monkeypatch.setattr(shapes, "RENEWED_AFTER_SPANS", 20)
-    monkeypatch.setattr(SHAPES, "_most", len(SHAPES.spans) + 4)
+    # Room for half of the shapes of a batch now, and for all of one in the next generation.
+    monkeypatch.setattr(SHAPES, "_most", max(len(SHAPES.spans), 4) + 4)
     before = SHAPES.generation
     ways: list[bool] = []
 

@@ -18,6 +18,7 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers import attribution, pipeline
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -464,6 +465,97 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
     until(is_let_in)
     store.meanwhile = lambda: None
     busy.close()
+
+
+@pytest.fixture
+def slow(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """Attributes a span a second, and lets few in."""
+    monkeypatch.setattr(pipeline, "BATCH_TRACES", 1)
+    monkeypatch.setattr(pipeline, "BEHIND_BYTES", 0)
+    rig.pipeline._has_taken_up = True  # noqa: SLF001 - as after its first round
+    rig.store.meanwhile = lambda: rig.clock.move_s(1)
+    return rig
+
+
+def is_let_in(rig: Rig, *spans: Span, after_s: float) -> bool:
+    """Whether more are let in, after a batch of what came until then."""
+    if spans:
+        rig.send(*spans)
+    rig.clock.move_s(after_s)
+    rig.pipeline._has_more_after_step()  # noqa: SLF001 - as it does by itself
+    try:
+        rig.pipeline.require_room()
+    except OverloadedError:
+        return False
+    return True
+
+
+def test_no_more_is_let_in_while_there_is_work_for_some_seconds(slow: Rig) -> None:
+    few, many = (
+        is_let_in(slow, *(root(uuid4().hex) for _ in range(count)), after_s=3) for count in (2, 3)
+    )
+    fewer = [is_let_in(slow, after_s=3) for _ in range(4)]
+
+    assert (few, many, fewer) == (True, False, [True] * 4)
+
+
+def test_traces_that_wait_for_their_root_are_no_work(slow: Rig) -> None:
+    waiting = [child(root(uuid4().hex), CHILD, Stage.RETRIEVE, 0, 60) for _ in range(10)]
+
+    assert is_let_in(slow, root(uuid4().hex), root(uuid4().hex), *waiting, after_s=1.5)
+
+
+def test_traces_wait_for_what_attributes_them_fast_only_so_long(
+    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PACE_S", 0.01)
+    asked: list[int] = []
+
+    def is_loading(_: object) -> bool:
+        asked.append(len(asked))
+        return True
+
+    monkeypatch.setattr(ColumnAttribution, "is_loading", property(is_loading))
+    clock = FakeClock()
+    waiting = Pipeline(store, Telemetry(), clock)
+    waiting.start()
+    waiting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(PATIENCE_S)
+    clock.move_s(2)
+    until(lambda: store.request(trace_id, None) is not None)
+    waiting.close()
+
+    assert len(asked) > pipeline.LOADING_ROUNDS
+
+
+def test_few_spans_are_let_in_while_traces_wait_for_what_attributes_them_fast(
+    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PACE_S", 0.01)
+    monkeypatch.setattr(pipeline, "LOADING_BYTES", 0)
+    monkeypatch.setattr(pipeline, "LOADING_ROUNDS", 1 << 30)
+    loaded = threading.Event()
+    monkeypatch.setattr(ColumnAttribution, "is_loading", property(lambda _: not loaded.is_set()))
+    clock = FakeClock()
+    waiting = Pipeline(store, Telemetry(), clock)
+    waiting.start()
+    waiting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(PATIENCE_S)
+    clock.move_s(2)
+
+    def is_refused() -> bool:
+        try:
+            waiting.require_room()
+        except OverloadedError:
+            return True
+        return False
+
+    until(is_refused)
+    is_attributed = store.request(trace_id, None) is not None
+    loaded.set()
+    until(lambda: store.request(trace_id, None) is not None)
+    until(lambda: not is_refused())
+    waiting.close()
+
+    assert not is_attributed
 
 
 def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str) -> None:

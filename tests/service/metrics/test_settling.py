@@ -8,6 +8,7 @@ import pytest
 from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import Request
+from latencytrace.service.metrics import settling
 from latencytrace.service.metrics.settling import Settled, Settling
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
@@ -163,3 +164,22 @@ def test_too_many_in_tables_settle_early() -> None:
     rig.settling.add([], 2, table_of("c", "d"))
 
     assert [one.trace_id for one in rig.settling.settled().each()] == ["a", "b"]
+
+
+def test_no_object_is_made_of_requests_that_nobody_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[RequestTable] = []
+
+    def note(table: RequestTable) -> list[Request]:
+        made.append(table)
+        return requests_of(table)
+
+    monkeypatch.setattr(settling, "requests_of", note)
+    tables = [table_of("a"), table_of("b")]
+
+    each = Settled(requests=[], tables=tables, until_ns=1).each()
+    before = list(made)
+
+    assert [one.trace_id for one in each] == ["a", "b"]
+    assert (before, made) == ([], tables)

@@ -13,7 +13,8 @@ from latencytrace.model import AttributeValue, Span, semconv
 from latencytrace.service.otlp import shapes
 from latencytrace.service.otlp.batches import batch_of
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.scanner import compile_scanner, scanned
+from latencytrace.service.otlp.compiled import loading
+from latencytrace.service.otlp.scanner import compile_scanner, find_shapes, scanned
 from latencytrace.service.otlp.shapes import SHAPES, shape_of
 from latencytrace.service.otlp.span_block import SpanBlock
 from tests.service.otlp.generated_requests import requests
@@ -121,3 +122,35 @@ def test_both_ways_give_a_shape_one_number(read: Callable[[bytes], SpanBlock]) -
     batch = batch_of([(read(sent), np.arange(1))])
 
     assert {int(shape) for shape in every} == {int(batch.shape[0])} != {-1}
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(request=requests)
+def test_compiled_code_finds_the_shapes_of_what_was_decoded_the_plain_way(
+    request: ExportTraceServiceRequest,
+) -> None:
+    compile_scanner().join()
+    block = span_block_of(request)
+    removed = block.table["removed"].copy()
+
+    assert find_shapes(block)
+
+    assert block.table["removed"].tolist() == removed.tolist()
+    assert all(
+        shape_of(SHAPES.spans[shape]) == shape_of(span)
+        for shape, span in zip(block.table["shape"].tolist(), block.spans(), strict=True)
+        if shape >= 0
+    )
+
+
+def test_shapes_are_found_without_compiled_code_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = otlp(one_span(name="with and without", attributes={"a": 1}))
+    compile_scanner().join()
+    compiled = batch_of([(WAYS["plain"](sent), np.arange(1))]).shape[0]
+    monkeypatch.setattr(loading, "_ready", [])
+
+    batch = batch_of([(WAYS["plain"](sent), np.arange(1))])
+
+    assert int(batch.shape[0]) == int(compiled) >= 0

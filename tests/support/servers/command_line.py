@@ -24,12 +24,16 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def latencytrace(
-    *arguments: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 100
+    *arguments: str | Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_s: float = 100,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
         capture_output=True,
         check=False,
+        cwd=cwd,
         text=True,
         env=environment() if env is None else env,
         timeout=timeout_s,

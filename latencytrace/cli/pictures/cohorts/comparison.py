@@ -24,6 +24,7 @@ from latencytrace.service.answers.sentences.compare import (
     PROVEN,
     at_equal,
     both,
+    circumstances,
     is_sure,
     notes,
     relative,
@@ -56,6 +57,9 @@ def picture(document: CompareDocument, sides: tuple[str, str]) -> list[Renderabl
     if whole is not None:
         parts += [Text(at_equal(document), "dim"), _shifts(document), ""]
         parts += [_deciles(document["deciles"], document["at_least_ratio"]), ""]
+    met = list(circumstances(document))
+    if met:
+        parts += [_circumstances(met), ""]
     parts += [Text(note, "dim") for note in notes(document)]
     return parts
 
@@ -78,6 +82,10 @@ def markdown(document: CompareDocument, sides: tuple[str, str]) -> str:
             cells = _cells(shift)
             cells[2] = f"{sure}{cells[2]}{sure}"
             lines.append(f"| {name} | {level} | {' | '.join(cells)} |")
+    met = list(circumstances(document))
+    if met:
+        lines += ["", "| in the mean | A | B |", "| --- | ---: | ---: |"]
+        lines += [f"| {' | '.join(row)} |" for row in met]
     lines += [f"\n{note}" for note in notes(document)]
     return "\n".join(lines)
 
@@ -137,6 +145,14 @@ def _shifts(document: CompareDocument) -> FittedTable:
         style = STYLES[verdict] if verdict in PROVEN and level == LEVELS[0] else ""
         shown = Text(name if level == LEVELS[0] else "", style)
         drawn.add_row(shown, level, *_cells(shift))
+    return drawn
+
+
+def _circumstances(met: Sequence[tuple[str, str, str]]) -> FittedTable:
+    mean = "in the mean"
+    drawn = FittedTable(mean, "A", "B", left=(mean,), name=mean, leave_out=())
+    for row in met:
+        drawn.add_row(*row)
     return drawn
 
 

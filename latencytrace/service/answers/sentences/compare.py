@@ -15,6 +15,17 @@ LEVELS: Final = ("p50", "p95", "p99")
 PROVEN: Final = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 SURE: Final = 0.05
 END_TO_END: Final = "end to end"
+ROUND: Final = 100
+CIRCUMSTANCES: Final = {
+    "input_tokens": "input tokens",
+    "cached_input_ratio": "input cached",
+    "output_tokens": "output tokens",
+    "batch_size": "batch size",
+    "queue_depth": "queue depth",
+    "concurrency": "concurrency",
+    "preemptions": "preemptions",
+    "cold_start_ratio": "cold starts",
+}
 
 
 def sentence(document: CompareDocument) -> str:
@@ -61,6 +72,22 @@ def at_equal(document: CompareDocument) -> str:
 def both(document: CompareDocument) -> tuple[SideDocument, SideDocument]:
     """A and B."""
     return document["a"], document["b"]
+
+
+def circumstances(document: CompareDocument) -> Iterator[tuple[str, str, str]]:
+    """What the requests of A and of B brought and met, as far as either tells it."""
+    a, b = (side.get("circumstances", {}) for side in both(document))  # an older service: none
+    for key, name in CIRCUMSTANCES.items():
+        values: list[float | None] = [a.get(key), b.get(key)]  # type: ignore[list-item] # numbers
+        if any(value is not None for value in values):
+            first, second = (_number(key, value) for value in values)
+            yield name, first, second
+
+
+def _number(key: str, value: float | None) -> str:
+    if value is None or key.endswith("_ratio"):
+        return share(value)
+    return f"{value:,.0f}" if value >= ROUND else f"{value:.3g}"
 
 
 def rows(document: CompareDocument) -> Iterator[tuple[str, str, ShiftDocument]]:

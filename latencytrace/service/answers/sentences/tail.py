@@ -1,6 +1,7 @@
 """The tail's cause, or the reason why none is named."""
 
-from latencytrace.service.answers.tail_documents import TailDocument
+from latencytrace.model.texts.units import duration, share
+from latencytrace.service.answers.tail_documents import NeighboursDocument, TailDocument
 
 NOTHING = (
     "Nothing sets the tail apart: no attribute, and no stage that takes longer than its usual "
@@ -20,3 +21,22 @@ def sentence(document: TailDocument) -> str:
     if cause:
         return cause["sentence"]
     return MIXED if document["attributes"] else NOTHING
+
+
+def beside(found: NeighboursDocument) -> str:
+    """What others' work in shared steps cost the tail, and whose it was."""
+    text = (
+        f"Others' work in shared steps: {duration(found['tail_mean_ns'])} of a request of the "
+        f"tail, {duration(found['reference_mean_ns'])} of a usual one"
+    )
+    if found["low_ns"] <= 0:
+        return f"{text}; that may be chance."
+    part = found["excess_share_ratio"]
+    text += "." if part is None else f", {share(part)} of what the tail takes longer."
+    whose = (
+        f"{one['key']} {one['value']}: {share(one['cost_share_ratio'])} of it, by "
+        f"{share(one['member_share_ratio'])} of the others"
+        for one in found["culprits"]
+    )
+    named = "; ".join(whose)
+    return f"{text} {named}." if named else text

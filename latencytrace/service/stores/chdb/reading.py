@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from latencytrace.model import Breakdown, Request, Span, Stage
 from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
 from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.request_times import RequestTimes
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import (
     cohort_columns,
@@ -127,6 +128,11 @@ class ChdbQuestions(Store):
         """See `Store.durations`."""
         question = partial(cohort_columns.durations_question, cohort)
         return np.frombuffer(self._asked(cohort, question, "RowBinary"), np.int64)
+
+    def times(self, cohort: Cohort) -> RequestTimes:
+        """See `Store.times`."""
+        question = partial(cohort_columns.times_question, cohort)
+        return RequestTimes.of(np.frombuffer(self._asked(cohort, question, "RowBinary"), np.int64))
 
     def cohort_columns(
         self,

@@ -9,6 +9,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from latencytrace.errors import QuestionError
+from latencytrace.model import Objective
 from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.storage.baselines import Baselines
@@ -29,6 +30,7 @@ class Parts:
     is_open: Callable[[str], bool]  # a trace, whose spans are not attributed yet
     profiles_of: Callable[[str], list[str]]  # those that saw a trace
     objectives: Callable[[], ObjectivesDocument]
+    watched: Callable[[], Sequence[Objective]]  # the same, themselves
     alerts: Callable[[], AlertsDocument]
     gpus: Callable[[], GpusDocument]
     gpu_timelines: Callable[[], GpuTimelinesDocument]

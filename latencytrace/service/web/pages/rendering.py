@@ -55,6 +55,7 @@ NAVIGATION: Final = (
     PageLink("/requests", "Requests", "r"),
     PageLink("/compare", "Compare", "c"),
     PageLink("/whatif", "What if", "w"),
+    PageLink("/capacity", "Capacity", "p"),
     PageLink("/objectives", "Objectives", "s"),
     PageLink("/gpu", "GPU", "u"),
     PageLink("/health", "Health", "h"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from latencytrace.service.web.pages.analyses.capacity import capacity_pages
 from latencytrace.service.web.pages.analyses.compare import compare_pages
 from latencytrace.service.web.pages.analyses.tail import tail_pages
 from latencytrace.service.web.pages.analyses.whatif import whatif_pages
@@ -45,6 +46,7 @@ def add_pages(
         trace_pages(parts),
         compare_pages(parts),
         whatif_pages(parts),
+        capacity_pages(parts),
         objectives_pages(parts),
         gpu_pages(parts),
         health_pages(parts, metrics, unready),

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from latencytrace.model import Objective
 from latencytrace.service.alerting.document import alert_document, objective_document
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
@@ -49,3 +50,8 @@ def objectives_document(evaluator: Evaluator) -> ObjectivesDocument:
 def alerts_document(evaluator: Evaluator, links: AlertLinks) -> AlertsDocument:
     """`GET /alerts`."""
     return {"alerts": [alert_document(one, links) for one in evaluator.alerts()]}
+
+
+def watched_objectives(evaluator: Evaluator) -> list[Objective]:
+    """The objectives themselves."""
+    return [one.objective for one in evaluator.standings()]

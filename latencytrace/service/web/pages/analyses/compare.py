@@ -25,6 +25,7 @@ from latencytrace.service.answers.compare_documents import (
 from latencytrace.service.answers.sentences.compare import (
     at_equal,
     both,
+    circumstances,
     is_sure,
     notes,
     relative,
@@ -88,6 +89,7 @@ def compare_pages(parts: Parts) -> APIRouter:
             "comparison": comparison,
             "sentence": sentence,
             "border": lambda document: BORDERS.get(document["verdict"], ""),
+            "circumstances": lambda document: list(circumstances(document)),
             "sides": lambda document: list(described(document, (a, b))),
             "at_equal": at_equal,
             "shifts": lambda document: list(shifts(document)),

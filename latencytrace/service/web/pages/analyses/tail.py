@@ -13,7 +13,7 @@ from latencytrace.model import Request as FoundRequest
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import request_document
-from latencytrace.service.answers.sentences.tail import sentence
+from latencytrace.service.answers.sentences.tail import beside, sentence
 from latencytrace.service.answers.tail_documents import (
     SetApartDocument,
     StageExcessDocument,
@@ -61,6 +61,7 @@ def tail_pages(parts: Parts) -> APIRouter:
             "quantile": quantile,
             "quantiles": [(one, percentile(one)) for one in dict.fromkeys([*QUANTILES, quantile])],
             "sentence": sentence,
+            "beside": beside,
             "shown": shown,
             "scale_of": scale_of,
             "means": means,

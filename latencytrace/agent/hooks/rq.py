@@ -1,0 +1,41 @@
+"""Jobs of RQ: when they were sent, and the caller's context in their `meta`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.trace import get_tracer_provider
+
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.calls import after
+from latencytrace.agent.toolkit.messages import Sent, timed_sends, timed_work
+
+
+def _sent(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
+    job = kwargs.get("job") or args[1]
+    return Sent(str(job.func_name), job.meta)
+
+
+def _job(args: tuple[Any, ...], _: dict[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    return str(args[0].func_name), args[0].meta
+
+
+def _flush(recorder: Recorder, arguments: Arguments, _: object) -> None:
+    """Send what a process of one job has recorded: it ends without any further step."""
+    worker: Any = arguments["self"]
+    flush = getattr(get_tracer_provider(), "force_flush", None)
+    with guarded("flushing", recorder.on_fault):
+        if worker.is_horse and flush is not None:
+            flush()
+
+
+class RqHook(Hook):
+    """Times what every way to send a job goes through, and the work in whatever worker."""
+
+    requires = ("rq >= 2.0",)
+    patches = (
+        Replacement("rq.queue", "Queue._enqueue_job", timed_sends(_sent)),
+        Replacement("rq.job", "Job.perform", timed_work(_job)),
+        Replacement("rq.worker", "BaseWorker.perform_job", after("ending a job", _flush)),
+    )

@@ -1,0 +1,141 @@
+"""Messages through a queue: when a request sent one, and the work that it asks for."""
+
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, Final, NamedTuple
+
+from opentelemetry import propagate
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind, get_current_span
+
+from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.timing.hook import Timed
+from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.wrapping import BeginTimed, timed_coroutine, timed_function
+from latencytrace.agent.toolkit.calls import Build, CountWithin
+from latencytrace.model.stage import Stage
+
+_MOST: Final = 256  # messages that one span sends
+_W3C: Final = ("traceparent", "tracestate", "baggage")
+
+
+class Sent(NamedTuple):
+    """A message as it is sent."""
+
+    name: str  # of what it asks for
+    headers: MutableMapping[str, Any] | None  # that go with it; None: the hook puts them there
+    is_due: bool = True  # it is to be worked on at once
+
+
+class MessageSpan:
+    """A span around a sending or its work, whose failure may be in what the call returns.
+
+    Args:
+        timing: The span under way.
+        on_fault: Takes what our own code raises.
+        failure: Finds what the work raised in what the call returned; None: it raises that.
+    """
+
+    __slots__ = ("_failure", "_on_fault", "_timing")
+
+    def __init__(
+        self,
+        timing: Timing,
+        on_fault: OnFault,
+        failure: Callable[[Any], BaseException | None] | None = None,
+    ) -> None:
+        self._timing = timing
+        self._on_fault = on_fault
+        self._failure = failure
+
+    def activate(self) -> None:
+        """Make it current."""
+        self._timing.activate()
+
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        self._timing.deactivate()
+
+    def finish(self, result: Any) -> None:  # noqa: ANN401 - the library's
+        """End it."""
+        with guarded("ending a message", self._on_fault):
+            error = None if self._failure is None else self._failure(result)
+            if error is not None:
+                self._timing.fail(error)
+            self._timing.end()
+
+    def fail(self, error: BaseException) -> None:
+        """End it with what was raised."""
+        with guarded("ending a message", self._on_fault):
+            self._timing.fail(error)
+            self._timing.end()
+
+
+def timed_sends(read: Callable[[tuple[Any, ...], dict[str, Any]], Sent]) -> Build:
+    """Build what sends W3C headers with each message, of a span where a request sends it.
+
+    Args:
+        read: Reads a call that sends a message; it may change the keywords of the call.
+    """
+
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        counts = CountWithin()
+
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> MessageSpan | None:
+            with guarded("sending a message", recorder.on_fault):
+                if recorder.suppressed():
+                    return None
+                name, headers, is_due = read(args, kwargs)
+                around = get_current_span()
+                sending: Timing | None = None
+                # Who has it sent later does not wait for it.
+                if is_due and around.is_recording() and counts.next_of(around) <= _MOST:
+                    sending = recorder.start(f"send {name}", Stage.QUEUE, kind=SpanKind.PRODUCER)
+                if headers is not None:
+                    propagate.inject(headers, sending.context() if sending else None)
+                return MessageSpan(sending, recorder.on_fault) if sending else None
+            return None
+
+        return _timed(original, begin)
+
+    return build
+
+
+def _timed(original: Timed, begin: BeginTimed) -> Timed:
+    return (timed_coroutine if iscoroutinefunction(original) else timed_function)(original, begin)
+
+
+def begun_work(recorder: Recorder, name: str, headers: Mapping[str, Any]) -> Timing | None:
+    """Begin the work that a message asks for, in the trace of who sent it."""
+    with guarded("beginning work", recorder.on_fault):
+        if not recorder.suppressed():
+            carried = {key: str(headers[key]) for key in _W3C if headers.get(key)}
+            context = propagate.extract(carried, Context()) if carried else None
+            return recorder.start(name, kind=SpanKind.CONSUMER, context=context)
+    return None
+
+
+def timed_work(
+    read: Callable[[tuple[Any, ...], dict[str, Any]], tuple[str, Mapping[str, Any]]],
+    failure: Callable[[tuple[Any, ...], Any], BaseException | None] | None = None,
+) -> Build:
+    """Build what times the work that a message asks for.
+
+    Args:
+        read: From the arguments to its name and headers.
+        failure: Finds what it raised, by the arguments and what the call returned.
+    """
+
+    def build(recorder: Recorder, original: Timed) -> Timed:
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> MessageSpan | None:
+            with guarded("reading a message", recorder.on_fault):
+                timing = begun_work(recorder, *read(args, kwargs))
+                if timing is not None:
+                    found = None if failure is None else partial(failure, args)
+                    return MessageSpan(timing, recorder.on_fault, found)
+            return None
+
+        return _timed(original, begin)
+
+    return build

@@ -1,0 +1,184 @@
+"""A cohort's latency against its load: rates and durations by how many requests are under way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.capacity.growth import Growth, growth
+from latencytrace.analysis.capacity.levels import Knee, Levels, knee
+from latencytrace.analysis.capacity.limits import Limit, are_good, holding
+from latencytrace.analysis.capacity.occupancy import Occupancy
+from latencytrace.model.cohorts.request_columns import RequestColumns
+from latencytrace.model.cohorts.request_times import RequestTimes
+
+LEAST_REQUESTS: Final = 500
+LEAST_ROWS: Final = 20  # of a level: of fewer no quantile is shown
+LEAST_TIME: Final = 0.01  # of the time, for a level whose goodput counts
+LEVELS: Final = (0.5, 0.95)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelLatency:
+    """What happens while so many requests are under way."""
+
+    first: int
+    last: int
+    time_ratio: float  # of the time that was counted
+    served: int  # answers that ended meanwhile
+    served_per_s: float
+    good_per_s: float | None  # of those, within all limits
+    p50_ns: float | None  # of requests that came meanwhile; None: too few were read
+    p95_ns: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodput:
+    """Requests a second that meet all limits."""
+
+    limits: tuple[Limit, ...]
+    good_ratio: float  # of all requests
+    per_s: float
+    best_per_s: float | None  # of the level that is surely best; None: none was held long enough
+    best_level: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """Latency against load."""
+
+    requests: int
+    read_requests: int  # of which stages are known
+    needed_requests: int | None  # None: there are enough
+    length_ns: int  # that was counted
+    requests_per_s: float | None
+    concurrency: float | None  # the mean
+    most: int | None
+    levels: tuple[LevelLatency, ...]
+    knee: Knee | None
+    goodput: Goodput | None  # None: there is no limit
+    growth: Growth | None
+
+
+def capacity(
+    times: RequestTimes, columns: RequestColumns, limits: Sequence[Limit] = ()
+) -> Capacity:
+    """Find what the service of a cohort keeps up with.
+
+    Args:
+        times: Of all requests.
+        columns: Of a share of them, whichever they are.
+        limits: That they shall meet.
+    """
+    if len(times) < LEAST_REQUESTS:
+        return _too_few(len(times), len(columns))
+    found = Occupancy.of(times)
+    levels = Levels.of(found)
+    inside = np.flatnonzero(_is_inside(found.block(columns.start_ns), found))
+    columns = columns.taken(inside)
+    came = found.coming(columns.start_ns)
+    limits = holding(limits, columns)
+    good = are_good(limits, columns) if limits else None
+    good_ratios = None if good is None else _good_ratios(levels, found, columns, good)
+    bend = knee(levels)
+    length_s = found.length_ns / 1e9
+    started = int(np.count_nonzero(_is_inside(found.block(times.start_ns), found)))
+    return Capacity(
+        requests=len(times),
+        read_requests=len(columns),
+        needed_requests=None,
+        length_ns=found.length_ns,
+        requests_per_s=started / length_s,
+        concurrency=float(levels.crowd_s.sum() / length_s),
+        most=levels.most,
+        levels=_latencies(levels, columns, levels.level(came), good_ratios, length_s),
+        knee=bend,
+        goodput=_goodput(levels, limits, good, good_ratios, started / length_s),
+        growth=growth(columns, came, levels, bend),
+    )
+
+
+def _too_few(requests: int, read: int) -> Capacity:
+    return Capacity(
+        requests=requests,
+        read_requests=read,
+        needed_requests=LEAST_REQUESTS,
+        length_ns=0,
+        requests_per_s=None,
+        concurrency=None,
+        most=None,
+        levels=(),
+        knee=None,
+        goodput=None,
+        growth=None,
+    )
+
+
+def _is_inside(block: NDArray[np.int64], found: Occupancy) -> NDArray[np.bool_]:
+    return (block >= 0) & (block < len(found.edges_ns) - 1)
+
+
+def _good_ratios(
+    levels: Levels, found: Occupancy, columns: RequestColumns, good: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """(m,): the share of the answers that ended at a level that are good; NaN: none was read."""
+    level = levels.level(found.leaving(columns.start_ns + columns.duration_ns))
+    served = are_good((), columns)
+    answers = np.bincount(level[served], minlength=len(levels))
+    with np.errstate(invalid="ignore"):
+        return np.bincount(level[good], minlength=len(levels)) / answers
+
+
+def _latencies(
+    levels: Levels,
+    columns: RequestColumns,
+    level: NDArray[np.int64],
+    good_ratios: NDArray[np.float64] | None,
+    length_s: float,
+) -> tuple[LevelLatency, ...]:
+    found = []
+    for place in range(len(levels)):
+        taken_ns = columns.duration_ns[level == place]
+        p50_ns, p95_ns = (
+            np.quantile(taken_ns, LEVELS).tolist() if len(taken_ns) >= LEAST_ROWS else (None, None)
+        )
+        rate = float(levels.rate_per_s[place])
+        ratio = None if good_ratios is None else float(good_ratios[place])
+        found.append(
+            LevelLatency(
+                first=int(levels.first[place]),
+                last=int(levels.last[place]),
+                time_ratio=float(levels.time_s[:, place].sum()) / length_s,
+                served=int(levels.served[:, place].sum()),
+                served_per_s=rate,
+                good_per_s=None if ratio is None or np.isnan(ratio) else rate * ratio,
+                p50_ns=p50_ns,
+                p95_ns=p95_ns,
+            )
+        )
+    return tuple(found)
+
+
+def _goodput(
+    levels: Levels,
+    limits: tuple[Limit, ...],
+    good: NDArray[np.bool_] | None,
+    good_ratios: NDArray[np.float64] | None,
+    requests_per_s: float,
+) -> Goodput | None:
+    if good is None or good_ratios is None or not len(good):
+        return None
+    rates = np.nan_to_num(levels.rate_per_s * good_ratios)
+    held = levels.time_s.sum(axis=0) >= LEAST_TIME * levels.time_s.sum()
+    # By what is sure of it: of levels that few were served at, one is the best by chance.
+    sure = rates * (1 - 2 / np.sqrt(np.maximum(levels.served.sum(axis=0), 4.0)))
+    best = int(np.argmax(np.where(held, sure, -1.0))) if held.any() else None
+    return Goodput(
+        limits=limits,
+        good_ratio=float(good.mean()),
+        per_s=float(good.mean()) * requests_per_s,
+        best_per_s=None if best is None else float(rates[best]),
+        best_level=best,
+    )

@@ -1,0 +1,141 @@
+"""The stages that take longer while more requests are under way, and the first one to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.capacity.levels import Knee, Levels
+from latencytrace.analysis.capacity.occupancy import BLOCKS, Floats
+from latencytrace.model import Stage
+from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
+
+LEAST_ROWS: Final = 50  # of a group: of fewer nothing is said
+LEAST_GROWTH: Final = 0.25  # of the usual duration: by as much a level is slower
+CALM: Final = 0.25  # quantile of concurrency, where no level is known to be calm
+CROWDED: Final = 0.75
+RESAMPLES: Final = 1000
+_TOLD: Final = (0.025, 0.975)  # a 95 % interval
+_SEED: Final = 20_240_601
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageGrowth:
+    """One stage's mean critical-path time with few and with many requests under way."""
+
+    stage: Stage
+    calm_mean_ns: float
+    crowded_mean_ns: float
+    low_ns: float  # 95 % interval of the growth
+    high_ns: float
+
+    @property
+    def growth_ns(self) -> float:
+        """How much longer it takes with many."""
+        return self.crowded_mean_ns - self.calm_mean_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """What more requests at once cost each of them; the growths add up to the duration's."""
+
+    calm_to: int  # requests under way, at most
+    crowded_from: int
+    stages: tuple[StageGrowth, ...]  # the greatest growth first
+    first: Stage | None  # None: no level is slower by `LEAST_GROWTH`
+    first_from: int | None  # the concurrency of that level
+
+
+def growth(
+    columns: RequestColumns, under_way: NDArray[np.int64], levels: Levels, found: Knee | None
+) -> Growth | None:
+    """Compare requests that few others accompanied with those among many.
+
+    Args:
+        columns: Some requests of a cohort.
+        under_way: (n,): how many there were when each came, itself included.
+        levels: Of the cohort.
+        found: Its knee; None: it has none.
+
+    Returns:
+        None: too few requests, or always as many at once.
+    """
+    if len(columns) < 2 * LEAST_ROWS:
+        return None
+    calm_to = int(np.quantile(under_way, CALM, method="lower"))
+    crowded_from = int(np.quantile(under_way, CROWDED, method="higher"))
+    if found is not None:
+        half = max(int(found.concurrency) // 2, 1)
+        calm_to = half if (under_way <= half).sum() >= LEAST_ROWS else calm_to
+        past = int(levels.last[found.level]) + 1
+        crowded_from = past if (under_way >= past).sum() >= LEAST_ROWS else crowded_from
+    calm, crowded = under_way <= calm_to, under_way >= crowded_from
+    if calm_to >= crowded_from or min(calm.sum(), crowded.sum()) < LEAST_ROWS:
+        return None
+    block = np.arange(len(columns)) * BLOCKS // len(columns)
+    mean_ns, again = _means(columns, calm, block)
+    others_ns, others = _means(columns, crowded, block)
+    low_ns, high_ns = np.nanquantile(others - again, _TOLD, axis=0)
+    stages = [
+        StageGrowth(
+            stage=STAGES[place],
+            calm_mean_ns=float(mean_ns[place]),
+            crowded_mean_ns=float(others_ns[place]),
+            low_ns=float(low_ns[place]),
+            high_ns=float(high_ns[place]),
+        )
+        for place in np.argsort(mean_ns - others_ns, kind="stable").tolist()
+        if mean_ns[place] or others_ns[place]
+    ]
+    first, first_from = _first(columns, under_way, levels, mean_ns, calm_to)
+    return Growth(
+        calm_to=calm_to,
+        crowded_from=crowded_from,
+        stages=tuple(stages),
+        first=first,
+        first_from=first_from,
+    )
+
+
+def _means(
+    columns: RequestColumns, which: NDArray[np.bool_], block: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """The mean time in each stage, and that of stretches of requests drawn again."""
+    lengths_ns = columns.stages_ns[which]
+    sums = np.column_stack(
+        [np.bincount(block[which], each, minlength=BLOCKS) for each in lengths_ns.T]
+    )
+    counts = np.bincount(block[which], minlength=BLOCKS).astype(np.float64)
+    drawn = np.random.default_rng(_SEED).multinomial(
+        BLOCKS, np.full(BLOCKS, 1 / BLOCKS), RESAMPLES
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        again: Floats = (drawn @ sums) / (drawn @ counts)[:, None]
+    return lengths_ns.mean(axis=0), again
+
+
+def _first(
+    columns: RequestColumns,
+    under_way: NDArray[np.int64],
+    levels: Levels,
+    usual_ns: Floats,
+    calm_to: int,
+) -> tuple[Stage | None, int | None]:
+    """The stage that has grown most at the first level that is slower, and that level."""
+    level = levels.level(under_way)
+    least_ns = LEAST_GROWTH * usual_ns.sum()
+    for place, first in _levels_above(levels, calm_to):
+        lengths_ns = columns.stages_ns[level == place]
+        if len(lengths_ns) < LEAST_ROWS:
+            continue
+        grown_ns = lengths_ns.mean(axis=0) - usual_ns
+        error_ns = lengths_ns.sum(axis=1).std() / np.sqrt(len(lengths_ns))
+        if grown_ns.sum() - 2 * error_ns >= least_ns:
+            return STAGES[int(np.argmax(grown_ns))], first
+    return None, None
+
+
+def _levels_above(levels: Levels, calm_to: int) -> Sequence[tuple[int, int]]:
+    return [(place, first) for place, first in enumerate(levels.first.tolist()) if first > calm_to]

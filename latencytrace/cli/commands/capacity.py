@@ -1,0 +1,46 @@
+"""`latencytrace capacity`: latency against load, and what the service keeps up with."""
+
+from typing import cast
+
+from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.pictures.cohorts.capacity import picture
+from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.processes import options
+from latencytrace.cli.source import reading
+from latencytrace.cli.source.filters import Filters, with_filters
+from latencytrace.service.answers.load.capacity_documents import CapacityDocument
+
+
+@with_filters
+def capacity(  # noqa: PLR0913 - one argument a flag
+    *,
+    within: options.Within = None,
+    first_token_within: options.FirstTokenWithin = None,
+    per_token_within: options.PerTokenWithin = None,
+    wanted: Filters,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+    data: options.Data = None,
+) -> None:
+    """Show latency against load: by how many requests are under way at once, and the knee.
+
+    Without a limit, good requests are those that meet the service's objectives.
+
+    Example: latencytrace capacity --service rag --since 1h --within 2s
+    """
+    limits = {
+        "within": within,
+        "first_token_within": first_token_within,
+        "per_token_within": per_token_within,
+    }
+    asked = {**wanted, **{name: text for name, text in limits.items() if text is not None}}
+    with reading.source(url, data) as source:
+        found = cast(CapacityDocument, source.document("/capacity", asked))
+        if as_json:
+            say_document(found)
+            return
+        console = screen()
+        if found["requests"]:
+            show(console, *picture(found, console))
+        else:
+            show(console, why_none(source, wanted))

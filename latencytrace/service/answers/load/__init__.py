@@ -1,0 +1,1 @@
+"""Latency against load, and what requests that are served together cost each other."""

@@ -1,0 +1,167 @@
+"""What others' work in shared steps cost the requests of a tail."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from latencytrace.analysis.tail.groups import Split
+from latencytrace.analysis.tail.neighbours import (
+    Culprit,
+    Labels,
+    Member,
+    Neighbours,
+    Step,
+    Wait,
+    neighbours,
+)
+from latencytrace.model import Request, ShareBasis, SharedStep
+from latencytrace.model.cohorts.request_columns import RequestColumns
+from latencytrace.service.answers.steps import found_steps, held_up_by
+from latencytrace.service.answers.tail_documents import CulpritDocument, NeighboursDocument
+from latencytrace.service.answers.whatif import kept_tree
+from latencytrace.service.store import Store
+
+MOST_REQUESTS: Final = 80  # of the tail, and of the reference
+MOST_NAMED: Final = 2_000  # of those served with them, whose labels are read
+
+_Place = tuple[str, str]  # trace id, span id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HeldUp:
+    """How long a request waited for which steps."""
+
+    request: Request
+    steps: Mapping[_Place, int]
+
+
+def neighbours_of(store: Store, columns: RequestColumns, split: Split) -> Neighbours | None:
+    """Find what others cost the tail; None: nothing tells that any were served together."""
+    if not (columns.batch_size.known & (columns.batch_size.value > 1)).any():
+        return None
+    tail = columns.duration_ns >= split.threshold_ns
+    reference = (columns.duration_ns >= split.starts_ns[1]) & (
+        columns.duration_ns < split.starts_ns[2]
+    )
+    groups = [_held_up(store, _some(columns, np.flatnonzero(each))) for each in (tail, reference)]
+    places = {place for group in groups for one in group for place in one.steps}
+    found = found_steps(store, store.spans_at(sorted(places))) if places else []
+    by_place = {(one.span.trace_id, one.span.span_id): one for one in found}
+    labels = _labels(store, groups[0], by_place)
+    steps = {place: _step(one, labels) for place, one in by_place.items()}
+    of_tail, usual = (_waits(group, steps) for group in groups)
+    return neighbours(of_tail, usual)
+
+
+def neighbours_document(found: Neighbours, excess_ns: float | None) -> NeighboursDocument:
+    """Write it as its document."""
+    longer_ns = found.tail_mean_ns - found.reference_mean_ns
+    return {
+        "tail_requests": found.tail_requests,
+        "reference_requests": found.reference_requests,
+        "steps": found.steps,
+        "tail_mean_ns": round(found.tail_mean_ns),
+        "reference_mean_ns": round(found.reference_mean_ns),
+        "excess_ns": round(found.tail_mean_ns) - round(found.reference_mean_ns),
+        "excess_share_ratio": longer_ns / excess_ns if excess_ns and excess_ns > 0 else None,
+        "low_ns": round(found.low_ns),
+        "high_ns": round(found.high_ns),
+        "culprits": [_culprit(one) for one in found.culprits],
+    }
+
+
+def _culprit(found: Culprit) -> CulpritDocument:
+    return {
+        "key": found.key,
+        "value": found.value,
+        "cost_share_ratio": found.cost_ratio,
+        "member_share_ratio": found.member_ratio,
+    }
+
+
+def _some(columns: RequestColumns, rows: np.ndarray) -> set[tuple[str, int, int]]:
+    """Some of these rows, evenly spread: trace id, start and duration."""
+    apart = max(-(-len(rows) // MOST_REQUESTS), 1)
+    return {
+        (columns.trace_id_of(row), int(columns.start_ns[row]), int(columns.duration_ns[row]))
+        for row in rows[::apart].tolist()
+    }
+
+
+def _held_up(store: Store, wanted: set[tuple[str, int, int]]) -> list[_HeldUp]:
+    """The requests whose spans are kept, with the steps that they waited for."""
+    trace_ids = {trace_id for trace_id, _, _ in wanted}
+    spans = store.spans_of(trace_ids)
+    found = []
+    for request in store.requests_of(trace_ids):
+        if (request.trace_id, request.start_ns, request.duration_ns) not in wanted:
+            continue
+        tree = kept_tree(spans, request)
+        if tree is None:
+            continue
+        steps: dict[_Place, int] = {}
+        for link, _, held_up_ns in held_up_by(tree, request):
+            place = (link.trace_id, link.span_id)
+            steps[place] = steps.get(place, 0) + held_up_ns
+        found.append(_HeldUp(request=request, steps=steps))
+    return found
+
+
+def _labels(
+    store: Store, tail: Iterable[_HeldUp], steps: Mapping[_Place, SharedStep]
+) -> Mapping[str, Labels]:
+    """What those served with the tail are called, by trace; of very many some."""
+    served = {
+        member.trace_id
+        for one in tail
+        for place in one.steps
+        if place in steps
+        for member in steps[place].members
+    }
+    some = sorted(served)[:MOST_NAMED]
+    return {one.trace_id: _named(one) for one in store.requests_of(some) if one.outermost}
+
+
+def _named(request: Request) -> Labels:
+    known = (
+        ("route", request.route),
+        ("model", request.model),
+        ("version", request.version),
+        ("service", request.service),
+    )
+    return (*((key, value) for key, value in known if value is not None), *request.attributes)
+
+
+def _step(found: SharedStep, labels: Mapping[str, Labels]) -> Step:
+    by_tokens = found.basis is ShareBasis.TOKENS
+    span = found.span
+    return Step(
+        kind=f"{span.service} {found.stage} {span.name} {found.basis}",
+        wall_ns=found.wall_ns,
+        work=(found.tokens or 0) if by_tokens else found.size,
+        members=[
+            Member(
+                trace_id=one.trace_id,
+                work=(one.tokens or 0) if by_tokens else 1,
+                labels=labels.get(one.trace_id, ()),
+            )
+            for one in found.members
+        ],
+    )
+
+
+def _waits(group: Sequence[_HeldUp], steps: Mapping[_Place, Step]) -> Mapping[str, Sequence[Wait]]:
+    return {
+        one.request.trace_id: [
+            Wait(
+                trace_id=one.request.trace_id,
+                step=steps[place],
+                held_up_ns=min(held_up_ns, steps[place].wall_ns),
+            )
+            for place, held_up_ns in one.steps.items()
+            if place in steps
+        ]
+        for one in group
+    }

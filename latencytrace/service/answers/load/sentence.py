@@ -1,0 +1,62 @@
+"""What a service keeps up with, in a sentence."""
+
+from latencytrace.model.texts.units import duration, objective_text, share
+from latencytrace.service.answers.load.capacity_documents import CapacityDocument, LimitDocument
+
+
+def sentence(document: CapacityDocument) -> str:
+    """Say where the knee is and what queues first, or why neither is known."""
+    if document["needed_requests"] is not None:
+        return (
+            f"Not enough requests to tell latency against load: {document['requests']:,} of at "
+            f"least {document['needed_requests']:,}."
+        )
+    return f"{_knee(document)}{_first(document)}"
+
+
+def _knee(document: CapacityDocument) -> str:
+    found = document["knee"]
+    if found is None:
+        most = document["levels"][-1]["concurrency"] if document["levels"] else 0
+        return f"No knee is proven up to {most} at once."
+    return (
+        f"Knee: {_number(found['concurrency'])} at once, {per_s(found['served_per_second'])}. "
+        "Beyond it hardly more are served, and each takes longer."
+    )
+
+
+def _first(document: CapacityDocument) -> str:
+    found = document["growth"]
+    if found is None or found["first_stage"] is None:
+        return ""
+    stage = next(one for one in found["stages"] if one["stage"] == found["first_stage"])
+    whole_ns = sum(one["growth_ns"] for one in found["stages"])
+    part = f", {share(stage['growth_ns'] / whole_ns)} of what they take longer"
+    return (
+        f" First to grow is {found['first_stage']}, from {found['first_concurrency']} at once: "
+        f"{duration(stage['calm_mean_ns'])} with at most {found['calm_to']} at once, "
+        f"{duration(stage['crowded_mean_ns'])} from {found['crowded_from']} on"
+        f"{part if whole_ns > 0 else ''}."
+    )
+
+
+def per_s(rate: float | None) -> str:
+    """A rate in three digits: `12.3/s`."""
+    return "-" if rate is None else f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"  # noqa: PLR2004 - digits
+
+
+def limit_text(limit: LimitDocument) -> str:
+    """A limit and whom it is for: `duration within 2.00 s (POST /chat)`."""
+    whom = [limit[name] for name in ("route", "model", "version")]
+    text = objective_text(limit["measure"], limit["at_most_ns"])
+    named = ", ".join(filter(None, whom))
+    return f"{text} ({named})" if named else text
+
+
+def range_text(low: int, high: int) -> str:
+    """Numbers from one to another: `8`, `9 … 12`."""
+    return f"{low:,}" if low == high else f"{low:,} … {high:,}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}"

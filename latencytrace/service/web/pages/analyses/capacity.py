@@ -1,0 +1,103 @@
+"""Latency against load: the knee first, then what happens with how many requests at once."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from latencytrace.service.answers.load import capacity as answers
+from latencytrace.service.answers.load.capacity_documents import (
+    CapacityDocument,
+    GrowthDocument,
+    LevelDocument,
+)
+from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text
+from latencytrace.service.web.drawing.intervals import Scale
+from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.exports import Export
+from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.queries import CapacityQuery
+
+LIMITS: Final = {
+    "within": ("Within", "2s"),
+    "first_token_within": ("First token within", "500ms"),
+    "per_token_within": ("Each token within", "50ms"),
+}
+
+
+def capacity_pages(parts: Parts) -> APIRouter:
+    """Answer at `/capacity`."""
+    router = APIRouter(include_in_schema=False)
+
+    def context(question: Asked) -> Mapping[str, object]:
+        written = {name: question.parameters.get(name, "") for name in LIMITS}
+
+        def own() -> CapacityQuery:
+            query = read(CapacityQuery, {name: text for name, text in written.items() if text})
+            query.limits(())
+            return query
+
+        @cache
+        def found() -> CapacityDocument:
+            limits = own().limits(parts.watched())
+            return answers.capacity_of(parts.store, question.cohort, limits)
+
+        return {
+            "check": own,
+            "files": [
+                Export("levels.csv", lambda: found()["levels"]),
+                Export("growth.csv", lambda: (found()["growth"] or {"stages": []})["stages"]),
+            ],
+            "capacity": found,
+            "fields": [(name, *LIMITS[name], written[name]) for name in LIMITS],
+            "facts": lambda document: list(facts(document)),
+            "is_knee": is_knee,
+            "longest": longest,
+            "scale_of": scale_of,
+            "per_s": per_s,
+            "range_text": range_text,
+            "export": lambda: question.link(
+                "/api/v1/capacity", **{name: text for name, text in written.items() if text}
+            ),
+            "nearest": lambda: list(nearest(parts.store, question)),
+        }
+
+    @router.get("/capacity")
+    def capacity_page(request: Request) -> Response:
+        return parts.cohort_page(request, "capacity.html", "Capacity", context, tuple(LIMITS))
+
+    return router
+
+
+def facts(document: CapacityDocument) -> Iterator[str]:
+    """What the numbers rest on, and what is good."""
+    if document["concurrency"] is not None:
+        yield f"{per_s(document['requests_per_second'])}, {document['concurrency']:.3g} at once"
+    goodput = document["goodput"]
+    if goodput is not None:
+        limits = "; ".join(map(limit_text, goodput["limits"]))
+        yield f"goodput {per_s(goodput['per_second'])} ({100 * goodput['good_ratio']:.1f} %)"
+        if goodput["best_per_second"] is not None:
+            best = per_s(goodput["best_per_second"])
+            yield f"at most {best}, with {goodput['best_concurrency']} at once"
+        yield f"good: {limits}"
+
+
+def is_knee(document: CapacityDocument, level: LevelDocument) -> bool:
+    """Tell whether the knee lies at a level."""
+    found = document["knee"]
+    at_least, at_most = level["concurrency"], level["concurrency_to"]
+    return found is not None and at_least <= found["concurrency"] < at_most + 1
+
+
+def longest(document: CapacityDocument) -> int:
+    """What the longest bar stands for."""
+    return max((level["p95_ns"] or 0 for level in document["levels"]), default=0) or 1
+
+
+def scale_of(document: GrowthDocument) -> Scale:
+    """The scale of all growths and their intervals."""
+    ends = ("growth_ns", "low_ns", "high_ns")
+    return Scale.of(float(row[end]) for row in document["stages"] for end in ends)  # type: ignore[literal-required] # of these

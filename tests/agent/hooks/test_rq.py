@@ -1,0 +1,114 @@
+"""The hook of RQ: a real worker over a real Redis."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from latencytrace.agent.hooks.rq import RqHook
+from latencytrace.model import semconv
+from tests.support.agent.hooked import Spans, attribute_text, in_request
+from tests.support.agent.queued_work import check_waited
+from tests.support.agent.receiving import Receiver
+from tests.support.databases.caches import redis_server
+from tests.support.servers.command_line import environment
+
+rq = pytest.importorskip("rq")
+
+HOOKS = (RqHook,)
+
+ADD = "tests.agent.hooks.test_rq.add"
+FAIL = "tests.agent.hooks.test_rq.fail"
+
+
+def add(one: int, other: int) -> int:
+    """A job."""
+    return one + other
+
+
+def fail(_: str) -> None:
+    """One that fails."""
+    raise LookupError("of the program")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("rq")) as socket:
+        yield socket
+
+
+@pytest.fixture
+def queue(server: str) -> Iterator[Any]:
+    with redis.Redis(unix_socket_path=server) as connection:
+        yield rq.Queue("work", connection=connection)
+
+
+def work(queue: Any) -> None:  # noqa: ANN401 - of a library that need not be there
+    """Do what is queued, in this process."""
+    rq.SimpleWorker([queue], connection=queue.connection).work(burst=True, logging_level="ERROR")
+
+
+def test_from_its_sending_to_its_start_a_job_that_is_awaited_was_queued(
+    spans: Spans,
+    queue: Any,  # noqa: ANN401
+) -> None:
+    jobs: list[Any] = []
+
+    def send_and_wait() -> None:
+        jobs.append(queue.enqueue(ADD, 1, 2, meta={"own": "kept"}))
+        work(queue)
+
+    in_request(spans, send_and_wait)
+
+    assert jobs[0].return_value() == 3
+    assert jobs[0].get_meta()["own"] == "kept"
+    check_waited(spans, ADD)
+
+
+def test_jobs_that_are_sent_together_are_each_one_span(spans: Spans, queue: Any) -> None:  # noqa: ANN401
+    many = [rq.Queue.prepare_data(ADD, (number, 1)) for number in range(3)]
+
+    in_request(spans, lambda: queue.enqueue_many(many))
+    work(queue)
+
+    assert sorted(spans.names) == sorted([*[ADD] * 3, "request", *[f"send {ADD}"] * 3])
+
+
+def test_a_job_that_fails_is_an_error_of_its_span(spans: Spans, queue: Any) -> None:  # noqa: ANN401
+    queue.enqueue(FAIL, "a secret")  # outside of any request
+    work(queue)
+
+    assert (spans.only.name, spans.only.parent_id) == (FAIL, 0)
+    assert spans.only.attributes[semconv.ERROR_TYPE] == "LookupError"
+    assert "secret" not in attribute_text(spans)
+
+
+FORKING = f"""
+import latencytrace, redis, rq, sys
+latencytrace.instrument()
+with redis.Redis(unix_socket_path=sys.argv[1]) as connection:
+    queue = rq.Queue("forked", connection=connection)
+    queue.enqueue("{ADD}", 1, 2)
+    rq.Worker([queue], connection=connection).work(burst=True, logging_level="ERROR")
+"""
+
+
+def test_a_process_of_one_job_sends_its_span_before_it_ends(server: str, tmp_path: Path) -> None:
+    with Receiver() as receiver:
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", FORKING, server],
+            env=environment(
+                OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint,
+                OTEL_BSP_SCHEDULE_DELAY="600000",  # nothing is sent by the way
+                PYTHONPATH=str(Path(__file__).parents[3]),
+            ),
+            cwd=tmp_path,
+            check=True,
+            timeout=200,
+        )
+
+    assert [span.name for span in receiver.spans if span.name == ADD] == [ADD]

@@ -1,0 +1,147 @@
+"""The hook of scikit-learn, with estimators of many kinds."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.neighbors import NearestNeighbors
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeRegressor
+
+from latencytrace.agent.hooks.sklearn import SklearnHook
+from latencytrace.model import Stage, semconv
+from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+
+HOOKS = (SklearnHook,)
+
+ROWS = np.random.default_rng(0).random((40, 3))
+CLASSES = (ROWS[:, 0] > 0.5).astype(int)
+
+
+def test_a_prediction_is_one_span_with_its_model_and_rows(spans: Spans) -> None:
+    model = LogisticRegression().fit(ROWS, CLASSES)
+    assert spans.all == []  # outside of any request
+
+    in_request(spans, lambda: model.predict(ROWS[:5]))
+
+    assert spans.names == ["predict", "request"]
+    assert dict(spans.all[0].attributes) == {
+        semconv.STAGE: Stage.FORWARD,
+        semconv.GEN_AI_REQUEST_MODEL: "LogisticRegression",
+        semconv.BATCH_SIZE: 5,
+    }
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LinearDiscriminantAnalysis(),
+        DecisionTreeRegressor(),
+        RandomForestClassifier(n_estimators=3, n_jobs=2),
+        Ridge(),
+        RidgeClassifier(),
+        SVC(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_whatever_the_class_a_prediction_is_one_span(spans: Spans, model: Any) -> None:  # noqa: ANN401 - an estimator
+    model.fit(ROWS, CLASSES)
+
+    in_request(spans, lambda: model.predict(ROWS))
+
+    assert spans.names == ["predict", "request"]
+    assert spans.all[0].attributes[semconv.GEN_AI_REQUEST_MODEL] == type(model).__name__
+
+
+def test_of_a_pipeline_each_step_is_a_span(spans: Spans) -> None:
+    pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    texts = ["a secret", "another one", "one more"]
+    pipeline.fit(texts, [0, 1, 1])
+
+    in_request(spans, lambda: pipeline.predict_proba(texts))
+
+    assert spans.names == ["transform", "predict_proba", "request"]
+    assert spans.stages[:2] == [Stage.PREPROCESS, Stage.FORWARD]
+    assert {span.attributes.get(semconv.BATCH_SIZE) for span in spans.all[:2]} == {3}
+    assert "secret" not in attribute_text(spans)
+
+
+def test_a_search_for_neighbours_is_retrieving(spans: Spans) -> None:
+    index = NearestNeighbors().fit(ROWS)
+
+    in_request(spans, lambda: index.kneighbors(ROWS[:2], 3))
+
+    assert (spans.names, spans.stages[0]) == (["kneighbors", "request"], Stage.RETRIEVE)
+
+
+def test_a_class_that_is_made_later_is_timed_until_everything_is_restored() -> None:
+    with hooked(SklearnHook) as spans:
+
+        class Own(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+            def predict(self, X: Any) -> Any:  # noqa: ANN401, N803 - as scikit-learn calls it
+                return X
+
+        class Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+            def fit(self, _: Any) -> "Scaled":  # noqa: ANN401
+                return self
+
+            def transform(self, X: Any) -> Any:  # noqa: ANN401, N803
+                return X
+
+        in_request(spans, lambda: Own().predict(Scaled().fit(ROWS).transform(ROWS)))
+
+    assert spans.names == ["transform", "predict", "request"]
+    spans.all.clear()
+    in_request(spans, lambda: Own().predict(Scaled().transform(ROWS)))
+    assert spans.names == ["request"]
+
+
+def test_classes_get_their_very_own_methods_back() -> None:
+    places = [
+        (kind, name)
+        for kind in (LogisticRegression, RandomForestClassifier, SVC, StandardScaler)
+        for base in kind.__mro__
+        for name in ("predict", "transform", "decision_function", "__init_subclass__")
+        if name in vars(base)
+    ]
+    before = [getattr(kind, name) for kind, name in places]
+
+    with hooked(SklearnHook):
+        pass
+
+    assert [getattr(kind, name) for kind, name in places] == before
+
+
+def test_a_model_is_pickled_and_asked_for_its_methods_as_before(spans: Spans) -> None:
+    model = SVC().fit(ROWS, CLASSES)
+
+    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
+
+    assert not hasattr(again, "predict_proba")  # it was not asked to fit probabilities
+    in_request(spans, lambda: again.predict(ROWS[:1]))
+    assert spans.names == ["predict", "request"]
+
+
+def test_what_an_estimator_raises_passes_through(spans: Spans) -> None:
+    model = Ridge().fit(ROWS, CLASSES)
+
+    with pytest.raises(ValueError, match="features"):
+        in_request(spans, lambda: model.predict(ROWS[:, :1]))
+
+    assert spans.all[0].attributes[semconv.ERROR_TYPE] == "ValueError"
+
+
+def test_the_predictions_of_one_span_are_bounded(spans: Spans) -> None:
+    model = Ridge().fit(ROWS, CLASSES)
+
+    in_request(spans, lambda: [model.predict(ROWS[:1]) for _ in range(300)])
+
+    assert len(spans.of(Stage.FORWARD)) == 256

@@ -1,0 +1,54 @@
+"""The answer to latency against load, of the requests of a store."""
+
+from dataclasses import replace
+
+import pytest
+
+from latencytrace.errors import QuestionError
+from latencytrace.model import RequestStatus, Stage
+from latencytrace.model.detail import TraceDetail
+from latencytrace.service.answers.load import capacity as answers
+from latencytrace.service.answers.load.capacity import capacity_of
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.store import Store
+from tests.service.answers.test_breakdown_parts import store_of
+from tests.support.builders.made_requests import START_NS, made_request
+
+MS = 1_000_000
+COHORT = Cohort(service="rag")
+
+
+def paired(requests: int = 600) -> Store:
+    """Requests that come two at a time; of each second one nothing but its duration is known."""
+    return store_of(
+        *(
+            replace(
+                made_request(stages={Stage.DECODE: 8 * MS}),
+                trace_id=f"{number + 1:032x}",
+                start_ns=START_NS + number // 2 * 10 * MS,
+                status=RequestStatus.ERROR if number % 4 == 0 else RequestStatus.OK,
+                detail=TraceDetail.SERVER_SPAN if number % 2 else TraceDetail.FULL,
+            )
+            for number in range(requests)
+        )
+    )
+
+
+def test_requests_without_stages_are_under_way_too() -> None:
+    document = capacity_of(paired(), COHORT, ())
+
+    assert (document["requests"], document["max_concurrency"]) == (600, 2)
+    assert document["read_requests"] < 300
+    assert document["concurrency"] == pytest.approx(1.6, rel=0.02)
+    (level,) = document["levels"]
+    assert (level["concurrency"], level["concurrency_to"]) == (1, 2)
+    assert level["served_per_second"] == pytest.approx(1.5 / 0.008, rel=0.02)
+    assert document["knee"] is None
+    assert document["sentence"].startswith("No knee is proven up to 1 at once.")
+
+
+def test_more_requests_than_can_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_REQUESTS", 599)
+
+    with pytest.raises(QuestionError, match="take a shorter time, or one instance"):
+        capacity_of(paired(), COHORT, ())
