@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from latencytrace.errors import SettingsError
 from latencytrace.model.span_limits import SpanLimits
@@ -115,7 +116,7 @@ class ServiceSettings:
     listen: Address
     otlp_http: Address
     otlp_grpc: Address | None  # None: nobody listens
-    store: str  # a plugin's name
+    store: str = field(repr=False)  # a plugin's name, or an address that begins with one
     keep_spans_ratio: float
     token: str | None = field(repr=False)
     capture_content: bool = False  # keep prompts, texts and the like
@@ -246,7 +247,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
             otlp_http or environ.get("LATENCYTRACE_OTLP_HTTP") or "127.0.0.1:4318"
         ),
         otlp_grpc=None if grpc == OFF else Address.parse(grpc),
-        store=store or environ.get("LATENCYTRACE_STORE") or "chdb",
+        store=_store(store or environ.get("LATENCYTRACE_STORE") or "chdb", environ),
         keep_spans_ratio=keep_spans_ratio,
         token=service_token(environ),
         capture_content=flag(environ, "LATENCYTRACE_CAPTURE_CONTENT"),
@@ -369,6 +370,39 @@ def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:
 def dashboard_url(environ: Mapping[str, str] = os.environ) -> str | None:
     """The address of a Grafana dashboard that alerts link to."""
     return web_address(environ, "LATENCYTRACE_DASHBOARD_URL")
+
+
+def _store(named: str, environ: Mapping[str, str]) -> str:
+    """A store; the address of a ClickHouse server with its password, where it has none itself."""
+    scheme, _, rest = named.partition("://")
+    if not rest or scheme != "clickhouse" or has_password(named):
+        return named
+    password = environ.get("LATENCYTRACE_CLICKHOUSE_PASSWORD", "")
+    file = environ.get("LATENCYTRACE_CLICKHOUSE_PASSWORD_FILE", "").strip()
+    if file and not password:
+        try:
+            password = Path(file).read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"LATENCYTRACE_CLICKHOUSE_PASSWORD_FILE={file} cannot be read: {error}"
+            ) from None
+    if not password:
+        return named
+    user = _user_of(rest)
+    host = rest[len(user) + 1 :] if user is not None else rest
+    return f"{scheme}://{(user or 'default').rstrip(':')}:{quote(password, safe='')}@{host}"
+
+
+def has_password(store: str) -> bool:
+    """Return whether a password stands in the address of a store."""
+    user = _user_of(store.partition("://")[2])
+    return user is not None and bool(user.partition(":")[2])
+
+
+def _user_of(rest: str) -> str | None:
+    """Return what stands before the host, in an address without its scheme."""
+    user, at, _ = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")
+    return user if at else None
 
 
 def _sinks(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -1,5 +1,7 @@
 """What the environment says of where spans go, and how."""
 
+from pathlib import Path
+
 import pytest
 
 from latencytrace.errors import SettingsError
@@ -50,6 +52,42 @@ def test_what_sends_over_http_alone_does_not_ask() -> None:
     settings = agent_settings(endpoint="http://a:1", over_http=True, environ=GRPC)
 
     assert settings.traces_url == "http://a:1/v1/traces"
+
+
+STORE, PASSWORD = "LATENCYTRACE_STORE", "LATENCYTRACE_CLICKHOUSE_PASSWORD"
+
+
+@pytest.mark.parametrize(
+    ("store", "address"),
+    [
+        ("clickhouse://db/x?secure=1", "clickhouse://default:a%2Fb%40@db/x?secure=1"),
+        ("clickhouse://bob@db", "clickhouse://bob:a%2Fb%40@db"),
+        ("clickhouse://bob:@db", "clickhouse://bob:a%2Fb%40@db"),
+        ("clickhouse://db?ca_cert=/a@b:c", "clickhouse://default:a%2Fb%40@db?ca_cert=/a@b:c"),
+        ("clickhouse://bob:own@db", "clickhouse://bob:own@db"),
+        ("chdb", "chdb"),
+        ("other://db", "other://db"),
+    ],
+)
+def test_the_password_of_a_store_comes_from_its_variable_unless_it_has_one(
+    store: str, address: str
+) -> None:
+    settings = service_settings(environ={STORE: store, PASSWORD: "a/b@"})
+
+    assert settings.store == address
+    assert "a%2Fb" not in repr(settings)
+
+
+def test_the_password_of_a_store_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("geheim\n")
+    environ = {STORE: "clickhouse://bob@db", f"{PASSWORD}_FILE": str(file)}
+
+    assert service_settings(environ=environ).store == "clickhouse://bob:geheim@db"
+
+    file.unlink()
+    with pytest.raises(SettingsError, match=rf"{PASSWORD}_FILE=.*cannot be read"):
+        service_settings(environ=environ)
 
 
 def test_alerts_go_to_the_log_unless_told_otherwise() -> None:

@@ -407,12 +407,17 @@ class Store(Questions):
 def open_store(engine: str, folder: Path) -> Store:
     """Open the store of an engine.
 
+    Args:
+        engine: The name of a plugin; or an address, whose scheme is one.
+        folder: The data folder.
+
     Raises:
         PluginError: No such engine is installed.
         StoreInUseError: Another process owns the folder.
     """
-    opened = getattr(load_plugin(STORES, engine), "open", None)
+    name, is_address, _ = engine.partition("://")
+    opened = getattr(load_plugin(STORES, name), "open_at" if is_address else "open", None)
     if opened is None:
-        raise PluginError(f"store {engine!r} cannot be opened")
-    store: Store = opened(folder)
+        raise PluginError(f"store {name!r} cannot be opened{' by an address' * bool(is_address)}")
+    store: Store = opened(engine, folder) if is_address else opened(folder)
     return store

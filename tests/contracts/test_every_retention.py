@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from latencytrace.plugins import STORES, load_plugin, plugins
+from latencytrace.plugins import STORES, plugins
 from latencytrace.service.clock import now_ns
 from latencytrace.service.storage.retention import DAY_NS, SURE_S, Limits, Retention
 from latencytrace.service.store import Store, Table
-from tests.contracts.conftest import EXAMPLES
+from tests.contracts.conftest import EXAMPLES, StoreOpener
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.fakes.contracts import FakeClock
@@ -20,10 +19,11 @@ KEPT, ARRIVED = "a" * 32, "b" * 32
 
 
 @pytest.fixture(params=NAMES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, open_named: StoreOpener
+) -> Iterator[Store]:
     """A store with two requests, and the spans of one of them kept."""
-    kind = cast(type[Store], load_plugin(STORES, request.param))
-    opened = kind.open(tmp_path / "data")
+    opened = open_named(request.param, tmp_path / "data")
     opened.insert([columns(otlp(one_span(KEPT), one_span(ARRIVED)))])
     opened.write([made_request(trace_id=KEPT), made_request(trace_id=ARRIVED)], [KEPT])
     opened.keep_noted()

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import cast
 
 import numpy as np
 import pytest
@@ -51,12 +50,12 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.model.detail import TraceDetail
-from latencytrace.plugins import STORES, load_plugin, plugins
+from latencytrace.plugins import STORES, plugins
 from latencytrace.service.answers import exported
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.traces import check
 from latencytrace.service.store import Order, Questions, Store, TableFormat
-from tests.contracts.conftest import EXAMPLES
+from tests.contracts.conftest import EXAMPLES, StoreOpener
 from tests.support.builders.spans.otlp_messages import (
     START_NS,
     columns,
@@ -76,11 +75,12 @@ NAMES = [*(plugin.name for plugin in plugins(STORES)), *EXAMPLES[STORES]]
 
 @pytest.fixture(scope="module", params=NAMES)
 def opened(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    open_named: StoreOpener,
 ) -> Iterator[Store]:
     """One store for all tests of this file: each uses traces and services of its own."""
-    kind = cast(type[Store], load_plugin(STORES, request.param))
-    store = kind.open(tmp_path_factory.mktemp(request.param))
+    store = open_named(request.param, tmp_path_factory.mktemp(request.param))
     yield store
     store.close()
 

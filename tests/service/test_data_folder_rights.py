@@ -11,7 +11,7 @@ from latencytrace.errors import StoreError
 from latencytrace.model import Tally
 from latencytrace.service.objectives.memory import FILE, ObjectiveMemory
 from latencytrace.service.profiles.folder import ProfileFolder
-from latencytrace.service.stores.chdb.pending_copies import NotedTraces
+from latencytrace.service.sql_store.pending_copies import NotedTraces
 
 _TRACE_ID = "1" * 32
 _PROFILE_ID = "2" * 32

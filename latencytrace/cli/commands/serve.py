@@ -16,7 +16,13 @@ from latencytrace.cli.pictures.terminal import LogFormatter
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.cli.processes.own_name import own_command
 from latencytrace.errors import LatencytraceError
-from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL, Address, service_settings
+from latencytrace.settings import (
+    DEFAULT_OTLP_ENDPOINT,
+    DEFAULT_URL,
+    Address,
+    has_password,
+    service_settings,
+)
 
 
 def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
@@ -43,7 +49,12 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         ),
     ] = None,
     store: Annotated[
-        str | None, typer.Option(help="Storage engine; chdb by default.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="NAME|URL",
+            help="Storage engine, or clickhouse://HOST:8123/DATABASE; chdb by default.",
+            show_default=False,
+        ),
     ] = None,
     keep_spans: Annotated[
         float | None,
@@ -81,6 +92,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     log = logging.StreamHandler()
     log.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[log], level=logging.INFO)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it names every address that it asks
     settings = service_settings(
         folder=data,
         listen=listen,
@@ -90,6 +102,11 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         keep_spans_ratio=keep_spans,
         objectives=objectives,
     )
+    if store is not None and has_password(store):
+        logging.getLogger(__name__).warning(
+            "the password in --store is seen by everybody who lists this machine's processes: "
+            "put it into LATENCYTRACE_CLICKHOUSE_PASSWORD, or LATENCYTRACE_STORE"
+        )
 
     name = own_command()
 

@@ -155,8 +155,9 @@ class Pipeline:
         """Why spans cannot be kept or attributed for now; None: they can, as far as is known."""
         if not (self._thread.is_alive() and self._committer.is_running):
             return "spans are not being attributed: see the log, and start the service again"
-        if self._committer.fault is not None:
-            return f"spans cannot be kept, and senders get an error: {self._committer.fault}"
+        fault = self._committer.fault
+        if fault is not None:
+            return f"spans are not stored, and wait in the journal as far as it goes: {fault}"
         if self.left_fault is not None:
             return f"what an earlier run left cannot be read: {self.left_fault}"
         return None

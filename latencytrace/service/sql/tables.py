@@ -33,7 +33,8 @@ COUNT = "SELECT count() FROM {table}"
 PARTITIONS = (
     "SELECT if(table = 'request_rollups', 'requests', table) AS owner, partition_id, "
     "sumIf(rows, owner = table), sum(bytes_on_disk) FROM system.parts "
-    f"WHERE active AND database = '{DATABASE}' AND table != 'rollup_windows' "
+    f"WHERE active AND database = '{DATABASE}' "
+    "AND table IN ('span_arrivals', 'spans', 'requests', 'request_rollups') "
     # Of one that was dropped, a process that died at once may leave an empty part.
     "GROUP BY owner, partition_id HAVING sum(rows) > 0 ORDER BY owner, partition_id"
 )
@@ -54,6 +55,14 @@ Engine = Callable[[str, str], str]
 def local_engine(family: str, arguments: str) -> str:
     """The engine of a table that lives in one place."""
     return f"{family}({arguments})"
+
+
+def replicated_engine(family: str, arguments: str) -> str:
+    """The engine of a table that each server of a cluster has a copy of.
+
+    Its path in Keeper and the name of the copy are those of the servers' configuration.
+    """
+    return f"Replicated{family}({arguments})"
 
 
 # Fixed, so that a table whose definition was torn finds its data again. A new layout that
@@ -220,7 +229,9 @@ _SET_ASIDE_TORN = (
 _ARRIVED = {"Arrived": "DateTime64(3) DEFAULT now64(3)"}
 
 
-def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]]:
+def table_definitions(
+    engine: Engine = local_engine, settings: str = _SET_ASIDE_TORN
+) -> Iterator[tuple[str, str]]:
     """Each table's name and what stands after it in `CREATE TABLE` and `ATTACH TABLE`."""
     # Partitions are by the time of arrival, of all three tables: imported spans may be old, and
     # clocks wrong by years, yet what comes together lies together.
@@ -232,7 +243,7 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
             "PARTITION BY toStartOfHour(Arrived) "
             "ORDER BY (toStartOfFiveMinutes(Timestamp), TraceId, Timestamp, SpanId) "
             # No TTL: the engine would drop what no request is made of yet; `Retention` does not.
-            f"SETTINGS {_SET_ASIDE_TORN}"
+            f"SETTINGS {settings}"
         ),
     )
     yield (
@@ -242,7 +253,7 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
             f"ENGINE = {engine('MergeTree', '')} "
             "PARTITION BY toDate(Arrived, 'UTC') "
             "ORDER BY (toStartOfFiveMinutes(Timestamp), TraceId, Timestamp, SpanId) "
-            f"SETTINGS {_SET_ASIDE_TORN}"
+            f"SETTINGS {settings}"
         ),
     )
     yield (
@@ -255,7 +266,7 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
             # The time first: a cohort reads its own stretch of a day. A request whose start
             # moved to another row has the old one marked (`Moved`).
             "ORDER BY (toStartOfFiveMinutes(Start), TraceId, SpanId) "
-            f"SETTINGS {_SET_ASIDE_TORN}"
+            f"SETTINGS {settings}"
         ),
     )
     yield (
@@ -264,14 +275,14 @@ def table_definitions(engine: Engine = local_engine) -> Iterator[tuple[str, str]
             f"({_listed(ROLLUP_COLUMNS)}) ENGINE = {engine('MergeTree', '')} "
             "PARTITION BY Day "  # dropped with the requests of that day
             "ORDER BY (Window, Pass, ServiceName, Route, Status, Measure, Bin) "
-            f"SETTINGS {_SET_ASIDE_TORN}"
+            f"SETTINGS {settings}"
         ),
     )
     yield (
         WINDOWS,
         (
             f"({_listed(WINDOW_COLUMNS)}) ENGINE = {engine('ReplacingMergeTree', 'Pass')} "
-            f"ORDER BY Window SETTINGS {_SET_ASIDE_TORN}"
+            f"ORDER BY Window SETTINGS {settings}"
         ),
     )
 
@@ -314,11 +325,11 @@ class Target:
     columns: Mapping[str, str]  # by name: their types
     block_format: str  # the engine's name for it
 
-    def insert_statement(self, path: str, arrived_ms: int | None = None) -> str:
-        """The statement that inserts a block from a file.
+    def insert_statement(self, path: str | None, arrived_ms: int | None = None) -> str:
+        """The statement that inserts a block.
 
         Args:
-            path: Of the file.
+            path: Of the file that holds it; None: it follows the statement.
             arrived_ms: When its spans arrived; None: now.
         """
         names = ", ".join(f"`{name}`" for name in self.columns)
@@ -326,10 +337,10 @@ class Target:
         column, value = "", ""
         if arrived_ms is not None:
             column, value = ", Arrived", f", fromUnixTimestamp64Milli({arrived_ms})"
-        return (
-            f"INSERT INTO {self.table} ({names}{column}) SELECT {names}{value} "
-            f"FROM file('{path}', '{self.block_format}', '{structure}')"
-        )
+        block = f"file('{path}', '{self.block_format}', '{structure}')"
+        if path is None:
+            block = f"input('{structure}') FORMAT {self.block_format}\n"
+        return f"INSERT INTO {self.table} ({names}{column}) SELECT {names}{value} FROM {block}"
 
 
 def column_type(definition: str) -> str:

@@ -2,11 +2,45 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from latencytrace.errors import StoreError, StoreInUseError
-from latencytrace.service.storage.private_files import open_private
+from latencytrace.service.storage.private_files import open_private, private_folder
+
+
+def owned(folder: Path) -> IO[str]:
+    """Make a data folder where there is none, and lock it.
+
+    Returns:
+        The lock file, which is to be closed by whoever lets go of the folder.
+
+    Raises:
+        StoreInUseError: Another process, or another store of this one, owns it.
+        StoreError: The folder cannot be used, or is somebody else's.
+    """
+    with unusable_is_said(folder):
+        if folder.is_dir():
+            refuse_others(folder)  # before a folder of somebody's is tightened
+        private_folder(folder, may_be_link=True)
+        return locked(folder / "lock")
+
+
+@contextmanager
+def unusable_is_said(folder: Path) -> Iterator[None]:
+    """Say which folder the system does not let us use.
+
+    Raises:
+        StoreError: It does not.
+    """
+    try:
+        yield
+    except FileExistsError as error:
+        raise StoreError(f"{folder} is no folder: name one that is new or empty") from error
+    except OSError as error:
+        raise StoreError(f"the data folder {folder} cannot be used: {error.strerror}") from error
 
 
 def refuse_others(folder: Path) -> None:

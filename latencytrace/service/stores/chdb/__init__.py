@@ -1,1 +1,1 @@
-"""The embedded store: chDB, its repair, and copies under way."""
+"""The embedded store: chDB, and what mends its folder."""

@@ -9,7 +9,6 @@ from typing import Final, Protocol
 
 import orjson
 
-from latencytrace.errors import StoreError
 from latencytrace.service.sql.tables import (
     ACTIVE_PARTS,
     DERIVED,
@@ -17,6 +16,7 @@ from latencytrace.service.sql.tables import (
     REQUESTS,
     UUIDS,
 )
+from latencytrace.service.sql_store.rollups import RollupsLostError
 from latencytrace.service.store import DamagedPart
 
 _log = logging.getLogger(__name__)
@@ -45,15 +45,11 @@ _REASON_CHARS: Final = 200
 _COUNTED: Final = frozenset({*DERIVED, REQUESTS})
 
 
-class RollupsLostError(StoreError):
-    """A part of what is derived from requests was damaged: it is to be made anew."""
-
-
 class Asking(Protocol):
     """A connection, as far as it is used here."""
 
     def query(self, sql: str, answer_format: str) -> bytes:
-        """See `chdb_engine.Connection.query`."""
+        """See `engine.Connection.query`."""
         ...
 
 

@@ -2,10 +2,9 @@
 
 import logging
 import os
-import queue
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, Protocol, Self, cast
@@ -30,7 +29,8 @@ from latencytrace.service.sql.tables import (
     taken_over,
     written_anew,
 )
-from latencytrace.service.storage.data_folder import locked, refuse_others
+from latencytrace.service.sql_store.engine import UNREADABLE, bound_text, shortened
+from latencytrace.service.storage.data_folder import owned, unusable_is_said
 from latencytrace.service.storage.private_files import private_folder
 from latencytrace.service.store import DamagedPart
 from latencytrace.service.stores.chdb import repair as chdb_repair
@@ -38,26 +38,9 @@ from latencytrace.service.stores.chdb.damage import Damage
 
 _log = logging.getLogger(__name__)
 
-READERS: Final = 2  # at once: more would starve the writer
-READ_SECONDS: Final = 30
 _SHORT_INSERTS: Final = 3  # that are tried again as they are
 _MENDS: Final = 8  # of parts that one question may find damaged
 
-# The engine's codes for input that is not of its format.
-_UNREADABLE = frozenset(
-    {
-        6,  # CANNOT_PARSE_TEXT
-        27,  # CANNOT_PARSE_INPUT_ASSERTION_FAILED
-        32,  # ATTEMPT_TO_READ_AFTER_EOF
-        33,  # CANNOT_READ_ALL_DATA
-        36,  # BAD_ARGUMENTS: two values in the place of one
-        41,  # CANNOT_PARSE_DATETIME
-        117,  # INCORRECT_DATA
-        128,  # TOO_LARGE_ARRAY_SIZE
-        131,  # TOO_LARGE_STRING_SIZE
-        444,  # UNKNOWN_PROTOBUF_FORMAT
-    }
-)
 _START_FAILED = "Error initializing"  # the engine prints the reason itself
 _CODE = re.compile(r"Code: (\d+)\. DB::Exception: ")
 
@@ -69,6 +52,8 @@ class Engine:
         folder: The data folder; locked by the caller.
         lock: The open lock file.
     """
+
+    is_ours_alone = True
 
     def __init__(self, folder: Path, lock: IO[str]) -> None:
         self._path = folder / "clickhouse"
@@ -88,19 +73,10 @@ class Engine:
             StoreError: The folder cannot be used, or is somebody else's.
         """
         folder = folder.absolute()
+        engine = cls(folder, owned(folder))
         try:
-            if folder.is_dir():
-                refuse_others(folder)  # before a folder of somebody's is tightened
-            private_folder(folder, may_be_link=True)
-            engine = cls(folder, locked(folder / "lock"))
-            private_folder(engine._path)
-        except FileExistsError as error:
-            raise StoreError(f"{folder} is no folder: name one that is new or empty") from error
-        except OSError as error:
-            raise StoreError(
-                f"the data folder {folder} cannot be used: {error.strerror}"
-            ) from error
-        try:
+            with unusable_is_said(folder):
+                private_folder(engine._path)
             engine._prepare()
         except BaseException:
             engine.close()
@@ -228,14 +204,6 @@ class Connection:
         """
         return cast(bytes, self._answer(sql, answer_format, parameters).bytes())
 
-    def written(self, sql: str, parameters: Mapping[str, object] | None = None) -> int:
-        """Ask for rows to be written; how many were, in all tables together.
-
-        Raises:
-            StoreError: The engine cannot keep them.
-        """
-        return self._answer(sql, "Null", parameters).rows_written()
-
     def insert(
         self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
     ) -> None:
@@ -318,36 +286,6 @@ def in_memory(block: bytes) -> Iterator[str]:
         os.close(file)
 
 
-class Readers:
-    """The few connections that questions of people are answered over."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
-        for _ in range(READERS):
-            self._free.put(engine.connect(max_execution_time=READ_SECONDS, readonly=2))
-
-    def query(
-        self, sql: str, answer_format: str, parameters: Mapping[str, object] | None = None
-    ) -> bytes:
-        """See `Connection.query`; waits for its turn."""
-        with self._turn() as connection:
-            return connection.query(sql, answer_format, parameters)
-
-    @contextmanager
-    def _turn(self) -> Iterator[Connection]:
-        try:
-            connection = self._free.get(timeout=READ_SECONDS)
-        except queue.Empty:
-            raise StoreError(
-                f"{READERS} questions have been under way for {READ_SECONDS} s: ask again later, "
-                "or for a shorter time"
-            ) from None
-        try:
-            yield connection
-        finally:
-            self._free.put(connection)
-
-
 class _ChdbResult(Protocol):
     def bytes(self) -> object: ...
     def rows_written(self) -> int: ...
@@ -360,50 +298,18 @@ class _ChdbConnection(Protocol):
     def close(self) -> None: ...
 
 
-def bound_text(value: object) -> str:
-    """A value as the engine reads it for a parameter of a query.
-
-    Args:
-        value: None, a number, a text, or for an array texts, or keys of numbers and texts.
-    """
-    if value is None:
-        return "\\N"
-    if isinstance(value, str):
-        return _escaped(value)
-    if isinstance(value, Collection):
-        return f"[{','.join(map(_within, value))}]"
-    return str(value)
-
-
-def _within(value: object) -> str:
-    """A value within an array or a tuple."""
-    if isinstance(value, str):
-        quoted = _escaped(value).replace("'", "\\'")
-        return f"'{quoted}'"
-    if isinstance(value, Collection):
-        return f"({','.join(map(_within, value))})"
-    return str(value)
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_ESCAPES)
-
-
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
-
-
 def _code_of(error: RuntimeError) -> int | None:
     code = _CODE.search(str(error))
     return int(code[1]) if code else None
 
 
 def _store_error(error: RuntimeError) -> StoreError:
-    return StoreError(f"the store failed: {_shortened(error)}")
+    return StoreError(f"the store failed: {shortened(error)}")
 
 
 def _insert_error(error: RuntimeError) -> StoreError:
-    if _code_of(error) in _UNREADABLE:
-        return PoisonedBlockError(f"the store cannot read the block: {_shortened(error)}")
+    if _code_of(error) in UNREADABLE:
+        return PoisonedBlockError(f"the store cannot read the block: {shortened(error)}")
     return _store_error(error)
 
 
@@ -413,12 +319,4 @@ def _connection_error(path: Path, error: RuntimeError) -> StoreError:
             f"the data folder {path.parent} cannot be opened: this process has another one open, "
             "and the embedded engine takes one at a time; close that store first"
         )
-    return StoreError(f"the data folder {path.parent} cannot be opened: {_shortened(error)}")
-
-
-def _shortened(error: RuntimeError) -> str:
-    text = str(error)
-    return text if len(text) <= _MESSAGE_CHARS else text[:_MESSAGE_CHARS] + "…"
-
-
-_MESSAGE_CHARS = 500
+    return StoreError(f"the data folder {path.parent} cannot be opened: {shortened(error)}")

@@ -19,8 +19,8 @@ from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.rollups import WINDOW_S
 from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS
+from latencytrace.service.sql_store import rollups
 from latencytrace.service.store import Order, Table
-from latencytrace.service.stores.chdb import rollups
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock

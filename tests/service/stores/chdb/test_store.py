@@ -17,8 +17,10 @@ from latencytrace.errors import StoreError, StoreInUseError
 from latencytrace.model import semconv
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import UUIDS
-from latencytrace.service.stores.chdb.engine import bound_text
-from latencytrace.service.stores.chdb.store import MOST_TO_KEEP, TO_KEEP, ChdbStore
+from latencytrace.service.sql_store.engine import bound_text
+from latencytrace.service.sql_store.pending_copies import TO_KEEP
+from latencytrace.service.sql_store.store import MOST_TO_KEEP
+from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import TRACE, columns, one_span, otlp
 

@@ -1,6 +1,6 @@
 """Which windows are rolled up, and how the requests of the others are read.
 
-One process owns the folder, so that it knows which windows it wrote to. What is not known for
+Where one process owns the tables, it knows which windows it wrote to. What is not known for
 certain is read as it was written: rollups make an answer faster, and never change what it counts.
 """
 
@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.errors import StoreError
 from latencytrace.service.sql.rollups import (
     DUE,
     LAST_PASS,
@@ -24,7 +25,6 @@ from latencytrace.service.sql.rollups import (
 )
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import DERIVED
-from latencytrace.service.stores.chdb.damage import RollupsLostError
 
 QUIET_NS: Final = 60 * 10**9  # nothing was written to a window for so long: it is rolled up
 PACE_NS: Final = 10**9  # between two steps
@@ -42,6 +42,10 @@ _LAST_S: Final = _NEWEST_S // WINDOW_S * WINDOW_S
 
 Query = Callable[[str, str, Mapping[str, object]], bytes]  # a question, a format, what it binds
 T = TypeVar("T")
+
+
+class RollupsLostError(StoreError):
+    """A part of what is derived from requests was damaged: it is to be made anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +244,30 @@ class Rollups:
             for table in DERIVED:
                 self._write(f"TRUNCATE TABLE {table}", "Null", {})
             self._lost = lost
+
+
+class NoRollups(Rollups):
+    """Plans for tables that others may write to: every row is held against the others."""
+
+    def __init__(self) -> None:
+        pass
+
+    @contextmanager
+    def changing(self, windows: Collection[int]) -> Iterator[None]:  # noqa: ARG002 - none is known
+        """See `Rollups.changing`."""
+        yield
+
+    def over(
+        self,
+        since_ns: int | None,  # noqa: ARG002 - likewise
+        until_ns: int | None,  # noqa: ARG002 - likewise
+        ask: Callable[[Plan], T],
+    ) -> T:
+        """See `Rollups.over`."""
+        return ask(Plan())
+
+    def step(self) -> None:
+        """Do nothing."""
 
 
 def windows_of(starts_ns: NDArray[np.uint64]) -> list[int]:

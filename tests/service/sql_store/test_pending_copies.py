@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from latencytrace.errors import StoreError
-from latencytrace.service.stores.chdb.pending_copies import NotedTraces
+from latencytrace.service.sql_store.pending_copies import NotedTraces
 
 ONE, TWO, THREE = ("1" * 32, "2" * 32, "3" * 32)
 

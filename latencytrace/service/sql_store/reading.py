@@ -1,4 +1,4 @@
-"""Questions of people to the embedded store, over the connections that are for them."""
+"""Questions of people to the store, over the connections that are for them."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,10 +24,10 @@ from latencytrace.service.sql import (
     span_rows,
 )
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
+from latencytrace.service.sql_store.engine import Readers
+from latencytrace.service.sql_store.pending_copies import NotedTraces
+from latencytrace.service.sql_store.rollups import Plan, Query, Rollups
 from latencytrace.service.store import ALL_DURATIONS, Order, Store, TableFormat
-from latencytrace.service.stores.chdb.engine import Readers
-from latencytrace.service.stores.chdb.pending_copies import NotedTraces
-from latencytrace.service.stores.chdb.rollups import Plan, Query, Rollups
 
 LISTS: Final = "JSONCompactEachRow"  # the engine's formats: a row a line
 OBJECTS: Final = "JSONEachRow"
@@ -39,7 +39,7 @@ _Question = tuple[str, questions.Parameters]
 T = TypeVar("T")
 
 
-class ChdbQuestions(Store):
+class SqlQuestions(Store):
     """The part of the store that only reads.
 
     Args:

@@ -8,6 +8,7 @@ from pathlib import Path
 from latencytrace.errors import StoreError
 from latencytrace.service.storage.private_files import open_private, read_private
 
+TO_KEEP = "to_keep"  # the file with the traces that are noted
 _ID_DIGITS = 32
 
 

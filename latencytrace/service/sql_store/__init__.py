@@ -1,0 +1,1 @@
+"""A store in tables of SQL, whichever engine of ClickHouse keeps them."""

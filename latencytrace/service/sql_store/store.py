@@ -1,0 +1,290 @@
+"""The store in tables of SQL: what is written when, and what is read back."""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.analysis.columns.objects import parted
+from latencytrace.errors import PoisonedBlockError, StoreError
+from latencytrace.model import Request, Span
+from latencytrace.service.clock import now_ns
+from latencytrace.service.otlp.span_block import SpanBlock, joined
+from latencytrace.service.sql import native, questions, request_blocks, request_rows, span_rows
+from latencytrace.service.sql.request_rows import Void
+from latencytrace.service.sql.tables import ARRIVALS, PARTITIONS, SPANS
+from latencytrace.service.sql_store.engine import Readers, StoreEngine
+from latencytrace.service.sql_store.partitions import drop_statements, partitions_from
+from latencytrace.service.sql_store.pending_copies import NotedTraces
+from latencytrace.service.sql_store.reading import (
+    LISTS,
+    OBJECTS,
+    SqlQuestions,
+    by_trace,
+    firsts,
+    keys_of,
+    rows,
+)
+from latencytrace.service.sql_store.rollups import (
+    NoRollups,
+    Rollups,
+    windows_of,
+)
+from latencytrace.service.store import (
+    NONE_WITHDRAWN,
+    DamagedPart,
+    Partition,
+    Revisions,
+    Table,
+    Written,
+)
+
+_log = logging.getLogger(__name__)
+
+MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
+KNOWN_AT_ONCE = 1 << 15  # traces; whoever takes them holds up receivers meanwhile
+_MS = 1_000_000
+_U64 = (1 << 64) - 1
+_CLOCKS_MS = 20  # by which two readings of clocks may differ
+_Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
+
+
+class SqlStore(SqlQuestions):
+    """All of a store but how it is opened.
+
+    Args:
+        engine: Keeps the tables.
+        to_keep: Traces whose spans are to be copied.
+        day_ns: The time of day, by which windows become quiet.
+        exact_requests: Of more than so many, quantiles may be from histograms.
+    """
+
+    def __init__(
+        self,
+        engine: StoreEngine,
+        to_keep: NotedTraces,
+        day_ns: Callable[[], int],
+        exact_requests: int,
+    ) -> None:
+        self._engine = engine
+        self._keeping = threading.Lock()
+        self._inserter = engine.connect()
+        self._assembler = engine.connect()  # its reads wait for no reader's
+        readers = Readers(engine)
+        # They hold where all that is written is known.
+        rollups: Rollups = NoRollups()
+        if engine.is_ours_alone:
+            rollups = Rollups(
+                readers.query, self._assembler.query, day_ns, engine.lost_parts, exact_requests
+            )
+        super().__init__(readers, to_keep, rollups)
+        self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
+
+    def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
+        """See `Store.insert`."""
+        try:
+            block = blocks[0] if len(blocks) == 1 else joined(blocks)
+            written = native.native(block) if block.count else b""
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # a fault of ours
+            raise PoisonedBlockError(f"a block cannot be written as rows: {error!r}") from error
+        self._inserter.insert(native.ARRIVED, written, block.count, _arrived_ms(age_ns))
+
+    def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
+        """See `Store.arrived`."""
+        lines = [
+            self._assembler.query(question, LISTS, {"trace_ids": trace_ids})
+            for question in map(span_rows.spans_of, (ARRIVALS, SPANS))
+        ]
+        return by_trace(span_rows.once(*lines))
+
+    def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """See `Store.arrived_counts`."""
+        return self._counts(questions.ARRIVED_COUNTS, trace_ids)
+
+    def revisions(self, trace_ids: Collection[str]) -> Revisions:
+        """See `Store.revisions`."""
+        lines = self._assembler.query(questions.REVISIONS, LISTS, {"trace_ids": trace_ids})
+        found = cast(list[tuple[str, str, int]], rows(lines))
+        highest: dict[tuple[str, str], int] = {}
+        for trace_id, span_id, revision in found:
+            highest[trace_id, span_id] = max(revision, highest.get((trace_id, span_id), 0))
+        return highest
+
+    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
+        """See `Store.written`."""
+        question = questions.written_question(request_rows.COLUMNS)
+        lines = self._assembler.query(question, OBJECTS, {"trace_ids": trace_ids})
+        return list(request_rows.requests_from(lines))
+
+    def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
+        """See `Store.kept_counts`."""
+        if not self._to_keep.ids.isdisjoint(trace_ids):
+            self.keep_noted()
+        return self._counts(questions.KEPT_COUNTS, trace_ids)
+
+    def unassembled(self) -> Sequence[str]:
+        """See `Store.unassembled`."""
+        # Where ledgers are lost, spans may be kept whose arrivals were never written.
+        damaged = self._engine.damaged_parts()
+        question = questions.UNASSEMBLED_ANYWHERE if damaged else questions.UNASSEMBLED
+        return firsts(self._assembler.query(question, LISTS))
+
+    def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
+        """See `Store.without_ledger`."""
+        stretch = {"since": since_ns, "until": until_ns}
+        return firsts(self._assembler.query(questions.WITHOUT_LEDGER, LISTS, stretch))
+
+    def last_written_ns(self) -> int:
+        """See `Store.last_written_ns`."""
+        return self._written_ns
+
+    def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
+        """See `Store.uncounted`."""
+        bound = {"until": until_ns}
+        keys = self._assembler.query(questions.WRITTEN_SINCE, LISTS, bound)
+        question = questions.uncounted_question(request_rows.COLUMNS)
+        answers = (
+            self._assembler.query(question, OBJECTS, {**bound, "keys": some})
+            for some in keys_of(keys)
+        )
+        found = [one for lines in answers for one in request_rows.written_from(lines)]
+        return sorted(found, key=lambda one: (one[0], one[1].trace_id, one[1].span_id))
+
+    def write(
+        self,
+        requests: Sequence[Request],
+        keep_spans_of: Collection[str],
+        withdrawn: Revisions = NONE_WITHDRAWN,
+        age_ns: int = 0,
+        counted: Collection[tuple[str, str]] = (),
+    ) -> Written:
+        """See `Store.write`."""
+        # Written in milliseconds, and never twice in one.
+        read_ns = max(now_ns() - age_ns, self._written_ns + _MS) // _MS * _MS
+        # The spans first: after a crash between the two, all of the trace is written again.
+        if keep_spans_of:
+            with self._keeping:
+                self._to_keep.add(keep_spans_of)
+            if len(self._to_keep.ids) >= MOST_TO_KEEP:
+                self.keep_noted()
+        objects, _ = parted(requests)
+        revised = {(one.trace_id, one.span_id): one for one in objects if one.revision > 1}
+        standing = self._standing({*revised, *withdrawn, *counted})
+        void = _void(standing, revised, withdrawn)
+        if requests or void:
+            # One whose row is lost counts as from the beginning of time.
+            counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
+            block = request_blocks.block_of(requests, void, read_ns, counted_as_ns)
+            with self._rollups.changing(_windows(requests, void)):
+                self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
+        self._written_ns = read_ns
+        return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
+
+    def known_traces(self) -> Iterator[NDArray[np.uint64]]:
+        """See `Store.known_traces`: a day at a time, for all of them are many."""
+        days = [one for one in self.partitions() if one.table is Table.REQUESTS]
+        # Who takes them forgets the first ones first.
+        for day in sorted(days, key=lambda one: one.since_ns):
+            stretch = {"since": day.since_ns, "until": day.until_ns}
+            found = self._assembler.query(questions.KNOWN_TRACES, "RowBinary", stretch)
+            ids = np.frombuffer(found, ">u8").astype(np.uint64).reshape(-1, 2)
+            for first in range(0, len(ids), KNOWN_AT_ONCE):
+                yield ids[first : first + KNOWN_AT_ONCE]
+
+    def keep(
+        self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
+    ) -> None:
+        """See `Store.keep`."""
+        written = b"".join(native.native(block, rows) for block, rows in parts)
+        count = sum(len(rows) for _, rows in parts)
+        self._assembler.insert(native.KEPT, written, count, _arrived_ms(age_ns))
+
+    def keep_noted(self) -> None:
+        """See `Store.keep_noted`."""
+        with self._keeping:
+            if self._to_keep.ids:
+                bound = {"trace_ids": self._to_keep.ids, "arrived": now_ns() // _MS}
+                self._assembler.query(span_rows.KEEP, OBJECTS, bound)
+                self._to_keep.clear()
+
+    def roll_up(self) -> None:
+        """See `Store.roll_up`."""
+        self._rollups.step()
+
+    def damaged_parts(self) -> Sequence[DamagedPart]:
+        """See `Store.damaged_parts`."""
+        return self._engine.damaged_parts()
+
+    def partitions(self) -> Sequence[Partition]:
+        """See `Store.partitions`."""
+        return partitions_from(rows(self._assembler.query(PARTITIONS, LISTS)))
+
+    def drop(self, partition: Partition) -> None:
+        """See `Store.drop`."""
+        for statement in drop_statements(partition):
+            self._assembler.query(statement, "Null")
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        try:
+            self.keep_noted()
+        except StoreError as error:
+            _log.error("spans are kept at the next start: %s", error)
+        self._engine.close()
+
+    def _counts(self, question: str, trace_ids: Collection[str]) -> Mapping[str, int]:
+        lines = self._assembler.query(question, LISTS, {"trace_ids": trace_ids})
+        return dict(cast(list[tuple[str, int]], rows(lines)))
+
+    def _standing(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], _Place]:
+        """Where requests stand that were written before."""
+        trace_ids = {trace_id for trace_id, _ in keys}
+        if not trace_ids:
+            return {}
+        lines = self._assembler.query(questions.STANDING, LISTS, {"trace_ids": trace_ids})
+        return _places(lines)
+
+
+def _places(lines: bytes) -> Mapping[tuple[str, str], _Place]:
+    """The answer to the question where requests stand, by trace and span."""
+    found = cast(list[tuple[str, str, int, int]], rows(lines))
+    return {
+        (trace_id, span_id): (start_ns, counted_ns)
+        for trace_id, span_id, start_ns, counted_ns in found
+    }
+
+
+def _windows(requests: Sequence[Request], void: Sequence[Void]) -> list[int]:
+    """The windows that a row is written to."""
+    objects, table = parted(requests)
+    starts = [one.start_ns for one in objects] + [one.start_ns for one in void]
+    starts_ns = np.array([start_ns & _U64 for start_ns in starts], np.uint64)
+    if table is not None:
+        starts_ns = np.concatenate([starts_ns, table.start_ns.astype(np.uint64)])
+    return windows_of(starts_ns)
+
+
+def _void(
+    standing: Mapping[tuple[str, str], _Place],
+    revised: Mapping[tuple[str, str], Request],
+    withdrawn: Revisions,
+) -> list[Void]:
+    """The rows of requests that are withdrawn, or that start at another time by now."""
+    moved = [
+        Void(*key, standing[key][0], request.revision)
+        for key, request in revised.items()
+        if key in standing and request.start_ns != standing[key][0]
+    ]
+    return moved + [
+        Void(*key, standing[key][0], revision + 1)
+        for key, revision in withdrawn.items()
+        if key in standing
+    ]
+
+
+def _arrived_ms(age_ns: int | None) -> int | None:
+    """When spans arrived of which a ledger is made: before it is written, by any clock."""
+    return None if age_ns is None else (now_ns() - age_ns) // _MS - _CLOCKS_MS

@@ -1,0 +1,1 @@
+"""The store on a ClickHouse server, asked over HTTP."""
