@@ -13,7 +13,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from latencytrace.model import Span
+from latencytrace.model import BadRequest, RequestStatus, Span
+from latencytrace.service.alerting.links import AlertLinks
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.seen_traffic import (
     FAILED_TRACE,
@@ -189,7 +190,8 @@ def test_a_page_is_read_without_javascript(
 def test_a_span_is_opened_without_javascript(service: RunningService, browser: Browser) -> None:
     address = f"{service.url}/requests/{SLOW_TRACE}"
     with opened(browser, address, java_script_enabled=False) as (page, _):
-        page.get_by_role("link", name="search passages").click()
+        rows = page.get_by_role("group", name="Waterfall")
+        rows.get_by_role("link", name="search passages").click()
 
         expect(page.locator("#detail")).to_contain_text("qdrant")
 
@@ -205,6 +207,40 @@ def test_a_cell_of_the_heat_map_leads_to_its_requests(
         expect(page.get_by_role("heading", level=1)).to_have_text("Requests")
         expect(page.locator(".bar-line")).to_contain_text("1 of 1 request")
         expect(page.get_by_role("main")).to_contain_text("4.59 s")
+        assert watched.errors == []
+
+
+def test_the_cause_of_a_bump_in_the_heat_map_is_two_clicks_away(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, watched):
+        heat = page.locator("svg.heat[data-ready]")
+        heat.focus()
+        page.keyboard.press("Enter")  # the bump: the slowest cell
+        page.locator("td[data-label=Duration]").get_by_role("link").first.click()
+
+        held = page.locator(".held")
+        expect(held).to_contain_text("Held up longest by search passages: retrieve 4.20 s")
+        assert watched.errors == []
+
+
+def test_an_alerts_link_leads_to_the_line_that_explains_it(
+    service: RunningService, browser: Browser
+) -> None:
+    found = service.ask(f"/requests/{SLOW_TRACE}")
+    bad = BadRequest(
+        trace_id=SLOW_TRACE,
+        span_id=str(found["span_id"]),
+        status=RequestStatus.OK,
+        duration_ns=4_600_000_000,
+        ledger={},
+    )
+    address = AlertLinks(service=service.url, dashboard=None).of_request(bad)
+    with opened(browser, address) as (page, watched):
+        page.locator(".held").get_by_role("link").click()
+
+        expect(page.locator("#detail h2")).to_have_text("search passages")
+        expect(row(page, "search passages")).to_have_attribute("aria-selected", "true")
         assert watched.errors == []
 
 

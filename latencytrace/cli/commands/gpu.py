@@ -6,7 +6,8 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import bar, table
+from latencytrace.cli.pictures.bars import bar
+from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.gpu_stages import stages_table
 from latencytrace.cli.pictures.terminal import say_document, screen, show
 from latencytrace.cli.pictures.watching import watch
@@ -62,9 +63,10 @@ def picture(document: GpusDocument, console: Console) -> list[RenderableType]:
 
 def _gpus(gpus: list[GpuDocument], console: Console) -> RenderableType:
     with_bars = console.color_system is not None
-    drawn = table(
-        "GPU", "", "bandwidth", *([""] if with_bars else []), "by", "tensor", "SM", "memory",
-        "power", "°C", "SM clock", left=("", "by"),
+    drawn = FittedTable(
+        "GPU", "name", "bandwidth", *([""] if with_bars else []), "by", "tensor", "SM", "memory",
+        "power", "°C", "SM clock", left=("name", "", "by"), name="name",
+        leave_out=("", "SM clock", "by", "°C", "SM", "power"),
     )  # fmt: skip
     for one in gpus:
         bandwidth = one["bandwidth"]

@@ -11,7 +11,7 @@ from rich.text import Text
 from latencytrace.analysis.slo.burn_rate import burn_rules, detection_ns
 from latencytrace.cli.doctor_checks import no_request
 from latencytrace.cli.pictures import standings
-from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.objectives_report import markdown
 from latencytrace.cli.pictures.terminal import say_document, screen, show, write_out
 from latencytrace.cli.processes import options
@@ -158,14 +158,12 @@ def heading(objective: Objective) -> list[RenderableType]:
 
 
 def _tiers(objective: Objective) -> RenderableType:
-    drawn = table(
-        "alert",
-        "burns",
-        "over",
-        "and over",
-        "at least bad",
-        "after a full outage",
+    after = "after a full outage"
+    drawn = FittedTable(
+        *("alert", "burns", "over", "and over", "at least bad", after),
         left=("alert",),
+        name="alert",
+        leave_out=(after, "at least bad"),
     )
     for rule in burn_rules(objective):
         drawn.add_row(

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import typer
 from rich.console import RenderableType
 
-from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.pictures.profile_operators import operators
 from latencytrace.cli.pictures.terminal import say_document, screen, show
@@ -116,7 +116,12 @@ def _list(source: reading.ServiceSource, *, as_json: bool) -> None:
     if not found:
         say("No profile was asked for so far.")
         return
-    drawn = table("id", "service", "asked by", "steps", "state", left=("id", "service", "state"))
+    drawn = FittedTable(
+        *("id", "service", "asked by", "steps", "state"),
+        left=("id", "service", "state"),
+        name="service",
+        leave_out=("asked by", "steps"),
+    )
     for one in found:
         drawn.add_row(
             one["id"],
@@ -139,8 +144,11 @@ def _picture(found: ProfileDocument, path: Path, packed: bytes) -> list[Renderab
     top = operators(packed)
     with_device = any(one.device_us for one in top)
     whole_us = sum(one.device_us if with_device else one.cpu_us for one in top)
-    drawn = table(
-        "operator", "calls", "CPU", *(["GPU"] if with_device else []), "share", left=("operator",)
+    drawn = FittedTable(
+        *("operator", "calls", "CPU", *(["GPU"] if with_device else []), "share"),
+        left=("operator",),
+        name="operator",
+        leave_out=("calls", "CPU" if with_device else "share"),
     )
     for one in top[:SHOWN]:
         part_us = one.device_us if with_device else one.cpu_us

@@ -147,7 +147,7 @@ def _run_beside_service(
             shutil.rmtree(log.parent, ignore_errors=True)
             raise
         if started:
-            _say(f"collecting into {folder}; look at it with: {own_command()} breakdown")
+            _say(f"collecting into {folder}; look at {url}, or: {own_command()} breakdown")
         code = run_in_foreground(command, environment)
         if started:
             time.sleep(LAST_SPANS_S)

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import bar, stage_style, table
+from latencytrace.cli.pictures.terminal import fit
 from latencytrace.model.texts.escaped import escaped
 
 GAP = 2  # cells between columns
@@ -18,25 +20,25 @@ Cell = str | Text | Bar
 
 
 class FittedTable:
-    """A table of which no column is wider than the terminal has room for.
+    """A table of which no column is wider than the terminal has room for; `rich` prints it.
 
     Args:
         headings: Of its columns.
         left: The columns that are set to the left.
-        bar: The column of bars, which take the room that is left.
-        bar_cells: How long they are at the least, and at the most.
         name: The column of names that may be cut, where nothing else helps.
         leave_out: Columns that a narrow terminal does without, the first of these first.
+        bar: The column of bars, which take the room that is left; None: there is none.
+        bar_cells: How long they are at the least, and at the most.
     """
 
     def __init__(
         self,
         *headings: str,
         left: Sequence[str],
-        bar: str,
-        bar_cells: tuple[int, int],
         name: str,
         leave_out: Sequence[str],
+        bar: str | None = None,
+        bar_cells: tuple[int, int] = (0, 0),
     ) -> None:
         self._headings = headings
         self._left = left
@@ -49,6 +51,10 @@ class FittedTable:
     def add_row(self, *cells: Cell, style: str | Style | None = None) -> None:
         """Add a row: a cell for each heading."""
         self._rows.append((cells, style))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Print it as wide as there is room for."""
+        yield fit(self.drawn(options.max_width))
 
     def drawn(self, width: int) -> Table:
         """The table for a console that is so wide."""
@@ -72,7 +78,8 @@ class FittedTable:
 
     def _kept(self, width: int) -> tuple[list[str], int]:
         """The columns that there is room for, and how wide they are at the least."""
-        kept, in_turn = list(self._headings), list(self._leave_out)
+        kept = list(self._headings)
+        in_turn = [heading for heading in self._leave_out if heading in kept]
         while self._least_of(kept) > width and in_turn:
             kept.remove(in_turn.pop(0))
         return kept, self._least_of(kept)
@@ -89,7 +96,7 @@ class FittedTable:
         if heading == self._bar:
             return max(self._bar_least, len(heading))
         place = self._headings.index(heading)
-        return max(len(heading), *(_cells(cells[place]) for cells, _ in self._rows))
+        return max([len(heading), *(_cells(cells[place]) for cells, _ in self._rows)])
 
 
 def stage_bar(ratio: float, stage: str) -> Bar:

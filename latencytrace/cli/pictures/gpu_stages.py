@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import stage_style, table
+from latencytrace.cli.pictures.bars import stage_style
+from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.model.texts.units import UNKNOWN, duration, share
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
@@ -31,9 +32,10 @@ def stages_table(stages: Sequence[GpuStageDocument]) -> list[RenderableType]:
     """A table of what each kind of work used on the device, and what bound it."""
     if not stages:
         return []
-    drawn = table(
+    drawn = FittedTable(
         "on the GPU", "model", "of", "device time", "of its time", "bandwidth", "tensor",
         "bound by", "sure", "and", left=("on the GPU", "model", "of", "bound by", "sure", "and"),
+        name="bound by", leave_out=("and", "sure", "of", "model", "of its time", "tensor"),
     )  # fmt: skip
     for row in stages:
         drawn.add_row(
@@ -69,9 +71,10 @@ def devices_table(
     spans = [span for span in request["spans"] if span["device"] is not None]
     if not spans:
         return []
-    drawn = table(
+    drawn = FittedTable(
         "on the GPU", "span", "device time", "of its time", "launching", "waiting", "begins",
         "bound by, lately", left=("on the GPU", "span", "bound by, lately"),
+        name="span", leave_out=("begins", "bound by, lately", "waiting", "launching"),
     )  # fmt: skip
     for span in spans:
         device = span["device"]

@@ -104,13 +104,17 @@ def _alert(alert: AlertDocument) -> list[RenderableType]:
     head = f"{alert['labels']['severity']} since {moment(alert['started'])}"
     lines: list[RenderableType] = [Text(head, "bold red"), f"  {alert['summary']}"]
     lines += [f"  {line}" for line in alert["description"]]
+    commands = []
     if alert.get("acknowledged") is None:
-        lines += [f"  latencytrace acknowledge {alert['fingerprint'][:8]}"]
-    lines += [
+        commands = [f"  latencytrace acknowledge {alert['fingerprint'][:8]}"]
+    commands += [
         f"  latencytrace trace {request['trace_id']}  {request['summary']}"
         for request in alert["slowest"]
     ]
-    return [*lines, f"  {alert['url']}"]
+    # Lines that the terminal breaks, not we: they are copied, or clicked, whole.
+    for line in (*commands, f"  {alert['url']}"):
+        lines.append(Text(line, no_wrap=True, overflow="ignore"))
+    return lines
 
 
 def _times(rate: float | None) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import table
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.model.texts.units import chance, count, duration, share, signed
 from latencytrace.service.answers.sentences.tail import beside, sentence
@@ -79,7 +78,8 @@ def _interval(row: StageExcessDocument) -> str:
 
 
 def _attributes(document: TailDocument) -> RenderableType:
-    drawn = table("in the tail more often", "tail", "usual", "p", left=("in the tail more often",))
+    often = "in the tail more often"
+    drawn = FittedTable(often, "tail", "usual", "p", left=(often,), name=often, leave_out=("p",))
     for row in document["attributes"][:MOST_ATTRIBUTES]:
         drawn.add_row(
             f"{row['key']} {row['value']}",

@@ -45,6 +45,7 @@ from latencytrace.service.answers.documents import (
 )
 from latencytrace.service.answers.steps import steps_of_request
 from latencytrace.service.answers.token_documents import between_tokens
+from latencytrace.service.answers.traces.collection_pause import collection_pause
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Order, Store, TableFormat
 
@@ -89,6 +90,7 @@ def ledgers(store: Store, cohort: Cohort, table_format: TableFormat) -> bytes:
     return store.ledgers(cohort, table_format)
 
 
+@collection_pause
 def request(
     store: Store,
     trace_id: str,

@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import cast
 
@@ -58,10 +58,16 @@ def spans_of(table: str) -> str:
     return f"SELECT {_COLUMNS} FROM {table} WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
 
 
-def once(*answers: Iterable[Span]) -> list[Span]:
-    """The spans of several answers, each once as in one of them, in the order of its place."""
+def once(*answers: bytes) -> list[Span]:
+    """The spans of several answers to `spans_of`, each once as in one of them, in order of place.
+
+    Args:
+        answers: In the format JSONCompactEachRow. A line that two of them have is read once:
+            what lies in both tables is the same in both.
+    """
     found: dict[tuple[str, str], Span] = {}
-    for span in chain.from_iterable(answers):
+    for line in dict.fromkeys(chain.from_iterable(map(bytes.splitlines, answers))):
+        span = _span(cast(_Row, orjson.loads(line)))
         place = (span.trace_id, span.span_id)
         known = found.get(place)
         if known is None or _length_and_start(span) < _length_and_start(known):
@@ -94,12 +100,6 @@ def spans_linking(table: str) -> str:
         "AND Timestamp <= fromUnixTimestamp64Nano({until:Int64}) "
         f"AND has(Links.SpanId, {{span_id:String}}) {ONCE}"
     )
-
-
-def spans_from(lines: bytes) -> Iterator[Span]:
-    """Spans from the answer to `spans_of` in the format JSONCompactEachRow."""
-    for line in lines.splitlines():
-        yield _span(cast(_Row, orjson.loads(line)))
 
 
 def _span(row: _Row) -> Span:

@@ -217,7 +217,7 @@ class SqlQuestions(Store):
         lines = [
             self._readers.query(question(table), LISTS, parameters) for table in (SPANS, ARRIVALS)
         ]
-        return tuple(span_rows.once(*map(span_rows.spans_from, lines)))
+        return tuple(span_rows.once(*lines))
 
 
 def _breakdown(ask: Query, cohort: Cohort, plan: Plan, *, from_rollups: bool) -> Breakdown:

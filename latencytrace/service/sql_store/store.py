@@ -98,7 +98,7 @@ class SqlStore(SqlQuestions):
             self._assembler.query(question, LISTS, {"trace_ids": trace_ids})
             for question in map(span_rows.spans_of, (ARRIVALS, SPANS))
         ]
-        return by_trace(span_rows.once(*map(span_rows.spans_from, lines)))
+        return by_trace(span_rows.once(*lines))
 
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
         """See `Store.arrived_counts`."""

@@ -62,7 +62,7 @@ class TwoWays:
         """What the store tells of these traces."""
         question = span_rows.spans_of(ARRIVALS)
         lines = self._connection.query(question, "JSONCompactEachRow", {"trace_ids": trace_ids})
-        return list(span_rows.spans_from(lines))
+        return span_rows.once(lines)
 
     def close(self) -> None:
         """End the engine."""

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from latencytrace.analysis.compare.verdict import Verdict
-from latencytrace.cli.pictures.bars import bar, stage_style, table
+from latencytrace.cli.pictures.bars import bar, stage_style
+from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import UNKNOWN, duration, signed
 from latencytrace.service.answers.compare_documents import (
@@ -94,7 +94,12 @@ def baselines(document: BaselinesDocument) -> RenderableType:
     """The baselines that are saved."""
     if not document["baselines"]:
         return "No baseline is saved. Save one with `latencytrace compare COHORT --save NAME`."
-    drawn = table("name", "cohort", "requests", "saved", "size", left=("name", "cohort"))
+    drawn = FittedTable(
+        *("name", "cohort", "requests", "saved", "size"),
+        left=("name", "cohort"),
+        name="cohort",
+        leave_out=("size", "saved"),
+    )
     for one in document["baselines"]:
         saved = datetime.fromtimestamp(int(one["saved"]) // 10**9, UTC)
         drawn.add_row(
@@ -114,16 +119,26 @@ def _plain(side: SideDocument) -> list[str]:
     return [duration(plain["p50"]), duration(plain["p95"]), duration(plain["p99"])]
 
 
-def _sides(document: CompareDocument, sides: tuple[str, str]) -> Table:
-    drawn = table("", "as they were", "requests", *LEVELS, left=("", "as they were"))
+def _sides(document: CompareDocument, sides: tuple[str, str]) -> FittedTable:
+    drawn = FittedTable(
+        *("", "as they were", "requests", *LEVELS),
+        left=("", "as they were"),
+        name="as they were",
+        leave_out=(),
+    )
     for letter, side, written in zip("AB", both(document), sides, strict=True):
         requests = f"{side['requests']:,}"
         drawn.add_row(letter, written or "the last hour", requests, *_plain(side))
     return drawn
 
 
-def _shifts(document: CompareDocument) -> Table:
-    drawn = table("", "", "A", "B", "shift", "95 % interval", "p", left=("", "95 % interval"))
+def _shifts(document: CompareDocument) -> FittedTable:
+    drawn = FittedTable(
+        *("of", "", "A", "B", "shift", "95 % interval", "p"),
+        left=("of", "", "95 % interval"),
+        name="of",
+        leave_out=("A", "p", "B", "95 % interval"),
+    )
     stages = {row["stage"]: row["verdict"] for row in document["stages"]}
     for name, level, shift in rows(document):
         verdict = stages.get(name, document["verdict"])  # type: ignore[call-overload] # a name
@@ -133,8 +148,9 @@ def _shifts(document: CompareDocument) -> Table:
     return drawn
 
 
-def _circumstances(met: Sequence[tuple[str, str, str]]) -> Table:
-    drawn = table("in the mean", "A", "B", left=("in the mean",))
+def _circumstances(met: Sequence[tuple[str, str, str]]) -> FittedTable:
+    mean = "in the mean"
+    drawn = FittedTable(mean, "A", "B", left=(mean,), name=mean, leave_out=())
     for row in met:
         drawn.add_row(*row)
     return drawn
@@ -158,17 +174,23 @@ def _chance(p_value: float | None) -> str:
     return f"<{LEAST_P}" if p_value < LEAST_P else f"{p_value:.3f}"
 
 
-def _deciles(deciles: Sequence[DecileDocument], at_least_ratio: float) -> Table:
+def _deciles(deciles: Sequence[DecileDocument], at_least_ratio: float) -> FittedTable:
     """The shift of each decile as a bar; shifts that are too small to count are short ones."""
     ratios = [one["shift"] / one["a"] if one["a"] else 0.0 for one in deciles]
     longest = max([*map(abs, ratios), at_least_ratio]) or 1.0
-    drawn = table("decile", "faster", "slower", "shift", "95 % interval", left=("slower",))
+    ways = {"faster": stage_style("retrieve"), "slower": stage_style("queue")}
+    drawn = FittedTable(
+        *("decile", *ways, "shift", "95 % interval"),
+        left=("slower",),
+        name="decile",
+        leave_out=(*ways, "95 % interval"),
+    )
     for one, ratio in zip(deciles, ratios, strict=True):
+        way = "faster" if ratio < 0 else "slower"
         drawn_bar = bar(abs(ratio) / longest, BAR_CELLS)
         drawn.add_row(
             f"p{round(100 * one['quantile'])}",
-            Text(drawn_bar if ratio < 0 else "", stage_style("retrieve")),
-            Text(drawn_bar if ratio >= 0 else "", stage_style("queue")),
+            *(Text(drawn_bar if each == way else "", style) for each, style in ways.items()),
             f"{signed(one['shift'], '+')} ({100 * ratio:+.1f} %)",
             f"{signed(one['low'], '+')} … {signed(one['high'], '+')}",
         )

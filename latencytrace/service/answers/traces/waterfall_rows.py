@@ -1,9 +1,8 @@
 """The lines of a waterfall: spans in the order of a tree, and what is inside them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Final
+from typing import Final, NamedTuple
 
 from typing_extensions import ReadOnly, TypedDict
 
@@ -20,21 +19,20 @@ _Inside = dict[tuple[str, str], list[SegmentDocument]]  # by stage and name
 _NOTHING: Final[_Inside] = {}  # most spans of a large trace are on no path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """A line of the waterfall: a span, or one stage of the intervals inside it."""
 
-    depth: int = 0  # levels above it
-    tree: str = ""  # what stands before the name: `│  └─ `
-    mark: str = ""  # `· ` of what is inside a span
     name: str
-    notes: Sequence[str] = ()  # such as the type of its exception
-    failed: bool = False
     stage: str
-    service: str = ""  # of the span; none is known of what is inside one
     span_id: str  # of the span, or of that which it is inside of
     stretches: Sequence[Stretch]  # when it ran
     on_path: Sequence[Stretch]  # when the request waited for just this
+    depth: int = 0  # levels above it
+    tree: str = ""  # what stands before the name: `│  └─ `
+    mark: str = ""  # `· ` of what is inside a span
+    notes: Sequence[str] = ()  # such as the type of its exception
+    failed: bool = False
+    service: str = ""  # of the span; none is known of what is inside one
 
     @property
     def duration_ns(self) -> int:

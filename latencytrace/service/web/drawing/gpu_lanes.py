@@ -54,9 +54,12 @@ def _lane(text: str, values: Sequence[float | None], top: int) -> str:
         if value
     )
     kind = "work" if text == WORK else "counter"
+    read = [value for value in values if value is not None]
     return (
-        f'<text class="axis" x="{LEFT - 8}" y="{top + LANE // 2 + 4}" text-anchor="end">'
+        f'<text class="axis" x="{LEFT - 8}" y="{top + LANE // 2 - 3}" text-anchor="end">'
         f"{text}</text>"
+        f'<text class="axis" x="{LEFT - 8}" y="{top + LANE // 2 + 11}" text-anchor="end">'
+        f"mean {share(sum(read) / len(read))}</text>"
         f'<path class="grid" d="M{LEFT} {top}H{WIDTH}M{LEFT} {top + LANE}H{WIDTH}"/>'
         f'<path class="{kind}" d="{boxes}"/>'
     )

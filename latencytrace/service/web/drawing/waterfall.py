@@ -60,7 +60,6 @@ def columns(rows: Sequence[Row], whole_ns: int) -> dict[str, object]:
         "span": [row.span_id for row in rows],
         "start": [row.stretches[0][0] for row in rows],
         "end": [row.stretches[-1][1] for row in rows],
-        "took": [row.duration_ns for row in rows],
         "parts": {
             at: list(chain(*row.stretches))
             for at, row in enumerate(rows)
@@ -93,6 +92,33 @@ def row_bar(row: Row, whole_ns: int) -> Markup:
         f'<svg class="row" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
         f'aria-hidden="true"><path class="s-{_known(row.stage)}" d="{ran}"/>'
         f'<path class="path" d="{held}"/></svg>'
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The span that a request waited for longest, and how long."""
+
+    span_id: str
+    name: str
+    stage: str
+    length_ns: int
+
+
+def held_longest(request: ListedRequestDocument) -> Held | None:
+    """The span that held a request up longest; None: no span explains any of its time."""
+    lengths: dict[tuple[str, str], int] = {}
+    names: dict[str, str] = {}
+    for segment in request["segments"]:
+        if segment["stage"] != Stage.UNATTRIBUTED:
+            place = (segment["span_id"], segment["stage"])
+            lengths[place] = lengths.get(place, 0) + segment["end_ns"] - segment["start_ns"]
+            names.setdefault(segment["span_id"], segment["name"])
+    if not lengths:
+        return None
+    span_id, stage = max(lengths, key=lambda place: (lengths[place], place))
+    return Held(
+        span_id=span_id, name=names[span_id], stage=stage, length_ns=lengths[span_id, stage]
     )
 
 

@@ -70,7 +70,7 @@ def burn(rate: BurnRateDocument, window: str) -> Markup:
 
 
 def bad_request(one: BadRequestDocument) -> Address:
-    """The page of a request that violated an objective, at the span that held it up longest."""
+    """The page of a request that violated an objective; it names what held it up longest."""
     return Address(f"/requests/{one['trace_id']}?span_id={one['span_id']}")
 
 

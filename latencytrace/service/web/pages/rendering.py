@@ -89,7 +89,6 @@ class Renderer:
         self._templates.globals.update(
             asset=assets.address,
             flush=_FLUSH,
-            json_block=json_block,
             legend_of=lambda stages: [(stage, "") for stage, _ in in_order(stages)],
             navigation=NAVIGATION,
             pair_bar=pair_bar,

@@ -19,18 +19,20 @@ from latencytrace.service.answers.requests import (
     spans_in_order,
     tree_of,
 )
+from latencytrace.service.answers.traces.collection_pause import collection_pause
 from latencytrace.service.answers.traces.waterfall_rows import chosen, rows
 from latencytrace.service.web.drawing.bars import segment_bar
 from latencytrace.service.web.drawing.waterfall import (
     columns,
     gaps,
+    held_longest,
     name_of,
     row_bar,
     stall_marks,
 )
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
-from latencytrace.service.web.pages.rendering import Address
+from latencytrace.service.web.pages.rendering import Address, json_block
 
 WITHOUT_SCRIPT = 300  # rows that the page itself holds; a script draws the others
 MOST_GAPS = 5
@@ -41,6 +43,7 @@ def trace_pages(parts: Parts) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get("/requests/{trace_id}")
+    @collection_pause
     def trace_page(
         request: Request, trace_id: str, span_id: str | None = None, span: str | None = None
     ) -> Response:
@@ -85,6 +88,7 @@ def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
         "title": f"{found['route']} {found['trace_id'][:12]}",
         "found": found,
         "stages_bar": segment_bar(segments, found["duration_ns"]),
+        "held": held_longest(found),
         "gaps": gaps(found, MOST_GAPS),
         "perfetto": Address(
             f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"
@@ -110,6 +114,7 @@ def _files(parts: Parts, request: FoundRequest, shown: Mapping[str, Any]) -> lis
     ]
 
 
+@collection_pause
 def _full(
     parts: Parts, request: FoundRequest, head: ListedRequestDocument, span_id: str | None
 ) -> Mapping[str, object]:
@@ -130,7 +135,7 @@ def _full(
         "span_count": len(spans),
         "rows": chosen(every, WITHOUT_SCRIPT),
         "row_count": len(every),
-        "columns": columns(every, found["duration_ns"]),
+        "columns": json_block(columns(every, found["duration_ns"])),
         "stalls": stall_marks(found),
         "raised_in": names.get(found["error_span_id"] or ""),
         "services": sorted({one["service"] for one in spans}),

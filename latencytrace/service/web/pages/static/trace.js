@@ -9,8 +9,15 @@ const LARGE = 2000; // rows, beyond which a trace opens closed
 const failed = new Set(data.failed);
 const ROW = matchMedia('(max-width: 700px)').matches ? 46 : 26;
 
+function lengthOf(stretches) {
+  let found = 0;
+  for (let at = 0; at < stretches.length; at += 2) found += stretches[at + 1] - stretches[at];
+  return found;
+}
+
 const last = new Int32Array(count); // of each row, the last one below it
 const above = new Int32Array(count).fill(-1);
+const took = new Float64Array(count); // how long it ran
 const held = new Float64Array(count); // how long the request waited for just this row
 const heldBelow = new Float64Array(count); // and for what is below it
 const isOpen = new Uint8Array(count).fill(1);
@@ -20,8 +27,8 @@ const isOpen = new Uint8Array(count).fill(1);
     while (stack.length && data.depth[stack[stack.length - 1]] >= data.depth[row]) last[stack.pop()] = row - 1;
     if (stack.length) above[row] = stack[stack.length - 1];
     stack.push(row);
-    const path = data.path[row] ?? [];
-    for (let at = 0; at < path.length; at += 2) held[row] += path[at + 1] - path[at];
+    took[row] = lengthOf(data.parts[row] ?? [data.start[row], data.end[row]]);
+    held[row] = lengthOf(data.path[row] ?? []);
   }
   while (stack.length) last[stack.pop()] = count - 1;
   for (let row = count - 1; row >= 0; row -= 1) {
@@ -82,7 +89,8 @@ function pooled(place) {
     twist.tabIndex = -1;
     const text = make('span');
     const notes = make('span', 'bad');
-    name.append(twist, text, notes);
+    const where = make('span', 'quiet');
+    name.append(twist, text, notes, where);
     const stage = make('div', 'stage-name', 'gridcell');
     const swatch = make('i', 'swatch');
     const stageText = make('span');
@@ -102,7 +110,7 @@ function pooled(place) {
     bars.append(svg);
     element.append(name, stage, heldUp, took, bars);
     ground.append(element);
-    pool.push({ element, name, twist, text, notes, swatch, stageText, heldUp, took, bar, path, row: -1 });
+    pool.push({ element, name, twist, text, notes, where, swatch, stageText, heldUp, took, bar, path, row: -1 });
   }
   return pool[place];
 }
@@ -178,11 +186,13 @@ function fill(slot, at) {
   slot.text.title = `${data.texts[data.name[row]]} · ${data.texts[data.service[row]]}`;
   slot.notes.textContent = data.notes[row] ? ` ${data.notes[row]}` : '';
   slot.notes.className = failed.has(row) ? 'bad' : 'quiet';
+  const changes = above[row] < 0 || data.service[row] !== data.service[above[row]];
+  slot.where.textContent = changes && data.texts[data.service[row]] ? ` ${data.texts[data.service[row]]}` : '';
   const stage = data.texts[data.stage[row]];
   slot.swatch.className = `swatch s-${stage}`;
   slot.stageText.textContent = stage;
   slot.heldUp.textContent = held[row] ? duration(held[row]) : '';
-  slot.took.textContent = duration(data.took[row]);
+  slot.took.textContent = duration(took[row]);
   slot.bar.setAttribute('class', `s-${stage}`);
   slot.bar.setAttribute('d', outline(data.parts[row] ?? [data.start[row], data.end[row]], 3, 10));
   const path = below && !isOpen[row] ? pathBelow(row) : data.path[row] ?? [];
@@ -196,7 +206,7 @@ function arrange() {
   let size = 0;
   placeOf = new Int32Array(count).fill(-1);
   for (let row = 0; row < count; row += 1) {
-    const stays = (!onlyPath || heldBelow[row] > 0) && (data.took[row] >= least || isHit.has(row));
+    const stays = (!onlyPath || heldBelow[row] > 0) && (took[row] >= least || isHit.has(row));
     if (stays) {
       placeOf[row] = size;
       found[size] = row;
@@ -218,7 +228,7 @@ function focus(row, withFocus = true) {
   if (placeOf[row] < 0) {
     openAbove(row);
     $('only-path').checked = $('only-path').checked && heldBelow[row] > 0;
-    $('hide-small').checked = $('hide-small').checked && data.took[row] >= data.whole / 100;
+    $('hide-small').checked = $('hide-small').checked && took[row] >= data.whole / 100;
     arrange();
   }
   const top = placeOf[row] * ROW;
@@ -382,6 +392,7 @@ for (const other of document.querySelectorAll('a[data-span]')) {
     const row = data.span.indexOf(other.dataset.span);
     if (row < 0) return;
     event.preventDefault();
+    $('waterfall').scrollIntoView({ block: 'start' });
     focus(row);
     details(row);
   });
