@@ -8,6 +8,7 @@ from functools import partial, update_wrapper
 from importlib.metadata import PackageNotFoundError
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import wrapt
 
@@ -58,6 +59,34 @@ class _Place:
             setattr(self.owner, self.name, self.before)
 
 
+class _LateMethods:
+    """Methods of classes that were made later, which the program may forget as ever."""
+
+    def __init__(self) -> None:
+        # A function knows its class (`super()`), so neither may be held here.
+        self._timed: WeakSet[Timed] = WeakSet()
+        self._of: WeakKeyDictionary[type, dict[str, ref[Timed]]] = WeakKeyDictionary()
+
+    def add(self, owner: type, name: str, function: Timed, build: Callable[[], Timed]) -> None:
+        """Put what is built in a method's place, once, also where a class has another's."""
+        if function not in self._timed:
+            own = vars(owner)[name]
+            function = build()
+            self._timed.add(function)
+            setattr(owner, name, _as_kind(own, function))
+        self._of.setdefault(owner, {})[name] = ref(function)
+
+    def restore(self) -> None:
+        """Put the originals back, unless somebody has patched on top of us."""
+        for owner, methods in list(self._of.items()):
+            for name, function in methods.items():
+                own = vars(owner).get(name)
+                timed_one = function()
+                if timed_one is not None and _function_of(own) is timed_one:
+                    setattr(owner, name, _as_kind(own, timed_one.__wrapped__))  # type: ignore[attr-defined]  # `wraps`
+        self._of.clear()
+
+
 class AppliedHook:
     """One hook in this process: waits for its library's modules, patches, restores."""
 
@@ -69,6 +98,7 @@ class AppliedHook:
         self._recorder = recorder
         self._active = True
         self._places: list[_Place] = []
+        self._late = _LateMethods()
         self._missing: list[str] = []
         self._refusal = unmet(hook.requires)
         if self._refusal is None:
@@ -97,6 +127,8 @@ class AppliedHook:
     def restore(self) -> None:
         """Put everything back, last patch first."""
         self._active = False
+        with guarded("restoring classes that were made later", self._recorder.on_fault):
+            self._late.restore()
         while self._places:
             with guarded("restoring a patch", self._recorder.on_fault):
                 self._places.pop().restore()
@@ -121,15 +153,10 @@ class AppliedHook:
         if hasattr(owner, name):
             self._replace(patch, owner, name)
         for subclass in _subclasses(owner) if patch.subclasses or patch.later else ():
-            self._replace_own(patch, subclass, name)
+            if _is_timed(subclass, name):
+                self._replace(patch, subclass, name)
         if patch.later:
             self._watch(patch, owner, name)
-
-    def _replace_own(self, patch: Patch | Replacement, subclass: type, name: str) -> None:
-        """Patch a subclass that has the method itself, as a function and not by a descriptor."""
-        own = vars(subclass).get(name)
-        if callable(own) or isinstance(own, (staticmethod, classmethod)):
-            self._replace(patch, subclass, name)
 
     def _watch(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class
         """Patch subclasses as they are made, behind whatever else looks at them then."""
@@ -143,11 +170,20 @@ class AppliedHook:
                 before.__get__(None, cls)(**kwargs)
             if self._active:
                 with guarded(doing, self._recorder.on_fault):
-                    self._replace_own(patch, cls, name)
+                    self._replace_late(patch, cls, name)
 
         patched: Any = classmethod(__init_subclass__)
         owner.__init_subclass__ = patched
         self._places.append(_Place(owner, "__init_subclass__", before, patched))
+
+    def _replace_late(self, patch: Patch | Replacement, subclass: type, name: str) -> None:
+        if not _is_timed(subclass, name):
+            return
+        function = _function_of(vars(subclass)[name])
+        if self._timed_already(function, subclass, name) is None:
+            self._late.add(subclass, name, function, partial(self._built, patch, function))
+        else:
+            self._late.add(subclass, name, function, lambda: function)
 
     def _replace(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class or module
         before = vars(owner).get(name, _MISSING)
@@ -163,10 +199,7 @@ class AppliedHook:
             restored = kind(known.before) if kind is not None else known.before
             self._places.append(_Place(owner, name, restored, original))
             return
-        if isinstance(patch, Replacement):
-            replaced = _alike(patch.build(self._recorder, function), function)
-        else:
-            replaced = timed(function, beginning(function, patch, self._recorder))
+        replaced = self._built(patch, function)
         patched = kind(replaced) if kind is not None else replaced
         kept_as = patch.kept_as if isinstance(patch, Replacement) else None
         if kept_as is not None:
@@ -174,6 +207,11 @@ class AppliedHook:
             self._places.append(_Place(owner, kept_as, _MISSING, original))
         setattr(owner, name, patched)
         self._places.append(_Place(owner, name, before, patched))
+
+    def _built(self, patch: Patch | Replacement, function: Timed) -> Timed:
+        if isinstance(patch, Replacement):
+            return _alike(patch.build(self._recorder, function), function)
+        return timed(function, beginning(function, patch, self._recorder))
 
     def _timed_already(self, function: Timed, owner: Any, name: str) -> _Place | None:  # noqa: ANN401
         """Return where a function of ours was put that a library has since copied elsewhere."""
@@ -192,6 +230,30 @@ def _alike(replaced: Timed, original: Timed) -> Timed:
     if isinstance(replaced, FunctionType) and not hasattr(replaced, "__wrapped__"):
         update_wrapper(replaced, original)
     return replaced
+
+
+def _function_of(own: Any) -> Any:  # noqa: ANN401 - whatever a class has
+    return own.__func__ if isinstance(own, (staticmethod, classmethod)) else own
+
+
+def _as_kind(own: object, function: Timed) -> Any:  # noqa: ANN401
+    """Return a function as the kind of method that a class has in its place."""
+    return type(own)(function) if isinstance(own, (staticmethod, classmethod)) else function
+
+
+def _is_timed(subclass: type, name: str) -> bool:
+    """Tell whether a subclass has a method itself that may be replaced.
+
+    What does not bind, as a class or a `partial` there, is no method. A class that no module has
+    by its name is pickled with its methods, to which a recorder must not belong.
+    """
+    own = vars(subclass).get(name)
+    if subclass.__module__ == "__main__" or "<locals>" in subclass.__qualname__:
+        return False
+    if isinstance(own, (staticmethod, classmethod)):
+        return True
+    binds = hasattr(type(own), "__get__") and not isinstance(own, (type, MethodType))
+    return callable(own) and binds
 
 
 def _subclasses(owner: type) -> set[type]:

@@ -7,11 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from opentelemetry import propagate
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, get_current_span
+from opentelemetry.trace import Span, SpanKind, get_current_span
 
+from latencytrace.agent.context import current
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.timing.hook import Timed
-from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside
 from latencytrace.agent.timing.wrapping import BeginTimed, timed_coroutine, timed_function
 from latencytrace.agent.toolkit.calls import Build, CountWithin
 from latencytrace.model.stage import Stage
@@ -90,7 +91,8 @@ def timed_sends(read: Callable[[tuple[Any, ...], dict[str, Any]], Sent]) -> Buil
                 around = get_current_span()
                 sending: Timing | None = None
                 # Who has it sent later does not wait for it.
-                if is_due and around.is_recording() and counts.next_of(around) <= _MOST:
+                is_awaited = is_due and around.is_recording() and not _is_sending(name, around)
+                if is_awaited and counts.next_of(around) <= _MOST:
                     sending = recorder.start(f"send {name}", Stage.QUEUE, kind=SpanKind.PRODUCER)
                 if headers is not None:
                     propagate.inject(headers, sending.context() if sending else None)
@@ -100,6 +102,12 @@ def timed_sends(read: Callable[[tuple[Any, ...], dict[str, Any]], Sent]) -> Buil
         return _timed(original, begin)
 
     return build
+
+
+def _is_sending(name: str, around: Span) -> bool:
+    """Tell whether a span is already the sending: a broker hands it on to the class above."""
+    is_of_name = getattr(around, "name", None) == f"send {name}"
+    return is_of_name and is_inside(current(), (Stage.QUEUE,))
 
 
 def _timed(original: Timed, begin: BeginTimed) -> Timed:

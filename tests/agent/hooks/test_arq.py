@@ -12,6 +12,7 @@ from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
 from tests.support.agent.queued_work import check_waited
 from tests.support.databases.caches import redis_server
+from tests.support.waiting import PATIENCE_S
 
 arq = pytest.importorskip("arq")
 arq_worker = pytest.importorskip("arq.worker")
@@ -88,7 +89,7 @@ def test_a_worker_without_the_hook_does_the_job_all_the_same(server: str) -> Non
         job._redis = await arq.create_pool(  # noqa: SLF001 - the worker has closed its own
             arq.connections.RedisSettings(unix_socket_path=server)
         )
-        found = await job.result(timeout=20)
+        found = await job.result(timeout=PATIENCE_S)
         await job._redis.aclose()  # noqa: SLF001
         return found
 

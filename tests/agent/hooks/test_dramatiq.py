@@ -57,6 +57,34 @@ def test_from_its_sending_to_its_start_a_message_that_is_awaited_was_queued(span
     check_waited(spans, "add")
 
 
+BROKER = """
+from dramatiq.brokers.stub import StubBroker
+
+class Own(StubBroker):
+    def enqueue(self, message, *, delay=None):
+        return super().enqueue(message, delay=delay)
+"""
+
+
+def test_a_broker_that_hands_a_message_on_to_the_class_above_sends_it_once(spans: Spans) -> None:
+    made: dict[str, Any] = {"__name__": "imported_later"}
+    exec(BROKER, made)  # noqa: S102 - our own
+    dramatiq.set_broker(made["Own"]())
+
+    @dramatiq.actor  # type: ignore[untyped-decorator]
+    def work() -> None: ...
+
+    def send_and_wait() -> None:
+        work.send()
+        with working():
+            spans.wait_for(2)
+
+    in_request(spans, send_and_wait)
+
+    dramatiq.get_broker().close()
+    check_waited(spans, "work")
+
+
 def test_a_message_that_is_to_be_worked_on_later_is_not_awaited(spans: Spans) -> None:
     @dramatiq.actor  # type: ignore[untyped-decorator]
     def later() -> None: ...

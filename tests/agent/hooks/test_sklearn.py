@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -82,26 +82,50 @@ def test_a_search_for_neighbours_is_retrieving(spans: Spans) -> None:
     assert (spans.names, spans.stages[0]) == (["kneighbors", "request"], Stage.RETRIEVE)
 
 
+MADE_LATER = """
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+
+class Own(ClassifierMixin, BaseEstimator):
+    def predict(self, X):
+        return X
+
+class Scaled(TransformerMixin, BaseEstimator):
+    def fit(self, _):
+        return self
+
+    def transform(self, X):
+        return X
+"""
+
+
 def test_a_class_that_is_made_later_is_timed_until_everything_is_restored() -> None:
+    made: dict[str, Any] = {"__name__": "imported_later"}
     with hooked(SklearnHook) as spans:
+        exec(MADE_LATER, made)  # noqa: S102 - our own
+        own, scaled = made["Own"](), made["Scaled"]()
 
-        class Own(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-            def predict(self, X: Any) -> Any:  # noqa: ANN401, N803 - as scikit-learn calls it
-                return X
-
-        class Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-            def fit(self, _: Any) -> "Scaled":  # noqa: ANN401
-                return self
-
-            def transform(self, X: Any) -> Any:  # noqa: ANN401, N803
-                return X
-
-        in_request(spans, lambda: Own().predict(Scaled().fit(ROWS).transform(ROWS)))
+        in_request(spans, lambda: own.predict(scaled.fit(ROWS).transform(ROWS)))
 
     assert spans.names == ["transform", "predict", "request"]
     spans.all.clear()
-    in_request(spans, lambda: Own().predict(Scaled().transform(ROWS)))
+    in_request(spans, lambda: own.predict(scaled.transform(ROWS)))
     assert spans.names == ["request"]
+
+
+@pytest.mark.usefixtures("spans")
+def test_a_class_that_joblib_sends_to_its_workers_by_value_is_sent_as_before() -> None:
+    cloudpickle = pytest.importorskip("joblib.externals.cloudpickle")
+
+    class Own(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+        def predict(self, X: Any) -> Any:  # noqa: ANN401, N803 - as scikit-learn calls it
+            return X
+
+    of_script: dict[str, Any] = {"__name__": "__main__"}
+    exec(MADE_LATER, of_script)  # noqa: S102 - our own
+
+    for model in (Own(), of_script["Own"]()):
+        again = pickle.loads(cloudpickle.dumps(model))  # noqa: S301 - our own
+        assert again.predict(1) == 1
 
 
 def test_classes_get_their_very_own_methods_back() -> None:

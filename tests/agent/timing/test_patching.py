@@ -1,10 +1,15 @@
 """Patches of a library that copies its own functions, put there before and after its import."""
 
+import gc
 import importlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+from unittest.mock import Mock
+from weakref import ref
 
 import pytest
 
@@ -105,15 +110,41 @@ class LaterHook(Hook):
     patches = (Patch(__name__, "Base.work", Stage.FORWARD, later=True),)
 
 
+MODULE = f"""
+from {__name__} import Early
+
+class Late(Early):
+    def work(self):
+        return f"late, {{super().work()}}"
+
+class Copied(Early):
+    work = Late.work
+
+class Kinds(Early):
+    @staticmethod
+    def work():
+        return "kinds"
+"""
+
+
+def module_made_later() -> ModuleType:
+    """A module with classes of its own, as a program imports one."""
+    module = ModuleType("imported_later")
+    exec(MODULE, vars(module))  # noqa: S102 - our own
+    return module
+
+
+def made_later() -> type[Early]:
+    found: type[Early] = module_made_later().Late
+    return found
+
+
 def test_methods_of_subclasses_that_are_made_later_are_patched_and_restored() -> None:
     spans = Spans()
     before = vars(Early)["work"]
 
     applied = AppliedHook("later", LaterHook, spans.recorder)
-
-    class Late(Early):
-        def work(self) -> str:
-            return f"late, {super().work()}"
+    Late = made_later()  # noqa: N806 - a class
 
     assert (applied.status.state, Late().work(), spans.names) == (
         HookState.APPLIED,
@@ -135,10 +166,74 @@ def test_what_a_class_does_as_its_subclasses_are_made_it_still_does() -> None:
             made.append((cls.__name__, name))
 
     applied = AppliedHook("later", LaterHook, Spans().recorder)
+    source = "class Late(Registering, name='one'):\n    def work(self): ..."
+    names = {"Registering": Registering, "__name__": "imported_later"}
+    exec(source, names)  # noqa: S102 - our own
 
-    class Late(Registering, name="one"):
-        def work(self) -> None: ...
-
-    patched = hasattr(vars(Late)["work"], "__wrapped__")
+    patched = hasattr(vars(names["Late"])["work"], "__wrapped__")
     applied.restore()
     assert (made, patched) == ([("Late", "one")], True)
+
+
+@pytest.fixture
+def later() -> Iterator[Spans]:
+    """Spans of a hook that times classes that are made later, restored in the end."""
+    spans = Spans()
+    applied = AppliedHook("later", LaterHook, spans.recorder)
+    yield spans
+    applied.restore()
+
+
+def test_classes_that_are_pickled_by_value_are_left_as_they_are(later: Spans) -> None:
+    class Local(Base):
+        def work(self) -> str:
+            return "local"
+
+    of_script: dict[str, object] = {"Base": Base, "__name__": "__main__"}
+    exec("class Own(Base):\n    def work(self): ...", of_script)  # noqa: S102 - our own
+
+    for kind in (Local, of_script["Own"]):
+        assert not hasattr(vars(kind)["work"], "__wrapped__")
+    assert (Local().work(), later.names) == ("local", [])
+
+
+def test_what_is_no_method_stays_what_it_is(later: Spans) -> None:
+    values = [partial(str, "a"), int, Mock(), "text".upper, len]
+
+    kinds: list[Any] = [
+        type("Valued", (Base,), {"work": value, "__module__": "imported_later"})
+        for value in values
+    ]
+
+    assert [vars(kind)["work"] for kind in kinds] == values
+    assert (kinds[0]().work(), kinds[1]().work("2"), kinds[3]().work()) == ("a", 2, "TEXT")
+    assert later.all == []
+
+
+def test_a_method_that_a_later_class_has_of_another_is_timed_once_and_restored() -> None:
+    spans = Spans()
+    applied = AppliedHook("later", LaterHook, spans.recorder)
+    module = module_made_later()
+
+    assert vars(module.Copied)["work"] is vars(module.Late)["work"]
+    assert (module.Kinds.work(), module.Kinds().work(), spans.names) == (
+        "kinds",
+        "kinds",
+        ["work", "work"],
+    )
+
+    applied.restore()
+    assert isinstance(vars(module.Kinds)["work"], staticmethod)
+    for kind in (module.Late, module.Copied, module.Kinds):
+        assert not hasattr(kind.work, "__wrapped__")
+    assert module.Kinds.work() == "kinds"
+    assert len(spans.all) == 2
+
+
+@pytest.mark.usefixtures("later")
+def test_a_class_that_is_made_later_is_freed_as_ever() -> None:
+    made = [ref(made_later()) for _ in range(3)]
+
+    gc.collect()
+
+    assert [kind() for kind in made] == [None] * 3
