@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from opentelemetry import propagate
 from opentelemetry.trace import get_tracer_provider
 
 from latencytrace.agent.guard import guarded
+from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.calls import after
@@ -27,7 +29,14 @@ def _flush(recorder: Recorder, arguments: Arguments, _: object) -> None:
     flush = getattr(get_tracer_provider(), "force_flush", None)
     with guarded("flushing", recorder.on_fault):
         if worker.is_horse and flush is not None:
-            flush()
+            flush(round(SHUTDOWN_S * 1000))  # the next job waits for it
+
+
+def _carry(recorder: Recorder, _: Arguments, job: Any) -> None:  # noqa: ANN401 - of the library
+    """Put the context into a job as it is made, which another process may queue later."""
+    if not recorder.suppressed():
+        job.meta = {**job.meta}  # the caller may give the same to other jobs
+        propagate.inject(job.meta)
 
 
 class RqHook(Hook):
@@ -35,6 +44,7 @@ class RqHook(Hook):
 
     requires = ("rq >= 2.0",)
     patches = (
+        Replacement("rq.queue", "Queue.create_job", after("making a job", _carry)),
         Replacement("rq.queue", "Queue._enqueue_job", timed_sends(_sent)),
         Replacement("rq.job", "Job.perform", timed_work(_job)),
         Replacement("rq.worker", "BaseWorker.perform_job", after("ending a job", _flush)),

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 import redis
 
 from latencytrace.agent.hooks.rq import RqHook
+from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.model import semconv
-from tests.support.agent.hooked import Spans, attribute_text, in_request
+from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
 from tests.support.agent.queued_work import check_waited
 from tests.support.agent.receiving import Receiver
 from tests.support.databases.caches import redis_server
@@ -87,8 +89,65 @@ def test_a_job_that_fails_is_an_error_of_its_span(spans: Spans, queue: Any) -> N
     assert "secret" not in attribute_text(spans)
 
 
+def test_jobs_that_are_queued_later_go_on_with_the_trace_of_who_sent_them(
+    spans: Spans,
+    queue: Any,  # noqa: ANN401
+) -> None:
+    own = {"own": "kept"}
+    jobs: list[Any] = []
+
+    def send() -> None:
+        first = queue.enqueue(ADD, 1, 2)
+        jobs.append(queue.enqueue(ADD, 3, 4, depends_on=first, meta=own))
+        jobs.append(queue.enqueue_in(timedelta(hours=1), ADD, 5, 6))
+
+    in_request(spans, send)
+    jobs.append(queue.enqueue_at(datetime.now(UTC) + timedelta(hours=1), ADD, 7, 8, meta=own))
+    for later in jobs[1:]:  # as a scheduler does, in a process of its own
+        queue.scheduled_job_registry.remove(later)
+        queue.enqueue_job(queue.fetch_job(later.id))
+    work(queue)
+
+    request = next(span for span in spans.all if span.name == "request")
+    done = [span for span in spans.all if span.name == ADD]
+    assert own == {"own": "kept"}
+    assert len(done) == 4
+    assert [span.trace_id == request.trace_id for span in done].count(True) == 3
+    assert [span.parent_id for span in done].count(request.span_id) == 2
+    assert [span.parent_id for span in done].count(0) == 1
+
+
+def test_a_process_of_one_job_waits_for_its_spans_no_longer_than_an_exit_does(
+    queue: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[int] = []
+
+    class Flushed:
+        def force_flush(self, timeout_millis: int) -> bool:
+            limits.append(timeout_millis)
+            return False
+
+    class Horse(rq.SimpleWorker):  # type: ignore[misc, name-defined]  # it need not be there
+        def perform_job(self, *args: Any) -> bool:
+            self._is_horse = True  # no longer than the job: its parent closes what it has open
+            try:
+                return bool(super().perform_job(*args))
+            finally:
+                self._is_horse = False
+
+    monkeypatch.setattr("latencytrace.agent.hooks.rq.get_tracer_provider", Flushed)
+    queue.enqueue(ADD, 1, 2)
+    with hooked(RqHook):
+        Horse([queue], connection=queue.connection).work(burst=True, logging_level="ERROR")
+
+    assert limits == [SHUTDOWN_S * 1000]
+
+
 FORKING = f"""
 import latencytrace, redis, rq, sys
+import latencytrace.agent.hooks.rq as hook
+hook.SHUTDOWN_S = 100.0  # on a busy machine
 latencytrace.instrument()
 with redis.Redis(unix_socket_path=sys.argv[1]) as connection:
     queue = rq.Queue("forked", connection=connection)

@@ -114,7 +114,7 @@ def test_a_class_that_is_made_later_is_timed_until_everything_is_restored() -> N
 
 @pytest.mark.usefixtures("spans")
 def test_a_class_that_joblib_sends_to_its_workers_by_value_is_sent_as_before() -> None:
-    cloudpickle = pytest.importorskip("joblib.externals.cloudpickle")
+    cloudpickle = pytest.importorskip("cloudpickle")
 
     class Own(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         def predict(self, X: Any) -> Any:  # noqa: ANN401, N803 - as scikit-learn calls it
