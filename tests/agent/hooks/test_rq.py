@@ -129,7 +129,7 @@ def test_a_process_of_one_job_waits_for_its_spans_no_longer_than_an_exit_does(
             return False
 
     class Horse(rq.SimpleWorker):  # type: ignore[misc, name-defined]  # it need not be there
-        def perform_job(self, *args: Any) -> bool:
+        def perform_job(self, *args: Any) -> bool:  # noqa: ANN401
             self._is_horse = True  # no longer than the job: its parent closes what it has open
             try:
                 return bool(super().perform_job(*args))
