@@ -87,7 +87,7 @@ def test_a_folder_of_the_programs_own_keeps_its_place_under_run(
         child = f"import os; os.environ['LATENCYTRACE_DISABLED'] = '1'; {child}"
 
     path = said(
-        [interpreter, "-m", "latencytrace", "run", "--", interpreter, "-c", child],
+        [interpreter, "-P", "-m", "latencytrace", "run", "--", interpreter, "-c", child],
         PYTHONPATH=str(folder),
         OTEL_EXPORTER_OTLP_ENDPOINT=NOWHERE,
     ).strip()
