@@ -213,7 +213,8 @@ class Assembler:
             if trace.due_ns > now_ns:
                 heappush(self._due, (trace.due_ns, entry[1]))
             elif self._claims(entry[1], trace) or trace.is_complete(now_ns):
-                self.counts.overdue_ns = max(self.counts.overdue_ns, now_ns - trace.due_ns)
+                if not trace.from_store:  # else it was taken in time, and put back
+                    self.counts.overdue_ns = max(self.counts.overdue_ns, now_ns - trace.due_ns)
                 due.append(self._taken(entry[1]))
             else:
                 waiting.append(entry)
