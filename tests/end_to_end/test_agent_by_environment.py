@@ -48,9 +48,9 @@ def test_a_program_that_has_nothing_of_ours_is_traced(tmp_path: Path) -> None:
     folder = agent_folder(tmp_path / "agent")
     interpreter, _ = bare_environment(tmp_path / "environment")
     with Receiver() as receiver:
-        told = run(interpreter, folder, WORK, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint)
+        output = run(interpreter, folder, WORK, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint)
 
-        assert told.split() == ["True", str(folder / "latencytrace" / "__init__.py")]
+        assert output.split() == ["True", str(folder / "latencytrace" / "__init__.py")]
         [span] = until(lambda: receiver.spans)
     assert span.name == "nightly"
 

@@ -130,7 +130,7 @@ def _elsewhere(interpreter: Path, modules: frozenset[str] | None, url: str) -> I
     asked = ("-m", "latencytrace", "doctor", "--json", "--url", url)
     said = None
     if modules is not None:
-        said = _run(interpreter, *asked, "--read-imports", told="\n".join(sorted(modules)))
+        said = _run(interpreter, *asked, "--read-imports", sent="\n".join(sorted(modules)))
     if said is None or said.returncode == USAGE:  # an older one, that knows no such flag
         said = _run(interpreter, *asked)
     try:
@@ -146,13 +146,13 @@ def _elsewhere(interpreter: Path, modules: frozenset[str] | None, url: str) -> I
         )
 
 
-def _run(interpreter: Path, *arguments: str, told: str = "") -> subprocess.CompletedProcess[str]:
+def _run(interpreter: Path, *arguments: str, sent: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - the interpreter that the user named
         [interpreter, *arguments],
         capture_output=True,
         check=False,
         env=without_our_folder(),
-        input=told,
+        input=sent,
         text=True,
         timeout=ELSEWHERE_TIMEOUT_S,
     )
