@@ -261,6 +261,17 @@ def test_a_fault_that_stays_is_said_at_once(front: ClickHouseFront, store: Store
     assert store.arrived_counts([TRACE]) == {}
 
 
+def test_a_part_that_cannot_be_read_is_no_fault_of_a_block(
+    front: ClickHouseFront, store: Store
+) -> None:
+    front.told(f"{FAIL}33")
+
+    with pytest.raises(StoreError) as caught:
+        store.arrived_counts([TRACE])
+
+    assert not isinstance(caught.value, PoisonedBlockError)
+
+
 def test_a_right_that_was_taken_away_is_named(front: ClickHouseFront, store: Store) -> None:
     front.told(f"{FAIL}497")
 
