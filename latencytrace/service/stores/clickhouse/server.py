@@ -1,6 +1,7 @@
 """A ClickHouse server, asked over HTTP, in the place of the embedded engine.
 
-An insert is one request with a token: sent again, for its answer was lost, it is kept once.
+An insert is one request with a token: sent again, for its answer was lost, it is kept once
+(but where a full hour lies between, or all attempts have failed).
 Reasons that pass by themselves are waited for a few times; for longer, the service keeps spans
 in its journal.
 """
@@ -283,6 +284,8 @@ class ServerConnection:
                 UnicodeError,
             ) as error:  # the latter: no name of a host
                 fault: StoreError = _unanswered(self._address, error)
+                if isinstance(error, httpx.ReadTimeout) and not inserts:
+                    raise fault from None  # asked again, it would take as long, and run twice
             else:
                 if answer.is_success:
                     return answer
