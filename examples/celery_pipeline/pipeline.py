@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 
 from celery import Celery, chain
+from celery.signals import worker_shutdown
 
 import latencytrace
 
@@ -53,6 +54,11 @@ def store(vector: list[float], name: str) -> int:
     return (FOLDER / f"{name}.json").write_text(json.dumps(vector))
 
 
+@worker_shutdown.connect
+def send_last_spans(**_: object) -> None:
+    latencytrace.flush(PATIENCE_S)
+
+
 @latencytrace.request("ingest")
 def ingest(name: str) -> int:
     """Send a document through the pipeline, and wait for it."""
@@ -70,6 +76,7 @@ def main() -> None:
     try:
         for name in DOCUMENTS:
             print(f"{name}: {ingest(name)} bytes", flush=True)
+        latencytrace.flush(PATIENCE_S)
     finally:
         worker.terminate()
         worker.wait(PATIENCE_S)

@@ -84,6 +84,7 @@ def serve(upstream: str | None) -> None:
         server.stop(grace=1).wait()
         if channel:
             channel.close()
+    latencytrace.flush(PATIENCE_S)
 
 
 def started(name: str, *arguments: str) -> tuple[subprocess.Popen[str], str]:
@@ -107,6 +108,7 @@ def main() -> None:
             for question in QUESTIONS:
                 answer = ask({"question": question}, timeout=PATIENCE_S)["answer"]
                 print(f"{question}: {answer}", flush=True)
+        latencytrace.flush(PATIENCE_S)
     finally:
         for process in (front_process, back_process):
             process.communicate(timeout=PATIENCE_S)  # ends its standard input, and so the service

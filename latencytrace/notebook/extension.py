@@ -31,7 +31,7 @@ class CellMagics(Magics):  # type: ignore[misc]  # IPython has no types
         `%%latencytrace NAME` names it. Requests that the cell itself makes have ledgers of
         their own. The value of its last line is the cell's, as ever.
         """
-        self.spans.take()
+        self.spans.set_aside()
         name = line.strip() or CELL
         try:
             with request(name):
@@ -43,7 +43,7 @@ class CellMagics(Magics):  # type: ignore[misc]  # IPython has no types
     def show(self, line: str = "") -> None:
         """Show the requests since the last ones that were shown: of a cell that awaits, say."""
         del line
-        display(TracedCell(*self.spans.take()))
+        display(TracedCell(*self.spans.take(with_aside=True)))
 
     def _run(self, cell: str) -> object:
         """Run a cell as IPython does; return the value of an expression at its end."""
@@ -52,13 +52,16 @@ class CellMagics(Magics):  # type: ignore[misc]  # IPython has no types
         file = shell.compile.cache(source, shell.execution_count)
         tree = shell.transform_ast(shell.compile.ast_parse(source, filename=file))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        exec(shell.compile(tree, file, "exec"), shell.user_ns)  # noqa: S102 - the user's own cell
-        if last is None:
-            return None
-        value = eval(  # noqa: S307 - likewise
-            shell.compile(ast.Expression(last.value), file, "eval"), shell.user_ns
+        body = shell.compile(tree, file, "exec")
+        # Both before anything runs: what cannot be compiled has done nothing.
+        value_of = (
+            None if last is None else shell.compile(ast.Expression(last.value), file, "eval")
         )
-        return None if source.rstrip().endswith(";") else value
+        exec(body, shell.user_ns)  # noqa: S102 - the user's own cell
+        if value_of is None:
+            return None
+        value = eval(value_of, shell.user_ns)  # noqa: S307 - likewise
+        return None if shell.displayhook.semicolon_at_end_of_expression(source) else value
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -10,6 +10,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
+from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
 from latencytrace.model import Span
 from latencytrace.notebook.receiver import Receiver
@@ -32,6 +33,8 @@ class CellSpans:
         self._bytes = 0
         self._ended: list[ReadableSpan] = []
         self._left_out = 0  # posts and spans beyond the bounds
+        self._aside: dict[str, list[Span]] = {}
+        self._aside_left_out = 0
         self._receiver: Receiver | None = None
         self._tap: _Tap | None = None
         self._tapped: object = None  # the provider that shows us its spans
@@ -39,15 +42,34 @@ class CellSpans:
         if self._is_ours:
             self._start_agent()
 
-    def take(self) -> tuple[Mapping[str, Sequence[Span]], int]:
-        """Return what has ended since the last call, by trace id, and how much did not fit."""
+    def set_aside(self) -> None:
+        """Keep what has ended since it was last taken for who wants it."""
+        found, self._aside_left_out = self.take(with_aside=True)
+        self._aside, kept = {}, 0
+        for trace_id, spans in found.items():
+            if kept + len(spans) > MOST_SPANS:
+                self._aside_left_out += len(spans)
+                continue
+            self._aside[trace_id] = list(spans)
+            kept += len(spans)
+
+    def take(self, *, with_aside: bool = False) -> tuple[Mapping[str, Sequence[Span]], int]:
+        """Return what has ended since the last call, by trace id, and how much did not fit.
+
+        Args:
+            with_aside: Put what was set aside in front.
+        """
         self._flush()
         with self._lock:
             posts, ended, left_out = self._posts, self._ended, self._left_out
             self._posts, self._ended, self._bytes, self._left_out = [], [], 0, 0
         if ended:
             posts.append(encode_spans(ended))
-        found: dict[str, list[Span]] = defaultdict(list)
+        found: defaultdict[str, list[Span]] = defaultdict(list)
+        if with_aside:
+            found.update(self._aside)
+            left_out += self._aside_left_out
+            self._aside, self._aside_left_out = {}, 0
         for message in posts:
             purify(message, capture_content=False)
             for span in span_block_of(message).spans():
@@ -81,8 +103,9 @@ class CellSpans:
                 self._tap.take = None
             self._tap, self._tapped = _Tap(self), provider
             provider.add_span_processor(self._tap)
-        if isinstance(provider, _Provider):
-            provider.force_flush(int(FLUSH_S * 1000))
+        if isinstance(provider, RecordingProvider):  # others show each span where it ends
+            flush(0)  # nobody waits for a receiver here
+            provider.show_ended(FLUSH_S)
 
     def _take_post(self, message: ExportTraceServiceRequest) -> None:
         size = message.ByteSize()
@@ -107,8 +130,6 @@ class _Provider(Protocol):
     """A tracer provider that shows its spans."""
 
     def add_span_processor(self, span_processor: SpanProcessor) -> None: ...
-
-    def force_flush(self, timeout_millis: int = ...) -> bool: ...
 
 
 class _Tap(SpanProcessor):

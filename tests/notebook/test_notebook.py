@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.agent.receiving import Receiver
-from tests.support.servers.command_line import environment
+from tests.support.servers.command_line import environment, listening
 from tests.support.waiting import until
 
 nbformat = pytest.importorskip("nbformat")
@@ -101,7 +101,8 @@ def test_cells_fail_await_and_start_programs_as_without_us(tmp_path: Path) -> No
             "%latencytrace",
             "import os, subprocess, sys\n"
             "to = {'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT': latencytrace.agent_status().endpoint}\n"
-            "program = 'import latencytrace as l; l.instrument(); l.request(\"far\")(print)()'",
+            "program = 'import latencytrace as l; l.instrument(); l.request(\"far\")(print)()'\n"
+            "program += '; l.flush(60)'",
             "%%latencytrace starting\n"
             "subprocess.run([sys.executable, '-c', program], env={**os.environ, **to}).returncode",
             "%%latencytrace quiet\n'hidden';",
@@ -119,6 +120,41 @@ def test_cells_fail_await_and_start_programs_as_without_us(tmp_path: Path) -> No
     assert ran.value(5) == "0"
     assert ran.value(6) is None
     assert ran.value(8) == "False"
+
+
+def test_a_cell_keeps_what_ended_before_it_and_runs_as_without_us(tmp_path: Path) -> None:
+    ran = run(
+        cells(
+            "import latencytrace\nlatencytrace.request('before')(int)()",
+            "%%latencytrace traced\n'shown'  # t;",
+            "%latencytrace",
+            "%%latencytrace\n'hidden';  # t",
+            "%%latencytrace\nbegan = True\n(yield)",
+            "'began' in globals()",
+        ),
+        tmp_path,
+    )
+
+    assert "before" not in ran.shown(2)
+    assert ran.value(2) == "'shown'"
+    assert "before · notebook" in ran.shown(3)
+    assert ran.value(4) is None
+    assert ran.errors(5) == ["SyntaxError"]
+    assert ran.value(6) == "False"
+
+
+def test_no_cell_waits_for_a_receiver_that_does_not_answer(tmp_path: Path) -> None:
+    hour = "import latencytrace.notebook.spans as spans\nspans.FLUSH_S = 3600.0"
+    with listening() as address:
+        ran = run(
+            cells(hour, "%%latencytrace first\n1", "%%latencytrace second\n2"),
+            tmp_path,
+            OTEL_EXPORTER_OTLP_ENDPOINT=address,
+            OTEL_EXPORTER_OTLP_TIMEOUT="3600",
+        )
+
+    assert "first · notebook" in ran.shown(2)
+    assert "second · notebook" in ran.shown(3)
 
 
 def test_where_spans_go_to_a_service_they_are_shown_as_well(tmp_path: Path) -> None:

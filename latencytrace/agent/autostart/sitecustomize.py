@@ -10,6 +10,7 @@ import sys
 from importlib.machinery import PathFinder
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to import
+OF_RUN = os.sep + "."  # how our folder ends where `latencytrace run` names it
 ON = {"1", "true", "yes", "on"}
 PYTHON_PATH = os.environ.get("PYTHONPATH", "")  # noqa: TID251 - read before any setting
 
@@ -30,12 +31,15 @@ def start_agent() -> None:
 
 
 def yield_to_the_program() -> None:
-    """Look for packages last in the folder that holds us, where PYTHONPATH names it.
+    """Look for packages last in the folder that holds us, where the environment brought it.
 
-    Such a folder also holds what we depend on. The program's own versions must win.
+    It names us and that folder then, which also holds what we depend on; the program's own
+    versions must win. Where `latencytrace run` names us, the folder is the program's.
     """
     root = os.path.dirname(os.path.dirname(os.path.dirname(FOLDER)))  # noqa: PTH120 - likewise
-    if root in PYTHON_PATH.split(os.pathsep) and root in sys.path:
+    entries = [entry for entry in PYTHON_PATH.split(os.pathsep) if entry]
+    named = {os.path.abspath(entry) for entry in entries if not entry.endswith(OF_RUN)}  # noqa: PTH100
+    if {FOLDER, root} <= named and root in sys.path:
         sys.path.remove(root)
         sys.path.append(root)
 

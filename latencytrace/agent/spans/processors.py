@@ -78,7 +78,7 @@ class ProgramProcessors:
     def force_flush(self, timeout_millis: int) -> bool:
         """Show what has ended by now, and flush every processor."""
         until_ns = monotonic_ns() + timeout_millis * 1_000_000
-        flushed = self._show(timeout_millis / 1000)
+        flushed = self.show(timeout_millis / 1000)
         for processor in self._processors:
             left_ms = max((until_ns - monotonic_ns()) // 1_000_000, 0)
             done: object = False
@@ -89,7 +89,7 @@ class ProgramProcessors:
 
     def shutdown(self) -> None:
         """Show what has ended by now, shut every processor down and forget them."""
-        self._show(_INTERVAL_S)
+        self.show(_INTERVAL_S)
         processors, self._processors, self.on_start = self._processors, (), None
         self._wake.set()
         for processor in processors:
@@ -121,9 +121,9 @@ class ProgramProcessors:
     def _run(self) -> None:
         while self._processors:
             self._wake.wait(_INTERVAL_S)
-            self._show(_INTERVAL_S)
+            self.show(_INTERVAL_S)
 
-    def _show(self, timeout_s: float) -> bool:
+    def show(self, timeout_s: float) -> bool:
         """Show what has ended by now; False: another thread is at it for too long."""
         if not self._showing.acquire(timeout=timeout_s):
             return False

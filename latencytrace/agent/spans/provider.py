@@ -103,6 +103,10 @@ class RecordingProvider(TracerProvider):
         left_ms = max((until_ns - monotonic_ns()) // 1_000_000, 0)
         return bool(contained("flushing")(self._processors.force_flush)(left_ms)) and bool(sent)
 
+    def show_ended(self, timeout_s: float) -> bool:
+        """Show the processors that the program added what has ended by now; send nothing."""
+        return bool(contained("showing ended spans")(self._processors.show)(timeout_s))
+
     @contained("shutting down")
     def shutdown(self) -> None:
         """Send what has ended, and shut down the program's processors; our own agent goes on."""

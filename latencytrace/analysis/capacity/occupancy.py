@@ -40,7 +40,9 @@ class Occupancy:
         ends_ns = starts_ns + times.duration_ns
         trimmed = int(min(np.quantile(times.duration_ns, LONG), MOST_TRIMMED * length_ns))
         first_ns, last_ns = int(starts_ns[0]) + trimmed, int(starts_ns[-1]) - trimmed
-        edges_ns = first_ns + np.arange(BLOCKS + 1) * max(last_ns - first_ns, 1) // BLOCKS
+        counted_ns = max(last_ns - first_ns, 1)
+        edges = [first_ns + at * counted_ns // BLOCKS for at in range(BLOCKS + 1)]
+        edges_ns = np.array(edges, np.int64)
         in_order = np.sort(ends_ns)
         time_ns = _time_ns(starts_ns, in_order, edges_ns)
         leaving = ends_ns[times.served & (ends_ns >= edges_ns[0]) & (ends_ns < edges_ns[-1])]

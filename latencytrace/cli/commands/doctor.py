@@ -51,7 +51,7 @@ def doctor(
         typer.Argument(metavar="[-- COMMAND]", help="Look at the Python that would run it."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-    imports: Annotated[str | None, typer.Option(hidden=True)] = None,
+    read_imports: Annotated[bool, typer.Option(hidden=True)] = False,
     url: options.Url = None,
 ) -> None:
     """Say what is traced, what is not and why, each with the one line that mends it.
@@ -61,7 +61,8 @@ def doctor(
 
     Example: latencytrace doctor -- uvicorn app:app
     """
-    findings = [_shown(one) for one in _findings(command or [], imports, service_address(url))]
+    modules = frozenset(sys.stdin.read().split()) if read_imports else None
+    findings = [_shown(one) for one in _findings(command or [], modules, service_address(url))]
     wrong = sum(finding.verdict is Verdict.WRONG for finding in findings)
     if as_json:
         listed = [
@@ -75,8 +76,9 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _findings(command: Sequence[str], imports: str | None, url: str) -> Iterator[Finding]:
-    modules = None if imports is None else frozenset(imports.split(","))
+def _findings(
+    command: Sequence[str], modules: frozenset[str] | None, url: str
+) -> Iterator[Finding]:
     if command:
         looked_at = program(command)
         yield from looked_at.findings
@@ -126,8 +128,10 @@ def _elsewhere(interpreter: Path, modules: frozenset[str] | None, url: str) -> I
         )
         return
     asked = ("-m", "latencytrace", "doctor", "--json", "--url", url)
-    said = _run(interpreter, *asked, *_imports_flag(modules))
-    if said.returncode == USAGE:  # an older one, that knows no such flag
+    said = None
+    if modules is not None:
+        said = _run(interpreter, *asked, "--read-imports", sent="\n".join(sorted(modules)))
+    if said is None or said.returncode == USAGE:  # an older one, that knows no such flag
         said = _run(interpreter, *asked)
     try:
         for found in json.loads(said.stdout)["findings"]:
@@ -142,17 +146,13 @@ def _elsewhere(interpreter: Path, modules: frozenset[str] | None, url: str) -> I
         )
 
 
-def _imports_flag(modules: frozenset[str] | None) -> tuple[str, ...]:
-    return () if modules is None else ("--imports", ",".join(sorted(modules)))
-
-
-def _run(interpreter: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(interpreter: Path, *arguments: str, sent: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - the interpreter that the user named
         [interpreter, *arguments],
         capture_output=True,
         check=False,
         env=without_our_folder(),
-        stdin=subprocess.DEVNULL,
+        input=sent,
         text=True,
         timeout=ELSEWHERE_TIMEOUT_S,
     )

@@ -99,7 +99,7 @@ def traced_environment(
 ) -> dict[str, str]:
     """The environment in which every Python program starts the agent."""
     environment = dict(environ)
-    folder = next(iter(autostart_folder.__path__))
+    folder = os.path.join(next(iter(autostart_folder.__path__)), ".")  # noqa: PTH118 - its OF_RUN
     before = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{folder}{os.pathsep}{before}" if before else folder
     if service is not None:

@@ -5,6 +5,7 @@ import importlib.util
 import platform
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from latencytrace.agent.timing.hook import Hook
@@ -128,12 +129,18 @@ def _judged(name: str, plugin: importlib.metadata.EntryPoint, used: Used) -> Fin
             what=f"{name}: cannot be loaded: {error}",
             fix=f"install {plugin.dist.name if plugin.dist else 'its package'} again",
         )
-    if not used.may_use(each.partition(" ")[0] for each in hook.requires):
-        return None
+    may_be_used = used.may_use(each.partition(" ")[0] for each in hook.requires)
     refusal = unmet(hook.requires)
     if refusal is None:
-        return ", ".join(_installed(hook.requires)) or name
-    return _refused(name, hook, refusal[1]) if refusal[0] is HookState.REFUSED else None
+        return (", ".join(_installed(hook.requires)) or name) if may_be_used else None
+    if refusal[0] is not HookState.REFUSED:
+        return None
+    found = _refused(name, hook, refusal[1])
+    if may_be_used:
+        return found
+    # A name in a string brings it in as well: Django's settings, the address of a database.
+    what = f"{found.what}; the program's source does not import it"
+    return replace(found, verdict=Verdict.NOTE, what=what)
 
 
 def _refused(name: str, hook: type[Hook], reason: str) -> Finding:

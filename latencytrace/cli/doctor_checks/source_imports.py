@@ -1,7 +1,9 @@
 """The libraries that a program names, read off its source: nothing of it is run."""
 
 import ast
+import os
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -43,7 +45,7 @@ def _entries(command: Sequence[str], folder: Path) -> Iterator[Path]:
     """Find the files that a command starts with: `app.py`, `-m app`, `app.main:app`."""
     for word in command:
         path = folder / word
-        if word.endswith(".py") and path.is_file():
+        if word.endswith(".py") and os.path.isfile(path):  # noqa: PTH113 - of any word
             yield path
         name = word.rpartition("=")[2].partition(":")[0].partition("(")[0]
         if _DOTTED.fullmatch(name):
@@ -62,7 +64,7 @@ def _own_files(name: str, folders: Sequence[Path]) -> list[Path]:
                 folder.joinpath(*parts[:count], "__init__.py"),
                 *([folder.joinpath(*parts, "__main__.py")] if count == len(parts) else ()),
             )
-            if file.is_file()
+            if os.path.isfile(file)  # noqa: PTH113 - however long, and whoever may look there
         ]
         if files:
             return files
@@ -74,7 +76,8 @@ def _names(file: Path, folder: Path) -> Iterator[str]:
     try:
         if file.stat().st_size > _LARGEST:
             return
-        tree = ast.parse(file.read_bytes())
+        with warnings.catch_warnings(action="ignore"):  # the program's own
+            tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(tree):

@@ -129,14 +129,20 @@ def held_up_by(tree: Trace, found: Request) -> list[tuple[Link, Span, int]]:
     ]
 
 
-def found_steps(store: Store, steps: Sequence[Span]) -> list[SharedStep]:
-    """Steps with the members that can be found."""
+def found_steps(store: Store, steps: Sequence[Span], *, look_up: bool = True) -> list[SharedStep]:
+    """Steps with the members that can be found.
+
+    Args:
+        store: Where they are.
+        steps: Their spans.
+        look_up: Whether members that a step does not name are looked up, a question each.
+    """
     places = {(link.trace_id, link.span_id) for step in steps for link in step.links}
     linked = list(store.spans_at(places)) if places else []
     found = [shared_step(step, linked) for step in steps]
     return [
         shared_step(one.span, [*linked, *store.linking_to(one.span)])
-        if one.unknown_members or not one.members
+        if look_up and (one.unknown_members or not one.members)
         else one
         for one in found
     ]

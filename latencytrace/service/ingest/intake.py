@@ -109,8 +109,9 @@ class Intake:
             OverloadedError: Too much waits already.
             StoreError: The store fails, or is closed.
         """
+        submitted = self._submit(checked)
         self._telemetry.spans_rejected.inc(checked.rejected_spans)
-        await asyncio.wrap_future(self._submit(checked))
+        await asyncio.wrap_future(submitted)
 
     def refused(self, status: HTTPStatus) -> None:
         """Count a body that was not kept, by the status that HTTP has for the reason."""

@@ -60,6 +60,10 @@ class _Open:
         """Whether it can be attributed: all of it is stored, or it has grown old."""
         return not self.waiting or now_ns - self.first_ns >= AGE_NS
 
+    def overdue_ns(self, now_ns: int) -> int:
+        """How long it has been due; 0 where it was taken in time and put back for the store."""
+        return 0 if self.from_store else now_ns - self.due_ns
+
 
 @dataclass(slots=True)
 class _Closed:
@@ -213,7 +217,7 @@ class Assembler:
             if trace.due_ns > now_ns:
                 heappush(self._due, (trace.due_ns, entry[1]))
             elif self._claims(entry[1], trace) or trace.is_complete(now_ns):
-                self.counts.overdue_ns = max(self.counts.overdue_ns, now_ns - trace.due_ns)
+                self.counts.overdue_ns = max(self.counts.overdue_ns, trace.overdue_ns(now_ns))
                 due.append(self._taken(entry[1]))
             else:
                 waiting.append(entry)

@@ -1,6 +1,7 @@
 """Compiles in another process, once for each version: its memory ends with it."""
 
 import logging
+import platform
 import subprocess
 import sys
 import zlib
@@ -16,6 +17,8 @@ _log = logging.getLogger(__name__)
 _PROGRAM: Final = "column_attribution"
 _COMPILED: Final = ("numba", "llvmlite")  # of other versions nothing can be read back
 _PACKAGES: Final = (loading, columns, ledger)
+_CPUINFO: Final = Path("/proc/cpuinfo")
+_OF_CPU: Final = ("model name", "flags", "CPU part", "Features")  # the latter two are ARM's
 
 
 def is_compiled_ahead(cache: Path | None) -> bool:
@@ -58,7 +61,20 @@ def note_compiled(cache: Path | None) -> None:
 
 def _mark(cache: Path | None) -> Path:
     folders = sorted({Path(str(package.__file__)).parent for package in _PACKAGES})
-    key = "".join(version(name) for name in _COMPILED).encode()
+    key = "".join((*(version(name) for name in _COMPILED), processor())).encode()
     for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
         key += path.read_bytes()
     return loading.folder_of(cache) / f"all-{zlib.crc32(key):08x}"
+
+
+def processor() -> str:
+    """What of this machine's processor decides whether compiled code can be read back."""
+    found = {"machine": platform.machine(), "processor": platform.processor()}
+    try:
+        for line in _CPUINFO.read_text("utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in _OF_CPU:
+                found.setdefault(name.strip(), value.strip())
+    except (OSError, ValueError):  # no Linux
+        pass
+    return repr(sorted(found.items()))

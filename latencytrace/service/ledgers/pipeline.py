@@ -329,16 +329,16 @@ class Pipeline:
 
     def _has_more_after_step(self) -> bool:
         """Attribute one batch, and take note of how fast that goes; whether it was a full one."""
-        before, full = self._traces.spans.attributed, self._batch_traces
+        before, full = self._traces.account().ended, self._batch_traces
         self._busy_ns = began_ns = self._now_ns()
         attributed = self.step()
         self._busy_ns = None
         took_s = (self._now_ns() - began_ns) / 1e9
         self._is_loaded = attributed >= BATCH_TRACES
         if self._is_loaded and took_s > 0:
-            rate = (self._traces.spans.attributed - before) / took_s
+            rate = max(self._traces.account().ended - before, 0) / took_s
             self._rate = (self._rate + rate) / 2 if self._rate else rate
-        return attributed >= full
+        return 2 * attributed >= full  # some of a full one may have to be read from the store
 
     @property
     def _waits(self) -> bool:

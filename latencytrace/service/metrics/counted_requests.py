@@ -3,6 +3,7 @@
 from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Final
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter
@@ -19,6 +20,8 @@ from latencytrace.service.metrics.cohorts import (
 )
 from latencytrace.service.metrics.histograms import ManyHistogram, Observation
 from latencytrace.service.metrics.slowest import SlowestRequests
+
+_LONGEST_NS: Final = (1 << 63) - 1  # what an array of times holds
 
 # Round numbers, for those are what objectives name; dense where serving happens.
 DURATION_BUCKETS = (
@@ -192,7 +195,8 @@ class CountedRequests:
     def _count_slowest(
         self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float
     ) -> None:
-        durations_ns = np.array([one.duration_ns for one in requests], np.int64)
+        # An odd time, such as 2**64 - 1, is more than an array holds.
+        durations_ns = np.array([min(one.duration_ns, _LONGEST_NS) for one in requests], np.int64)
         stages_ns: Tally[str] = Tally()
         for number in np.flatnonzero(self.slowest.among(cohort, durations_ns, at_s)).tolist():
             for stage, stage_ns in requests[number].ledger.items():

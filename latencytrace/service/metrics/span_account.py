@@ -28,6 +28,11 @@ class Account:
     without: Counter[Without] = field(default_factory=Counter)
 
     @property
+    def ended(self) -> int:
+        """Spans that wait no more, whatever became of them."""
+        return self.taken - self.open
+
+    @property
     def unaccounted(self) -> int:
         """Spans that went nowhere: not 0 is a fault of ours."""
         known = self.open + self.rootless + self.attributed + self.without.total()

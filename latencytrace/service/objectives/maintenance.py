@@ -15,7 +15,8 @@ from latencytrace.model import Objective
 from latencytrace.model.objective import DAY_NS
 
 LONGEST_NS: Final = 31 * DAY_NS
-MAX_WINDOWS: Final = 200  # that were asked for, of a day
+MAX_WINDOWS: Final = 200  # that were asked for, and are not over
+MAX_OF_A_DAY: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +85,10 @@ class MaintenanceWindows:
             open_now = [one for one in (*self._of_file, *left) if one.end_ns > now_ns]
             if any(one.name == window.name for one in open_now):
                 raise QuestionError(f"name: there is a window {window.name!r}: end it, or rename")
-            if len(left) >= MAX_WINDOWS:
+            if sum(one.end_ns > now_ns for one in left) >= MAX_WINDOWS:
                 raise QuestionError(f"there are {MAX_WINDOWS} windows: end some")
+            if len(left) >= MAX_OF_A_DAY:
+                raise QuestionError(f"{MAX_OF_A_DAY} windows were asked for within a day")
             self._swap((*left, window))
 
     def end(self, name: str, now_ns: int) -> Maintenance:

@@ -369,7 +369,16 @@ def test_of_a_program_only_libraries_that_it_imports_are_named(tmp_path: Path) -
     provides(packages, "qdrant_client", "qdrant-client", "1.2.0")
     path = provides(packages, "diffusers", "diffusers", "0.42.1")
 
-    assert named(tmp_path, "import httpx", PYTHONPATH=path) == []
+    assert named(tmp_path, "import httpx", PYTHONPATH=path) == [
+        (
+            (
+                "qdrant: not applied, qdrant-client 1.2.0 is older than 1.10; "
+                "the program's source does not import it"
+            ),
+            "pip install 'qdrant-client>=1.10'",
+        )
+    ]
+    assert found("--", sys.executable, tmp_path / "app.py", PYTHONPATH=path) == {}
     assert named(tmp_path, "import qdrant_client", PYTHONPATH=path) == [
         (
             "qdrant: not applied, qdrant-client 1.2.0 is older than 1.10",
@@ -449,7 +458,10 @@ def test_a_command_of_another_interpreter_with_latencytrace_is_judged_by_it(
     bare = Path(sys.executable).resolve()
     packages = os.pathsep.join([*filter(None, sys.path), str(Path(__file__).parents[3])])
 
-    (tmp_path / "app.py").write_text("import httpx\nraise SystemExit('never run')\n")
+    many = "".join(
+        f"import a_module_of_the_program_{n}\n" for n in range(9_000)
+    )  # 270 KB of names
+    (tmp_path / "app.py").write_text(f"{many}import httpx\nraise SystemExit('never run')\n")
 
     said = latencytrace(
         *("doctor", "--", bare, "app.py"),

@@ -60,5 +60,23 @@ def test_a_file_that_cannot_be_read_as_python_hides_only_itself(tmp_path: Path) 
     assert imported_modules(("python", "app.py"), tmp_path) == frozenset({"httpx"})
 
 
+def test_words_that_no_file_can_be_called_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, app="import httpx")
+    secret = "k" * 300
+
+    found = imported_modules(("python", "app.py", f"--api-key={secret}", f"{secret}.py"), tmp_path)
+
+    assert found == frozenset({"httpx"})
+
+
+def test_warnings_about_the_programs_source_are_left_to_it(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    write(tmp_path, app=r"import httpx; one = '\d'")
+
+    assert imported_modules(("python", "app.py"), tmp_path) == frozenset({"httpx"})
+    assert not recwarn
+
+
 def test_a_command_without_source_here_says_nothing_of_its_imports(tmp_path: Path) -> None:
     assert imported_modules(("uvicorn", "elsewhere:app"), tmp_path) is None

@@ -1,6 +1,7 @@
 """Alerts that somebody looks after, and maintenance, as those on call say it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
@@ -15,7 +16,11 @@ from latencytrace.model import Acknowledgement
 from latencytrace.model.objective import HOUR_NS, MINUTE_NS
 from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.net.problems import answer_with_problems
-from latencytrace.service.objectives.maintenance import MAX_WINDOWS, MaintenanceWindows
+from latencytrace.service.objectives.maintenance import (
+    MAX_OF_A_DAY,
+    MAX_WINDOWS,
+    MaintenanceWindows,
+)
 from latencytrace.service.web.views.maintenance import maintenance_router
 from latencytrace.service.web.views.objectives import objectives_router
 from tests.service.objectives.test_maintenance import window
@@ -219,14 +224,33 @@ def test_a_window_of_the_file_is_ended_there() -> None:
         windows.end("other", START_NS)
 
 
-def test_windows_are_bounded() -> None:
+def test_windows_that_are_over_bar_no_others_for_long() -> None:
     windows = MaintenanceWindows()
-    for number in range(MAX_WINDOWS):
+    for number in range(MAX_OF_A_DAY):
         windows.begin(window(0, 60, objectives=frozenset({f"{number}"})), START_NS + MINUTE_NS)
         windows.end("it", START_NS + MINUTE_NS)
 
+    with pytest.raises(LatencytraceError, match="within a day"):
+        windows.begin(window(1, 60), START_NS + MINUTE_NS)
+
+
+def test_open_windows_are_bounded() -> None:
+    windows = MaintenanceWindows()
+    for number in range(MAX_WINDOWS):
+        windows.begin(replace(window(0, 60), name=f"{number}"), START_NS + MINUTE_NS)
+
     with pytest.raises(LatencytraceError, match="end some"):
         windows.begin(window(1, 60), START_NS + MINUTE_NS)
+
+
+def test_a_window_begins_within_a_year(tmp_path: Path) -> None:
+    client = api(Traffic(tmp_path))
+
+    wanted = {"name": "x", "start": "9999-12-31T23:00:00Z", "duration": "31d"}
+    answer = client.post("/maintenance", json=wanted)
+
+    assert answer.status_code == HTTPStatus.BAD_REQUEST
+    assert "more than a year ahead" in answer.text
 
 
 @pytest.fixture

@@ -484,3 +484,21 @@ def test_every_span_is_open_attributed_or_counted_at_every_moment(
         business.divide("attributed")
     assert business.rig.assembler.account.open == 0
     assert business.rig.assembler.open_count == 0
+
+
+def test_a_trace_that_was_put_back_for_the_store_makes_nobody_late(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.clock.move_s(1)
+    assert rig.assembler.due(ALL) == ["a"]
+    rig.assembler.from_store(["a"])
+    rig.clock.move_s(60)
+
+    assert rig.assembler.due(ALL) == ["a"]
+    assert rig.assembler.counts.overdue_ns == 0
+
+
+def test_what_was_due_for_long_is_overdue(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.due_after_s(3)
+
+    assert rig.assembler.counts.overdue_ns == 2 * SECOND_NS

@@ -723,3 +723,14 @@ def test_nothing_is_dropped_that_something_is_still_to_be_made_of(rig: Rig, trac
     rig.pipeline.look_after()
     assert len(rig.store.written([trace_id])) == 1
     assert rig.tidied == 2
+
+
+def test_a_batch_that_lacks_a_few_is_followed_at_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = rig.pipeline._batch_traces  # noqa: SLF001 - thousands of traces else
+    taken = [batch - 1, batch // 4]
+    monkeypatch.setattr(rig.pipeline, "step", lambda: taken.pop(0))
+
+    assert rig.pipeline._has_more_after_step()  # noqa: SLF001 - likewise
+    assert not rig.pipeline._has_more_after_step()  # noqa: SLF001 - likewise

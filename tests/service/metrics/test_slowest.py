@@ -87,3 +87,19 @@ def test_a_cohort_that_is_forgotten_has_no_series() -> None:
     assert before == 1
     assert [one.samples for one in slowest.collect()] == [[], []]
     assert registry.get_sample_value("latencytrace_slowest_requests_total") is None
+
+
+def test_a_time_that_no_array_holds_is_counted_all_the_same() -> None:
+    telemetry = Telemetry()
+    odd = made_request(stages={Stage.DECODE: (1 << 64) - 2})
+
+    telemetry.counted.count([odd] * (LEAST + 1))
+
+    assert odd.duration_ns > 1 << 63
+    counted_ones = [
+        sample.value
+        for metric in telemetry.registry.collect()
+        for sample in metric.samples
+        if sample.name == "latencytrace_requests_total"
+    ]
+    assert sum(counted_ones) == LEAST + 1

@@ -176,7 +176,8 @@ def test_lists_are_as_deep_as_the_decoder_allows(
 
 
 KINDS: dict[str, Callable[[str], str]] = {
-    "http.route": plain_text.known,
+    "gen_ai.request.model": plain_text.known,
+    "http.route": plain_text.long,
     "user_agent.original": plain_text.long,
     "url.full": plain_text.address,
     "mine": plain_text.unknown,
@@ -193,6 +194,8 @@ KINDS: dict[str, Callable[[str], str]] = {
 @example(key="mine", said="[::1]:80")
 @example(key="url.full", said=" data:x")
 @example(key="http.route", said="/items/{id}")
+@example(key="http.route", said=300 * "x")
+@example(key="gen_ai.request.model", said=300 * "x")
 def test_texts_are_taken_out_by_the_rule_for_their_key(key: str, said: str) -> None:
     compile_scanner().join()
 

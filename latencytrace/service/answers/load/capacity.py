@@ -27,14 +27,19 @@ MOST_REQUESTS: Final = 2_000_000  # 24 bytes each, while they are sorted
 MOST_READ: Final = 50_000  # requests whose stages are read; of more a share
 
 
-def capacity_of(store: Store, cohort: Cohort, limits: Sequence[Limit]) -> CapacityDocument:
+def capacity_of(
+    store: Store, cohort: Cohort, limits: Sequence[Limit], now_ns: int
+) -> CapacityDocument:
     """Find what the service of a cohort keeps up with.
 
-    How many are under way is counted over all requests, in whatever detail they were traced.
+    How many are under way is counted over all requests, in whatever detail they were traced. One
+    that a wrong clock dates ahead of now would stretch the time that is counted: it is left out.
 
     Raises:
         QuestionError: There are more than can be counted.
     """
+    if cohort.until_ns is None:
+        cohort = cohort.model_copy(update={"until_ns": now_ns})
     requests = store.count(cohort)
     if requests > MOST_REQUESTS:
         raise QuestionError(

@@ -1,6 +1,6 @@
 """What others' work in shared steps cost the requests of a tail."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,7 @@ from latencytrace.analysis.tail.neighbours import (
     Wait,
     neighbours,
 )
+from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.model import Request, ShareBasis, SharedStep
 from latencytrace.model.cohorts.request_columns import RequestColumns
 from latencytrace.service.answers.steps import found_steps, held_up_by
@@ -24,6 +25,7 @@ from latencytrace.service.answers.whatif import kept_tree
 from latencytrace.service.store import Store
 
 MOST_REQUESTS: Final = 80  # of the tail, and of the reference
+MOST_STEPS: Final = 2_000  # whose members are read
 MOST_NAMED: Final = 2_000  # of those served with them, whose labels are read
 
 _Place = tuple[str, str]  # trace id, span id
@@ -34,7 +36,12 @@ class _HeldUp:
     """How long a request waited for which steps."""
 
     request: Request
-    steps: Mapping[_Place, int]
+    waits: Mapping[str, tuple[int, Sequence[_Place]]]  # by its span: how long, and for which
+
+    @property
+    def steps(self) -> set[_Place]:
+        """All of them."""
+        return {place for _, places in self.waits.values() for place in places}
 
 
 def neighbours_of(store: Store, columns: RequestColumns, split: Split) -> Neighbours | None:
@@ -47,7 +54,9 @@ def neighbours_of(store: Store, columns: RequestColumns, split: Split) -> Neighb
     )
     groups = [_held_up(store, _some(columns, np.flatnonzero(each))) for each in (tail, reference)]
     places = {place for group in groups for one in group for place in one.steps}
-    found = found_steps(store, store.spans_at(sorted(places))) if places else []
+    shared = [one for one in store.spans_at(sorted(places)) if is_shared(one)] if places else []
+    some = shared[:: max(-(-len(shared) // MOST_STEPS), 1)]
+    found = found_steps(store, some, look_up=False)
     by_place = {(one.span.trace_id, one.span.span_id): one for one in found}
     labels = _labels(store, groups[0], by_place)
     steps = {place: _step(one, labels) for place, one in by_place.items()}
@@ -101,11 +110,11 @@ def _held_up(store: Store, wanted: set[tuple[str, int, int]]) -> list[_HeldUp]:
         tree = kept_tree(spans, request)
         if tree is None:
             continue
-        steps: dict[_Place, int] = {}
-        for link, _, held_up_ns in held_up_by(tree, request):
-            place = (link.trace_id, link.span_id)
-            steps[place] = steps.get(place, 0) + held_up_ns
-        found.append(_HeldUp(request=request, steps=steps))
+        waits: dict[str, tuple[int, list[_Place]]] = {}
+        for link, span, held_up_ns in held_up_by(tree, request):
+            _, places = waits.setdefault(span.span_id, (held_up_ns, []))
+            places.append((link.trace_id, link.span_id))
+        found.append(_HeldUp(request=request, waits=waits))
     return found
 
 
@@ -155,13 +164,19 @@ def _step(found: SharedStep, labels: Mapping[str, Labels]) -> Step:
 def _waits(group: Sequence[_HeldUp], steps: Mapping[_Place, Step]) -> Mapping[str, Sequence[Wait]]:
     return {
         one.request.trace_id: [
-            Wait(
-                trace_id=one.request.trace_id,
-                step=steps[place],
-                held_up_ns=min(held_up_ns, steps[place].wall_ns),
+            wait
+            for held_up_ns, places in one.waits.values()
+            for wait in _parts(
+                one.request.trace_id, held_up_ns, [steps[at] for at in places if at in steps]
             )
-            for place, held_up_ns in one.steps.items()
-            if place in steps
         ]
         for one in group
     }
+
+
+def _parts(trace_id: str, held_up_ns: int, steps: Sequence[Step]) -> Iterator[Wait]:
+    """The wait of one span for its steps; together no longer than the request waited for it."""
+    parts = [min(held_up_ns, step.wall_ns) for step in steps]
+    scale = min(1.0, held_up_ns / max(sum(parts), 1))
+    for step, part_ns in zip(steps, parts, strict=True):
+        yield Wait(trace_id=trace_id, step=step, held_up_ns=round(part_ns * scale))

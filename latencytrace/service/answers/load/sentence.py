@@ -29,12 +29,14 @@ def _first(document: CapacityDocument) -> str:
     found = document["growth"]
     if found is None or found["first_stage"] is None:
         return ""
-    stage = next(one for one in found["stages"] if one["stage"] == found["first_stage"])
+    first = f" First to grow is {found['first_stage']}, from {found['first_concurrency']} at once"
+    stage = next((one for one in found["stages"] if one["stage"] == found["first_stage"]), None)
+    if stage is None or stage["growth_ns"] <= 0:  # it grew in between, and is gone where most are
+        return f"{first}."
     whole_ns = sum(one["growth_ns"] for one in found["stages"])
     part = f", {share(stage['growth_ns'] / whole_ns)} of what they take longer"
     return (
-        f" First to grow is {found['first_stage']}, from {found['first_concurrency']} at once: "
-        f"{duration(stage['calm_mean_ns'])} with at most {found['calm_to']} at once, "
+        f"{first}: {duration(stage['calm_mean_ns'])} with at most {found['calm_to']} at once, "
         f"{duration(stage['crowded_mean_ns'])} from {found['crowded_from']} on"
         f"{part if whole_ns > 0 else ''}."
     )

@@ -44,6 +44,8 @@ class ServerAddress:
             port = parts.port
         except ValueError as error:
             raise SettingsError(why_no_address(url, error)) from None
+        if "@" in f"{parts.path}{parts.query}{parts.fragment}":  # of a password, perhaps
+            raise SettingsError(why_no_address(url, ValueError()))
         options = _options(parts)
         secure = _is_secure(options.get("secure", "0"))
         if not parts.hostname or parts.fragment:

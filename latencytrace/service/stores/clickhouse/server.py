@@ -1,6 +1,7 @@
 """A ClickHouse server, asked over HTTP, in the place of the embedded engine.
 
-An insert is one request with a token: sent again, for its answer was lost, it is kept once.
+An insert is one request with a token: sent again, for its answer was lost, it is kept once
+(but where a full hour lies between, or all attempts have failed).
 Reasons that pass by themselves are waited for a few times; for longer, the service keeps spans
 in its journal.
 """
@@ -167,6 +168,8 @@ class Server:
             f"SELECT count() FROM system.databases WHERE name = '{database}'",  # noqa: S608 - a checked name
             "TSV",
         )
+        if there.strip() not in {b"0", b"1"}:
+            raise StoreError(f"{self._address.url} is no ClickHouse: it does not answer as one")
         if there.strip() == b"0":
             connection.query(f"CREATE DATABASE IF NOT EXISTS {database}{everywhere}", "Null")
         found = self._tables(connection)
@@ -247,7 +250,7 @@ class ServerConnection:
         # One token for all attempts, so that the server keeps one of them.
         also = {"insert_deduplication_token": uuid4().hex}
         statement = partial(self._statement, target, arrived_ms)
-        answer = self._answer(lambda: statement() + block, also)
+        answer = self._answer(lambda: statement() + block, also, inserts=True)
         written = _rows_written(answer)
         if written is not None and written < rows:
             raise StoreError(f"the store kept {written} of {rows} rows: they are inserted again")
@@ -267,19 +270,26 @@ class ServerConnection:
         named = sql.replace(_OUR_DATABASE, f"database = '{database}'")
         return _OUR_TABLE.sub(rf"{database}.\1", named)
 
-    def _answer(self, content: Callable[[], bytes], also: Mapping[str, str]) -> httpx.Response:
+    def _answer(
+        self, content: Callable[[], bytes], also: Mapping[str, str], *, inserts: bool = False
+    ) -> httpx.Response:
         asked = {**{name: str(value) for name, value in self._settings.items()}, **also}
         for pause_s in (*self._pauses_s, None):
             try:
                 answer = self._client.post(
                     "/", params=asked, content=content(), timeout=self._timeout
                 )
-            except httpx.HTTPError as error:
+            except (
+                httpx.HTTPError,
+                UnicodeError,
+            ) as error:  # the latter: no name of a host
                 fault: StoreError = _unanswered(self._address, error)
+                if isinstance(error, httpx.ReadTimeout) and not inserts:
+                    raise fault from None  # asked again, it would take as long, and run twice
             else:
                 if answer.is_success:
                     return answer
-                fault, passes = _fault(self._address, answer)
+                fault, passes = _fault(self._address, answer, inserts=inserts)
                 if not passes:
                     raise fault
             # Those who wait come back at different moments.
@@ -347,7 +357,7 @@ def _trusted(address: ServerAddress) -> ssl.SSLContext | bool:
         ) from None
 
 
-def _unanswered(address: ServerAddress, error: httpx.HTTPError) -> StoreError:
+def _unanswered(address: ServerAddress, error: Exception) -> StoreError:
     text = str(error) or type(error).__name__
     advice = "look whether it runs, and whether this is its port of HTTP"
     if "CERTIFICATE_VERIFY_FAILED" in text:
@@ -357,7 +367,9 @@ def _unanswered(address: ServerAddress, error: httpx.HTTPError) -> StoreError:
     return StoreError(f"ClickHouse at {address.url} does not answer ({text}): {advice}")
 
 
-def _fault(address: ServerAddress, answer: httpx.Response) -> tuple[StoreError, bool]:
+def _fault(
+    address: ServerAddress, answer: httpx.Response, *, inserts: bool
+) -> tuple[StoreError, bool]:
     """What an answer says is wrong, and whether that may pass by itself."""
     header = answer.headers.get("x-clickhouse-exception-code", "")
     code = int(header) if header.isdecimal() else None
@@ -366,7 +378,7 @@ def _fault(address: ServerAddress, answer: httpx.Response) -> tuple[StoreError, 
     if code is None:
         passes = answer.status_code in _PASSING_STATUSES
         return StoreError(f"{where} answered {answer.status_code}: {text}"), passes
-    if code in UNREADABLE:
+    if inserts and code in UNREADABLE:  # of a question it is a part of the store's
         return PoisonedBlockError(f"the store cannot read the block: {text}"), False
     if code in _REFUSED:
         text = (

@@ -27,6 +27,7 @@ def capacity_router(
         Without a limit, requests shall meet the objectives that are watched.
         """
         limits = asked.limits(objectives())
-        return JsonAnswer(answers.capacity_of(store, asked.cohort(now_ns()), limits))
+        at_ns = now_ns()
+        return JsonAnswer(answers.capacity_of(store, asked.cohort(at_ns), limits, at_ns))
 
     return router

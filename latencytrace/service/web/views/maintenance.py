@@ -27,6 +27,7 @@ from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.maintenance import LONGEST_NS, Maintenance
 
 _UNITS_NS: Final = {"m": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS}
+_AHEAD_NS: Final = 366 * DAY_NS
 _LATE_NS: Final = MINUTE_NS  # by which a start may lie in the past: clocks differ
 _PLAIN: Final = r"^[^\x00-\x1f\x7f]*$"
 _Names = Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=100)]
@@ -62,6 +63,8 @@ class Wanted(BaseModel):
         start_ns = now_ns if self.start is None else round(self.start.timestamp()) * 10**9
         if start_ns < now_ns - _LATE_NS:
             raise QuestionError("start: it is over, and what was counted stays counted")
+        if start_ns > now_ns + _AHEAD_NS:
+            raise QuestionError("start: it is more than a year ahead")
         if (self.end is None) == (self.duration is None):
             raise QuestionError("say either an end or a duration, as 2h")
         if self.duration is not None:

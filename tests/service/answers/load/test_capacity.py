@@ -9,12 +9,15 @@ from latencytrace.model import RequestStatus, Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.load import capacity as answers
 from latencytrace.service.answers.load.capacity import capacity_of
+from latencytrace.service.answers.load.sentence import sentence
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 from tests.service.answers.test_breakdown_parts import store_of
 from tests.support.builders.made_requests import START_NS, made_request
 
 MS = 1_000_000
+HOUR_NS = 3600 * 1000 * MS
+NOW_NS = START_NS + HOUR_NS
 COHORT = Cohort(service="rag")
 
 
@@ -35,7 +38,7 @@ def paired(requests: int = 600) -> Store:
 
 
 def test_requests_without_stages_are_under_way_too() -> None:
-    document = capacity_of(paired(), COHORT, ())
+    document = capacity_of(paired(), COHORT, (), NOW_NS)
 
     assert (document["requests"], document["max_concurrency"]) == (600, 2)
     assert document["read_requests"] < 300
@@ -51,4 +54,41 @@ def test_more_requests_than_can_be_counted_are_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(answers, "MOST_REQUESTS", 599)
 
     with pytest.raises(QuestionError, match="take a shorter time, or one instance"):
-        capacity_of(paired(), COHORT, ())
+        capacity_of(paired(), COHORT, (), NOW_NS)
+
+
+def test_a_request_that_a_wrong_clock_dates_ahead_changes_nothing() -> None:
+    (ahead,) = paired(1).of_service("rag")
+    right = capacity_of(paired(), COHORT, (), NOW_NS)
+
+    for hours in (24, 24 * 365 * 8):
+        late = replace(ahead, trace_id="f" * 32, start_ns=START_NS + hours * HOUR_NS)
+        with_it = store_of(*paired().of_service("rag"), late)
+
+        assert capacity_of(with_it, COHORT, (), NOW_NS) == right
+
+
+def test_a_time_that_is_years_long_is_counted_rightly() -> None:
+    eight_years_ns = 24 * 365 * 8 * HOUR_NS
+    cohort = COHORT.model_copy(update={"until_ns": NOW_NS + 2 * eight_years_ns})
+    (ahead,) = paired(1).of_service("rag")
+    late = replace(ahead, trace_id="f" * 32, start_ns=START_NS + eight_years_ns)
+
+    document = capacity_of(store_of(*paired().of_service("rag"), late), cohort, (), NOW_NS)
+
+    assert 0 < document["counted_ns"] <= eight_years_ns
+    assert document["concurrency"] is not None
+    assert document["concurrency"] >= 0
+
+
+def test_a_stage_that_grew_only_in_between_is_named_without_figures() -> None:
+    document = capacity_of(paired(), COHORT, (), NOW_NS)
+    document["growth"] = {
+        "calm_to": 1,
+        "crowded_from": 8,
+        "first_stage": Stage.LOAD,
+        "first_concurrency": 4,
+        "stages": [],
+    }
+
+    assert sentence(document).endswith(" First to grow is load, from 4 at once.")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from latencytrace.service.answers.traces import collection_pause as module
 from latencytrace.service.answers.traces.collection_pause import CollectionPause
 
 
@@ -46,3 +47,19 @@ def test_a_program_that_collects_nothing_is_left_so() -> None:
         pass
 
     assert not gc.isenabled()
+
+
+def test_pauses_that_follow_each_other_without_end_are_collected_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST_S", -1.0)
+    collected = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(True))
+
+    pause = CollectionPause()
+    with pause:
+        for _ in range(2):
+            with pause:
+                pass
+
+    assert len(collected) == 2

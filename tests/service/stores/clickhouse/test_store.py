@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
+import httpx
 import pytest
 
 from latencytrace.errors import PoisonedBlockError, SettingsError, StoreError, StoreInUseError
@@ -14,6 +15,7 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.native import ARRIVED
 from latencytrace.service.sql.tables import COUNT
 from latencytrace.service.store import Store, open_store
+from latencytrace.service.stores.clickhouse.address import ServerAddress
 from latencytrace.service.stores.clickhouse.server import ServerConnection
 from latencytrace.service.stores.clickhouse.store import ClickHouseStore
 from tests.support.builders.made_requests import made_request
@@ -26,6 +28,7 @@ from tests.support.clickhouse.front import (
     READER,
     ClickHouseFront,
 )
+from tests.support.servers.command_line import listening
 from tests.support.servers.ports import free_port
 
 WRONG = "hunter2"
@@ -259,6 +262,34 @@ def test_a_fault_that_stays_is_said_at_once(front: ClickHouseFront, store: Store
         store.insert([columns(otlp(one_span()))])
 
     assert store.arrived_counts([TRACE]) == {}
+
+
+def test_a_part_that_cannot_be_read_is_no_fault_of_a_block(
+    front: ClickHouseFront, store: Store
+) -> None:
+    front.told(f"{FAIL}33")
+
+    with pytest.raises(StoreError) as caught:
+        store.arrived_counts([TRACE])
+
+    assert not isinstance(caught.value, PoisonedBlockError)
+
+
+def test_a_question_that_takes_too_long_is_not_asked_again() -> None:
+    waited: list[float] = []
+
+    def wait(pause_s: float) -> bool:
+        waited.append(pause_s)
+        return False
+
+    with listening() as url, httpx.Client(base_url=url, trust_env=False) as client:
+        address = ServerAddress.parse(url.replace("http:", "clickhouse:"))
+        asked = ServerConnection(client, address, {}, 0.1, [0.0, 0.0], wait)
+
+        with pytest.raises(StoreError, match="does not answer"):
+            asked.query("SELECT 1", "TSV")
+
+    assert waited == []
 
 
 def test_a_right_that_was_taken_away_is_named(front: ClickHouseFront, store: Store) -> None:

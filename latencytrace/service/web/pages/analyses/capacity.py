@@ -42,7 +42,7 @@ def capacity_pages(parts: Parts) -> APIRouter:
         @cache
         def found() -> CapacityDocument:
             limits = own().limits(parts.watched())
-            return answers.capacity_of(parts.store, question.cohort, limits)
+            return answers.capacity_of(parts.store, question.cohort, limits, parts.now_ns())
 
         return {
             "check": own,
