@@ -114,7 +114,7 @@ class Objective:
 
     @property
     def parts(self) -> int:
-        """What one of those that are judged counts in a tally."""
+        """Weight in a tally of one of those that are judged."""
         return 1 if self.slices is None else SLICE_PARTS
 
     @property

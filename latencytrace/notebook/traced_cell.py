@@ -46,7 +46,7 @@ class _Route:
 
 
 class TracedCell:
-    """What a cell did.
+    """Requests of a cell, and where their time went.
 
     Args:
         spans: Those that ended while it ran, by trace id.

@@ -22,7 +22,7 @@ LEVELS: Final = (0.5, 0.95)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelLatency:
-    """What happens while so many requests are under way."""
+    """Rates and durations while so many requests are under way."""
 
     first: int
     last: int

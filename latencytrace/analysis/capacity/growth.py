@@ -39,7 +39,7 @@ class StageGrowth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What more requests at once cost each of them; the growths add up to the duration's."""
+    """Cost of more requests at once to each of them; the growths add up to the duration's."""
 
     calm_to: int  # requests under way, at most
     crowded_from: int

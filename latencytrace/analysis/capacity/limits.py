@@ -75,7 +75,7 @@ def _named(words: Words, name: str) -> Mask:
 
 
 def _measured(limit: Limit, columns: RequestColumns) -> NDArray[np.int64]:
-    """What is measured; 0 where a request has nothing of it."""
+    """Value that is measured; 0 where a request has nothing of it."""
     match limit.measure:
         case Measure.DURATION:
             return columns.duration_ns

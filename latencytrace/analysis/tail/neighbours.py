@@ -1,4 +1,4 @@
-"""What requests waited for others' work in steps that served them together.
+"""Waits of requests for others' work in steps that served them together.
 
 A step that serves many takes a fixed time and more for each piece of work in it: tokens where
 they are known, else members. How much more is fitted over the steps themselves, by kind. So a
@@ -57,7 +57,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """What those have in common whose work cost the tail more than their number explains."""
+    """Trait of those whose work cost the tail more than their number explains."""
 
     key: str
     value: str
@@ -67,7 +67,7 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """What others' work in shared steps cost a request of the tail, and a usual one."""
+    """Cost of others' work in shared steps to a request of the tail, and to a usual one."""
 
     tail_requests: int  # looked at
     reference_requests: int

@@ -86,7 +86,7 @@ def _versions() -> Iterator[Finding]:
 
 
 def _hooks(named: tuple[str, ...] | None, used: Used, *, torch_named: bool) -> Iterator[Finding]:
-    """What is not timed, the shortest first; what is, in one line; nothing of what is absent."""
+    """List what is not timed, the shortest first; what is, in one line; not what is absent."""
     found = {plugin.name: plugin for plugin in plugins(HOOKS)}
     for name in named or ():
         if name not in found:

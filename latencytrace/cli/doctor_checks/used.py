@@ -13,7 +13,7 @@ _SEPARATORS: Final = re.compile(r"[-_.]+")
 
 @dataclass(frozen=True)
 class Used:
-    """What a program imports, by its source; None: that is unknown, so that it may be anything."""
+    """Modules that a program imports, by its source; None: unknown, so that it may be anything."""
 
     modules: frozenset[str] | None = None
 

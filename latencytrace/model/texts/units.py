@@ -27,7 +27,7 @@ def objective_text(
     slice_ns: int | None = None,
     slice_target_ratio: float | None = None,
 ) -> str:
-    """What an objective wants: `duration within 2.00 s`; without a threshold: `no failure`.
+    """Text of an objective: `duration within 2.00 s`; without a threshold: `no failure`.
 
     Of time slices: `slices of 1 min, in each 95 % with duration within 2.00 s`.
     """

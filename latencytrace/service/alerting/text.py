@@ -121,7 +121,7 @@ def duration_text(duration_ns: int) -> str:
 
 
 def _judged(objective: Objective) -> str:
-    """What is good or bad: requests of a route or service, or slices of time."""
+    """Kind of what is good or bad: requests of a route or service, or slices of time."""
     of = objective.route or objective.service
     if objective.slices is None:
         return of

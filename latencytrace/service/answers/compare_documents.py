@@ -45,7 +45,7 @@ class PlainQuantilesDocument(TypedDict):
 
 
 class CircumstancesDocument(TypedDict):
-    """What the requests of a side brought and met, in the mean; null: nothing tells it."""
+    """Means of what the requests of a side brought and met; null: nothing tells it."""
 
     input_tokens: float | None
     cached_input_ratio: float | None  # of the input tokens of requests that tell both

@@ -39,7 +39,7 @@ class CauseDocument(TypedDict):
 
 
 class CulpritDocument(TypedDict):
-    """What those have in common whose work cost the tail more than their number explains."""
+    """Trait of those whose work cost the tail more than their number explains."""
 
     key: str
     value: str
@@ -48,7 +48,7 @@ class CulpritDocument(TypedDict):
 
 
 class NeighboursDocument(TypedDict):
-    """What others' work in shared steps cost a request of the tail, and a usual one."""
+    """Cost of others' work in shared steps to a request of the tail, and to a usual one."""
 
     tail_requests: int  # looked at
     reference_requests: int

@@ -76,7 +76,7 @@ class _Closed:
 
 @dataclass(slots=True)
 class AssemblerCounts:
-    """What the bounds cost, and how well traces are kept up with."""
+    """Counts of what the bounds cost, and of how well traces are kept up with."""
 
     evicted: int = 0  # traces attributed early because too many were open
     late: int = 0  # times that spans came too late for their trace

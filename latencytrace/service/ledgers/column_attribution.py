@@ -102,7 +102,7 @@ class ColumnAttribution:
 
     @property
     def is_loading(self) -> bool:
-        """Whether the kernels are ready soon: they were compiled before, and are read back."""
+        """Tell whether the kernels are ready soon: compiled before, and read back."""
         thread = self._compiling
         return self._is_ahead and thread is not None and thread.is_alive()
 

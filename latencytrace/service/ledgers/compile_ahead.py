@@ -68,7 +68,7 @@ def _mark(cache: Path | None) -> Path:
 
 
 def processor() -> str:
-    """What of this machine's processor decides whether compiled code can be read back."""
+    """Describe this machine's processor, which decides whether compiled code can be read back."""
     found = {"machine": platform.machine(), "processor": platform.processor()}
     try:
         for line in _CPUINFO.read_text("utf-8").splitlines():

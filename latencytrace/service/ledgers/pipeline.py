@@ -342,7 +342,7 @@ class Pipeline:
 
     @property
     def _waits(self) -> bool:
-        """Whether traces wait for what attributes them fast."""
+        """Tell whether traces wait for what attributes them fast."""
         return self._rounds_left > 0 and self._columns.is_loading
 
     @property

@@ -85,7 +85,7 @@ class ObjectiveCounts:
 
     @property
     def since_start(self) -> Tally:
-        """What was judged since this process began."""
+        """Tally of what was judged since this process began."""
         return self._rings.since_start
 
     @property
@@ -126,7 +126,7 @@ class ObjectiveCounts:
         self._rings.close(now_ns)
 
     def tally(self, until_ns: int, window_ns: int) -> Tally:
-        """What was judged in a window: its requests, or slices of time in `SLICE_PARTS`."""
+        """Tally of what was judged in a window: requests, or slices of time in `SLICE_PARTS`."""
         return self._rings.of(window_ns).tally(until_ns - self._rings.delay_ns, window_ns)
 
     def requests(self, until_ns: int, window_ns: int) -> Tally:
@@ -148,7 +148,7 @@ class ObjectiveCounts:
         return found
 
     def usual_requests(self, until_ns: int, window_ns: int) -> float:
-        """What a window has in the mean of the period."""
+        """Mean tally of a window over the period."""
         period_ns = self.objective.period_ns
         period = self.tally(until_ns, period_ns)
         coverage_ratio = self.coverage_ratio(until_ns, period_ns)

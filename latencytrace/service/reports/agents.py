@@ -142,7 +142,7 @@ def _numbers(live: Sequence[_Live]) -> Iterator[MetricFamily]:
 
 
 def _parts(live: Sequence[_Live]) -> Iterator[MetricFamily]:
-    """What agents report by part or by detail."""
+    """Reports of agents by part or by detail."""
     cpu = CounterMetricFamily(
         f"{PREFIX}_cpu_seconds",
         "CPU time that an agent costs its program.",

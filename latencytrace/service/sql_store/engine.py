@@ -65,7 +65,7 @@ class StoreEngine(Protocol):
 
     @property
     def is_ours_alone(self) -> bool:
-        """Whether nobody else can write to the tables."""
+        """Tell whether nobody else can write to the tables."""
         ...
 
     def connect(self, **settings: int) -> EngineConnection:

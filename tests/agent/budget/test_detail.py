@@ -1,4 +1,4 @@
-"""What is recorded of a request, decided by its trace id alone."""
+"""Detail that is recorded of a request, decided by its trace id alone."""
 
 from collections.abc import Callable, Mapping
 

@@ -37,7 +37,7 @@ def latest_overhead(store: Store, now_ns: Callable[[], int]) -> OverheadDocument
 
 
 def overhead_document(found: ControlOverhead) -> OverheadDocument:
-    """What was found, as its document."""
+    """Write what was found as its document."""
     whole = found.found
     return {
         "requests": found.requests,

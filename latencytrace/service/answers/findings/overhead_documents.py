@@ -1,4 +1,4 @@
-"""What tracing costs requests: the document, and what `doctor` says of it."""
+"""Cost of tracing to requests: the document, and the words of `doctor`."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -6,7 +6,7 @@ from latencytrace.model import Stage
 
 
 class LevelDocument(TypedDict):
-    """What happened while so many requests were under way."""
+    """Rates and durations while so many requests were under way."""
 
     concurrency: int  # from so many under way at once
     concurrency_to: int  # to so many
@@ -62,7 +62,7 @@ class StageGrowthDocument(TypedDict):
 
 
 class GrowthDocument(TypedDict):
-    """What more requests at once cost each of them."""
+    """Cost of more requests at once to each of them."""
 
     calm_to: int  # requests under way, at most
     crowded_from: int

@@ -1,4 +1,4 @@
-"""What others' work in shared steps cost the requests of a tail."""
+"""Cost of others' work in shared steps to the requests of a tail."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ def _held_up(store: Store, wanted: set[tuple[str, int, int]]) -> list[_HeldUp]:
 def _labels(
     store: Store, tail: Iterable[_HeldUp], steps: Mapping[_Place, SharedStep]
 ) -> Mapping[str, Labels]:
-    """What those served with the tail are called, by trace; of very many some."""
+    """Labels of those served with the tail, by trace; of very many some."""
     served = {
         member.trace_id
         for one in tail

@@ -1,4 +1,4 @@
-"""What a service keeps up with, in a sentence."""
+"""Sentence on how much a service keeps up with."""
 
 from latencytrace.model.texts.units import duration, objective_text, share
 from latencytrace.service.answers.load.capacity_documents import CapacityDocument, LimitDocument

@@ -75,7 +75,7 @@ def both(document: CompareDocument) -> tuple[SideDocument, SideDocument]:
 
 
 def circumstances(document: CompareDocument) -> Iterator[tuple[str, str, str]]:
-    """What the requests of A and of B brought and met, as far as either tells it."""
+    """Rows of what the requests of A and of B brought and met, as far as either tells it."""
     a, b = (side.get("circumstances", {}) for side in both(document))  # an older service: none
     for key, name in CIRCUMSTANCES.items():
         values: list[float | None] = [a.get(key), b.get(key)]  # type: ignore[list-item] # numbers

@@ -24,7 +24,7 @@ def sentence(document: TailDocument) -> str:
 
 
 def beside(found: NeighboursDocument) -> str:
-    """What others' work in shared steps cost the tail, and whose it was."""
+    """Cost of others' work in shared steps to the tail, and whose it was."""
     text = (
         f"Others' work in shared steps: {duration(found['tail_mean_ns'])} of a request of the "
         f"tail, {duration(found['reference_mean_ns'])} of a usual one"

@@ -370,7 +370,7 @@ def _unanswered(address: ServerAddress, error: Exception) -> StoreError:
 def _fault(
     address: ServerAddress, answer: httpx.Response, *, inserts: bool
 ) -> tuple[StoreError, bool]:
-    """What an answer says is wrong, and whether that may pass by itself."""
+    """Return the fault that an answer names, and whether it may pass by itself."""
     header = answer.headers.get("x-clickhouse-exception-code", "")
     code = int(header) if header.isdecimal() else None
     text = shortened(answer.text.strip()) or f"status {answer.status_code}"

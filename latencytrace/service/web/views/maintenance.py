@@ -34,7 +34,7 @@ _Names = Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length
 
 
 class Said(BaseModel):
-    """Who looks after an alert, and what there is to say."""
+    """Name of who looks after an alert, and what there is to say."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -85,7 +85,7 @@ class Wanted(BaseModel):
 def maintenance_router(
     evaluator: Evaluator, links: AlertLinks, now_ns: Callable[[], int]
 ) -> APIRouter:
-    """What people say to an evaluator.
+    """Acknowledgements and maintenance that people tell an evaluator.
 
     Args:
         evaluator: Keeps it.

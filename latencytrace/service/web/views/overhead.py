@@ -14,7 +14,7 @@ from latencytrace.service.web.queries import BreakdownQuery
 
 
 def overhead_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
-    """What being traced costs requests, against a control group."""
+    """Cost to requests of being traced, against a control group."""
     router = APIRouter(tags=["operation"])
 
     @router.get("/overhead", response_model=OverheadDocument)

@@ -72,7 +72,7 @@ def capacity_pages(parts: Parts) -> APIRouter:
 
 
 def facts(document: CapacityDocument) -> Iterator[str]:
-    """What the numbers rest on, and what is good."""
+    """Yield the facts that the numbers rest on, and what is good."""
     if document["concurrency"] is not None:
         yield f"{per_s(document['requests_per_second'])}, {document['concurrency']:.3g} at once"
     goodput = document["goodput"]
@@ -93,7 +93,7 @@ def is_knee(document: CapacityDocument, level: LevelDocument) -> bool:
 
 
 def longest(document: CapacityDocument) -> int:
-    """What the longest bar stands for."""
+    """Return the duration that the longest bar stands for."""
     return max((level["p95_ns"] or 0 for level in document["levels"]), default=0) or 1
 
 

@@ -139,6 +139,6 @@ def offers(
 
 
 def scale(document: WhatifDocument) -> float:
-    """What the longest bar stands for."""
+    """Return the duration that the longest bar stands for."""
     pairs: list[ForecastDocument] = list((document["duration_ns"] or {}).values())  # type: ignore[arg-type] # of these
     return float(max((max(pair["now"], pair["then"]) for pair in pairs), default=0) or 1)
