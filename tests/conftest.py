@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -55,6 +56,16 @@ def the_level_of_logging_is_restored() -> Iterator[None]:
     level = root.level
     yield
     root.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def background_tasks_are_restored() -> Iterator[None]:
+    """Undo what contrib's `instrument_app` does to a class that all applications share."""
+    yield
+    tasks = getattr(sys.modules.get("starlette.background"), "BackgroundTask", None)
+    if tasks is not None and hasattr(tasks, "_otel_original_call"):
+        tasks.__call__ = tasks._otel_original_call  # noqa: SLF001
+        del tasks._otel_original_call  # noqa: SLF001
 
 
 @pytest.fixture(autouse=True, scope="session")
