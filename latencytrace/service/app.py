@@ -153,7 +153,8 @@ def serve(
         token = None if insecure else settings.token
         intake = _intake(settings, pipeline, telemetry)
         grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
-        servers = Servers(*grpc, stopping=stopping, closed=telemetry.connection_closed)
+        stop = partial(_stop, store, stopping)
+        servers = Servers(*grpc, stopping=stop, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
         read_gpus = partial(gpus, reports.gpus, works)
         read_timelines = partial(timelines, reports.gpus, works)
@@ -267,6 +268,11 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
     )
     add_pages(app, parts, assets, telemetry.registry, unready)
     return renderer
+
+
+def _stop(store: Store, stopping: Callable[[], None]) -> None:
+    store.hurry()
+    stopping()
 
 
 def _login(renderer: Renderer, token: str | None, public_url: str | None) -> LoginPage | None:

@@ -243,6 +243,18 @@ class Store(Questions):
             StoreInUseError: Another process owns the folder; the message names it.
         """
 
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether other services write to it, each the traces that reach it."""
+        return False
+
+    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:  # noqa: ARG002 - nobody else
+        """Those of the traces of which another service has stored spans."""
+        return ()
+
+    def hurry(self) -> None:
+        """Let nothing take long from now on: the service ends."""
+
     @abstractmethod
     def close(self) -> None:
         """Let go of the folder."""

@@ -110,12 +110,12 @@ class Pipeline:
             journal=journal,
         )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
-        keeping = SpanKeeping(keep_spans_ratio)
         self._columns = columns = ColumnAttribution(cache)
+        self._missing = missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._attributor = Attributor(
-            store, traces, settling, telemetry, now_ns, keeping, objectives, on_spans, columns
-        )
-        self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
+            store, traces, settling, telemetry, now_ns, SpanKeeping(keep_spans_ratio), objectives,
+            on_spans, columns, missing.split.rootless,
+        )  # fmt: skip
         self._kept_ns: int | None = None  # when spans were last copied
         self._has_failed_to_keep = False  # the last time
         self._left: list[str] = []  # traces of which only the store has the spans
@@ -131,6 +131,7 @@ class Pipeline:
             open_traces=lambda: traces.count,
             evicted=lambda: traces.counts.evicted,
             late=lambda: traces.counts.late,
+            split=lambda: missing.split.count,
             held_bytes=lambda: traces.held_bytes,
             let_go=lambda: traces.let_go,
             waiting_bytes=lambda: self._committer.waiting_bytes,
@@ -237,7 +238,7 @@ class Pipeline:
             self._telemetry.store_errors.inc()
             _log.error("the store is asked later what has no ledger: %s", error)
             return
-        left = (*found.without_ledger, *found.lost_ledger)
+        left = (*found.without_ledger, *found.lost_ledger, *found.split)
         self._left.extend(left)
         self._traces.left(left)
         self._attributor.recovering.update(found.without_ledger)

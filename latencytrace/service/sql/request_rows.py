@@ -50,7 +50,7 @@ class Void(NamedTuple):
 
 # Renamed, so that a question can still name the column itself.
 COLUMNS = (
-    "* EXCEPT (Start, Written, Moved, CountedAs), "
+    "* EXCEPT (Start, Written, Moved, CountedAs, Writer), "
     "reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) AS StartNs"
 )
 

@@ -40,8 +40,8 @@ ONCE = "ORDER BY TraceId, SpanId, Duration DESC, Timestamp LIMIT 1 BY TraceId, S
 
 _NAMES = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 KEEP = (  # copies what arrived of the traces `{trace_ids:Array(String)}`
-    f"INSERT INTO {SPANS} ({_NAMES}, Arrived) "
-    f"SELECT {_NAMES}, fromUnixTimestamp64Milli({{arrived:Int64}}) FROM {ARRIVALS} "
+    f"INSERT INTO {SPANS} ({_NAMES}, Writer, Arrived) "
+    f"SELECT {_NAMES}, Writer, fromUnixTimestamp64Milli({{arrived:Int64}}) FROM {ARRIVALS} "
     f"WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
 )
 

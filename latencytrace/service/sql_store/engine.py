@@ -64,8 +64,8 @@ class StoreEngine(Protocol):
     """An engine with our tables."""
 
     @property
-    def is_ours_alone(self) -> bool:
-        """Tell whether nobody else can write to the tables."""
+    def writer(self) -> str:
+        """The id of this service, where others can write to the tables; empty: nobody can."""
         ...
 
     def connect(self, **settings: int) -> EngineConnection:
@@ -78,6 +78,10 @@ class StoreEngine(Protocol):
 
     def lost_parts(self) -> int:
         """How many parts were set aside of requests and of what is derived from them."""
+        ...
+
+    def hurry(self) -> None:
+        """Let nothing take long from now on: the service ends."""
         ...
 
     def close(self) -> None:

@@ -76,12 +76,13 @@ class SqlStore(SqlQuestions):
         readers = Readers(engine)
         # They hold where all that is written is known.
         rollups: Rollups = NoRollups()
-        if engine.is_ours_alone:
+        if not engine.writer:
             rollups = Rollups(
                 readers.query, self._assembler.query, day_ns, engine.lost_parts, exact_requests
             )
         super().__init__(readers, to_keep, rollups)
-        self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
+        self._mine = mine = questions.written_by(engine.writer)
+        self._written_ns = int(self._assembler.query(questions.last_written(mine), "TSV"))
 
     def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """See `Store.insert`."""
@@ -128,14 +129,28 @@ class SqlStore(SqlQuestions):
     def unassembled(self) -> Sequence[str]:
         """See `Store.unassembled`."""
         # Where ledgers are lost, spans may be kept whose arrivals were never written.
-        damaged = self._engine.damaged_parts()
-        question = questions.UNASSEMBLED_ANYWHERE if damaged else questions.UNASSEMBLED
+        question = questions.unassembled(self._mine)
+        if self._engine.damaged_parts():
+            question = questions.unassembled_anywhere()
         return firsts(self._assembler.query(question, LISTS))
 
     def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
         """See `Store.without_ledger`."""
         stretch = {"since": since_ns, "until": until_ns}
-        return firsts(self._assembler.query(questions.WITHOUT_LEDGER, LISTS, stretch))
+        question = questions.without_ledger(self._mine)
+        return firsts(self._assembler.query(question, LISTS, stretch))
+
+    @property
+    def is_shared(self) -> bool:
+        """See `Store.is_shared`."""
+        return bool(self._engine.writer)
+
+    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:
+        """See `Store.elsewhere`."""
+        if not (self.is_shared and trace_ids):
+            return ()
+        question = questions.elsewhere(self._mine)
+        return firsts(self._assembler.query(question, LISTS, {"trace_ids": trace_ids}))
 
     def last_written_ns(self) -> int:
         """See `Store.last_written_ns`."""
@@ -144,8 +159,8 @@ class SqlStore(SqlQuestions):
     def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
         """See `Store.uncounted`."""
         bound = {"until": until_ns}
-        keys = self._assembler.query(questions.WRITTEN_SINCE, LISTS, bound)
-        question = questions.uncounted_question(request_rows.COLUMNS)
+        keys = self._assembler.query(questions.written_since(self._mine), LISTS, bound)
+        question = questions.uncounted_question(request_rows.COLUMNS, self._mine)
         answers = (
             self._assembler.query(question, OBJECTS, {**bound, "keys": some})
             for some in keys_of(keys)
@@ -189,7 +204,8 @@ class SqlStore(SqlQuestions):
         # Who takes them forgets the first ones first.
         for day in sorted(days, key=lambda one: one.since_ns):
             stretch = {"since": day.since_ns, "until": day.until_ns}
-            found = self._assembler.query(questions.KNOWN_TRACES, "RowBinary", stretch)
+            question = questions.known_traces(self._mine)
+            found = self._assembler.query(question, "RowBinary", stretch)
             ids = np.frombuffer(found, ">u8").astype(np.uint64).reshape(-1, 2)
             for first in range(0, len(ids), KNOWN_AT_ONCE):
                 yield ids[first : first + KNOWN_AT_ONCE]
@@ -226,6 +242,10 @@ class SqlStore(SqlQuestions):
         """See `Store.drop`."""
         for statement in drop_statements(partition):
             self._assembler.query(statement, "Null")
+
+    def hurry(self) -> None:
+        """See `Store.hurry`."""
+        self._engine.hurry()
 
     def close(self) -> None:
         """See `Store.close`."""

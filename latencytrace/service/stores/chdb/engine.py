@@ -53,7 +53,7 @@ class Engine:
         lock: The open lock file.
     """
 
-    is_ours_alone = True
+    writer = ""  # nobody else can
 
     def __init__(self, folder: Path, lock: IO[str]) -> None:
         self._path = folder / "clickhouse"
@@ -102,6 +102,9 @@ class Engine:
     def lost_parts(self) -> int:
         """Return how many parts were set aside of requests and of what is derived from them."""
         return 0 if self._damage is None else self._damage.lost
+
+    def hurry(self) -> None:
+        """See `StoreEngine.hurry`: nothing is waited for."""
 
     def close(self) -> None:
         """End all connections, then let go of the folder."""
