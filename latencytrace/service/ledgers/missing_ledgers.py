@@ -23,7 +23,7 @@ class Found:
 
 
 class SplitTraces:
-    """Traces whose root never came here: where several services share a store, another may have it.
+    """Traces whose root never came here: of several services on one store, another may have it.
 
     The spans of such a trace lie together in the store. Of its services one at least has no root:
     it looks whether others stored spans of the trace, and attributes it again from all of them.
@@ -116,10 +116,9 @@ class MissingLedgers:
         Raises:
             StoreError: The store fails; the same stretch is looked at later.
         """
-        split = self.split.found(is_open)
         now_ns = self._now_ns()
         if now_ns < self._next_ns:
-            return Found(split=split)
+            return Found(split=self.split.found(is_open))
         self._next_ns = now_ns + round(PACE_S * 1e9)
         until_ns = self._time_of_day_ns() - round(AFTER_S * 1e9)
         looked_at = set(self._open_then)
@@ -136,6 +135,4 @@ class MissingLedgers:
         self.damaged_parts = damaged_parts
         self._checked_ns = max(until_ns, self._checked_ns)
         self._open_then = open_now
-        return Found(
-            without_ledger=sorted(closed - written - lost), lost_ledger=sorted(lost), split=split
-        )
+        return Found(without_ledger=sorted(closed - written - lost), lost_ledger=sorted(lost))

@@ -6,7 +6,7 @@ so that its exporter can insert into `spans` too.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from latencytrace.model import Stage, semconv
 from latencytrace.model.detail import TraceDetail
@@ -326,6 +326,7 @@ class Target:
     table: str
     columns: Mapping[str, str]  # by name: their types
     block_format: str  # the engine's name for it
+    left_out: Mapping[str, str] = field(default_factory=dict)  # in the block, not in the table
 
     def insert_statement(
         self, path: str | None, arrived_ms: int | None = None, writer: str = ""
@@ -338,7 +339,8 @@ class Target:
             writer: The service that writes it; empty: the only one.
         """
         names = ", ".join(f"`{name}`" for name in self.columns)
-        structure = _listed(dict(self.columns)).replace("\\", "\\\\").replace("'", "\\'")
+        listed = _listed({**self.columns, **self.left_out})
+        structure = listed.replace("\\", "\\\\").replace("'", "\\'")
         column, value = "", ""
         if arrived_ms is not None:
             column, value = ", Arrived", f", fromUnixTimestamp64Milli({arrived_ms})"

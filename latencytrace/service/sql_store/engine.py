@@ -43,7 +43,12 @@ class EngineConnection(Protocol):
         ...
 
     def insert(
-        self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
+        self,
+        target: Target,
+        block: bytes,
+        rows: int,
+        arrived_ms: int | None = None,
+        token: str = "",
     ) -> None:
         """Insert a block; it is kept when this returns, every row of it.
 
@@ -51,7 +56,8 @@ class EngineConnection(Protocol):
             target: Where to.
             block: In the target's format.
             rows: How many it has.
-            arrived_ms: When its spans arrived; None: now.
+            arrived_ms: When its spans arrived; None: now, or as the block has it.
+            token: Of several blocks with the same one, a server keeps one.
 
         Raises:
             PoisonedBlockError: The block is not of its format.

@@ -13,7 +13,14 @@ from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
 from latencytrace.service.clock import now_ns
 from latencytrace.service.otlp.span_block import SpanBlock, joined
-from latencytrace.service.sql import native, questions, request_blocks, request_rows, span_rows
+from latencytrace.service.sql import (
+    copying,
+    native,
+    questions,
+    request_blocks,
+    request_rows,
+    span_rows,
+)
 from latencytrace.service.sql.request_rows import Void
 from latencytrace.service.sql.tables import ARRIVALS, PARTITIONS, SPANS
 from latencytrace.service.sql_store.engine import Readers, StoreEngine
@@ -37,6 +44,7 @@ from latencytrace.service.store import (
     NONE_WITHDRAWN,
     DamagedPart,
     Partition,
+    Piece,
     Revisions,
     Table,
     Written,
@@ -237,6 +245,25 @@ class SqlStore(SqlQuestions):
     def partitions(self) -> Sequence[Partition]:
         """See `Store.partitions`."""
         return partitions_from(rows(self._assembler.query(PARTITIONS, LISTS)))
+
+    def pieces(self) -> Sequence[Piece]:
+        """See `Store.pieces`."""
+        return list(copying.pieces(self._readers.query))
+
+    def rows_of(self, piece: Piece) -> bytes:
+        """See `Store.rows_of`."""
+        return self._readers.query(copying.rows_question(piece), "Native")
+
+    def count_of(self, piece: Piece) -> int:
+        """See `Store.count_of`."""
+        return int(self._readers.query(copying.count_question(piece, self._mine), "TSV"))
+
+    def take(self, piece: Piece, rows: bytes) -> int:
+        """See `Store.take`."""
+        count = copying.rows_in(rows)
+        token = copying.token_of(piece, self._engine.writer)
+        self._assembler.insert(copying.TARGETS[piece.table], rows, count, token=token)
+        return count
 
     def drop(self, partition: Partition) -> None:
         """See `Store.drop`."""

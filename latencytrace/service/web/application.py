@@ -12,6 +12,7 @@ from latencytrace.service.net.problems import answer_with_problems
 from latencytrace.service.storage.baselines import NAME as BASELINES
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
+from latencytrace.service.web.views.backup import backup_router
 from latencytrace.service.web.views.breakdown import breakdown_router
 from latencytrace.service.web.views.capacity import capacity_router
 from latencytrace.service.web.views.compare import compare_router
@@ -72,6 +73,7 @@ def application(  # noqa: PLR0913 - what it shows
         whatif_router(store, now_ns),
         capacity_router(store, now_ns, objectives),
         gpu_router(gpus, gpu_timelines),
+        backup_router(store),
     ):
         app.include_router(router, prefix=API)
     return app

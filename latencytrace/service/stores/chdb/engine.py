@@ -208,7 +208,12 @@ class Connection:
         return cast(bytes, self._answer(sql, answer_format, parameters).bytes())
 
     def insert(
-        self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
+        self,
+        target: Target,
+        block: bytes,
+        rows: int,
+        arrived_ms: int | None = None,
+        token: str = "",  # noqa: ARG002 - no answer is lost within a process
     ) -> None:
         """Insert a block; it is kept when this returns, every row of it.
 
@@ -219,7 +224,8 @@ class Connection:
             target: Where to.
             block: In the target's format.
             rows: How many it has.
-            arrived_ms: When its spans arrived; None: now.
+            arrived_ms: When its spans arrived; None: now, or as the block has it.
+            token: Of no use here.
 
         Raises:
             PoisonedBlockError: The block is not of its format.

@@ -140,18 +140,19 @@ class Server:
         )
 
     @classmethod
-    def open(cls, address: ServerAddress, folder: Path) -> Self:
+    def open(cls, address: ServerAddress, folder: Path, lock: IO[str] | None = None) -> Self:
         """Lock a folder, and make the tables that the database lacks.
 
         Args:
             address: Of the database; made where there is none.
             folder: The data folder, for all that is not in the database.
+            lock: Of the folder, where it is locked already.
 
         Raises:
             StoreInUseError: Another process owns the folder.
             StoreError: The server does not answer, or does not let us have our tables.
         """
-        lock = owned(folder.absolute())
+        lock = owned(folder.absolute()) if lock is None else lock
         try:
             server = cls(address, lock, writer_of(folder))
         except BaseException:
@@ -288,13 +289,18 @@ class ServerConnection:
         return self._answer(text.encode, also).content
 
     def insert(
-        self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
+        self,
+        target: Target,
+        block: bytes,
+        rows: int,
+        arrived_ms: int | None = None,
+        token: str = "",
     ) -> None:
         """See `EngineConnection.insert`."""
         if not block:
             return
         # One token for all attempts, so that the server keeps one of them.
-        also = {"insert_deduplication_token": uuid4().hex}
+        also = {"insert_deduplication_token": token or uuid4().hex}
         statement = partial(self._statement, target, arrived_ms, now_ns() // _MS)
         answer = self._answer(lambda: statement() + block, also, inserts=True)
         written = _rows_written(answer)

@@ -1,6 +1,7 @@
 """The store on a ClickHouse server: the tables and the SQL of the embedded one."""
 
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Self
 
@@ -31,7 +32,15 @@ class ClickHouseStore(SqlStore):
     @classmethod
     def open_at(cls, url: str, folder: Path) -> Self:
         """See `store.open_store`."""
-        server = Server.open(ServerAddress.parse(url), folder)
+        return cls._on(Server.open(ServerAddress.parse(url), folder), folder)
+
+    @classmethod
+    def open_beside(cls, url: str, folder: Path) -> Self:
+        """See `store.open_beside`."""
+        return cls._on(Server.open(ServerAddress.parse(url), folder, lock=StringIO()), folder)
+
+    @classmethod
+    def _on(cls, server: Server, folder: Path) -> Self:
         try:
             return cls(server, NotedTraces(folder / TO_KEEP), now_ns, EXACT_REQUESTS)
         except BaseException:
