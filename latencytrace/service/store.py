@@ -27,6 +27,7 @@ Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → hig
 
 NONE_WITHDRAWN: Revisions = MappingProxyType({})
 ALL_DURATIONS = (DurationBand(),)
+_NO_COPIES = "this store cannot be copied: use what its own engine has for that"
 
 
 class Order(StrEnum):
@@ -243,7 +244,31 @@ class Questions(ABC):
         return plain_answers.counted(cohort, self.of_service(cohort.service))
 
 
-class Store(Questions):
+class Copies:
+    """A store's rows as they lie there, for backups and for moving to another engine."""
+
+    def pieces(self) -> Sequence[Piece]:
+        """Everything in pieces, the ledgers before the spans that they are made of.
+
+        Copied in this order, also while more is written, no ledger is there without its spans,
+        and of spans without a ledger it is made anew.
+        """
+        raise StoreError(_NO_COPIES)
+
+    def rows_of(self, piece: Piece) -> bytes:  # noqa: ARG002 - by a store that can
+        """The rows of a piece, for `take` of a store of the same tables; empty: none."""
+        raise StoreError(_NO_COPIES)
+
+    def count_of(self, piece: Piece) -> int:  # noqa: ARG002 - likewise
+        """How many rows of a piece this service has written."""
+        raise StoreError(_NO_COPIES)
+
+    def take(self, piece: Piece, rows: bytes) -> int:  # noqa: ARG002 - likewise
+        """Keep the rows of a piece as they are; how many these were."""
+        raise StoreError(_NO_COPIES)
+
+
+class Store(Questions, Copies):
     """Keeps `span_arrivals`, `requests` and `spans` (see `docs/pages/service.md`).
 
     Every method blocks, may be called from any thread, and raises `StoreError`
@@ -266,6 +291,10 @@ class Store(Questions):
     def is_shared(self) -> bool:
         """Tell whether other services write to it, each the traces that reach it."""
         return False
+
+    def rootless_lately(self) -> Collection[str]:
+        """Traces of the last minutes of which this service stored no root; on a shared store."""
+        return ()
 
     def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:  # noqa: ARG002 - nobody else
         """Those of the traces of which another service has stored spans."""
@@ -427,35 +456,12 @@ class Store(Questions):
         """The partitions of all tables, those that receive rows among them; none: all is kept."""
         return ()
 
-    def pieces(self) -> Sequence[Piece]:
-        """Everything in pieces, the ledgers before the spans that they are made of.
-
-        Copied in this order, also while more is written, no ledger is there without its spans,
-        and of spans without a ledger it is made anew.
-        """
-        raise StoreError(_NO_COPIES)
-
-    def rows_of(self, piece: Piece) -> bytes:  # noqa: ARG002 - by a store that can
-        """The rows of a piece, for `take` of a store of the same tables; empty: none."""
-        raise StoreError(_NO_COPIES)
-
-    def count_of(self, piece: Piece) -> int:  # noqa: ARG002 - likewise
-        """How many rows of a piece this service has written."""
-        raise StoreError(_NO_COPIES)
-
-    def take(self, piece: Piece, rows: bytes) -> int:  # noqa: ARG002 - likewise
-        """Keep the rows of a piece as they are; how many these were."""
-        raise StoreError(_NO_COPIES)
-
     def drop(self, partition: Partition) -> None:
         """Drop the rows of a partition that receives none any more.
 
         Where the process dies half-way, some of them may be left: they are dropped later.
         """
         raise StoreError(f"this store has no partition {partition}")
-
-
-_NO_COPIES = "this store cannot be copied: use what its own engine has for that"
 
 
 def open_beside(url: str, folder: Path) -> Store:

@@ -108,7 +108,8 @@ def new_archive(path: Path) -> Iterator[ArchiveWriter]:
     part = path.with_name(f"{path.name}.part")
     try:
         try:
-            with part.open("wb", opener=_private) as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
                 with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
                     writer = ArchiveWriter(archive)
                     yield writer
@@ -176,7 +177,3 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
             if file is None:
                 raise tarfile.TarError(f"{member.name!r} is no file")
             yield member.name, file.read()
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags | os.O_NOFOLLOW, 0o600)

@@ -41,7 +41,7 @@ class SplitTraces:
         self._remembered = 0
 
     def rootless(self, trace_ids: Collection[str]) -> None:
-        """Note traces that were attributed without their root."""
+        """Note traces that were attributed without their root, or for long in no store."""
         if trace_ids:
             self._look_at(set(trace_ids), 0)
 
@@ -104,6 +104,7 @@ class MissingLedgers:
             StoreError: The store fails.
         """
         self.damaged_parts = tuple(self._store.damaged_parts())
+        self.split.rootless(self._store.rootless_lately())
         return self._store.unassembled()
 
     def found(self, is_open: Callable[[str], bool]) -> Found:

@@ -147,6 +147,7 @@ class Pipeline:
             self._traces.arrived(resumed)
             for one in resumed:
                 self._traces.unstored.in_journal(one.columns)
+                self._missing.split.rootless(one.rows.keys() if self._store.is_shared else ())
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
         self._committer.start()
         self._thread.start()
@@ -368,9 +369,6 @@ class Pipeline:
             self._telemetry.spans_received.inc(span_count)
 
     def _custody(self) -> Custody:
-        return Custody(
-            account=self._traces.account(),
-            damaged_files=self._committer.damaged_files,
-            damaged_parts=self._missing.damaged_parts,
-            failing=self._committer.fault is not None,
-        )
+        files, parts = self._committer.damaged_files, self._missing.damaged_parts
+        failing, account = self._committer.fault is not None, self._traces.account()
+        return Custody(account=account, damaged_files=files, damaged_parts=parts, failing=failing)

@@ -129,6 +129,16 @@ def last_written(mine: str) -> str:
     return f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS} WHERE {mine}"
 
 
+def rootless_lately(mine: str) -> str:
+    """Traces of the last minutes of which no root came."""
+    came = " UNION ALL ".join(
+        f"SELECT TraceId, ParentSpanId FROM {table} "
+        f"WHERE Arrived >= now() - INTERVAL 10 MINUTE AND {mine}"
+        for table in (ARRIVALS, SPANS)
+    )
+    return f"SELECT TraceId FROM ({came}) GROUP BY TraceId HAVING min(ParentSpanId) != ''"
+
+
 def elsewhere(mine: str) -> str:
     """Those of the traces `{trace_ids:Array(String)}` with spans that another service stored."""
     others = f"TraceId IN {{trace_ids:Array(String)}} AND NOT ({mine})"

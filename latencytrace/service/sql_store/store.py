@@ -14,7 +14,6 @@ from latencytrace.model import Request, Span
 from latencytrace.service.clock import now_ns
 from latencytrace.service.otlp.span_block import SpanBlock, joined
 from latencytrace.service.sql import (
-    copying,
     native,
     questions,
     request_blocks,
@@ -22,14 +21,12 @@ from latencytrace.service.sql import (
     span_rows,
 )
 from latencytrace.service.sql.request_rows import Void
-from latencytrace.service.sql.tables import ARRIVALS, PARTITIONS, SPANS
+from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.sql_store.engine import Readers, StoreEngine
-from latencytrace.service.sql_store.partitions import drop_statements, partitions_from
 from latencytrace.service.sql_store.pending_copies import NotedTraces
 from latencytrace.service.sql_store.reading import (
     LISTS,
     OBJECTS,
-    SqlQuestions,
     by_trace,
     firsts,
     keys_of,
@@ -40,11 +37,9 @@ from latencytrace.service.sql_store.rollups import (
     Rollups,
     windows_of,
 )
+from latencytrace.service.sql_store.whole_tables import SqlTables
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
-    DamagedPart,
-    Partition,
-    Piece,
     Revisions,
     Table,
     Written,
@@ -60,7 +55,7 @@ _CLOCKS_MS = 20  # by which two readings of clocks may differ
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
 
-class SqlStore(SqlQuestions):
+class SqlStore(SqlTables):
     """All of a store but how it is opened.
 
     Args:
@@ -148,18 +143,6 @@ class SqlStore(SqlQuestions):
         question = questions.without_ledger(self._mine)
         return firsts(self._assembler.query(question, LISTS, stretch))
 
-    @property
-    def is_shared(self) -> bool:
-        """See `Store.is_shared`."""
-        return bool(self._engine.writer)
-
-    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:
-        """See `Store.elsewhere`."""
-        if not (self.is_shared and trace_ids):
-            return ()
-        question = questions.elsewhere(self._mine)
-        return firsts(self._assembler.query(question, LISTS, {"trace_ids": trace_ids}))
-
     def last_written_ns(self) -> int:
         """See `Store.last_written_ns`."""
         return self._written_ns
@@ -237,38 +220,6 @@ class SqlStore(SqlQuestions):
     def roll_up(self) -> None:
         """See `Store.roll_up`."""
         self._rollups.step()
-
-    def damaged_parts(self) -> Sequence[DamagedPart]:
-        """See `Store.damaged_parts`."""
-        return self._engine.damaged_parts()
-
-    def partitions(self) -> Sequence[Partition]:
-        """See `Store.partitions`."""
-        return partitions_from(rows(self._assembler.query(PARTITIONS, LISTS)))
-
-    def pieces(self) -> Sequence[Piece]:
-        """See `Store.pieces`."""
-        return list(copying.pieces(self._readers.query))
-
-    def rows_of(self, piece: Piece) -> bytes:
-        """See `Store.rows_of`."""
-        return self._readers.query(copying.rows_question(piece), "Native")
-
-    def count_of(self, piece: Piece) -> int:
-        """See `Store.count_of`."""
-        return int(self._readers.query(copying.count_question(piece, self._mine), "TSV"))
-
-    def take(self, piece: Piece, rows: bytes) -> int:
-        """See `Store.take`."""
-        count = copying.rows_in(rows)
-        token = copying.token_of(piece, self._engine.writer)
-        self._assembler.insert(copying.TARGETS[piece.table], rows, count, token=token)
-        return count
-
-    def drop(self, partition: Partition) -> None:
-        """See `Store.drop`."""
-        for statement in drop_statements(partition):
-            self._assembler.query(statement, "Null")
 
     def hurry(self) -> None:
         """See `Store.hurry`."""
