@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-request bench-overhead bench-start bench-servers bench-tokens dashboards docs clean \
+.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-service bench-request bench-overhead bench-start bench-servers bench-tokens dashboards docs clean \
 	test-helm test-llama-cpp test-batchers test-large test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -79,7 +79,7 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench bench-agent bench-request bench-servers bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
+bench bench-agent bench-request bench-servers bench-service bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
 	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py %/bench_compiled.py,$(wildcard tests/benchmarks/bench_*.py)); do \
@@ -93,6 +93,11 @@ bench-request: $(VENV)/.checks .peers/ddtrace/.installed ## what tracing adds to
 
 bench-overhead: $(VENV)/.checks ## the budget of tracing's cost: the estimate against truth, and 2 000 requests a second
 	@$(BIN)/python -m tests.benchmarks.bench_overhead
+
+STORE := chdb
+
+bench-service: $(VENV)/.checks ## what the service costs a span; STORE=clickhouse: over HTTP to a server
+	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_service.py --store $(STORE)
 
 bench-start: $(VENV)/.checks ## what tracing adds to the start of a program
 	@$(BIN)/python -m tests.benchmarks.bench_start

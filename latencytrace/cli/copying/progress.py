@@ -25,8 +25,8 @@ def rows_bar(title: str, rows: int) -> Iterator[Advance]:
     """A bar, where somebody watches."""
     with Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-        TextColumn("rows"), TimeRemainingColumn(), console=side_screen(), transient=True,
-        disable=not sys.stderr.isatty(),
+        TextColumn("rows", markup=False), TimeRemainingColumn(), console=side_screen(),
+        transient=True, disable=not sys.stderr.isatty(),
     ) as progress:  # fmt: skip
         task = progress.add_task(title, total=rows)
         yield lambda done: progress.advance(task, done)

@@ -179,6 +179,13 @@ class Server:
             self.writer,
         )
 
+    def only_reading(self) -> "ServerConnection":
+        """A connection that sets nothing, for users who may not."""
+        whole = {"wait_end_of_query": 1}
+        return ServerConnection(
+            self._client, self._address, whole, _LONGEST_S, PAUSES_S, self._ending
+        )
+
     def damaged_parts(self) -> Sequence[DamagedPart]:
         """Return none: the server mends its own tables, or has copies of them."""
         return ()

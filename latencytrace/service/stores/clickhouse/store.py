@@ -11,7 +11,7 @@ from latencytrace.service.sql_store.pending_copies import TO_KEEP, NotedTraces
 from latencytrace.service.sql_store.rollups import EXACT_REQUESTS
 from latencytrace.service.sql_store.store import SqlStore
 from latencytrace.service.stores.clickhouse.address import ServerAddress
-from latencytrace.service.stores.clickhouse.server import Server
+from latencytrace.service.stores.clickhouse.server import Server, ServerConnection
 
 
 class ClickHouseStore(SqlStore):
@@ -38,6 +38,11 @@ class ClickHouseStore(SqlStore):
     def open_beside(cls, url: str, folder: Path) -> Self:
         """See `store.open_beside`."""
         return cls._on(Server.open(ServerAddress.parse(url), folder, lock=StringIO()), folder)
+
+    @classmethod
+    def reader(cls, url: str) -> ServerConnection:
+        """A connection for a user who may only read, to tables that need not be ours."""
+        return Server(ServerAddress.parse(url), StringIO()).only_reading()
 
     @classmethod
     def _on(cls, server: Server, folder: Path) -> Self:
