@@ -38,20 +38,16 @@ def fill(folder: Path, spans: int) -> None:
     with closing(open_store("chdb", folder)) as store:
         for group in range(groups):
             age_ns = (groups - group) * HOUR_NS
-            blocks = [columns(body) for body in pattern.bodies(group << 20, -age_ns)]
+            blocks = [columns(body) for body in pattern.bodies(group << 20, group * HOUR_NS)]
             store.insert(blocks, age_ns)
             store.keep([(blocks[0], np.arange(blocks[0].count))], age_ns)
             ids = {(int(high), int(low)) for block in blocks for high, low in block.trace_id}
-            store.write(
-                [
-                    made_request(
-                        trace_id=f"{high:016x}{low:016x}", start_ns=BASE_NS - age_ns + place
-                    )
-                    for place, (high, low) in enumerate(sorted(ids))
-                ],
-                [],
-                age_ns=age_ns,
-            )
+            start_ns = BASE_NS + group * HOUR_NS
+            requests = [
+                made_request(trace_id=f"{high:016x}{low:016x}", start_ns=start_ns + place)
+                for place, (high, low) in enumerate(sorted(ids))
+            ]
+            store.write(requests, [], age_ns=age_ns)
 
 
 def run(*arguments: str | Path) -> float:

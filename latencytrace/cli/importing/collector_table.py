@@ -6,7 +6,8 @@ again, where its text says nothing else: token counts are numbers to the ledger.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import orjson
@@ -66,20 +67,25 @@ def table_records(
         SettingsError: It is no such address.
         StoreError: The server does not answer, or has no such table.
     """
-    reader, table = _opened(address)
+    url, table = _parted(address)
+    reading: Callable[[str], AbstractContextManager[Reader]]
+    reading = load_plugin(STORES, "clickhouse").reading  # type: ignore[attr-defined] # it has it
     row = 0
-    for condition in _windows(reader, table, since_ns, until_ns):
-        lines = reader.query(
-            f"SELECT {_COLUMNS} FROM {table} WHERE {condition}",  # noqa: S608 - a checked name
-            _LINES,
-        ).splitlines()
-        if lines:
-            yield Record(place=Place(line=row + 1), message=message_of(map(orjson.loads, lines)))
-        row += len(lines)
-        on_rows(len(lines))
+    with reading(url) as reader:
+        for condition in _windows(reader, table, since_ns, until_ns):
+            lines = reader.query(
+                f"SELECT {_COLUMNS} FROM {table} WHERE {condition}",  # noqa: S608 - a checked name
+                _LINES,
+            ).splitlines()
+            if lines:
+                message = message_of(map(orjson.loads, lines))
+                yield Record(place=Place(line=row + 1), message=message)
+            row += len(lines)
+            on_rows(len(lines))
 
 
-def _opened(address: str) -> tuple[Reader, str]:
+def _parted(address: str) -> tuple[str, str]:
+    """The address of the database, with its password, and the name of the table."""
     parts = urlsplit(address)
     database, _, table = parts.path.strip("/").rpartition("/")
     if not database:
@@ -90,8 +96,7 @@ def _opened(address: str) -> tuple[Reader, str]:
                 f"{name!r} is no name of a table: write {SCHEME}HOST:8123/DATABASE/{TABLE}"
             )
     url = service_settings(store=urlunsplit(parts._replace(path=f"/{database}"))).store
-    opened = cast("Callable[[str], Reader]", load_plugin(STORES, "clickhouse").reader)  # type: ignore[attr-defined] # it has one
-    return opened(url), f"{database}.{table}"
+    return url, f"{database}.{table}"
 
 
 def _windows(reader: Reader, table: str, since_ns: int, until_ns: int) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The store on a ClickHouse server: the tables and the SQL of the embedded one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Self
@@ -40,9 +41,11 @@ class ClickHouseStore(SqlStore):
         return cls._on(Server.open(ServerAddress.parse(url), folder, lock=StringIO()), folder)
 
     @classmethod
-    def reader(cls, url: str) -> ServerConnection:
+    @contextmanager
+    def reading(cls, url: str) -> Iterator[ServerConnection]:
         """A connection for a user who may only read, to tables that need not be ours."""
-        return Server(ServerAddress.parse(url), StringIO()).only_reading()
+        with closing(Server(ServerAddress.parse(url), StringIO())) as server:
+            yield server.only_reading()
 
     @classmethod
     def _on(cls, server: Server, folder: Path) -> Self:
