@@ -1,7 +1,7 @@
 """A fleet on one ClickHouse server: kills, the server away, every acknowledged request once.
 
     python -m tests.benchmarks.bench_fleet [--requests 4000] [--agents 50] [--kills 20]
-        [--away 1] [--away-s 300]
+        [--away 1] [--away-s 300] [--seconds 480]
 
 Services and senders are processes and threads of this machine; the server is the engine behind an
 HTTP front. It ends with a fault where a ledger is missing, there twice, or not what was sent.
@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--away", type=int, default=1)
     parser.add_argument("--away-s", type=float, default=300)
+    parser.add_argument("--seconds", type=float, default=480, help="that sending takes at least")
     trouble = Trouble(**vars(parser.parse_args()))
     with tempfile.TemporaryDirectory() as folder:
         outcome = account_of(trouble, Path(folder))

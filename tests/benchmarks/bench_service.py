@@ -72,6 +72,8 @@ class Outcome:
     server_cpu_s_a_million_spans: float  # of a ClickHouse server beside it
     cpu_ms_a_request: float
     peak_mib: float
+    disk_bytes_a_span: float  # that is kept, as it lies there at the end
+    disk_bytes_a_ledger: float
     lag_p50_s: float
     lag_p99_s: float
 
@@ -250,6 +252,13 @@ WRITTEN: Final = (
     "GROUP BY TraceId', 'TSV').data()))"
 )
 
+SIZES: Final = (
+    "import chdb, sys; c = chdb.connect(sys.argv[1]); sys.stdout.write(str(c.query("
+    "\"SELECT sumIf(bytes_on_disk, table = 'spans') / sumIf(rows, table = 'spans'), "
+    "sumIf(bytes_on_disk, table = 'requests') / sumIf(rows, table = 'requests') "
+    "FROM system.parts WHERE active AND database = 'latencytrace'\", 'TSV').data()))"
+)
+
 
 def run(options: argparse.Namespace) -> Outcome:
     """Send, wait until it is quiet, end the service, count."""
@@ -300,6 +309,12 @@ def run(options: argparse.Namespace) -> Outcome:
             [sys.executable, "-c", WRITTEN, str(engine)],
             capture_output=True, check=True, text=True,
         ).stdout.split()  # fmt: skip
+    span_bytes, ledger_bytes = (
+        float(bytes_a_row)
+        for bytes_a_row in subprocess.run(
+            [sys.executable, "-c", SIZES, str(engine)], capture_output=True, check=True, text=True
+        ).stdout.split()
+    )
     answered = {(seed, one.key): one.last_answer_s for seed, sent, _ in answers for one in sent}
     lags = _lags(rows, answered, options.spans)
     spans = sum(one.spans for _, sent, _ in answers for one in sent)
@@ -318,6 +333,8 @@ def run(options: argparse.Namespace) -> Outcome:
         server_cpu_s_a_million_spans=server_s / spans * 1e6,
         cpu_ms_a_request=used_s / requests * 1e3,
         peak_mib=memory,
+        disk_bytes_a_span=span_bytes,
+        disk_bytes_a_ledger=ledger_bytes,
         lag_p50_s=cuts[49],
         lag_p99_s=cuts[98],
     )

@@ -42,6 +42,12 @@ class Trouble:
     kills: int = 2  # of a service, each at once and started again
     away: int = 1  # times that the server is killed and started again
     away_s: float = 0.0  # for how long at least, each time
+    seconds: float = 0.0  # that sending takes at least
+
+    @property
+    def pause_s(self) -> float:
+        """How long an agent waits after a request."""
+        return max(0.05, self.seconds * self.agents / self.requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +148,17 @@ class Fleet:
 class Agents:
     """Senders that send each post until it is acknowledged."""
 
-    def __init__(self, fleet: Fleet, sent: list[Sent], agents: int) -> None:
+    def __init__(self, fleet: Fleet, sent: list[Sent], trouble: Trouble) -> None:
         self._fleet = fleet
+        self._pause_s = trouble.pause_s
+        self._patience_s = PATIENCE_S + trouble.seconds
         self._left = iter(sent)
         self._lock = threading.Lock()
         self.acknowledged: set[str] = set()  # traces, of which every post was
         self.refused: Counter[int] = Counter()
-        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(agents)]
+        self._threads = [
+            threading.Thread(target=self._run, daemon=True) for _ in range(trouble.agents)
+        ]
 
     def start(self) -> None:
         """Begin to send."""
@@ -162,7 +172,7 @@ class Agents:
 
     def wait_for(self, count: int) -> None:
         """Wait until so many requests were acknowledged."""
-        until(lambda: len(self.acknowledged) >= count, self._fleet.said, PATIENCE_S)
+        until(lambda: len(self.acknowledged) >= count, self._fleet.said, self._patience_s)
 
     def _run(self) -> None:
         with httpx.Client(timeout=20.0, trust_env=False) as client:
@@ -174,7 +184,7 @@ class Agents:
                 kept = [self._is_kept(client, *post) for post in one.posts]  # all are sent
                 if all(kept):
                     self.acknowledged.add(one.trace_id)
-                time.sleep(0.05)
+                time.sleep(self._pause_s)
 
     def _is_kept(self, client: httpx.Client, number: int, body: bytes) -> bool:
         deadline_s = time.monotonic() + PATIENCE_S
@@ -202,7 +212,7 @@ def account_of(trouble: Trouble, folder: Path) -> Outcome:
         fleet = Fleet(folder, front, trouble.services)
         try:
             sent = sent_requests(trouble)
-            agents = Agents(fleet, sent, trouble.agents)
+            agents = Agents(fleet, sent, trouble)
             agents.start()
             _make_trouble(trouble, fleet, front, agents)
             agents.wait()

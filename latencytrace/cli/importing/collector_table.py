@@ -142,11 +142,11 @@ def message_of(rows: Iterator[Row]) -> ExportTraceServiceRequest:
         if known not in scopes:
             resource = message.resource_spans.add()
             # A resource's values stay texts: a version is no number.
-            told = dict(zip(keys, values, strict=True))
-            told.setdefault(semconv.SERVICE_NAME, service)
+            named = dict(zip(keys, values, strict=True))
+            named.setdefault(semconv.SERVICE_NAME, service)
             resource.resource.attributes.extend(
                 KeyValue(key=key, value=AnyValue(string_value=value))
-                for key, value in told.items()
+                for key, value in named.items()
             )
             scopes[known] = resource.scope_spans.add()
             scopes[known].scope.name, scopes[known].scope.version = scope, version

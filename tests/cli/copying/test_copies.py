@@ -303,3 +303,49 @@ def test_pieces_hold_every_row_once_whatever_their_size(
     assert sum(piece.rows for piece in pieces) == sum(counts) == sum(taken)
     assert content_of(tmp_path / "other") == content_of(folder)
     assert replace(pieces[0], rows=0) != replace(pieces[1], rows=0)
+
+
+def test_a_store_on_a_server_is_backed_up_through_its_service(
+    folder: Path, front: ClickHouseFront, tmp_path: Path
+) -> None:
+    mine = copy_of(folder, tmp_path / "data")
+    expected = content_of(mine)
+    assert latencytrace("migrate", front.url("backed_up"), "--data", mine).returncode == 0
+    with closing(open_store(front.url("backed_up"), tmp_path / "another")) as other:
+        other.insert([columns(otlp(*spans_of("e" * 32)))])  # of another service: it counts, too
+    archive = tmp_path / "server.tar"
+
+    with RunningService(mine, "--store", front.url("backed_up")) as service:
+        service.request(WITHOUT_LEDGER)
+        done = latencytrace("backup", archive, "--url", service.url)
+    restored = latencytrace("restore", archive, "--data", tmp_path / "restored")
+
+    assert done.returncode == 0, done.stderr
+    assert restored.returncode == 0, restored.stderr
+    requests, arrived, _, _ = content_of(tmp_path / "restored")
+    assert [one for one in requests if one.trace_id != WITHOUT_LEDGER] == expected[0]
+    assert arrived == expected[1]
+    with closing(ChdbStore.open(tmp_path / "restored")) as store:
+        assert len(store.arrived(["e" * 32])["e" * 32]) == SPANS
+
+
+@pytest.mark.parametrize("most", [50_000, 1])
+def test_times_that_no_column_of_windows_holds_are_copied_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("latencytrace.service.sql.copying.MOST_ROWS", most)
+    edges = (0, 1, 2**31 * 10**9, 2**32 * 10**9, 2**63 - 1, 2**63, 2**64 - 1)
+    traces = [f"{number + 1:032x}" for number in range(len(edges))]
+    with closing(ChdbStore.open(tmp_path / "data")) as store:
+        for trace_id, start_ns in zip(traces, edges, strict=True):
+            store.insert([columns(otlp(one_span(trace_id, start_ns=start_ns, end_ns=start_ns)))])
+            store.write([made_request(trace_id=trace_id, start_ns=start_ns)], [])
+        read = {piece: store.rows_of(piece) for piece in store.pieces()}
+        expected = (store.arrived(traces), {one.trace_id: one for one in store.written(traces)})
+    with closing(ChdbStore.open(tmp_path / "other")) as store:
+        for piece, rows in read.items():
+            store.take(piece, rows)
+        found = (store.arrived(traces), {one.trace_id: one for one in store.written(traces)})
+
+    assert len(found[0]) == len(found[1]) == len(edges)
+    assert found == expected
