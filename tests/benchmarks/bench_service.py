@@ -253,8 +253,10 @@ WRITTEN: Final = (
 )
 
 SIZES: Final = (
-    "import chdb, sys; c = chdb.connect(sys.argv[1]); sys.stdout.write(str(c.query("
-    "\"SELECT sumIf(bytes_on_disk, table = 'spans') / sumIf(rows, table = 'spans'), "
+    "import chdb, sys; c = chdb.connect(sys.argv[1]); "
+    "[c.query(f'SELECT count() FROM latencytrace.{t}') for t in ('spans', 'requests')]; "  # loaded
+    'sys.stdout.write(str(c.query("'
+    "SELECT sumIf(bytes_on_disk, table = 'spans') / sumIf(rows, table = 'spans'), "
     "sumIf(bytes_on_disk, table = 'requests') / sumIf(rows, table = 'requests') "
     "FROM system.parts WHERE active AND database = 'latencytrace'\", 'TSV').data()))"
 )

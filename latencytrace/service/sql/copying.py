@@ -62,11 +62,11 @@ def pieces(ask: Callable[[str, str], bytes]) -> Iterator[Piece]:
 
 
 def _windows_question(table: Table) -> str:
-    """How many rows there are of each partition and window."""
+    """How many rows there are of each partition and window; superseded ones count, too."""
     width_s = _width_s(table)
     return (
         f"SELECT intDiv(toUnixTimestamp({_arrived(table)}), {width_s}) * {width_s} AS Since, "
-        f"toUnixTimestamp({_window(table)}) AS First, count() FROM {_ROWS_OF[table]} "
+        f"toUnixTimestamp({_window(table)}) AS First, count() FROM {TARGETS[table].table} "
         "GROUP BY Since, First ORDER BY Since, First"
     )
 
@@ -112,7 +112,8 @@ def rows_question(piece: Piece) -> str:
 
 def rows_in(rows: bytes) -> int:
     """How many rows an answer to that question has."""
-    return int.from_bytes(rows[-_COUNT_BYTES:], "little")
+    # A block begins with how many columns and rows it has: of an answer without rows, none.
+    return int.from_bytes(rows[-_COUNT_BYTES:], "little") if rows[1:2].strip(b"\0") else 0
 
 
 def count_question(piece: Piece, mine: str) -> str:

@@ -49,7 +49,8 @@ class SqlTables(SqlQuestions):
 
     def rows_of(self, piece: Piece) -> bytes:
         """See `Store.rows_of`."""
-        return self._readers.query(copying.rows_question(piece), "Native")
+        found = self._readers.query(copying.rows_question(piece), "Native")
+        return found if copying.rows_in(found) else b""
 
     def count_of(self, piece: Piece) -> int:
         """See `Store.count_of`."""
