@@ -314,7 +314,10 @@ def run(options: argparse.Namespace) -> Outcome:
     span_bytes, ledger_bytes = (
         float(bytes_a_row)
         for bytes_a_row in subprocess.run(
-            [sys.executable, "-c", SIZES, str(engine)], capture_output=True, check=True, text=True
+            [sys.executable, "-c", SIZES, str(engine)],
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
         ).stdout.split()
     )
     answered = {(seed, one.key): one.last_answer_s for seed, sent, _ in answers for one in sent}
