@@ -11,6 +11,8 @@ PACE_S: Final = 30.0  # between two looks
 AFTER_S: Final = 60.0  # so old are the arrivals that are looked at
 SPLIT_LOOKS_S: Final = (12.0, 90.0)  # after a trace without its root was attributed, each
 MOST_ROOTLESS: Final = 20_000  # of such traces that are remembered
+TOGETHER_S: Final = 1.0  # so close to each other they are looked for together
+FAILED_S: Final = 10.0  # after the store could not tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,10 @@ class SplitTraces:
         self.count = 0  # traces that were split, and attributed again
         self._store = store
         self._now_ns = now_ns
-        self._looks: deque[tuple[int, int, set[str]]] = deque()  # when, the how manieth, at what
+        # For each look: when it is due, and at what, in this order.
+        self._waiting: Sequence[deque[tuple[int, set[str]]]] = [deque() for _ in SPLIT_LOOKS_S]
         self._remembered = 0
+        self._next_ns = now_ns()
 
     def rootless(self, trace_ids: Collection[str]) -> None:
         """Note traces that were attributed without their root, or for long in no store."""
@@ -49,29 +53,35 @@ class SplitTraces:
         """The traces that others have spans of, of those that are due.
 
         Raises:
-            StoreError: The store fails; it is asked again.
+            StoreError: The store fails; it is asked again a while later.
         """
         now_ns = self._now_ns()
         split: set[str] = set()
-        while self._looks and self._looks[0][0] <= now_ns:
-            _, look, trace_ids = self._looks[0]
-            others = set(self._store.elsewhere(trace_ids))
-            self._looks.popleft()
-            self._remembered -= len(trace_ids)
-            split |= others
-            if look + 1 < len(SPLIT_LOOKS_S):
-                self._look_at(trace_ids - others, look + 1)
+        for look, waiting in enumerate(self._waiting):
+            while waiting and max(waiting[0][0], self._next_ns) <= now_ns:
+                _, trace_ids = waiting[0]
+                self._next_ns = now_ns + round(FAILED_S * 1e9)
+                others = set(self._store.elsewhere(trace_ids))
+                self._next_ns = now_ns
+                waiting.popleft()
+                self._remembered -= len(trace_ids)
+                split |= others
+                if look + 1 < len(SPLIT_LOOKS_S):
+                    self._look_at(trace_ids - others, look + 1)
         closed = sorted(one for one in split if not is_open(one))  # what is open is read anyway
         self.count += len(closed)
         return closed
 
     def _look_at(self, trace_ids: set[str], look: int) -> None:
+        waiting = self._waiting[look]
         due_ns = self._now_ns() + round(SPLIT_LOOKS_S[look] * 1e9)
-        self._looks.append((due_ns, look, trace_ids))
-        self._looks = deque(sorted(self._looks, key=lambda one: one[0]))
         self._remembered += len(trace_ids)
-        while self._remembered > MOST_ROOTLESS and len(self._looks) > 1:
-            self._remembered -= len(self._looks.popleft()[2])
+        if waiting and due_ns - waiting[-1][0] < TOGETHER_S * 1e9 and not look:
+            due_ns, others = waiting.pop()
+            trace_ids |= others
+        waiting.append((due_ns, trace_ids))
+        while self._remembered > MOST_ROOTLESS and len(waiting) > 1:
+            self._remembered -= len(waiting.popleft()[1])
 
 
 class MissingLedgers:

@@ -12,8 +12,10 @@ import pytest
 from latencytrace.errors import StoreError
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.ledgers.missing_ledgers import (
+    FAILED_S,
     MOST_ROOTLESS,
     SPLIT_LOOKS_S,
+    TOGETHER_S,
     SplitTraces,
 )
 from latencytrace.service.store import Store, open_store
@@ -211,6 +213,29 @@ def test_a_trace_without_a_root_is_looked_for_twice() -> None:
     assert split.count == 2
 
 
+def test_traces_that_come_close_together_are_looked_for_together() -> None:
+    store = Elsewhere()
+    split = looking(store)
+    for number in range(100):
+        store.now_s = number * TOGETHER_S / 200
+        split.rootless({f"{number}"})
+    store.now_s += SPLIT_LOOKS_S[0]
+    split.found(lambda _: False)
+
+    assert sorted(map(len, store.asked)) == [100]
+
+
+def test_traces_that_go_on_coming_do_not_put_off_the_first() -> None:
+    store = Elsewhere()
+    split = looking(store)
+    for number in range(100):
+        store.now_s = number * TOGETHER_S / 2
+        split.rootless({f"{number}"})
+        split.found(lambda _: False)
+
+    assert "0" in set().union(*store.asked)
+
+
 def test_what_is_open_again_is_not_attributed_twice() -> None:
     store = Elsewhere()
     split = looking(store)
@@ -229,7 +254,10 @@ def test_a_store_that_fails_is_asked_again() -> None:
     with pytest.raises(StoreError):
         split.found(lambda _: False)
     store.fails = False
+    at_once = split.found(lambda _: False)  # else the log would say nothing else
+    store.now_s += FAILED_S
 
+    assert at_once == []
     assert split.found(lambda _: False) == ["a"]
 
 
@@ -237,8 +265,9 @@ def test_no_more_traces_are_remembered_than_there_is_room_for() -> None:
     store = Elsewhere()
     split = looking(store)
     for number in range(5):
+        store.now_s = number * TOGETHER_S
         split.rootless({f"{number}-{place}" for place in range(MOST_ROOTLESS // 4)})
-    store.now_s = SPLIT_LOOKS_S[0]
+    store.now_s += SPLIT_LOOKS_S[0]
     split.found(lambda _: False)
 
     assert sum(map(len, store.asked)) <= MOST_ROOTLESS
