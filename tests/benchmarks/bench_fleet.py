@@ -10,7 +10,7 @@ HTTP front. It ends with a fault where a ledger is missing, there twice, or not 
 import argparse
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 from tests.stress.fleet import Trouble, account_of
@@ -29,7 +29,7 @@ def main() -> None:
     trouble = Trouble(**vars(parser.parse_args()))
     with tempfile.TemporaryDirectory() as folder:
         outcome = account_of(trouble, Path(folder))
-    for name, value in asdict(outcome).items():
+    for name, value in ((one.name, getattr(outcome, one.name)) for one in fields(outcome)):
         sys.stdout.write(f"{name.replace('_', ' '):16} {value}\n")
 
 

@@ -311,15 +311,15 @@ def run(options: argparse.Namespace) -> Outcome:
             [sys.executable, "-c", WRITTEN, str(engine)],
             capture_output=True, check=True, text=True,
         ).stdout.split()  # fmt: skip
-    span_bytes, ledger_bytes = (
-        float(bytes_a_row)
-        for bytes_a_row in subprocess.run(
-            [sys.executable, "-c", SIZES, str(engine)],
-            stdout=subprocess.PIPE,
-            check=True,
-            text=True,
-        ).stdout.split()
-    )
+        span_bytes, ledger_bytes = (
+            float(bytes_a_row)
+            for bytes_a_row in subprocess.run(
+                [sys.executable, "-c", SIZES, str(engine)],
+                stdout=subprocess.PIPE,
+                check=True,
+                text=True,
+            ).stdout.split()
+        )
     answered = {(seed, one.key): one.last_answer_s for seed, sent, _ in answers for one in sent}
     lags = _lags(rows, answered, options.spans)
     spans = sum(one.spans for _, sent, _ in answers for one in sent)
