@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -358,7 +357,7 @@ def test_only_a_budget_that_was_set_may_leave_requests_out(
         rounds.set()
 
     monkeypatch.setattr(OwnBudget, "update", update)
-    start(replace(settings, may_sample=may_sample), raise_fault)
+    start(settings._replace(may_sample=may_sample), raise_fault)
     try:
         assert rounds.wait(PATIENCE_S)
     finally:

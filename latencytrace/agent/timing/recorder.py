@@ -41,7 +41,7 @@ from latencytrace.agent.timing.runtime_gaps import OpenRequests
 from latencytrace.agent.timing.server_timing import ServerTimings
 from latencytrace.agent.timing.starting import Starting
 from latencytrace.model import semconv
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
 _INTERVALS = create_key("latencytrace.intervals")

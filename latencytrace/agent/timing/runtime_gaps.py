@@ -18,9 +18,9 @@ from latencytrace.agent.context import call_in, context_in, current
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.model import semconv
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.packed.interval import pack_named
 from latencytrace.model.packed.runtime_gap import RuntimeGap
-from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
 NOTICED_NS = 1_000_000

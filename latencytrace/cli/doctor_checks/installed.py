@@ -13,7 +13,7 @@ from latencytrace.agent.timing.patching import HookState, unmet
 from latencytrace.cli.doctor_checks.unhooked import unhooked_findings
 from latencytrace.cli.doctor_checks.used import Used
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.plugins import HOOKS, plugins
+from latencytrace.plugins import HOOKS, Plugin, plugins
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 
 INSTALLED = "installed"
@@ -118,7 +118,7 @@ def _hooks(named: tuple[str, ...] | None, used: Used, *, torch_named: bool) -> I
         yield _note(HOOKED, f"left out by LATENCYTRACE_HOOKS: {left_out or 'none'}")
 
 
-def _judged(name: str, plugin: importlib.metadata.EntryPoint, used: Used) -> Finding | str | None:
+def _judged(name: str, plugin: Plugin, used: Used) -> Finding | str | None:
     """Return what is wrong with a hook, or its library; None: that is not there, or not used."""
     try:
         hook = plugin.load()
@@ -189,7 +189,7 @@ def _others(used: Used) -> Iterator[Finding]:
         )
 
 
-def _may_run(plugin: importlib.metadata.EntryPoint, used: Used) -> bool:
+def _may_run(plugin: Plugin, used: Used) -> bool:
     """Tell whether a hook's library is used; one that cannot be loaded is a finding elsewhere."""
     try:
         required: tuple[str, ...] = plugin.load().requires
