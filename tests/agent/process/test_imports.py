@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+from latencytrace.agent.process import imports
 from latencytrace.agent.process.imports import after_import, forget
 
 NAME = "imported_late"
@@ -121,13 +122,17 @@ def test_an_import_of_what_is_not_there_fails_as_ever(seen: Seen) -> None:
 
 
 @pytest.mark.usefixtures("there")
-def test_a_fault_of_who_is_called_is_not_the_programs() -> None:
+def test_a_fault_of_who_is_called_is_not_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults: list[str] = []
+    monkeypatch.setattr(imports, "edge_faults", lambda _, fault: faults.append(str(fault)))
+
     def fail(_: ModuleType) -> None:
         raise LookupError("of ours")
 
     after_import(NAME, fail)
 
     assert importlib.import_module(NAME).text == b"a line"
+    assert faults == ["of ours"]
 
 
 @pytest.mark.usefixtures("there")
