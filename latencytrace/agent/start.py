@@ -3,7 +3,7 @@
 import atexit
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -333,13 +333,10 @@ class Agent:
             self._detail, self.settings.overhead_ratio, self._queue.some, self._request_hooks
         )
 
-    def _request_hooks(self) -> Iterator[type[Hook]]:
-        """The hooks that may time requests, by which they are priced."""
+    def _request_hooks(self) -> list[type[Hook]]:
+        """Return the hooks that may time requests, by which they are priced."""
         with whole_imports.lock:
-            for applied in self._hooks:
-                hook = applied.hook_of(_REQUESTS)
-                if hook is not None:
-                    yield hook
+            return [hook for one in self._hooks if (hook := one.hook_of(_REQUESTS))]
 
     def _report_changes(self) -> None:
         """Report to the receiver how we do, if that changed; on the background thread."""
@@ -348,7 +345,8 @@ class Agent:
         if began_ns is None:  # its first round may come before there is anything to report on
             return
         is_new = monotonic_ns() - began_ns < self.settings.interval_s * 1e9
-        if is_new and not (counts.sent or counts.dropped or queued):  # nor may ever be
+        has_news = counts.sent or counts.dropped or queued or self._reports.gpu.made is not None
+        if is_new and not has_news:  # nor may ever be any: the program may end at once
             return
         may_sample = self.settings.may_sample and self._sampling is None
         may_sample = may_sample and self._global.program is None

@@ -110,7 +110,7 @@ class OpenRequests:
         self._unwatched: set[RuntimeGaps] = set()  # likewise under way, without their gaps
         # Reentrant: the garbage collector may end a request in the middle of any of this.
         self._lock = threading.RLock()
-        self.open: set[RuntimeGaps] = set()
+        self.open: set[RuntimeGaps] = set()  # one for good, which hooks hold
         self.resumed_by_ns = 0  # when who waits for a loop that was held has run
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
         self._collecting_since_ns: int | None = None
