@@ -183,7 +183,8 @@ class Agent:
         options = TransportOptions(settings.gzip, *settings.tls_files)
         self._senders = Senders(settings.headers, options, grpc=settings.grpc)
         self._profiling = Late(self._new_profiling)
-        to_traces = partial(self._senders.to, settings.traces_url, TRACES, settings.timeout_s)
+        to = self._senders.to
+        to_traces = partial(to, settings.traces_url, TRACES, settings.timeout_s)
         self._program_spans = ProgramSpans(
             settings.traces_url,
             settings.headers,
@@ -198,12 +199,7 @@ class Agent:
         self._reports = _Reports(
             settings,
             self._resource,
-            partial(
-                self._senders.to,
-                method=METRICS,
-                timeout_s=REPORT_TIMEOUT_S,
-                control=self._profiling,
-            ),
+            partial(to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self._profiling),
             self._new_own_budget,
             on_fault,
         )
