@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from importlib.machinery import PathFinder
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from latencytrace.errors import PluginError
 
@@ -31,10 +31,10 @@ class Plugin(NamedTuple):
     name: str
     value: str  # `module:attribute`
 
-    def load(self) -> object:
+    def load(self) -> Any:  # noqa: ANN401 - whatever it names
         """Import it."""
         module, _, attribute = self.value.partition("[")[0].partition(":")
-        found: object = import_module(module.strip())
+        found: Any = import_module(module.strip())
         for part in attribute.strip().split(".") if attribute.strip() else ():
             found = getattr(found, part)
         return found
@@ -77,7 +77,8 @@ def load_plugin(group: str, name: str) -> object:
     """
     for plugin in plugins(group):
         if plugin.name == name:
-            return plugin.load()
+            loaded: object = plugin.load()
+            return loaded
     known = ", ".join(plugin.name for plugin in plugins(group)) or "none"
     raise PluginError(f"no plugin {name!r} in group {group!r}; installed: {known}")
 

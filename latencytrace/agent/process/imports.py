@@ -52,8 +52,8 @@ class _Loader:
         self._loader = loader
         self._name = name
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override] # as those see it who ask what it is
+    @property  # type: ignore[misc] # as those see it who ask what it is
+    def __class__(self) -> type:
         return type(self._loader)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever it has
@@ -62,15 +62,13 @@ class _Loader:
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Make the module as the loader does; None: as all are made."""
         create = getattr(self._loader, "create_module", None)
-        return None if create is None else create(spec)  # type: ignore[no-any-return]
+        return None if create is None else create(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         """Have the loader fill the module, then tell who waits for it."""
-        spec = module.__spec__
-        if spec is not None and spec.loader is self:
-            spec.loader = self._loader
-        if module.__loader__ is self:
-            module.__loader__ = self._loader
+        for place, name in ((module.__spec__, "loader"), (module, "__loader__")):
+            if getattr(place, name, None) is self:
+                setattr(place, name, self._loader)
         self._loader.exec_module(module)
         try:
             _tell(self._name, module)

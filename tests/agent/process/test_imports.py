@@ -80,7 +80,7 @@ def test_who_only_looks_for_the_module_finds_it_as_ever(seen: Seen) -> None:
     assert spec is not None
     assert spec.loader is not None
     assert isinstance(spec.loader, (importlib.machinery.SourceFileLoader, zipimport.zipimporter))
-    assert spec.loader.get_source(NAME) == SOURCE  # type: ignore[attr-defined] # both have it
+    assert spec.loader.get_source(NAME) == SOURCE
     assert seen == []
     assert NAME not in sys.modules
 
