@@ -18,8 +18,9 @@ _waiting: dict[str, list[OnImport]] = {}  # by the module's name
 
 def after_import(name: str, call: OnImport) -> None:
     """Call with a module as soon as it is imported; at once, where it is."""
-    if name in sys.modules:
-        call(sys.modules[name])
+    module = sys.modules.get(name)  # None, too, where somebody bars it
+    if module is not None:
+        call(module)
         return
     _waiting.setdefault(name, []).append(call)
     if _finder not in sys.meta_path:
@@ -88,8 +89,8 @@ class _Finder:
         """Return how a module is made that somebody waits for; None: it is none of these."""
         if name not in _waiting:
             return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
-            find = getattr(finder, "find_spec", None)
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if find is None else find(name, path, target)
             if spec is not None:
                 self._watch(spec)
