@@ -26,7 +26,8 @@ def after_import(name: str, call: OnImport) -> None:
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     module = sys.modules.get(name)  # another thread may have imported it meanwhile
-    if module is not None and not getattr(module.__spec__, "_initializing", False):
+    spec = getattr(module, "__spec__", None)
+    if module is not None and not getattr(spec, "_initializing", False):
         _tell(name, module)
 
 
