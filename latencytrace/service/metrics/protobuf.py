@@ -6,6 +6,7 @@ Written by hand, for 3000 histograms as messages take seconds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from struct import pack
@@ -26,6 +27,7 @@ _LONGEST_GAP: Final = 2  # of empty buckets, which a span holds rather than ends
 _BYTES: Final = [bytes([number]) for number in range(256)]
 _LAST: Final = 0x80  # the first number that takes a second byte
 _NS_PER_S: Final = 10**9
+_KNOWN: Final = 4096  # labels
 _NAME: Final = attrgetter("name")
 
 
@@ -118,10 +120,13 @@ def _exemplar(seen: Seen) -> bytes:
 
 
 def _labels(labels: Mapping[str, str]) -> bytes:
-    return b"".join(
-        b"\x0a" + _sized(_text(b"\x0a", name) + _text(b"\x12", value))
-        for name, value in labels.items()
-    )
+    return b"".join([_label(name, value) for name, value in labels.items()])
+
+
+@lru_cache(maxsize=_KNOWN)
+def _label(name: str, value: str) -> bytes:
+    """A label, of which there are few beside the series that have it."""
+    return b"\x0a" + _sized(_text(b"\x0a", name) + _text(b"\x12", value))
 
 
 def _text(tag: bytes, text: str) -> bytes:
