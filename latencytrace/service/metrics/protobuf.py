@@ -147,7 +147,8 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def _sized(message: bytes) -> bytes:
-    return _varint(len(message)) + message
+    length = len(message)  # as `_varint` writes it
+    return (_BYTES[length] if length < _LAST else _varint(length)) + message
 
 
 def _zigzag(number: int) -> int:
