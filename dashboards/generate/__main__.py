@@ -1,6 +1,7 @@
 """`python -m dashboards.generate`: write every dashboard beside this package, or elsewhere."""
 
 from argparse import ArgumentParser
+from functools import partial
 from pathlib import Path
 
 from dashboards.generate.all_dashboards import DASHBOARDS, file_text
@@ -18,7 +19,7 @@ def main() -> None:
         sources.add_argument(
             f"--{kind}",
             metavar="UID",
-            type=lambda uid, kind=kind: TraceSource(kind, uid),
+            type=partial(TraceSource, kind),
             dest="traces",
             help=f"a data source of {kind.capitalize()}, which links lead to as well; with --out",
         )

@@ -89,7 +89,8 @@ def _plain_lines(family: Metric, *, is_open: bool) -> Iterator[str]:
             f'{label}="{value.translate(_ESCAPES)}"' for label, value in sample.labels.items()
         )
         shown = f"{{{labels}}}" if labels else ""
-        yield f"{sample.name}{shown} {floatToGoString(sample.value)}\n"
+        value = floatToGoString(sample.value)  # type: ignore[no-untyped-call] # untyped there
+        yield f"{sample.name}{shown} {value}\n"
 
 
 def _lines(family: SeriesFamily, *, exemplars: bool) -> Iterator[str]:
