@@ -14,6 +14,7 @@ _TRACE: Final = re.compile(re.escape(f"{SERVICE_URL}/requests/") + _FIELD)
 _REQUESTS: Final = re.compile(re.escape(SLOWEST) + f"&service={_FIELD}&route={_FIELD}")
 _FIELDS: Final = re.compile(_FIELD)
 _LIMIT: Final = 20  # traces found
+_TRACEQL: Final[Json] = {"queryType": "traceql", "filters": []}  # which its type demands
 
 
 class TraceKind(StrEnum):
@@ -59,13 +60,13 @@ class TraceSource:
         return None
 
     def _of_trace(self, trace_id: str) -> Json:
-        kind = {"queryType": "traceql"} if self.kind is TraceKind.TEMPO else {}
+        kind = _TRACEQL if self.kind is TraceKind.TEMPO else {}
         return {**kind, "query": trace_id}
 
     def _of_requests(self, service: str, route: str) -> Json:
         if self.kind is TraceKind.TEMPO:
             asked = f'{{resource.service.name="{service}" && name="{route}"}}'
-            return {"queryType": "traceql", "query": asked, "limit": _LIMIT}
+            return {**_TRACEQL, "query": asked, "tableType": "traces", "limit": _LIMIT}
         return {"queryType": "search", "service": service, "operation": route, "limit": _LIMIT}
 
     def _link(self, title: str, query: Json) -> Json:

@@ -117,11 +117,10 @@ def test_a_link_asks_tempo_for_the_trace_or_for_those_of_the_route() -> None:
     source = TraceSource(TraceKind.TEMPO, "my traces")
     asks = '{resource.service.name="rag & more" && name="POST /chat/{id}"}'
 
-    assert theirs(source, TRACE) == {
-        "queryType": "traceql",
-        "query": PUT_IN["__data.fields.Trace"],
-    }
-    assert theirs(source, ROUTE) == {"queryType": "traceql", "query": asks}
+    traceql = {"queryType": "traceql", "filters": []}
+
+    assert theirs(source, TRACE) == {**traceql, "query": PUT_IN["__data.fields.Trace"]}
+    assert theirs(source, ROUTE) == {**traceql, "query": asks, "tableType": "traces"}
 
 
 def test_a_link_asks_jaeger_for_the_trace_or_for_those_of_the_route() -> None:
