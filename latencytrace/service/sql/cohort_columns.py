@@ -51,7 +51,10 @@ def durations_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     """The durations of a cohort's requests as `Int64`, in no order."""
     condition, parameters = where(cohort)
     return (
-        f"SELECT toInt64(DurationNs) FROM {standing.rows(f'{condition} AND {explained(cohort)}')}",
+        (
+            "SELECT toInt64(DurationNs) FROM "
+            f"{standing.rows(f'{condition} AND {explained(cohort)}')} SETTINGS {WIDE_ROWS}"
+        ),
         {**parameters, **standing.bound()},
     )
 
