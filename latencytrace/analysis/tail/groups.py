@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 
 REFERENCE = (0.4, 0.6)  # quantiles around the median
-MOST_ROWS = 10_000  # of the tail, and of the reference; of more a share is read
+MOST_ROWS = 20_000  # of the tail, and of the reference; of more a share is read
 MOST_OTHERS = 8_000  # of each band beside them: they only tell the usual spread
 LEAST_TAIL = 10  # requests: of fewer nothing can be said
 LONGEST_BLOCKS = 64  # stretches of time whose requests may resemble each other
