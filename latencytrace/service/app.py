@@ -111,9 +111,9 @@ def serve(
         store = opened.enter_context(closing(open_store(settings.store, folder)))
         telemetry = _telemetry(settings, reload.objectives)
         reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
-        told = EngineHistory(now_ns)
+        history = EngineHistory(now_ns)
         engines = EngineScraper(
-            addresses, fetch, time.monotonic_ns, reports.gpus.receive, told.note
+            addresses, fetch, time.monotonic_ns, reports.gpus.receive, history.note
         )
         works = DeviceWorks()
         telemetry.registry.register(reports)
@@ -164,11 +164,11 @@ def serve(
         read_timelines = partial(timelines, reports.gpus, works)
         answering = api(
             store, pipeline, telemetry, unready, _address(otlp_socket), profiles, read_gpus,
-            read_timelines, folder, partial(watched_objectives, evaluator), told.beside,
+            read_timelines, folder, partial(watched_objectives, evaluator), history.beside,
         )  # fmt: skip
         renderer = _with_pages(
             answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready,
-            read_gpus, read_timelines, told.beside,
+            read_gpus, read_timelines, history.beside,
         )  # fmt: skip
         with _running(watch), _running(pipeline), _running(engines), on_hangup(reload.ask):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)

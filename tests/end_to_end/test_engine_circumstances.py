@@ -33,11 +33,11 @@ def test_a_comparison_says_what_the_engine_told_when_requests_began(tmp_path: Pa
         ) as service,
     ):
 
-        def met() -> dict[str, float] | None:
+        def met() -> dict[str, float | None] | None:
             send(service)  # again and again: one of them begins before a reading
             side = service.ask("/compare?a=model%3Dsmollm2&b=")["a"]
             assert isinstance(side, dict)
-            found: dict[str, float] = side["circumstances"]
+            found: dict[str, float | None] = side["circumstances"]
             return found if found["engine_waiting_requests"] is not None else None
 
         found = until(met, service.said)

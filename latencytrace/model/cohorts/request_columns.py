@@ -106,7 +106,7 @@ class RequestColumns:
     status: Words
     finish_reason: Words
     attributes: AttributeColumns | None = None  # None: they were not asked for
-    # What engines of its model told when it began, by name; empty: nothing is known.
+    # What engines of its model reported when it began, by name; empty: nothing is known.
     engine: Mapping[str, KnownNumbers] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -161,11 +161,11 @@ class RequestColumns:
 
 
 Beside = Callable[[RequestColumns], RequestColumns]
-"""Adds what engines told when requests began."""
+"""Adds what engines reported when requests began."""
 
 
 def as_they_are(columns: RequestColumns) -> RequestColumns:
-    """Return requests of which no engine told anything."""
+    """Return requests of which no engine reported anything."""
     return columns
 
 

@@ -45,7 +45,7 @@ class PlainQuantilesDocument(TypedDict):
 
 
 class EngineCircumstancesDocument(TypedDict):
-    """Means of what engines told when the requests of a side began; null: none did."""
+    """Means of what engines reported when the requests of a side began; null: none did."""
 
     engine_waiting_requests: float | None
     engine_running_requests: float | None

@@ -1,6 +1,6 @@
 """Readings of engines of the last hours, and what requests met of them.
 
-A request's model is known, and when it began: it met what the engines of that model told next.
+A request's model is known, and when it began: it met what the engines of that model reported next.
 """
 
 import threading
@@ -17,7 +17,7 @@ from latencytrace.service.reports.engine_readings import EngineModel
 
 MOST_READINGS: Final = 1 << 14  # of a model on a target: 22 hours of them
 MOST_SERIES: Final = 64  # models on targets
-LONGEST_GAP_NS: Final = 20 * 10**9  # of what is not told for longer, nobody knows
+LONGEST_GAP_NS: Final = 20 * 10**9  # of what is not reported for longer, nobody knows
 _FIRST_ROWS: Final = 64
 _PERCENT: Final = 100.0
 
@@ -59,7 +59,7 @@ class EngineHistory:
             series.append(at_ns, [read.get(reading, np.nan) for reading in SHOWN])
 
     def beside(self, columns: RequestColumns) -> RequestColumns:
-        """Return the requests with what the engines of their models told when they began.
+        """Return the requests with what the engines of their models reported when they began.
 
         Of several engines of a model it is the mean. Where the only engines name no model,
         theirs is that of every request with one.
@@ -70,16 +70,16 @@ class EngineHistory:
                 by_model.setdefault(model, []).append(series.rows())
         if not by_model or not len(columns):
             return columns
-        told = np.full((len(columns), len(SHOWN)), np.nan)
+        reported = np.full((len(columns), len(SHOWN)), np.nan)
         for number, name in enumerate(columns.model.names):
             found = by_model.get(name, by_model[""] if by_model.keys() == {""} else [])
             rows = np.flatnonzero(columns.model.number == number)
             if found and len(rows):
-                told[rows] = _mean([_told(*one, columns.start_ns[rows]) for one in found])
+                reported[rows] = _mean([_reported(*one, columns.start_ns[rows]) for one in found])
         numbers = {
             name: KnownNumbers(
-                value=np.rint(np.nan_to_num(told[:, place]) * times).astype(np.int64),
-                known=~np.isnan(told[:, place]),
+                value=np.rint(np.nan_to_num(reported[:, place]) * times).astype(np.int64),
+                known=~np.isnan(reported[:, place]),
             )
             for place, (name, times) in enumerate(SHOWN.values())
         }
@@ -120,16 +120,16 @@ class _Series:
         self._count = kept
 
 
-def _told(at_ns: NDArray[np.int64], values: Floats, start_ns: NDArray[np.int64]) -> Floats:
-    """What was told next after each start; NaN where that was too much later."""
+def _reported(at_ns: NDArray[np.int64], values: Floats, start_ns: NDArray[np.int64]) -> Floats:
+    """What was reported next after each start; NaN where that was too much later."""
     place = np.minimum(np.searchsorted(at_ns, start_ns), len(at_ns) - 1)
     later_ns = at_ns[place] - start_ns
     fresh = (later_ns >= 0) & (later_ns <= LONGEST_GAP_NS)
     return np.asarray(np.where(fresh[:, None], values[place], np.nan))
 
 
-def _mean(told: list[Floats]) -> Floats:
+def _mean(reported: list[Floats]) -> Floats:
     """The mean of what is known; NaN where nothing is."""
-    known = sum(~np.isnan(one) for one in told)
-    total = sum(np.nan_to_num(one) for one in told)
+    known = sum(~np.isnan(one) for one in reported)
+    total = sum(np.nan_to_num(one) for one in reported)
     return np.asarray(np.where(known > 0, total / np.maximum(known, 1), np.nan))

@@ -47,7 +47,7 @@ class EngineScraper(Collector):
         fetch: Reads an address.
         now_ns: A monotonic clock.
         receive: Takes the text of what is no engine, and says whether it could be used.
-        note: Takes what a model on a target told, and what of it grew.
+        note: Takes what a model on a target reported, and what of it grew.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def application(  # noqa: PLR0913 - what it shows
         objectives: Those that are watched.
         gpus: The GPUs that are read.
         gpu_timelines: They over time.
-        beside: Adds to requests what engines told when they began.
+        beside: Adds to requests what engines reported when they began.
     """
     app = FastAPI(
         title="latencytrace",
