@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-request bench-overhead bench-start bench-servers bench-tokens dashboards docs clean \
+.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-request bench-overhead bench-start hook-list bench-servers bench-tokens dashboards docs clean \
 	test-helm test-llama-cpp test-batchers test-large test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -96,6 +96,9 @@ bench-overhead: $(VENV)/.checks ## the budget of tracing's cost: the estimate ag
 
 bench-start: $(VENV)/.checks ## what tracing adds to the start of a program
 	@$(BIN)/python -m tests.benchmarks.bench_start
+
+hook-list: $(VENV)/.checks ## write anew what our hooks wait for, once a hook is new or patches another module
+	@$(BIN)/python -m tests.support.agent.hook_list
 
 soak: $(VENV)/.checks ## a million requests: nothing grows, and nothing is lost that was not counted
 	@$(BIN)/python -m tests.benchmarks.soak

@@ -111,10 +111,7 @@ def serve(
         store = opened.enter_context(closing(open_store(settings.store, folder)))
         telemetry = _telemetry(settings, reload.objectives)
         reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
-        history = EngineHistory(now_ns)
-        engines = EngineScraper(
-            addresses, fetch, time.monotonic_ns, reports.gpus.receive, history.note
-        )
+        engines, history = _engines(addresses, reports)
         works = DeviceWorks()
         telemetry.registry.register(reports)
         telemetry.registry.register(engines)
@@ -221,6 +218,15 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix=API)
     app.include_router(health_router(telemetry, unready))
     return app
+
+
+def _engines(
+    addresses: Sequence[str], reports: MetricReports
+) -> tuple[EngineScraper, EngineHistory]:
+    """The engines that are scraped, and what they reported."""
+    history = EngineHistory(now_ns)
+    receive = reports.gpus.receive
+    return EngineScraper(addresses, fetch, time.monotonic_ns, receive, history.note), history
 
 
 def _intake(settings: ServiceSettings, pipeline: Pipeline, telemetry: Telemetry) -> Intake:

@@ -137,7 +137,9 @@ def test_an_interpreter_without_latencytrace_runs_the_program_with_one_line(
 
 
 def test_a_broken_agent_is_one_line_and_the_program_goes_on(tmp_path: Path, endpoint: str) -> None:
-    (tmp_path / "wrapt.py").write_text("raise RuntimeError('no such luck')\n")
+    package = tmp_path / "opentelemetry"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('no such luck')\n")
 
     ended = latencytrace(
         *("run", "--endpoint", endpoint, "--", sys.executable, "-c", "print('went on')"),
