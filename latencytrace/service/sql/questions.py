@@ -148,6 +148,12 @@ def elsewhere(mine: str) -> str:
     )
 
 
+# Of many wide rows the engine by itself reads little at a time, and with one thread only.
+WIDE_ROWS: Final = (
+    "max_threads = 2, merge_tree_min_rows_for_concurrent_read = 65536, "
+    "merge_tree_min_bytes_for_concurrent_read = 1000000, preferred_block_size_bytes = 16000000"
+)
+
 _SIGN: Final = 1 << 63
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
@@ -391,7 +397,10 @@ def requests_question(
     keys = f"{by} DESC, TraceId, SpanId" if first[-1] in first[-2:-1] else f"{by} DESC"
     rows = standing.rows(f"{condition} AND {counted(cohort)} AND {by} >= {bound}")
     return (
-        f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}}",
+        (
+            f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}} "
+            f"SETTINGS {WIDE_ROWS}"
+        ),
         {**parameters, **standing.bound(), "last": first[-1]},
     )
 
