@@ -20,7 +20,6 @@ _Inside = dict[tuple[str, str], list[SegmentDocument]]  # by stage and name
 _Levels = tuple["_Levels", bool] | None  # those of the row above; whether it is the last below it
 # Its name, stage, service and span, when it began and ended, its depth.
 _Line = tuple[str, str, str, str, int, int, int, _Levels]
-FIELDS: Final = 8  # of it
 _DEPTH: Final = 6
 _TOLD: Final = frozenset(  # attributes that notes are made of
     {
@@ -65,7 +64,7 @@ class PathAndSpans(TypedDict):
 
 
 class Rows(Sequence[Row]):
-    """The rows of a waterfall as columns: of tens of thousands, few are ever drawn."""
+    """The rows of a waterfall, each made when it is asked for: of many, few are drawn."""
 
     def __init__(self) -> None:
         self.lines: list[_Line] = []

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 
 from markupsafe import Markup
 
@@ -14,7 +15,7 @@ from latencytrace.service.answers.documents import (
     OpenedRequestDocument,
     SegmentDocument,
 )
-from latencytrace.service.answers.traces.waterfall_rows import FIELDS, MARK, Row, Rows, Stretch
+from latencytrace.service.answers.traces.waterfall_rows import MARK, Row, Rows, Stretch
 from latencytrace.service.web.drawing.bars import WIDTH, number
 
 LONGEST_NAME = 300
@@ -40,8 +41,8 @@ def columns(rows: Rows, whole_ns: int) -> dict[str, object]:
         rows: In the order of a tree.
         whole_ns: The duration of the request.
     """
-    names, stages, services, span_ids, starts_ns, ends_ns, depths, _ = (
-        zip(*rows.lines, strict=True) if rows else [()] * FIELDS
+    names, stages, services, span_ids, starts_ns, ends_ns, depths = (
+        list(map(itemgetter(place), rows.lines)) for place in range(7)
     )
     texts: dict[str, int] = {}
 
