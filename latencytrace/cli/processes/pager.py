@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-from latencytrace.cli.pictures.terminal import drawn
+from latencytrace.cli.pictures.terminal import drawn, show
 from latencytrace.settings import pager_command
 
 _FLAGS_OF_LESS = "-FRX"  # colours as they are; it ends by itself where all fits, and leaves it
@@ -15,17 +15,12 @@ _FLAGS_OF_LESS = "-FRX"  # colours as they are; it ends by itself where all fits
 
 def page(console: Console, *parts: RenderableType) -> None:
     """Print parts one below the other; where they do not fit a terminal, through its pager."""
-    text = drawn(console, *parts)
     command = pager_command()
-    if (
-        command
-        and sys.stdin.isatty()
-        and sys.stdout.isatty()
-        and text.count("\n") >= console.height
-        and _shown_by(command, text)
-    ):
-        return
-    print(text)
+    if command and sys.stdin.isatty() and sys.stdout.isatty():
+        text = drawn(console, *parts)
+        if text.count("\n") >= console.height and _shown_by(command, text):
+            return
+    show(console, *parts)
 
 
 def _shown_by(command: Sequence[str], text: str) -> bool:
