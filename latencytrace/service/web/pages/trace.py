@@ -131,7 +131,8 @@ def _full(
     opened = unclipped.get(span_id or "")
 
     def name_of_span(one_id: str | None) -> str | None:
-        return unclipped[one_id].name if one_id in unclipped else None
+        found_span = unclipped.get(one_id or "")
+        return None if found_span is None else found_span.name
 
     return {
         "found": found,
