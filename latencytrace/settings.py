@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -302,6 +303,16 @@ def service_token(environ: Mapping[str, str] = os.environ) -> str | None:
     if token is not None and not (token.isascii() and token.isprintable()):
         raise SettingsError("LATENCYTRACE_TOKEN must be of ASCII signs, without line ends")
     return token
+
+
+def pager_command(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The program that long pictures are shown by; nothing: they are printed whole."""
+    named = environ.get("PAGER", "less")
+    dumb = environ.get("TERM") in {"dumb", "emacs"}
+    try:
+        return [] if dumb or named == "cat" else shlex.split(named)
+    except ValueError:  # quotes that never end
+        return []
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -170,6 +170,14 @@ def test_a_command_that_does_not_exist_is_exit_code_127() -> None:
     assert ended.stderr == "latencytrace: command not found: no-such-command\n"
 
 
+def test_a_command_of_an_environment_that_is_not_active_is_named(tmp_path: Path) -> None:
+    installed = Path(sys.executable).with_name("latencytrace")
+    ended = latencytrace("run", "--", "latencytrace", env=environment(PATH=str(tmp_path)))
+
+    assert ended.returncode == 127
+    assert f"not found: latencytrace; it is {installed}: activate" in ended.stderr
+
+
 def test_a_script_that_cannot_be_executed_is_exit_code_126(tmp_path: Path) -> None:
     script = program(tmp_path, REPORT)
 
