@@ -17,6 +17,8 @@ from latencytrace.service.sql.tables import (
     DATABASE,
     DERIVED,
     HAS_TTL,
+    MERGE_LESS,
+    MERGED_OFTEN,
     NO_LONGER_USED,
     NO_TTL,
     REQUESTS,
@@ -140,6 +142,8 @@ class Engine:
         # Older versions let the engine drop arrivals.
         if connection.query(HAS_TTL, "TSV").strip() == b"1":
             connection.query(NO_TTL, "Null")
+        for table in connection.query(MERGED_OFTEN, "TSV").decode().split():
+            connection.query(MERGE_LESS.format(table=table), "Null")
 
     def _connect_repaired(self, aside: Path) -> "Connection":
         try:
