@@ -18,7 +18,7 @@ FRACTIONS = (
 
 def any_fractions(seed: int) -> list[float]:
     """Of every size, most of those that programs report."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311 - the same ones each time
     found = [chance.uniform(-1, 1) * 10.0 ** chance.uniform(-8, 20) for _ in range(2_000)]
     bits = (chance.getrandbits(64).to_bytes(8, "little") for _ in range(2_000))
     return found + [struct.unpack("<d", one)[0] for one in bits]
@@ -38,7 +38,8 @@ def any_fractions(seed: int) -> list[float]:
 )
 @pytest.mark.parametrize("is_known", [False, True], ids=["unknown", "partly known"])
 def test_attributes_are_numbered_by_the_text_that_they_are_asked_for_by(
-    values: Sequence[AttributeValue], is_known: bool
+    values: Sequence[AttributeValue],
+    is_known: bool,  # noqa: FBT001 - a case
 ) -> None:
     before = Pairs()
     if is_known:
