@@ -7,6 +7,7 @@ from itertools import count, repeat
 from typing import Final
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from latencytrace.analysis.calls.retries import is_failed_call
@@ -25,7 +26,7 @@ from latencytrace.analysis.trace.is_request import ENTRY_KINDS, is_entry, is_sha
 from latencytrace.analysis.trace.known_engines import engine_of, is_step, may_be_of_engine
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, semconv
-from latencytrace.model.cohorts.cohort import attribute_text
+from latencytrace.model.cohorts.cohort import ATTRIBUTE_CHARACTERS, attribute_text
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
 
@@ -61,6 +62,7 @@ _MOST_CHOICES = 1_000
 _STAGE_NUMBERS = {stage: number for number, stage in enumerate(STAGES)}
 _READ_AS_TEXT = (semconv.INTERVALS, semconv.RUNTIME_GAPS)
 _FIRST_ROWS = 256
+_SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-4, 1e16  # between them nobody writes an exponent
 _SECOND_NS = 1_000_000_000
 
 Pair = tuple[str, str]  # key and text of an attribute
@@ -106,8 +108,7 @@ class Pairs:
         """The numbers of attributes of one key, by what a request is asked for by."""
         before = {} if self._before is None else self._before.of_key(key)
         here = self._numbers[key]
-        # As the function says, which most of the time would go into calling.
-        texts = [str(one) if type(one) is float else attribute_text(one) for one in values]
+        texts = _texts(list(values))
         if not before and not here:
             distinct = dict.fromkeys(texts)
             here.update(zip(distinct, count(len(self))))
@@ -127,6 +128,28 @@ class Pairs:
     def of_key(self, key: str) -> Mapping[str, int]:
         """The numbers of a key's attributes, by text."""
         return self._numbers.get(key, {})
+
+
+def _texts(values: list[AttributeValue]) -> list[str]:
+    """What `attribute_text` says of each, in a tenth of the time where all are numbers."""
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return [text[:ATTRIBUTE_CHARACTERS] for text in map(str, values)]
+    if kinds != {float}:
+        return list(map(attribute_text, values))
+    json, others = as_json(np.array(values, np.float64))
+    texts = json.decode().split(",")
+    for place in others.tolist():
+        texts[place] = str(values[place])
+    return texts
+
+
+def as_json(fractions: NDArray[np.float64]) -> tuple[bytes, _Numbers]:
+    """Fractions as JSON has them, with commas, and which ones others write in another way."""
+    sizes = np.abs(fractions)
+    is_plain = ((sizes >= _SMALLEST_PLAIN) & (sizes < _LARGEST_PLAIN)) | (sizes == 0)
+    json = orjson.dumps(fractions, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+    return json, np.flatnonzero(~is_plain)
 
 
 class Facts:

@@ -117,7 +117,8 @@ class ColumnAttribution:
             return ByColumns(others=list(held))
         if not held:
             return ByColumns(others=[])
-        batch = batch_of(by_block(held.values()))
+        parts = by_block(held.values())
+        batch = batch_of(parts)
         if batch.shapes is not self._shapes:  # they are numbered anew
             self._shapes = batch.shapes
             self._facts, self._tables, self._shape_facts = Facts(), Tables(), _ShapeFacts()
@@ -142,10 +143,11 @@ class ColumnAttribution:
         ]
         found.columns = columns
         found.chosen = np.flatnonzero(~is_odd[columns.requests[:, 1]])
-        whole = by_block(held[one] for one in held.keys() - set(found.others))
-        found.content_removed = sum(
-            int(block.table["removed"][rows].sum()) for block, rows in whole
-        )
+        if any(block.table["removed"].any() for block, _ in parts):
+            whole = by_block(held[one] for one in held.keys() - set(found.others))
+            found.content_removed = sum(
+                int(block.table["removed"][rows].sum()) for block, rows in whole
+            )
         return found
 
     def table(self, found: ByColumns, starts: ProcessStarts) -> RequestTable | None:

@@ -182,6 +182,9 @@ def _values(parts: Sequence[Part], hits: Records) -> Sequence[AttributeValue]:
     if np.all(hits["form"] == Form.DOUBLE):
         doubles: list[float] = hits["value"].copy().view(np.float64).tolist()
         return doubles
+    if np.all(hits["form"] == Form.INT):
+        numbers: list[int] = hits["value"].tolist()
+        return numbers
     return [
         VALUES[form](value, parts[part][0].texts[value : value + size])
         for _, value, size, _, form, part in hits.tolist()

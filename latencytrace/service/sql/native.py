@@ -18,10 +18,10 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValueList
 
+from latencytrace.analysis.columns.facts import as_json
 from latencytrace.service.otlp.compiled import loading
 from latencytrace.service.otlp.span_block import (
     KINDS,
@@ -233,20 +233,24 @@ def _other_texts(
     """The texts of fractions, lists, maps and bytes; where each begins and ends."""
     forms = pairs["form"]
     doubles = pairs["value"][forms == Form.DOUBLE].view(np.float64)
-    json = orjson.dumps(doubles, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
-    if len(doubles) == len(pairs) > 0 and b"e" not in json and b"n" not in json:
+    json, odd = as_json(doubles)
+    if len(doubles) == len(pairs) > 0 and not len(odd):
         commas = np.flatnonzero(np.frombuffer(json, np.uint8) == _COMMA)
         return json, np.append(0, commas + 1), np.append(commas, len(json))
-    following = iter(list(map(double_text, doubles.tolist())))
-    texts = block.texts
-    made = [
-        next(following).encode()
-        if form == Form.DOUBLE
-        else text_of(form, texts[value : value + size])
-        if form in _NESTED
-        else b64encode(texts[value : value + size])
-        for value, size, _, form, _ in pairs.tolist()
-    ]
+    of_doubles = json.split(b",")
+    for place in odd.tolist():
+        of_doubles[place] = double_text(float(doubles[place])).encode()
+    following, texts = iter(of_doubles), block.texts
+    made = of_doubles
+    if len(doubles) < len(pairs):
+        made = [
+            next(following)
+            if form == Form.DOUBLE
+            else text_of(form, texts[value : value + size])
+            if form in _NESTED
+            else b64encode(texts[value : value + size])
+            for value, size, _, form, _ in pairs.tolist()
+        ]
     ends = np.cumsum(np.fromiter(map(len, made), np.int64, len(made)))
     return b"".join(made), np.append(0, ends)[:-1], ends
 

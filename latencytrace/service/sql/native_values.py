@@ -48,7 +48,13 @@ def size(number: int) -> bytes:
 
 def texts(values: Iterable[str]) -> bytes:
     """Texts of any kind."""
-    return b"".join(map(text, values))
+    return b"".join(each(values))
+
+
+def each(values: Iterable[str]) -> list[bytes]:
+    """Each text as `text` writes it."""
+    found = [value.encode("utf-8", "surrogateescape") for value in values]
+    return [_SIZES[len(one)] + one if len(one) < _HIGHEST_BIT else packed(one) for one in found]
 
 
 def numbers(dtype: type[np.number]) -> Callable[[Sequence[int]], bytes]:

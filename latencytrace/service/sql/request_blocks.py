@@ -121,7 +121,7 @@ def _columns_of_lists(table: RequestTable) -> dict[str, bytes]:
     attributes = table.attribute_first[1:].astype(np.uint64).tobytes()
     distinct, places = by_appearance(table.attributes, len(table.pairs))
     pairs = table.pairs.at(distinct.tolist())
-    texts = [native_values.text(text) for _, text in pairs]
+    texts = native_values.each(text for _, text in pairs)
     return {
         "Segments.EndNs": segments + table.segment_end_ns.astype(np.uint64).tobytes(),
         "Segments.Stage": _lists(segments, Words(table.segment_stage, STAGES)),

@@ -224,6 +224,15 @@ _SET_ASIDE_TORN = (
     "max_suspicious_broken_parts = 1000000000, "
     "max_suspicious_broken_parts_bytes = 1000000000000000"
 )
+# A merge rewrites all of its rows, which costs more than their insert did: fewer are made, of
+# more parts each. The engine's own number is 5.
+_FEWER_MERGES = "merge_selector_base = 16"
+_LOCAL_SETTINGS = f"{_SET_ASIDE_TORN}, {_FEWER_MERGES}"
+MERGED_OFTEN = (  # tables of older versions
+    f"SELECT database || '.' || name FROM system.tables WHERE database = '{DATABASE}' "
+    "AND engine LIKE '%MergeTree' AND create_table_query NOT LIKE '%merge_selector_base%'"
+)
+MERGE_LESS = f"ALTER TABLE {{table}} MODIFY SETTING {_FEWER_MERGES}"
 
 
 # Which service wrote a row, where several write to the tables; empty: nobody else does.
@@ -232,7 +241,7 @@ _ARRIVED = {"Arrived": "DateTime64(3) DEFAULT now64(3)", **WRITER}
 
 
 def table_definitions(
-    engine: Engine = local_engine, settings: str = _SET_ASIDE_TORN
+    engine: Engine = local_engine, settings: str = _LOCAL_SETTINGS
 ) -> Iterator[tuple[str, str]]:
     """Each table's name and what stands after it in `CREATE TABLE` and `ATTACH TABLE`."""
     # Partitions are by the time of arrival, of all three tables: imported spans may be old, and

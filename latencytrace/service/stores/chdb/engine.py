@@ -17,6 +17,8 @@ from latencytrace.service.sql.tables import (
     DATABASE,
     DERIVED,
     HAS_TTL,
+    MERGE_LESS,
+    MERGED_OFTEN,
     NO_LONGER_USED,
     NO_TTL,
     REQUESTS,
@@ -138,11 +140,7 @@ class Engine:
             found = missing and chdb_repair.has_data(self._path, UUIDS[table])
             verb = "ATTACH TABLE" if found else "CREATE TABLE IF NOT EXISTS"
             connection.query(f"{verb} {table} UUID '{UUIDS[table]}' {definition}", "Null")
-        for statement in (*missing_columns(), *NO_LONGER_USED):
-            connection.query(statement, "Null")
-        # Older versions let the engine drop arrivals.
-        if connection.query(HAS_TTL, "TSV").strip() == b"1":
-            connection.query(NO_TTL, "Null")
+        _bring_up_to_date(connection)
 
     def _connect_repaired(self, aside: Path) -> "Connection":
         try:
@@ -276,6 +274,17 @@ class Connection:
         """End the connection once it is free."""
         with self._free:
             self._connection.close()
+
+
+def _bring_up_to_date(connection: Connection) -> None:
+    """Give the tables of an older version what those of today have."""
+    for statement in (*missing_columns(), *NO_LONGER_USED):
+        connection.query(statement, "Null")
+    # Older versions let the engine drop arrivals.
+    if connection.query(HAS_TTL, "TSV").strip() == b"1":
+        connection.query(NO_TTL, "Null")
+    for table in connection.query(MERGED_OFTEN, "TSV").decode().split():
+        connection.query(MERGE_LESS.format(table=table), "Null")
 
 
 @contextmanager

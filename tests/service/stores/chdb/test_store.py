@@ -16,7 +16,7 @@ import pytest
 from latencytrace.errors import StoreError, StoreInUseError
 from latencytrace.model import semconv
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.tables import UUIDS
+from latencytrace.service.sql.tables import MERGED_OFTEN, SPANS, UUIDS
 from latencytrace.service.sql_store.engine import bound_text
 from latencytrace.service.sql_store.pending_copies import TO_KEEP
 from latencytrace.service.sql_store.store import MOST_TO_KEEP
@@ -52,6 +52,17 @@ def spans_in(folder: Path) -> int:
 
 
 # The folder and its owner
+
+
+def test_tables_of_an_older_folder_are_merged_as_rarely_as_new_ones(tmp_path: Path) -> None:
+    ChdbStore.open(tmp_path).close()
+    assert sql(tmp_path, MERGED_OFTEN) == ""
+    sql(tmp_path, f"ALTER TABLE {SPANS} RESET SETTING merge_selector_base")
+    assert sql(tmp_path, MERGED_OFTEN) == f"{SPANS}\n"
+
+    ChdbStore.open(tmp_path).close()
+
+    assert sql(tmp_path, MERGED_OFTEN) == ""
 
 
 def test_a_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
