@@ -30,7 +30,7 @@ def agent_of(*tools: Any) -> Any:  # noqa: ANN401 - a function each
 
 
 def test_a_tool_is_one_span_under_its_name(spans: Spans) -> None:
-    assert agent_of(add).run_sync("a question").output == '{"add":0}'
+    assert asyncio.run(agent_of(add).run("a question")).output == '{"add":0}'
 
     assert spans.only.name == "execute_tool add"
     assert dict(spans.only.attributes) == {
