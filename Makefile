@@ -57,8 +57,8 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
-LARGE := anthropic bedrock catboost cohere duckdb google_genai haystack hnswlib langchain lightgbm llama_index mcp mistralai \
-	openai_agents pinecone pydantic_ai spacy usearch xgboost
+LARGE := anthropic bedrock catboost cohere diffusers duckdb faster_whisper google_genai haystack hnswlib langchain lightgbm llama_index mcp mistralai \
+	openai_agents pinecone pydantic_ai spacy txtai usearch xgboost
 OLDER := arq fastembed mcp opensearch weaviate
 RABBITMQ := aio_pika pika
 
@@ -177,7 +177,7 @@ $(VENV)/.batchers: $(VENV)/.checks
 
 $(VENV)/.large: $(VENV)/.checks
 	@echo "== installing clients of models' APIs and databases, about 800 MB (once)"
-	@$(PIP) install --quiet --group model-apis --group databases --group frameworks --group predictors
+	@$(PIP) install --quiet --group model-apis --group databases --group frameworks --group predictors --group media
 	@$(PYTHON) -m venv $(VENV)/litellm
 	@$(VENV)/litellm/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/litellm/bin/python -m pip install --quiet --editable '.[service]' --group litellm
