@@ -16,11 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import latencytrace
+from opentelemetry import trace
+
 from tests.support.model_apis.openai import openai as openai_api
 from tests.support.model_apis.server import Answer, ModelApi, Stream
 
 TIMES = 20
+_tracer = trace.get_tracer("application")  # whoever traces, a request is a root span
 THOUGHT_S = 0.03  # that a remote model takes
 TEXTS = [f"passage number {number} tells of {number * 7 % 11} things" for number in range(64)]
 
@@ -88,7 +90,7 @@ def encoder() -> Any:  # noqa: ANN401 - of sentence-transformers
 def each(name: str, work: Callable[[int], object]) -> None:
     """Do some work often, a request each time."""
     for number in range(TIMES):
-        with latencytrace.request(name):
+        with _tracer.start_as_current_span(name):
             work(number)
 
 
@@ -329,11 +331,11 @@ def celery_embedding() -> None:
 
 def whisper_transcription() -> None:
     import faster_whisper
-    import numpy
+    import numpy as np
 
     from tests.support.models.tiny_whisper import write_tiny_whisper
 
-    noise = numpy.random.default_rng(0).standard_normal(16_000 * 20).astype("float32") / 10
+    noise = np.random.default_rng(0).standard_normal(16_000 * 20).astype("float32") / 10
     with tempfile.TemporaryDirectory() as folder:
         whisper = faster_whisper.WhisperModel(str(write_tiny_whisper(Path(folder))), device="cpu")
 
@@ -361,7 +363,9 @@ def diffusers_image() -> None:
 def main(name: str) -> None:
     """Run one."""
     globals()[name]()
-    latencytrace.flush(60)
+    flush = getattr(trace.get_tracer_provider(), "force_flush", None)
+    if flush is not None:
+        flush(60_000)
 
 
 if __name__ == "__main__":

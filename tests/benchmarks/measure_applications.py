@@ -24,14 +24,18 @@ from tests.support.waiting import until
 UNEXPLAINED = {Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage.APPLICATION}
 
 
-def ledgers_of(name: str) -> list[Counter[str]]:
-    """Ledgers of an application's requests, the first one first."""
+OURS = (*COMMAND, "run", "--", sys.executable, "-m", "tests.benchmarks.applications")
+
+
+def ledgers_of(name: str, command: Sequence[str | Path] = OURS) -> list[Counter[str]]:
+    """Ledgers of an application's requests, the first one first; the command has it traced."""
     with tempfile.TemporaryDirectory() as folder, RunningService(Path(folder) / "data") as service:
-        command = [*COMMAND, "run", "--service", name, "--", sys.executable, "-m"]
         done = subprocess.run(
-            [*command, "tests.benchmarks.applications", name],
+            [*command, name],
             env=environment(
-                OTEL_EXPORTER_OTLP_ENDPOINT=service.otlp, LATENCYTRACE_URL=service.url
+                OTEL_EXPORTER_OTLP_ENDPOINT=service.otlp,
+                OTEL_SERVICE_NAME=name,
+                LATENCYTRACE_URL=service.url,
             ),
             capture_output=True,
             text=True,
