@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.compare_stages FOLDER
 
-FOLDER has an environment for each of them, under its name (see `OTHERS`), with what the applications
-need; docs/pages/hooks.md says what else is in each.
+FOLDER has an environment for each of them, under its name (see `OTHERS`), with what the
+applications need; docs/pages/hooks.md says what else is in each.
 """
 
 import sys
