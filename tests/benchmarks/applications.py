@@ -113,7 +113,7 @@ def langgraph_agent() -> None:
 
     client = remote_model()
 
-    @tool
+    @tool  # type: ignore[untyped-decorator]  # LangChain need not be there
     def look_up(text: str) -> str:
         """Look something up."""
         time.sleep(0.01)

@@ -38,8 +38,8 @@ def _subclassed(**methods: Build) -> Build:
     def build(recorder: Recorder, original: Timed) -> Any:  # noqa: ANN401 - a class
         kind: Any = original
         timed = {name: each(recorder, getattr(kind, name)) for name, each in methods.items()}
-        told = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-        return type(kind.__name__, (kind,), {**told, **timed})
+        named = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+        return type(kind.__name__, (kind,), {**named, **timed})
 
     return build
 

@@ -49,7 +49,7 @@ def time_imports(recorder: Recorder, original: Timed) -> Timed:
     return _as_pythons_own(find_and_load, original)
 
 
-def _as_pythons_own(function: Any, original: Any) -> Any:  # noqa: ANN401
+def _as_pythons_own(function: Any, original: Timed) -> Timed:  # noqa: ANN401
     """Have tracebacks and warnings pass over a function as they do over the one that imports.
 
     A warning in a module is said to come from whoever imports it, and filters go by that.
@@ -57,7 +57,8 @@ def _as_pythons_own(function: Any, original: Any) -> Any:  # noqa: ANN401
     if isinstance(original, FunctionType):
         file = original.__code__.co_filename
         function.__code__ = function.__code__.replace(co_filename=file)
-    return function
+    timed: Timed = function
+    return timed
 
 
 class ImportsHook(Hook):

@@ -39,8 +39,7 @@ def _taken(method: Any, properties: Any) -> Taken:  # noqa: ANN401 - of pika
 
 
 def _delivered(args: tuple[Any, ...], _: dict[str, Any]) -> Taken:
-    _, method, properties, *_ = args
-    return _taken(method, properties)
+    return _taken(args[1], args[2])
 
 
 _time_sends: Final = by_keyword(

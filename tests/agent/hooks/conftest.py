@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent.hooked import Spans, hooked
+from tests.support.brokers.rabbitmq import rabbitmq_server
 from tests.support.model_apis.server import ModelApi, serving_models
 from tests.support.models import tiny_chat as model
 from tests.support.servers.postgres import program, serving_postgres
-from tests.support.servers.rabbitmq import rabbitmq_server
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from latencytrace.agent.hooks.aiokafka import AiokafkaHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.agent.queued_work import check_waited
-from tests.support.servers.kafka import kafka_broker
+from tests.support.brokers.kafka import kafka_broker
 
 HOOKS = (AiokafkaHook,)
 

@@ -15,7 +15,7 @@ from latencytrace.agent.hooks.confluent_kafka import ConfluentKafkaHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.agent.queued_work import check_waited
-from tests.support.servers.kafka import kafka_broker
+from tests.support.brokers.kafka import kafka_broker
 from tests.support.waiting import PATIENCE_S, until
 
 HOOKS = (ConfluentKafkaHook,)

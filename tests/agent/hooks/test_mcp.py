@@ -1,6 +1,7 @@
 """The hook of the Model Context Protocol's library, with its own client and server."""
 
 import asyncio
+import importlib
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +16,7 @@ mcp = pytest.importorskip("mcp")
 HOOKS = (McpHook,)
 FastMCP: Any = None
 with suppress(ImportError):  # of version 1, which does not trace itself
-    from mcp.server.fastmcp import FastMCP
+    FastMCP = importlib.import_module("mcp.server.fastmcp").FastMCP
 
 of_version_1 = pytest.mark.skipif(FastMCP is None, reason="mcp traces itself since version 2")
 of_version_2 = pytest.mark.skipif(FastMCP is not None, reason="the installed mcp is older")
@@ -33,15 +34,13 @@ def fail(secret: str) -> None:
 
 def called(name: str, arguments: dict[str, object]) -> Any:  # noqa: ANN401 - mcp's
     """What a client gets from a server of version 1."""
-    from mcp.shared.memory import (  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
-        create_connected_server_and_client_session,
-    )
+    memory = importlib.import_module("mcp.shared.memory")
 
     async def call() -> Any:  # noqa: ANN401
         server = FastMCP("tools")
         server.add_tool(add)
         server.add_tool(fail)
-        async with create_connected_server_and_client_session(server) as session:
+        async with memory.create_connected_server_and_client_session(server) as session:
             return await session.call_tool(name, arguments)
 
     return asyncio.run(call())
@@ -69,17 +68,13 @@ def test_a_tool_that_fails_is_an_error_of_both(spans: Spans) -> None:
 
 @of_version_2
 def test_a_tool_that_its_library_traces_is_left_to_it(spans: Spans) -> None:
-    from mcp.client.client import (  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
-        Client,
-    )
-    from mcp.server.mcpserver import (  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
-        MCPServer,
-    )
+    client_of = importlib.import_module("mcp.client.client").Client
+    server_of = importlib.import_module("mcp.server.mcpserver").MCPServer
 
     async def call() -> Any:  # noqa: ANN401
-        server = MCPServer("tools")
+        server = server_of("tools")
         server.add_tool(add)
-        async with Client(server) as client:
+        async with client_of(server) as client:
             return await client.call_tool("add", {"one": 1, "other": 2})
 
     assert asyncio.run(call()).content[0].text == "3"
