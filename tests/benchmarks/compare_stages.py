@@ -1,6 +1,6 @@
 """Compare the stages that other tracers see of applications with ours, read by the same service.
 
-    python -m tests.benchmarks.compare_stages FOLDER
+    python -m tests.benchmarks.compare_stages FOLDER [APPLICATION…]
 
 FOLDER has an environment for each of them, under its name (see `OTHERS`), with what the
 applications need; docs/pages/hooks.md says what else is in each.
@@ -15,7 +15,7 @@ APPLICATIONS = ("openai_chat", "langgraph_agent", "flask_bert", "fastapi_sql", "
 OTHERS = ("contrib", "openinference", "openllmetry", "openlit", "ddtrace")
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, applications: list[str]) -> None:
     """Print a table."""
     print("| application | traced by | a request | attributed | stages |")
     print("| --- | --- | --- | --- | --- |")
@@ -23,7 +23,7 @@ def main(folder: Path) -> None:
     for name in OTHERS:
         python = folder.resolve() / name / "bin" / "python"
         commands[name] = (python, "-m", "tests.benchmarks.traced_by", name)
-    for application in APPLICATIONS:
+    for application in applications or APPLICATIONS:
         for name, command in commands.items():
             try:
                 _, *others = ledgers_of(application, command)
@@ -34,4 +34,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])
