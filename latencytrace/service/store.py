@@ -267,6 +267,10 @@ class Copies:
         """Keep the rows of a piece as they are; how many these were."""
         raise StoreError(_NO_COPIES)
 
+    def all_taken(self) -> None:
+        """Have spans that came without their ledger attributed at the next start."""
+        raise StoreError(_NO_COPIES)
+
 
 class Store(Questions, Copies):
     """Keeps `span_arrivals`, `requests` and `spans` (see `docs/pages/service.md`).

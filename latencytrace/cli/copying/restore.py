@@ -62,4 +62,5 @@ def _filled(store: Store, path: Path, entries: Sequence[Entry]) -> Counts:
     ]
     if wrong:
         raise LatencytraceError(f"the store does not hold what {path} does: {'; '.join(wrong)}")
+    store.all_taken()
     return counts_of(found)

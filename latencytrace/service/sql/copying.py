@@ -52,6 +52,16 @@ _ROW_BYTES: Final = (
 )
 
 
+_NAMES: Final = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
+# Of a copy that was made while more was written: spans that were kept, and their ledger was not
+# there yet. As arrivals they are attributed at the next start.
+LEFT: Final = (
+    f"INSERT INTO {ARRIVALS} ({_NAMES}) SELECT {_NAMES} FROM {SPANS} "
+    f"WHERE Arrived >= (SELECT max(Arrived) FROM {SPANS}) - INTERVAL 1 HOUR "
+    f"AND TraceId NOT IN (SELECT TraceId FROM {REQUESTS})"
+)
+
+
 def pieces(ask: Callable[[str, str], bytes]) -> Iterator[Piece]:
     """All of the tables, requests first; `ask` answers a question in a format."""
     lines = ask(_ROW_BYTES, "TSV").decode().splitlines()

@@ -63,6 +63,10 @@ class SqlTables(SqlQuestions):
         self._assembler.insert(copying.TARGETS[piece.table], rows, count, token=token)
         return count
 
+    def all_taken(self) -> None:
+        """See `Store.all_taken`."""
+        self._assembler.query(copying.LEFT, "Null")
+
     def drop(self, partition: Partition) -> None:
         """See `Store.drop`."""
         for statement in drop_statements(partition):

@@ -206,6 +206,23 @@ def test_a_backup_of_a_service_that_takes_spans_meanwhile_is_consistent(tmp_path
         until(lambda: counted(again) == len(arrived), again.said)
 
 
+def test_kept_spans_whose_ledger_came_after_the_copy_are_attributed_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    with closing(ChdbStore.open(tmp_path / "data")) as store:
+        block = columns(otlp(*spans_of(TRACES[0])))
+        store.keep([(block, np.arange(block.count))])
+    archive = tmp_path / "early.tar"
+    assert latencytrace("backup", archive, "--data", tmp_path / "data").returncode == 0
+
+    done = latencytrace("restore", archive, "--data", tmp_path / "restored")
+
+    assert done.returncode == 0, done.stderr
+    with closing(ChdbStore.open(tmp_path / "restored")) as store:
+        assert store.unassembled() == [TRACES[0]]
+        assert len(store.arrived([TRACES[0]])[TRACES[0]]) == SPANS
+
+
 def moved_to(front: ClickHouseFront, database: str, folder: Path) -> Content:
     with closing(open_store(front.url(database), folder)) as store:
         return content(store)
