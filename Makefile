@@ -10,8 +10,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-request bench-overhead bench-start bench-servers bench-tokens dashboards docs clean \
-	test-helm test-llama-cpp test-batchers test-large test-every-hook test-nvml-oldest test-fresh
+.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-service bench-request bench-overhead bench-start hook-list bench-servers bench-tokens dashboards docs clean \
+	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -57,19 +57,24 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
-LARGE := anthropic bedrock catboost cohere duckdb google_genai hnswlib langchain lightgbm llama_index mistralai pinecone spacy usearch xgboost
-OLDER := arq fastembed opensearch weaviate
+LARGE := anthropic bedrock catboost cohere diffusers duckdb faster_whisper google_genai haystack hnswlib langchain lightgbm llama_index mcp mistralai \
+	openai_agents pinecone pydantic_ai spacy txtai usearch xgboost
+OLDER := arq fastembed mcp opensearch weaviate
+RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
 	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)
 	@$(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
-	@$(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py $(call report,litellm)
+	@$(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py tests/agent/hooks/test_dspy.py $(call report,litellm)
 	@$(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
 	@$(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
 	@$(VENV)/older/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,older-contract)
 
+test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, against a server of its own
+	@$(BIN)/pytest $(RABBITMQ:%=tests/agent/hooks/test_%.py) $(call report,rabbitmq)
+
 # What `make test` skips of hooks, for want of a library, is run here: each with its real one.
-test-every-hook: test-llama-cpp test-batchers test-large ## every hook with its real library, which `make test` lacks for some
+test-every-hook: test-llama-cpp test-batchers test-large test-rabbitmq ## every hook with its real library, which `make test` lacks for some
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
@@ -79,7 +84,7 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench bench-agent bench-request bench-servers bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
+bench bench-agent bench-request bench-servers bench-service bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
 	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py %/bench_compiled.py,$(wildcard tests/benchmarks/bench_*.py)); do \
@@ -94,8 +99,16 @@ bench-request: $(VENV)/.checks .peers/ddtrace/.installed ## what tracing adds to
 bench-overhead: $(VENV)/.checks ## the budget of tracing's cost: the estimate against truth, and 2 000 requests a second
 	@$(BIN)/python -m tests.benchmarks.bench_overhead
 
+STORE := chdb
+
+bench-service: $(VENV)/.checks ## what the service costs a span; STORE=clickhouse: over HTTP to a server
+	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_service.py --store $(STORE)
+
 bench-start: $(VENV)/.checks ## what tracing adds to the start of a program
 	@$(BIN)/python -m tests.benchmarks.bench_start
+
+hook-list: $(VENV)/.checks ## write anew what our hooks wait for, once a hook is new or patches another module
+	@$(BIN)/python -m tests.support.agent.hook_list
 
 soak: $(VENV)/.checks ## a million requests: nothing grows, and nothing is lost that was not counted
 	@$(BIN)/python -m tests.benchmarks.soak
@@ -172,7 +185,7 @@ $(VENV)/.batchers: $(VENV)/.checks
 
 $(VENV)/.large: $(VENV)/.checks
 	@echo "== installing clients of models' APIs and databases, about 800 MB (once)"
-	@$(PIP) install --quiet --group model-apis --group databases --group frameworks --group predictors
+	@$(PIP) install --quiet --group model-apis --group databases --group frameworks --group predictors --group media
 	@$(PYTHON) -m venv $(VENV)/litellm
 	@$(VENV)/litellm/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/litellm/bin/python -m pip install --quiet --editable '.[service]' --group litellm
@@ -262,5 +275,30 @@ $(VENV)/.caches-unpacked: $(VENV)/.chromium-unpacked
 		rm -rf $(DEBIAN); \
 	else \
 		echo '== no Redis or no memcached here: the tests that need them are skipped'; \
+	fi
+	@touch $@
+
+# A RabbitMQ server and the part of Erlang that it runs on, unpacked likewise. Erlang says in one script where it lies.
+BROKER := $(abspath $(VENV)/rabbitmq)
+ERLANG := $(BROKER)/usr/lib/erlang
+BROKER_PACKAGES := rabbitmq-server erlang-base erlang-asn1 erlang-crypto erlang-eldap erlang-inets erlang-mnesia erlang-os-mon \
+	erlang-parsetools erlang-public-key erlang-runtime-tools erlang-ssl erlang-syntax-tools erlang-tools erlang-xmerl
+
+$(VENV)/.rabbitmq-unpacked: $(VENV)/.checks
+	@if command -v rabbitmq-server >/dev/null; then :; \
+	elif command -v apt-get >/dev/null; then \
+		echo '== unpacking RabbitMQ, about 35 MB (once)'; \
+		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(BROKER) && ( cd $(DEBIAN) && \
+		$(APT) update && $(APT) download $(BROKER_PACKAGES) && \
+		for package in *.deb; do dpkg-deb -x $$package $(BROKER) || exit 1; done && \
+		sed -i 's#ROOTDIR=/usr/lib/erlang#ROOTDIR=$(ERLANG)#' $(ERLANG)/bin/erl $(ERLANG)/erts-*/bin/erl && \
+		ln -sf $(ERLANG)/erts-*/bin/epmd $(abspath $(BIN)/epmd) && \
+		printf '#!/bin/sh\nPATH=%s:$$PATH exec %s "$$@"\n' $(ERLANG)/bin \
+			$(BROKER)/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server > $(abspath $(BIN))/rabbitmq-server && \
+		chmod +x $(abspath $(BIN))/rabbitmq-server ) || \
+		echo '== it cannot be had here: the tests that need it are skipped'; \
+		rm -rf $(DEBIAN); \
+	else \
+		echo '== no RabbitMQ here: the tests that need it are skipped'; \
 	fi
 	@touch $@

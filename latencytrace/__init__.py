@@ -22,6 +22,12 @@ __all__ = [
     "uninstrument",
 ]
 
+_HOMES = {
+    "AgentStatus": "latencytrace.agent.reporting.status",
+    "Ticket": "latencytrace.agent.toolkit.batching",
+    **dict.fromkeys(("batch", "enqueue", "request", "stage"), "latencytrace.agent.api.stages"),
+}
+
 
 def __getattr__(name: str) -> object:
     """Load the agent when it is first used: the service and the command line never need it."""
@@ -29,10 +35,7 @@ def __getattr__(name: str) -> object:
         return getattr(import_module("latencytrace.notebook.extension"), name)
     if name not in __all__:
         raise AttributeError(f"module 'latencytrace' has no attribute {name!r}")
-    from latencytrace.agent import start  # noqa: PLC0415
-    from latencytrace.agent.api import stages as own_stages  # noqa: PLC0415
-
-    return getattr(start if hasattr(start, name) else own_stages, name)
+    return getattr(import_module(_HOMES.get(name, "latencytrace.agent.start")), name)
 
 
 def __dir__() -> list[str]:

@@ -2,9 +2,10 @@
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from latencytrace.errors import SettingsError
@@ -38,8 +39,7 @@ DEFAULT_OVERHEAD = 0.01  # of the process's CPU time, for the agent
 MOST_WAITING = 1 << 40  # spans or bytes: more than there is memory for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(NamedTuple):
     """A host and a port to listen on."""
 
     host: str
@@ -62,22 +62,15 @@ class Address:
         return f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
+class AgentSettings(NamedTuple):
     """Settings of the agent in the traced process."""
 
     disabled: bool
     service_name: str | None
-    endpoint: str = field(
-        repr=False
-    )  # a password may stand in it; the base address, without /v1/traces
-    traces_url: str = field(
-        repr=False
-    )  # where traces are posted; over gRPC the base address of that
-    metrics_url: str | None = field(
-        repr=False
-    )  # where the agent reports on itself, likewise; None: nowhere
-    headers: Mapping[str, str] = field(repr=False)
+    endpoint: str  # a password may stand in it; the base address, without /v1/traces
+    traces_url: str  # where traces are posted; over gRPC the base address of that
+    metrics_url: str | None  # where the agent reports on itself, likewise; None: nowhere
+    headers: Mapping[str, str]
     timeout_s: float
     interval_s: float  # between two exports
     queue_spans: int
@@ -91,7 +84,7 @@ class AgentSettings:
     gzip: bool = False
     # Files: authorities that a receiver over TLS is checked by, a certificate of ours, its key.
     tls_files: tuple[str | None, str | None, str | None] = (None, None, None)
-    limits: SpanLimits = field(default_factory=SpanLimits)
+    limits: SpanLimits = SpanLimits()
     log_correlation: bool = False  # put trace and span ids on log records
     server_timing: bool = False  # answer with the stages in a header
     gpu: bool | None = None  # whether to read GPUs; None: where there are any
@@ -107,25 +100,25 @@ class AgentSettings:
     resource_attributes: str = ""  # of the process, as the variable has them
     resource_detectors: bool = False  # ask the SDK's, too
 
+    def __repr__(self) -> str:
+        return _without_secrets(self, {"endpoint", "traces_url", "metrics_url", "headers"})
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSettings:
+
+class ServiceSettings(NamedTuple):
     """Settings of the service."""
 
     folder: Path
     listen: Address
     otlp_http: Address
     otlp_grpc: Address | None  # None: nobody listens
-    store: str = field(repr=False)  # a plugin's name, or an address that begins with one
+    store: str  # a plugin's name, or an address that begins with one
     keep_spans_ratio: float
-    token: str | None = field(repr=False)
+    token: str | None
     capture_content: bool = False  # keep prompts, texts and the like
     objectives: Path | None = None  # a file of objectives; None: there are none
     public_url: str | None = None  # in links to the API; None: where it listens
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
-    sinks: tuple[tuple[str, str], ...] = field(
-        default=(("log", ""),), repr=False
-    )  # plugins' names and addresses
+    sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
     scrape: tuple[str, ...] = ()  # addresses of engines' metrics, and of GPU exporters'
     gpu_estimates: bool = False  # show an upper bound of bandwidth where nobody counts it
     metrics_endpoint: str | None = None  # where metrics are sent over OTLP; None: nowhere
@@ -137,6 +130,17 @@ class ServiceSettings:
     keep_requests_s: float | None = KEEP_REQUESTS_S  # None: for ever, as below
     keep_spans_s: float | None = KEEP_SPANS_S
     max_disk_bytes: float | None = MAX_DISK_BYTES
+
+    def __repr__(self) -> str:
+        return _without_secrets(self, {"store", "token", "sinks"})
+
+
+def _without_secrets(settings: AgentSettings | ServiceSettings, secrets: Collection[str]) -> str:
+    """Return settings as text, without those in which a password may stand."""
+    shown_ones = (
+        f"{name}={value!r}" for name, value in settings._asdict().items() if name not in secrets
+    )
+    return f"{type(settings).__name__}({', '.join(shown_ones)})"
 
 
 def names_receiver(environ: Mapping[str, str] = os.environ) -> bool:
@@ -299,6 +303,16 @@ def service_token(environ: Mapping[str, str] = os.environ) -> str | None:
     if token is not None and not (token.isascii() and token.isprintable()):
         raise SettingsError("LATENCYTRACE_TOKEN must be of ASCII signs, without line ends")
     return token
+
+
+def pager_command(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The program that long pictures are shown by; nothing: they are printed whole."""
+    named = environ.get("PAGER", "less")
+    dumb = environ.get("TERM") in {"dumb", "emacs"}
+    try:
+        return [] if dumb or named == "cat" else shlex.split(named)
+    except ValueError:  # quotes that never end
+        return []
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:

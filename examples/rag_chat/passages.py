@@ -3,14 +3,14 @@
 import ast
 import json
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from caching import filled
 from qdrant_client import QdrantClient
-from qdrant_client.models import Distance, VectorParams
+from qdrant_client.models import Distance, FieldCondition, Filter, MatchText, VectorParams
 from sentence_transformers import SentenceTransformer
 
 COLLECTION = "standard_library"
@@ -29,17 +29,28 @@ class Passage:
 class PassageIndex:
     """Finds the passages nearest in meaning to a question."""
 
-    def __init__(self, embedder: SentenceTransformer, client: QdrantClient) -> None:
+    def __init__(
+        self, embedder: SentenceTransformer, client: QdrantClient, excluded: Sequence[str]
+    ) -> None:
         self._embedder = embedder
         self._client = client
+        # The payload has no index: each of these is held against each passage.
+        named = [
+            FieldCondition(key="source", match=MatchText(text=name)) for name in excluded if name
+        ]
+        self._filter = Filter(must_not=named) if named else None
 
     def search(self, question: str, limit: int) -> list[Passage]:
         vector = self._embedder.encode(question, show_progress_bar=False)
-        found = self._client.query_points(COLLECTION, query=vector, limit=limit)
+        found = self._client.query_points(
+            COLLECTION, query=vector, query_filter=self._filter, limit=limit
+        )
         return [Passage(**point.payload) for point in found.points if point.payload]
 
 
-def open_index(embedder: SentenceTransformer, cache: Path, most: int | None) -> PassageIndex:
+def open_index(
+    embedder: SentenceTransformer, cache: Path, most: int | None, excluded: Sequence[str]
+) -> PassageIndex:
     """Index every passage, or about so many; vectors are computed once and kept in the cache."""
     folder = cache / (COLLECTION if most is None else f"{COLLECTION}_{most}")
     passages, vectors = _cached_vectors(folder) or _computed_vectors(embedder, folder, most)
@@ -53,7 +64,7 @@ def open_index(embedder: SentenceTransformer, cache: Path, most: int | None) -> 
         payload=[{"source": passage.source, "text": passage.text} for passage in passages],
     )
     print(f"rag_chat: {len(passages)} passages indexed", flush=True)
-    return PassageIndex(embedder, client)
+    return PassageIndex(embedder, client, excluded)
 
 
 def library_sources() -> Iterator[Path]:

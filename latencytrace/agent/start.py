@@ -3,10 +3,10 @@
 import atexit
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 from opentelemetry.trace import ProxyTracerProvider, Tracer
@@ -16,47 +16,144 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.nvtx import no_ranges, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers, torch_events
 from latencytrace.agent.export.exporter import ExportCounts, Exporter
-from latencytrace.agent.export.grpc import METRICS, TRACES
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
-from latencytrace.agent.export.transport import TransportOptions
+from latencytrace.agent.export.transport import METRICS, TRACES, Sender, TransportOptions
 from latencytrace.agent.export.transports import Senders
-from latencytrace.agent.gpu.visible import visible_gpus
-from latencytrace.agent.gpu.watch import GpuWatch
 from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faults, guarded, logger
 from latencytrace.agent.process import background
 from latencytrace.agent.process.child_exit import at_end_of_children
-from latencytrace.agent.process.forks import in_child
-from latencytrace.agent.process.resource import resource_of
+from latencytrace.agent.process.forks import in_child, whole_imports
+from latencytrace.agent.process.late import Late
+from latencytrace.agent.process.resource import new_instance_id, resource_of
 from latencytrace.agent.process.termination import Termination
 from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
-from latencytrace.agent.profiling.orders import Profiling
-from latencytrace.agent.program.fastapi_telemetry import FastApiTelemetry
 from latencytrace.agent.program.provider import GlobalProvider
 from latencytrace.agent.program.spans import ProgramSpans
-from latencytrace.agent.reporting.own_budget import OwnBudget
-from latencytrace.agent.reporting.self_report import Report, SelfReport
-from latencytrace.agent.reporting.status import NOT_RUNNING, AgentStatus
 from latencytrace.agent.spans.provider import SHUTDOWN_S, RecordingProvider
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.spans.tracer import RecordingTracer
 from latencytrace.agent.timing.discovery import installed_hooks
-from latencytrace.agent.timing.hook import HookOptions
+from latencytrace.agent.timing.hook import Hook, HookOptions, ListedHook
 from latencytrace.agent.timing.patching import AppliedHook
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.errors import SettingsError
 from latencytrace.model import semconv
 from latencytrace.model.texts.secrets import shown, text_shown
-from latencytrace.plugins import installed_version
+from latencytrace.plugins import Plugin, installed_version
 from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
+
+if TYPE_CHECKING:  # what a start does without
+    from latencytrace.agent.gpu.watch import GpuWatch
+    from latencytrace.agent.profiling.orders import Profiling
+    from latencytrace.agent.reporting.own_budget import OwnBudget
+    from latencytrace.agent.reporting.self_report import SelfReport
+    from latencytrace.agent.reporting.status import AgentStatus
 
 SCOPE = "latencytrace"
 REPORT_TIMEOUT_S = 2.0  # spans wait meanwhile
 EXIT_FLUSH_S = SHUTDOWN_S
+_REQUESTS = "starlette.applications"  # whose patch times requests, by which they are priced
+_FASTAPI = ListedHook(
+    Plugin("FastAPI's telemetry", "latencytrace.agent.program.fastapi_telemetry:FastApiTelemetry"),
+    (),
+    ("fastapi.telemetry._asgi",),
+)
 
 
 # One for all agents of the process: proxies of OpenTelemetry keep the tracers they got.
 _provider = RecordingProvider()
+
+
+class _Reports:
+    """The agent's word on itself and on GPUs: made once there is time for it, not at the start.
+
+    Args:
+        settings: Of this process.
+        resource: What this process is.
+        to_metrics: Makes what carries metrics to an address.
+        new_budget: Makes what the agent's own cost is held against.
+        on_fault: Takes what our own code raises.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        resource: Mapping[str, object],
+        to_metrics: Callable[[str], Sender],
+        new_budget: Callable[[], "OwnBudget"],
+        on_fault: OnFault,
+    ) -> None:
+        self._settings = settings
+        self._resource = resource
+        self._to_metrics = to_metrics
+        self._new_budget = new_budget
+        self._on_fault = on_fault
+        self._sender: Sender | None = None
+        self._self_report: Late[SelfReport] | None = None  # None: nobody takes metrics
+        self.own = Late(new_budget)
+        self.gpu = Late(self._new_gpu_watch)
+
+    def begin(self) -> None:
+        """Begin, in a forked child anew."""
+        self.own = Late(self._new_budget)
+        self._close()
+        if self._settings.metrics_url is not None:
+            try:
+                sender = self._sender = self._to_metrics(self._settings.metrics_url)
+            except SettingsError as error:
+                logger.warning("latencytrace does not report on itself: %s", error)
+            else:
+                new_report = partial(self._new_self_report, sender, monotonic_ns())
+                self._self_report = Late(new_report)
+        if self.gpu.made is not None:
+            self.gpu.made.reset_after_fork()
+        elif self._settings.gpu or self._settings.gpu_port is not None:
+            self.gpu()  # which says why it cannot be
+
+    def send(self, status: Callable[[], "AgentStatus"]) -> None:
+        """Send how the agent does, if a report may be due."""
+        report = None if self._self_report is None else self._self_report()
+        if report is not None and report.may_be_due:
+            from latencytrace.agent.reporting.self_report import Report  # noqa: PLC0415 - is loaded
+
+            report.send(Report.of(status()))
+
+    def stop(self) -> None:
+        """End; what was read of GPUs last is sent."""
+        if self.gpu.made is not None:
+            contained("stopping to watch GPUs")(self.gpu.made.stop)()
+        contained("ending the report")(self._close)()
+
+    def _close(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+
+    def _new_self_report(self, sender: Sender, began_ns: int) -> "SelfReport":
+        from latencytrace.agent.reporting.self_report import SelfReport  # noqa: PLC0415 - see above
+
+        return SelfReport(self._resource, sender, monotonic_ns, began_ns)
+
+    def _new_gpu_watch(self) -> "GpuWatch | None":
+        settings = self._settings
+        url = settings.metrics_url if self._sender is not None else None
+        port = settings.gpu_port
+        if settings.gpu is False or (url is None and port is None):
+            return None
+        from latencytrace.agent.gpu.visible import visible_gpus  # noqa: PLC0415 - see above
+        from latencytrace.agent.gpu.watch import GpuWatch  # noqa: PLC0415 - likewise
+
+        return GpuWatch(
+            self._resource,
+            None if url is None else partial(self._to_metrics, url),
+            port=None if port is None else (port.host, port.port),
+            interval_s=settings.gpu_interval_s,
+            is_wanted=settings.gpu is True,
+            seen_by=partial(
+                visible_gpus, settings.visible_gpus, in_bus_order=settings.gpus_in_bus_order
+            ),
+            on_fault=self._on_fault,
+        )
 
 
 class Agent:
@@ -75,25 +172,19 @@ class Agent:
             settings.resource_attributes,
             detectors=settings.resource_detectors,
         )
-        self._self_report: SelfReport | None = None
-        self._gpu: GpuWatch | None = None
         self._sampling = _sampling(settings)
-        self._has_begun = False
-        self._hooks: list[AppliedHook] = []
+        self._began_ns: int | None = None  # None: it is about to
+        self._takes_profiles = settings.profile
         self._fastapi: AppliedHook | None = None
+        self._hooks: list[AppliedHook] = []
         self._detail = Detail(settings.control_ratio if self._sampling is None else 0.0)
         tracer = _provider.get_tracer(SCOPE, installed_version(SCOPE))
         self.recorder = Recorder(tracer, on_fault, self._detail)
         options = TransportOptions(settings.gzip, *settings.tls_files)
-        self._senders = Senders(settings.headers, options, settings.grpc)
-        self.profiling = Profiling(
-            self._resource,
-            self.recorder,
-            partial(self._senders.of_profile, settings.traces_url),
-            is_on=settings.profile,
-            on_fault=on_fault,
-        )
-        to_traces = partial(self._senders.to, settings.traces_url, TRACES, settings.timeout_s)
+        self._senders = Senders(settings.headers, options, grpc=settings.grpc)
+        self._profiling = Late(self._new_profiling)
+        to = self._senders.to
+        to_traces = partial(to, settings.traces_url, TRACES, settings.timeout_s)
         self._program_spans = ProgramSpans(
             settings.traces_url,
             settings.headers,
@@ -104,14 +195,17 @@ class Agent:
             on_fault=on_fault,
         )
         self._global = GlobalProvider(_provider, self._program_spans.join)
-        self._to_metrics = partial(
-            self._senders.to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self.profiling
-        )
         self._queue = SpanQueue(settings.queue_spans, settings.queue_bytes)
-        self._own = OwnBudget(self._detail, settings.overhead_ratio, self._queue.some)
+        self._reports = _Reports(
+            settings,
+            self._resource,
+            partial(to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self._profiling),
+            self._new_own_budget,
+            on_fault,
+        )
         self._exporter = Exporter(
             OtlpEncoder(self._resource),
-            to_traces(self.profiling),
+            to_traces(self._profiling),
             queue=self._queue,
             interval_s=settings.interval_s,
             on_fault=on_fault,
@@ -137,24 +231,23 @@ class Agent:
             self.recorder.devices = DeviceTimers(
                 torch_events, ranges_of=torch_ranges if self.settings.nvtx else no_ranges
             )
-        found = tuple(installed_hooks(self.settings.hooks, self._on_fault))
-        self._own.price_by(hook for _, hook in found)
-        for name, hook in found:
+        options = HookOptions.of(settings)
+        for name, hook in installed_hooks(settings.hooks, self._on_fault, options):
             with guarded(f"applying the hook {name}", self._on_fault):
-                self._hooks.append(
-                    AppliedHook(name, hook, self.recorder, HookOptions.of(settings))
-                )
-        self._fastapi = AppliedHook("FastAPI's telemetry", FastApiTelemetry, self.recorder)
-        self._self_report = self._new_self_report()
-        self._gpu = self._new_gpu_watch()
+                self._hooks.append(AppliedHook(name, hook, self.recorder, options))
+        self._fastapi = AppliedHook(_FASTAPI.plugin.name, _FASTAPI, self.recorder)
+        self._reports.begin()
         if not is_uwsgi():  # which takes the signal itself, and calls what is to be done at exit
             contained("expecting SIGTERM")(_termination.expect)()
-        self._has_begun = True
+        self._began_ns = monotonic_ns()
 
-    def status(self) -> AgentStatus:
+    def status(self) -> "AgentStatus":
         """Return what it does now."""
+        from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - see above
+
         counts: ExportCounts = self._exporter.counts
         queued = self._exporter.queued
+        own, gpu = self._reports.own(), self._reports.gpu()
         return AgentStatus(
             running=True,
             provider="the program's" if self._global.program else "ours",
@@ -169,9 +262,9 @@ class Agent:
             + (self._on_fault.faults if isinstance(self._on_fault, FaultCounter) else 0),
             last_error=counts.last_error,
             hooks=tuple(hook.status for hook in self._hooks),
-            gpu=None if self._gpu is None else self._gpu.status(),
-            cost=self._own.cost,
-            overhead=self._own.overhead,
+            gpu=None if gpu is None else gpu.status(),
+            cost=own.cost,
+            overhead=own.overhead,
             batches=replace(self.recorder.batches),
         )
 
@@ -187,7 +280,7 @@ class Agent:
             contained("restoring a hook's patches")(hook.restore)()
         if self._fastapi is not None:
             contained("restoring FastAPI's telemetry")(self._fastapi.restore)()
-        contained("ending a profile")(self.profiling.end)()
+        contained("ending a profile")(self.end_profiles)()
         contained("ending pending spans")(self.recorder.devices.pending.give_up)(None)
         contained("leaving SIGTERM")(_termination.forget)()
         contained("leaving the global provider's place")(self._global.uninstall)()
@@ -195,69 +288,71 @@ class Agent:
             # Tracers that the program keeps make its own spans, once it has a provider.
             contained("letting go of tracers")(_provider.yield_to)(ProxyTracerProvider())
         contained("sending what is left")(self._exporter.stop)(timeout_s)
-        if self._gpu is not None:
-            contained("stopping to watch GPUs")(self._gpu.stop)()
-        if self._self_report is not None:
-            contained("ending the report")(self._self_report.close)()
+        self._reports.stop()
         contained("stopping a span processor")(self._program_spans.stop)()
+
+    def end_profiles(self) -> None:
+        """Let no profile begin, and give up what is under way."""
+        self._takes_profiles = False
+        with whole_imports.lock:  # one that is made at this moment is made first
+            profiling = self._profiling.made
+        if profiling is not None:
+            profiling.end()
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
-        self._resource[semconv.SERVICE_INSTANCE_ID] = str(uuid4())
+        self._resource[semconv.SERVICE_INSTANCE_ID] = new_instance_id()
         self._resource["process.pid"] = os.getpid()
-        self._own.reset_after_fork()
+        self._detail.reset_after_fork()
         self.recorder.reset_after_fork()
-        self.profiling.reset_after_fork()
-        if self._self_report is not None:
-            self._self_report.close()
-            self._self_report = self._new_self_report()
-        if self._gpu is not None:
-            self._gpu.reset_after_fork()
+        if self._profiling.made is not None:
+            self._profiling.made.reset_after_fork()
+        self._reports.begin()
         self._exporter.reset_after_fork(OtlpEncoder(self._resource))
         _provider.reset_after_fork()
 
-    def _new_self_report(self) -> SelfReport | None:
-        if self.settings.metrics_url is None:
-            return None
-        try:
-            sender = self._to_metrics(self.settings.metrics_url)
-        except SettingsError as error:
-            logger.warning("latencytrace does not report on itself: %s", error)
-            return None
-        return SelfReport(self._resource, sender, monotonic_ns)
+    def _new_profiling(self) -> "Profiling":
+        from latencytrace.agent.profiling.orders import Profiling  # noqa: PLC0415 - see above
 
-    def _new_gpu_watch(self) -> GpuWatch | None:
-        url = self.settings.metrics_url if self._self_report is not None else None
-        port = self.settings.gpu_port
-        if self.settings.gpu is False or (url is None and port is None):
-            return None
-        return GpuWatch(
+        return Profiling(
             self._resource,
-            None if url is None else partial(self._to_metrics, url),
-            port=None if port is None else (port.host, port.port),
-            interval_s=self.settings.gpu_interval_s,
-            is_wanted=self.settings.gpu is True,
-            seen_by=partial(
-                visible_gpus,
-                self.settings.visible_gpus,
-                in_bus_order=self.settings.gpus_in_bus_order,
-            ),
+            self.recorder,
+            partial(self._senders.of_profile, self.settings.traces_url),
+            is_on=self._takes_profiles,
             on_fault=self._on_fault,
         )
 
+    def _new_own_budget(self) -> "OwnBudget":
+        from latencytrace.agent.reporting.own_budget import OwnBudget  # noqa: PLC0415 - see above
+
+        return OwnBudget(
+            self._detail, self.settings.overhead_ratio, self._queue.some, self._request_hooks
+        )
+
+    def _request_hooks(self) -> list[type[Hook]]:
+        """Return the hooks that may time requests, by which they are priced."""
+        with whole_imports.lock:
+            return [hook for one in self._hooks if (hook := one.hook_of(_REQUESTS))]
+
     def _report_changes(self) -> None:
         """Report to the receiver how we do, if that changed; on the background thread."""
-        if not self._has_begun:  # its first round may come before there is anything to report on
+        counts, queued = self._exporter.counts, self._exporter.queued
+        began_ns = self._began_ns
+        if began_ns is None:  # its first round may come before there is anything to report on
+            return
+        is_new = monotonic_ns() - began_ns < self.settings.interval_s * 1e9
+        has_news = counts.sent or counts.dropped or queued or self._reports.gpu.made is not None
+        if is_new and not has_news:  # nor may ever be any: the program may end at once
             return
         may_sample = self.settings.may_sample and self._sampling is None
         may_sample = may_sample and self._global.program is None
-        self._own.update(self._exporter.counts, self._exporter.queued, may_sample=may_sample)
-        report, has_news = self._self_report, self._exporter.counts.sent or self._global.program
-        if report is not None and report.may_be_due and has_news:
-            report.send(Report.of(self.status()))
+        self._reports.own().update(counts, queued, may_sample=may_sample)
+        if counts.sent or self._global.program:
+            self._reports.send(self.status)
         self.recorder.devices.pending.give_up(monotonic_ns())
-        if self._gpu is not None:
-            self._gpu.report()
+        gpu = self._reports.gpu()
+        if gpu is not None:
+            gpu.report()
 
 
 _lock = threading.RLock()  # for uWSGI may refuse us in the midst of our start
@@ -343,8 +438,10 @@ def flush(timeout_s: float = 5.0) -> bool:
     return True if agent is None else bool(contained("flushing")(agent.flush)(timeout_s))
 
 
-def agent_status() -> AgentStatus:
+def agent_status() -> "AgentStatus":
     """Return what the agent does: spans made, sent, dropped; its cost; hooks and why not."""
+    from latencytrace.agent.reporting.status import NOT_RUNNING  # noqa: PLC0415 - see above
+
     agent = _running
     if agent is None:
         return replace(NOT_RUNNING, obstacle=_obstacle)
@@ -388,7 +485,7 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     agent = _running
     if agent is not None:
-        agent.profiling.end()
+        agent.end_profiles()
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
 
 

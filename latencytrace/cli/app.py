@@ -8,6 +8,7 @@ import typer
 
 from latencytrace.cli.commands import (
     acknowledge,
+    backup,
     breakdown,
     capacity,
     compare,
@@ -18,9 +19,11 @@ from latencytrace.cli.commands import (
     import_traces,
     load,
     maintenance,
+    migrate,
     objectives,
     profile,
     requests,
+    restore,
     rules,
     run,
     serve,
@@ -87,5 +90,8 @@ _add(maintenance.maintenance)
 _add(rules.rules)
 _add(export.export)
 _add(import_traces.import_traces, "import")
+_add(backup.backup)
+_add(restore.restore)
+_add(migrate.migrate)
 _add(demo.demo)
 _add(doctor.doctor, runs=True)

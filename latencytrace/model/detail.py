@@ -25,6 +25,8 @@ WITHOUT_STAGES = tuple(one for one in TraceDetail if not one.has_stages)
 
 def least(one: TraceDetail | None, other: TraceDetail | None) -> TraceDetail | None:
     """Return that of two which lacks more; None: full detail."""
+    if one is other:
+        return one
     reduced = [detail for detail in (one, other) if detail is not None]
     return max(reduced, key=REDUCED.index, default=None)
 

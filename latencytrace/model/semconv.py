@@ -68,6 +68,8 @@ GEN_AI_USAGE_OUTPUT_TOKENS_OLD = "gen_ai.usage.completion_tokens"
 GEN_AI_USAGE_CACHED_TOKENS_OLD = "gen_ai.usage.cached_tokens"
 GEN_AI_SYSTEM_OLD = "gen_ai.system"
 MCP_METHOD_NAME = "mcp.method.name"
+MESSAGING_SYSTEM = "messaging.system"
+MESSAGING_DESTINATION_NAME = "messaging.destination.name"
 
 # Other conventions for generative AI
 OPENINFERENCE_SPAN_KIND = "openinference.span.kind"

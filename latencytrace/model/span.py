@@ -1,11 +1,10 @@
 """One timed operation, as OpenTelemetry reports it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-AttributeValue = str | bool | int | float | bytes | tuple["AttributeValue", ...] | None
-Attributes = Mapping[str, AttributeValue]
+from latencytrace.model.attributes import Attributes as Attributes  # noqa: PLC0414 - known here, too
+from latencytrace.model.attributes import AttributeValue as AttributeValue  # noqa: PLC0414
 
 
 class SpanKind(StrEnum):

@@ -1,8 +1,7 @@
 """Limits on what is kept of one span."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from latencytrace.errors import SettingsError
 
@@ -10,8 +9,7 @@ UNLIMITED = 1 << 62
 _DEFAULT_COUNT = 128  # OpenTelemetry's
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanLimits:
+class SpanLimits(NamedTuple):
     """OpenTelemetry's limits: of what exceeds a count, the oldest is left out and counted."""
 
     attributes: int = _DEFAULT_COUNT

@@ -24,7 +24,7 @@ from latencytrace.service.answers.requests import (
     span_document,
     spans_in_order,
 )
-from latencytrace.service.answers.traces.waterfall_rows import Row, chosen, rows
+from latencytrace.service.answers.traces.waterfall_rows import Rows, chosen, rows
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.plain_answers import breakdown
 from latencytrace.service.web.drawing.bars import in_order, segment_bar, stacked_bar
@@ -122,19 +122,19 @@ class TracedCell:
     def _repr_html_(self) -> str:
         """As a notebook shows it."""
         slowest = self.slowest
-        every: list[Row] = [] if slowest is None else list(rows(slowest))
+        every = Rows() if slowest is None else rows(slowest)
         return _TEMPLATES.get_template("cell.html").render(
             cell=self,
             nothing=NOTHING,
             slowest=slowest,
             path=None if slowest is None else _path(slowest),
-            rows=chosen(every, MOST_ROWS),
+            rows=[every[place] for place in chosen(every, MOST_ROWS)],
             row_count=len(every),
             gaps=[] if slowest is None else gaps(slowest, MOST_GAPS),
             used=sorted(
                 {
                     *(row["stage"] for one in self.breakdowns for row in one.found["stages"]),
-                    *(Stage(row.stage) for row in every if row.stage in set(Stage)),
+                    *(Stage(stage) for stage in every.stages & set(Stage)),
                 }
             ),
         )

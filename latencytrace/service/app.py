@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from latencytrace.errors import SettingsError, StoreError
 from latencytrace.model import Objective, Request
+from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.answers.findings.overhead import latest_overhead
 from latencytrace.service.answers.gpu_answers import gpus, timelines
@@ -41,6 +42,7 @@ from latencytrace.service.profiles.folder import ProfileFolder
 from latencytrace.service.profiles.orders import Profiles
 from latencytrace.service.reports.device_works import DeviceWorks
 from latencytrace.service.reports.engine_fetch import checked_engines, fetch
+from latencytrace.service.reports.engine_history import EngineHistory
 from latencytrace.service.reports.engine_scraper import EngineScraper
 from latencytrace.service.reports.received import MetricReports
 from latencytrace.service.storage.baselines import NAME as BASELINES
@@ -109,7 +111,7 @@ def serve(
         store = opened.enter_context(closing(open_store(settings.store, folder)))
         telemetry = _telemetry(settings, reload.objectives)
         reports = MetricReports.of(time.monotonic_ns, gpu_estimates=settings.gpu_estimates)
-        engines = EngineScraper(addresses, fetch, time.monotonic_ns, reports.gpus.receive)
+        engines, history = _engines(addresses, reports)
         works = DeviceWorks()
         telemetry.registry.register(reports)
         telemetry.registry.register(engines)
@@ -153,17 +155,18 @@ def serve(
         token = None if insecure else settings.token
         intake = _intake(settings, pipeline, telemetry)
         grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
-        servers = Servers(*grpc, stopping=stopping, closed=telemetry.connection_closed)
+        stop = partial(_stop, store, stopping)
+        servers = Servers(*grpc, stopping=stop, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
         read_gpus = partial(gpus, reports.gpus, works)
         read_timelines = partial(timelines, reports.gpus, works)
         answering = api(
             store, pipeline, telemetry, unready, _address(otlp_socket), profiles, read_gpus,
-            read_timelines, folder, partial(watched_objectives, evaluator),
+            read_timelines, folder, partial(watched_objectives, evaluator), history.beside,
         )  # fmt: skip
         renderer = _with_pages(
             answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready,
-            read_gpus, read_timelines,
+            read_gpus, read_timelines, history.beside,
         )  # fmt: skip
         with _running(watch), _running(pipeline), _running(engines), on_hangup(reload.ask):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
@@ -199,6 +202,7 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
     read_timelines: Callable[[], GpuTimelinesDocument],
     folder: Path,
     objectives: Callable[[], Sequence[Objective]],
+    beside: Beside,
 ) -> FastAPI:
     """The JSON API with its health checks and metrics."""
     app = application(
@@ -210,10 +214,20 @@ def api(  # noqa: PLR0913, PLR0917 - what it shows
         objectives=objectives,
         gpus=read_gpus,
         gpu_timelines=read_timelines,
+        beside=beside,
     )
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix=API)
     app.include_router(health_router(telemetry, unready))
     return app
+
+
+def _engines(
+    addresses: Sequence[str], reports: MetricReports
+) -> tuple[EngineScraper, EngineHistory]:
+    """The engines that are scraped, and what they reported."""
+    history = EngineHistory(now_ns)
+    receive = reports.gpus.receive
+    return EngineScraper(addresses, fetch, time.monotonic_ns, receive, history.note), history
 
 
 def _intake(settings: ServiceSettings, pipeline: Pipeline, telemetry: Telemetry) -> Intake:
@@ -245,6 +259,7 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
     unready: Callable[[], str | None],
     read_gpus: Callable[[], GpusDocument],
     read_timelines: Callable[[], GpuTimelinesDocument],
+    beside: Beside,
 ) -> Renderer:
     """Add objectives, profiles and the pages to the API, and return what draws these."""
     app.include_router(objectives_router(evaluator, links), prefix=API)
@@ -264,9 +279,15 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
         alerts=partial(alerts_document, evaluator, links),
         gpus=read_gpus,
         gpu_timelines=read_timelines,
+        beside=beside,
     )
     add_pages(app, parts, assets, telemetry.registry, unready)
     return renderer
+
+
+def _stop(store: Store, stopping: Callable[[], None]) -> None:
+    store.hurry()
+    stopping()
 
 
 def _login(renderer: Renderer, token: str | None, public_url: str | None) -> LoginPage | None:

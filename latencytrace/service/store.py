@@ -27,6 +27,7 @@ Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → hig
 
 NONE_WITHDRAWN: Revisions = MappingProxyType({})
 ALL_DURATIONS = (DurationBand(),)
+_NO_COPIES = "this store cannot be copied: use what its own engine has for that"
 
 
 class Order(StrEnum):
@@ -75,6 +76,25 @@ class Partition:
     def began(self) -> str:
         """When the stretch began, as text."""
         return f"{datetime.fromtimestamp(self.since_ns / 1e9, UTC):%Y-%m-%dT%H:%MZ}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Some rows of a table, few enough to be copied at once."""
+
+    table: Table
+    since_s: int  # since the Unix epoch: they arrived, or were written, from then
+    until_s: int  # exclusive
+    first_s: int  # they start in windows from this one
+    last_s: int  # to this one
+    share: int = 0  # of their traces, those of this share
+    shares: int = 1
+    rows: int = 0  # about
+
+    @property
+    def day(self) -> str:
+        """The day on which they arrived or were written, of UTC."""
+        return f"{datetime.fromtimestamp(self.since_s, UTC):%Y-%m-%d}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +244,31 @@ class Questions(ABC):
         return plain_answers.counted(cohort, self.of_service(cohort.service))
 
 
-class Store(Questions):
+class Copies:
+    """A store's rows as they lie there, for backups and for moving to another engine."""
+
+    def pieces(self) -> Sequence[Piece]:
+        """Everything in pieces, the ledgers before the spans that they are made of.
+
+        Copied in this order, also while more is written, no ledger is there without its spans,
+        and of spans without a ledger it is made anew.
+        """
+        raise StoreError(_NO_COPIES)
+
+    def rows_of(self, piece: Piece) -> bytes:  # noqa: ARG002 - by a store that can
+        """The rows of a piece, for `take` of a store of the same tables; empty: none."""
+        raise StoreError(_NO_COPIES)
+
+    def count_of(self, piece: Piece) -> int:  # noqa: ARG002 - likewise
+        """How many rows of a piece this service has written."""
+        raise StoreError(_NO_COPIES)
+
+    def take(self, piece: Piece, rows: bytes) -> int:  # noqa: ARG002 - likewise
+        """Keep the rows of a piece as they are; how many these were."""
+        raise StoreError(_NO_COPIES)
+
+
+class Store(Questions, Copies):
     """Keeps `span_arrivals`, `requests` and `spans` (see `docs/pages/service.md`).
 
     Every method blocks, may be called from any thread, and raises `StoreError`
@@ -242,6 +286,22 @@ class Store(Questions):
         Raises:
             StoreInUseError: Another process owns the folder; the message names it.
         """
+
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether other services write to it, each the traces that reach it."""
+        return False
+
+    def rootless_lately(self) -> Collection[str]:
+        """Traces of the last minutes of which this service stored no root; on a shared store."""
+        return ()
+
+    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:  # noqa: ARG002 - nobody else
+        """Those of the traces of which another service has stored spans."""
+        return ()
+
+    def hurry(self) -> None:
+        """Let nothing take long from now on: the service ends."""
 
     @abstractmethod
     def close(self) -> None:
@@ -402,6 +462,20 @@ class Store(Questions):
         Where the process dies half-way, some of them may be left: they are dropped later.
         """
         raise StoreError(f"this store has no partition {partition}")
+
+
+def open_beside(url: str, folder: Path) -> Store:
+    """Open a store on a server, of a service whose folder this process has locked already.
+
+    Raises:
+        PluginError: No store takes such an address.
+    """
+    name = url.partition("://")[0]
+    opened = getattr(load_plugin(STORES, name), "open_beside", None)
+    if opened is None:
+        raise PluginError(f"store {name!r} cannot be opened beside another one")
+    store: Store = opened(url, folder)
+    return store
 
 
 def open_store(engine: str, folder: Path) -> Store:

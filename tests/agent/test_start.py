@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -33,7 +32,10 @@ from tests.support.waiting import PATIENCE_S
 HEAVY = {
     "torch", "fastapi", "numpy", "chdb", "transformers", "starlette", "uvicorn", "httpx",
     "http.client", "http.server", "latencytrace.model.ledger", "multiprocessing.pool",
-    "opentelemetry.sdk.resources", "opentelemetry.sdk.trace",
+    "opentelemetry.sdk.resources", "opentelemetry.sdk.trace", "asyncio", "importlib.metadata",
+    "wrapt", "latencytrace.agent.hooks.asgi", "latencytrace.agent.hooks.transformers",
+    "latencytrace.agent.gpu.watch", "latencytrace.agent.profiling.orders",
+    "latencytrace.agent.reporting.own_budget", "latencytrace.agent.reporting.self_report",
 }  # fmt: skip
 
 
@@ -248,14 +250,17 @@ def test_a_program_that_ends_at_once_sends_its_spans_under_its_name(
 
 LIGHT = f"""
 import json, sys
+before = set(sys.modules)
 import latencytrace
 latencytrace.instrument(endpoint=sys.argv[1])
-print(json.dumps(sorted({HEAVY!r} & set(sys.modules))))
+print(json.dumps(sorted({HEAVY!r} & set(sys.modules) - before)))
 """
 
 
 def test_starting_loads_nothing_heavy(receiver: Receiver) -> None:
-    done = program(LIGHT, receiver.endpoint)
+    environ = {"OTEL_BSP_SCHEDULE_DELAY": "3600000"}  # nor is there time for anything later
+
+    done = program(LIGHT, receiver.endpoint, environ=environ)
 
     assert (done.stderr, json.loads(done.stdout)) == ("", [])
 
@@ -358,7 +363,7 @@ def test_only_a_budget_that_was_set_may_leave_requests_out(
         rounds.set()
 
     monkeypatch.setattr(OwnBudget, "update", update)
-    start(replace(settings, may_sample=may_sample), raise_fault)
+    start(settings._replace(may_sample=may_sample), raise_fault)
     try:
         assert rounds.wait(PATIENCE_S)
     finally:

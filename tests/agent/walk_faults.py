@@ -51,6 +51,8 @@ EDGES = (
     "*:*.<locals>.begin",
     "timing.recorder:Timing.activate",
     "timing.recorder:Timing.deactivate",
+    "process.imports:_Finder.find_spec",
+    "process.imports:_Loader.*",
     "export.exporter:Exporter._run",
     "export.exporter:Exporter._send_queue",
     "export.exporter:Exporter.reset_after_fork",

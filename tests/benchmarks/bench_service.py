@@ -1,12 +1,15 @@
 """What the service costs: spans a second with their ledgers, CPU, memory and lag.
 
     python tests/benchmarks/bench_service.py [--seconds 30] [--connections 4] [--spans 512]
-        [--requests-per-s 0] [--json]
+        [--requests-per-s 0] [--store chdb|clickhouse] [--json]
 
 Senders in processes of their own post traces of 8 to 20 spans with nine attributes each, some
 of them cut across two posts, to `latencytrace serve`: as fast as they are answered, or so many
 requests a second. Nothing is asked meanwhile. Then every request is counted in the store, where
 its ledger says when it was written: the lag is from the answer to its last post until then.
+
+With `--store clickhouse` the service writes over HTTP to the engine in a process of its own, which
+stands for the server: the service's CPU is then what a span costs up to the client's socket.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
@@ -31,6 +35,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from latencytrace.model import AttributeValue, SpanKind
 from tests.support.builders.spans.otlp_messages import one_span, proto_span
+from tests.support.clickhouse.front import ClickHouseFront
 from tests.support.servers.running_service import PROTOBUF, RunningService
 
 POSTS: Final = 8  # of a group, across which traces are cut
@@ -64,8 +69,11 @@ class Outcome:
     spans_per_s: float  # answered while the senders sent
     ledgers_after_s: float  # until all were there, from the last answer
     cpu_s_a_million_spans: float
+    server_cpu_s_a_million_spans: float  # of a ClickHouse server beside it
     cpu_ms_a_request: float
     peak_mib: float
+    disk_bytes_a_span: float  # that is kept, as it lies there at the end
+    disk_bytes_a_ledger: float
     lag_p50_s: float
     lag_p99_s: float
 
@@ -244,19 +252,33 @@ WRITTEN: Final = (
     "GROUP BY TraceId', 'TSV').data()))"
 )
 
+SIZES: Final = (
+    "import chdb, sys; c = chdb.connect(sys.argv[1]); "
+    "[c.query(f'SELECT count() FROM latencytrace.{t}') for t in ('spans', 'requests')]; "  # loaded
+    'sys.stdout.write(str(c.query("'
+    "SELECT sumIf(bytes_on_disk, table = 'spans') / sumIf(rows, table = 'spans'), "
+    "sumIf(bytes_on_disk, table = 'requests') / sumIf(rows, table = 'requests') "
+    "FROM system.parts WHERE active AND database = 'latencytrace'\", 'TSV').data()))"
+)
+
 
 def run(options: argparse.Namespace) -> Outcome:
     """Send, wait until it is quiet, end the service, count."""
     spawned = get_context("spawn")
     told: Queue[tuple[int, list[Sent], int]] = spawned.Queue()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         data = Path(folder) / "data"
-        with RunningService(data, env={"LATENCYTRACE_SETTLE": "10"}) as service:
+        env, engine, server = {"LATENCYTRACE_SETTLE": "10"}, data / "clickhouse", None
+        if options.store == "clickhouse":
+            engine = Path(folder) / "engine"
+            server = opened.enter_context(ClickHouseFront(engine))
+            env["LATENCYTRACE_STORE"] = server.url()
+        with RunningService(data, env=env) as service:
             pid = service.process.pid
             requests_a_group = Pattern(0, options.spans).requests
             groups_per_s = options.requests_per_s / requests_a_group / options.connections
             time.sleep(options.warm)
-            before_s = cpu_s(pid)
+            before_s, server_before_s = cpu_s(pid), 0.0 if server is None else cpu_s(server.pid)
             senders = [
                 spawned.Process(
                     target=send,
@@ -280,12 +302,24 @@ def run(options: argparse.Namespace) -> Outcome:
                 time.sleep(1.0)
             drained_s = time.time() - last_s
             used_s = cpu_s(pid) - before_s
+            server_s = 0.0 if server is None else cpu_s(server.pid) - server_before_s
             memory = peak_mib(pid)
             service.end()
+        if server is not None:
+            server.kill()
         rows = subprocess.run(
-            [sys.executable, "-c", WRITTEN, str(data / "clickhouse")],
+            [sys.executable, "-c", WRITTEN, str(engine)],
             capture_output=True, check=True, text=True,
         ).stdout.split()  # fmt: skip
+        span_bytes, ledger_bytes = (
+            float(bytes_a_row)
+            for bytes_a_row in subprocess.run(
+                [sys.executable, "-c", SIZES, str(engine)],
+                stdout=subprocess.PIPE,
+                check=True,
+                text=True,
+            ).stdout.split()
+        )
     answered = {(seed, one.key): one.last_answer_s for seed, sent, _ in answers for one in sent}
     lags = _lags(rows, answered, options.spans)
     spans = sum(one.spans for _, sent, _ in answers for one in sent)
@@ -301,8 +335,11 @@ def run(options: argparse.Namespace) -> Outcome:
         spans_per_s=spans / (last_s - began_s),
         ledgers_after_s=drained_s,
         cpu_s_a_million_spans=used_s / spans * 1e6,
+        server_cpu_s_a_million_spans=server_s / spans * 1e6,
         cpu_ms_a_request=used_s / requests * 1e3,
         peak_mib=memory,
+        disk_bytes_a_span=span_bytes,
+        disk_bytes_a_ledger=ledger_bytes,
         lag_p50_s=cuts[49],
         lag_p99_s=cuts[98],
     )
@@ -337,6 +374,7 @@ def main() -> None:
     parser.add_argument("--spans", type=int, default=512, help="of a post")
     parser.add_argument("--requests-per-s", type=float, default=0, help="0: as fast as it goes")
     parser.add_argument("--warm", type=float, default=3, help="seconds before the first post")
+    parser.add_argument("--store", choices=("chdb", "clickhouse"), default="chdb")
     parser.add_argument("--json", action="store_true", help="print figures only")
     options = parser.parse_args()
     outcome = run(options)

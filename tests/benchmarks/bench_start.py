@@ -45,7 +45,8 @@ BESIDE = ", the other checkout"
 def cpu_ms(command: tuple[str, ...], environment: dict[str, str]) -> float:
     """Return the CPU time of a program from its start to its end."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+    # Elsewhere, for Python looks for packages where it is started first.
+    subprocess.run(command, env=environment, cwd="/", check=True, stderr=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1000 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
 

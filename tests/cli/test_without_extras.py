@@ -92,7 +92,8 @@ def test_help_without_any_extra_is_that_of_run_and_what_the_others_need(bare: Pa
 
     assert ended.returncode == 0
     assert ended.stdout.startswith("Usage: latencytrace run ")
-    assert "  serve, rules, import: pip install 'latencytrace[service]'\n" in ended.stdout
+    of_service = "serve, rules, import, backup, restore, migrate"
+    assert f"  {of_service}: pip install 'latencytrace[service]'\n" in ended.stdout
 
 
 def test_the_version_is_known_without_any_extra(bare: Path) -> None:

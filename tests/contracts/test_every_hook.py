@@ -15,7 +15,7 @@ import pytest
 from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement
 from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.model import Stage
-from latencytrace.plugins import HOOKS, plugins
+from latencytrace.plugins import HOOKS, Plugin, plugins
 from tests.contracts.hooks_held import WITH
 from tests.support.agent.hooked import Spans
 
@@ -25,7 +25,7 @@ OPTIONS = HookOptions(  # what must be asked for
 )
 
 
-def hook_of(plugin: importlib.metadata.EntryPoint) -> type[Hook]:
+def hook_of(plugin: Plugin) -> type[Hook]:
     loaded = plugin.load()
     assert isinstance(loaded, type)
     assert issubclass(loaded, Hook)

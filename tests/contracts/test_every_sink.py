@@ -123,10 +123,18 @@ def test_the_slash_at_the_end_of_a_webhooks_path_is_its_own() -> None:
     assert receiver.received[0].target == "/hook/"
 
 
-@pytest.mark.parametrize("query", ["?a=b", "#am"])
-def test_alertmanager_takes_a_base_address_only(query: str) -> None:
+@pytest.mark.parametrize(
+    "query",
+    ["?a=b", "#am", "?", "?evaluator=", "?evaluator=a&b=c", "?evaluator=a%20b", "?evaluator=a#b"],
+)
+def test_alertmanager_takes_a_base_address_and_a_name_only(query: str) -> None:
     with pytest.raises(SettingsError, match="more than a base address: write alertmanager="):
         open_sink("alertmanager", f"http://127.0.0.1:9093/{query}")
+
+
+def test_a_service_is_not_named_as_the_rules_of_prometheus_are() -> None:
+    with pytest.raises(SettingsError, match="name this service otherwise"):
+        open_sink("alertmanager", "http://127.0.0.1:9093?evaluator=prometheus")
 
 
 def test_the_log_says_it_all(caplog: pytest.LogCaptureFixture) -> None:

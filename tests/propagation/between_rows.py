@@ -5,6 +5,7 @@ import multiprocessing
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 from multiprocessing.queues import Queue
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -230,13 +232,19 @@ def over_websockets_in_threads(tracing: Tracing) -> bool:
     return tracing.kept(request)
 
 
+def redis_program() -> str | None:
+    """Where Redis lies, as `make test` unpacks it or as it is installed."""
+    name, beside = "redis-server", str(Path(sys.executable).parent)
+    return shutil.which(name, path=beside) or shutil.which(name)
+
+
 @contextmanager
 def redis_running() -> Iterator[int]:
     """A real Redis on a port of its own."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         told = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
-        command = [str(shutil.which("redis-server")), *told]
+        command = [str(redis_program()), *told]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             with redis.Redis(port=port, retry=redis.retry.Retry(_backing_off(), 200)) as client:

@@ -1,6 +1,5 @@
 """The table of the docs: each way that work takes, and whether it stays in its request's trace."""
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,10 +13,12 @@ from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import AgentSettings
 from tests.propagation.between_rows import ROWS as BETWEEN
+from tests.propagation.between_rows import redis_program
 from tests.propagation.inside_rows import ROWS as INSIDE
 from tests.propagation.tracing import Tracing
 
 PAGE = Path(__file__).parents[2] / "docs" / "pages" / "propagation.md"
+
 NEED_REDIS = {"celery_task", "redis_list"}
 
 Row = Callable[[Tracing], bool]
@@ -42,8 +43,8 @@ def batch(tickets: Sequence[Any]) -> AbstractContextManager[object]:
 
 @pytest.mark.parametrize("row", INSIDE + BETWEEN, ids=lambda row: row.__name__)
 def test_work_stays_in_the_trace_of_its_request(row: Row, tracing: Tracing) -> None:
-    if row.__name__ in NEED_REDIS and shutil.which("redis-server") is None:
-        pytest.skip("redis-server is not installed")
+    if row.__name__ in NEED_REDIS and redis_program() is None:
+        pytest.skip("redis-server is not installed; on Debian and its like `make test` fetches it")
 
     assert row(tracing)
 

@@ -49,6 +49,7 @@ def test_a_package_of_ones_own_brings_the_hook_by_its_entry_point(
     monkeypatch.syspath_prepend(tmp_path)
 
     ((name, hook),) = installed_hooks(["my_milvus"], raise_fault)
+    assert isinstance(hook, type)  # no listed one: only ours are
     client = MilvusClient(str(tmp_path / "milvus.db"))
     client.create_collection("passages", dimension=2)
     with hooked(hook) as spans:

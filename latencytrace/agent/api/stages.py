@@ -7,7 +7,7 @@ from latencytrace.agent.api.user_stage import UserStage
 from latencytrace.agent.guard import contained
 from latencytrace.agent.start import recorder
 from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 
 
 def stage(name: str, **attributes: AttributeValue) -> UserStage:

@@ -18,7 +18,7 @@ from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.timing.wrapping import Call
 from latencytrace.agent.toolkit.http.server import ServedRequest
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 
 _OURS: Final = "latencytrace."  # how the keys of our own entries in a context begin
 

@@ -10,7 +10,7 @@ from latencytrace.agent.guard import edge_faults, guarded
 from latencytrace.agent.timing.named_stage import named_stage
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import Call, timed
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
 P = ParamSpec("P")

@@ -12,7 +12,7 @@ from threading import get_ident
 from typing import Final, Protocol
 
 from latencytrace.agent.device.timer import DevicePasses
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 
 LONGEST_NS: Final = 1_000_000_000
 MOST: Final = 1000

@@ -14,7 +14,7 @@ from latencytrace.agent.device.clock import Anchor, DeviceClock
 from latencytrace.agent.device.events import DeviceEvents
 from latencytrace.agent.device.nvtx import DeviceRanges
 from latencytrace.model import semconv
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
 MOST_PENDING: Final = (

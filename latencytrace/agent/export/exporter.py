@@ -19,6 +19,7 @@ from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.process.background import background_thread, join
+from latencytrace.agent.process.late import Late
 
 _WEIGH_EVERY_S: Final = 0.5  # while nobody takes spans
 
@@ -76,7 +77,7 @@ class Exporter:
         self._after_round = after_round
         self._wait = wait
         self._now_ns = now_ns
-        self._yield = GilYield(yielding())
+        self._gil = Late(lambda: GilYield(yielding()))
         self._delivery = Delivery(sender, self._pause, queue.most_spans)
         self._begin(encoder)
 
@@ -198,6 +199,10 @@ class Exporter:
                 self._counts.sent += batch.spans if result is SendResult.SENT else 0
                 self._counts.dropped += batch.spans if result is SendResult.REFUSED else 0
         return result
+
+    def _yield(self) -> None:
+        """Let other threads run."""
+        self._gil()()
 
     def _pause(self, pause_s: float) -> bool:
         """Wait before a batch is sent again, and keep what waits within its bound meanwhile.

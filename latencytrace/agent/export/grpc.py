@@ -10,13 +10,12 @@ import socket
 import threading
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.export.transport import Response, TransportOptions
+from latencytrace.agent.export.transport import TRACES, Response, TransportOptions
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
 from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from h2.connection import H2Connection
     from h2.events import Event
 
-TRACES: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-METRICS: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 _READ_BYTES: Final = 65536
 _OK: Final = 200
 _RESOURCE_EXHAUSTED: Final = 8
@@ -163,7 +160,7 @@ class GrpcSender:
         if connection.is_ending:
             self.close()
         response = _response(headers)
-        return replace(response, reason=self._secrets.hidden_in(response.reason))
+        return response._replace(reason=self._secrets.hidden_in(response.reason))
 
     def _open(self) -> "_Connection":
         opened = socket.create_connection((self._host, self._port), self._timeout_s)

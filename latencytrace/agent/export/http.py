@@ -1,6 +1,6 @@
 """Posts OTLP over a connection that is kept alive."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -9,13 +9,13 @@ from urllib.parse import quote, urlsplit
 from latencytrace.agent.export.transport import ControlChannel, Response, TransportOptions
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
-from latencytrace.model.profile import ORDER_HEADER
 from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
 
 if TYPE_CHECKING:
     from latencytrace.agent.export.http_connection import HTTPConnection
 
 _AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
+_LONGEST_LABEL: Final = 64  # of a name, and one sign more
 _RESPONSE_BYTES: Final = 64 << 10  # more of a response nobody reads
 
 
@@ -27,7 +27,7 @@ class HttpSender:
         headers: Of each request.
         timeout_s: How long to wait for a response, the whole of it.
         options: Compression and certificates; None: neither.
-        control: Orders of the service; None: none are taken.
+        control: Returns what takes orders of the service; None: none are taken.
 
     Raises:
         SettingsError: The address is none.
@@ -39,12 +39,13 @@ class HttpSender:
         headers: Mapping[str, str],
         timeout_s: float,
         options: TransportOptions | None = None,
-        control: ControlChannel | None = None,
+        control: Callable[[], ControlChannel] | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
             port = parts.port
-            (parts.hostname or "").encode("idna")  # else each post would fail of it
+            if not _is_plain(parts.hostname or ""):
+                (parts.hostname or "").encode("idna")  # else each post would fail of it
         except ValueError as error:
             raise SettingsError(f"endpoint {why_no_address(url, error)}") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -90,17 +91,17 @@ class HttpSender:
         connection = self._connection or self._open()
         if connection.sock is not None:
             connection.sock.settimeout(self._timeout_s if timeout_s is None else timeout_s)
-        control = self._control.headers() if self._control is not None else {}
+        control = None if self._control is None else self._control()
+        of_control = {} if control is None else control.headers()
         try:
-            connection.request("POST", self._path, body, {**self._headers, **control})
+            connection.request("POST", self._path, body, {**self._headers, **of_control})
             response = connection.getresponse()
             whole = len(response.read(_RESPONSE_BYTES)) < _RESPONSE_BYTES
         except TimeoutError:
             self.close()
             raise
-        order = response.getheader(ORDER_HEADER)
-        if order is not None and self._control is not None:
-            self._control.receive(order)
+        if control is not None and (order := response.getheader(control.order_header)):
+            control.receive(order)
         after = response.getheader("retry-after", "")
         if response.will_close or not whole:
             self.close()
@@ -124,6 +125,12 @@ class HttpSender:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _is_plain(host: str) -> bool:
+    """Tell whether a name is one for certain, without the tables that others are judged by."""
+    labels = host.removesuffix(".").split(".")
+    return host.isascii() and all(0 < len(label) < _LONGEST_LABEL for label in labels)
 
 
 @cache

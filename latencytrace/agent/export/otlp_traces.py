@@ -15,7 +15,7 @@ from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.agent.guard import text_of
 from latencytrace.agent.spans.attributes import Deferred, limited, worked_out
 from latencytrace.agent.spans.span import Details, RecordedSpan, SpanMaker
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED, SpanLimits
 
 # Field tags of opentelemetry/proto/trace/v1/trace.proto: number << 3 | wire type.

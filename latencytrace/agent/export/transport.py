@@ -1,18 +1,20 @@
 """The contract of what carries an exporter's bytes to a receiver."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from latencytrace.agent.process.forks import whole_imports
 
 if TYPE_CHECKING:
     import ssl
 
+# Methods of OTLP's services over gRPC.
+TRACES: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+METRICS: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 
-@dataclass(frozen=True, slots=True)
-class Response:
+
+class Response(NamedTuple):
     """The response of a receiver to one request."""
 
     status: int  # HTTP's, or the one that HTTP has for the same
@@ -20,8 +22,7 @@ class Response:
     retry_after_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class TransportOptions:
+class TransportOptions(NamedTuple):
     """Compression and certificates of the connections to receivers."""
 
     gzip: bool = False
@@ -52,6 +53,11 @@ class TransportOptions:
 
 class ControlChannel(Protocol):
     """Orders of the service, which travel in the headers of requests and responses."""
+
+    @property
+    def order_header(self) -> str:
+        """Return the name of the header of responses that an order stands in."""
+        ...
 
     def headers(self) -> Mapping[str, str]:
         """Return the headers of the next request."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.messages import Sent, timed_sends, timed_work
+from latencytrace.agent.toolkit.queues.messages import Sent, timed_sends, timed_work
 
 
 def _sent(args: tuple[Any, ...], options: dict[str, Any]) -> Sent:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from latencytrace.agent.timing.hook import Hook, Replacement
-from latencytrace.agent.toolkit.messages import Sent, timed_sends, timed_work
+from latencytrace.agent.toolkit.queues.messages import Sent, timed_sends, timed_work
 
 
 def _sent(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:

@@ -1,5 +1,6 @@
 """Waits of requests while another's code held an event loop, asyncio's own or uvloop's."""
 
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import wraps
 from typing import Any
@@ -36,31 +37,43 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
 
 def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
     """Time what uvloop is given to call soon, as each step of a task is."""
-    requests = recorder.open_requests
+    are_open, run = recorder.open_requests.open, _timed_run(recorder)
+
+    @wraps(original)
+    def call_soon(self: object, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ANN401
+        if args or context is None:
+            if are_open and callable(callback):
+                return original(self, run, callback, *args, context=context)
+            return original(self, callback, *args, context=context)
+        if are_open and callable(callback):  # a step of a task: the quickest way
+            return original(self, run, callback, context=context)
+        return original(self, callback, context=context)
+
+    return call_soon
+
+
+def _timed_run(recorder: Recorder) -> Callable[..., None]:
+    """Return what calls a callback and notes how long it took."""
+    requests, now_ns, noticed_ns = recorder.open_requests, monotonic_ns, NOTICED_NS
 
     def run(callback: Timed, *args: object) -> None:
         """Call it, in the context that it was given."""
-        started_ns = monotonic_ns()
+        started_ns = now_ns()
         if started_ns < requests.resumed_by_ns:
             with guarded(_WAITED, recorder.on_fault):
                 requests.resumed(copy_context(), started_ns)
         try:
-            callback(*args)
+            if args:
+                callback(*args)
+            else:
+                callback()
         finally:
-            ended_ns = monotonic_ns()
-            if ended_ns - started_ns >= NOTICED_NS:
+            ended_ns = now_ns()
+            if ended_ns - started_ns >= noticed_ns:
                 with guarded(_HELD, recorder.on_fault):
                     requests.loop_held(copy_context(), started_ns, ended_ns)
 
-    @wraps(original)
-    def call_soon(self: object, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ANN401
-        if not (requests.open and callable(callback)):
-            return original(self, callback, *args, context=context)
-        if args:
-            return original(self, run, callback, *args, context=context)
-        return original(self, run, callback, context=context)  # a step of a task: the quickest way
-
-    return call_soon
+    return run
 
 
 class EventLoopHook(Hook):

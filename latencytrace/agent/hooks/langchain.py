@@ -16,7 +16,7 @@ _RETRIEVERS: Final = "langchain_core.retrievers"
 _ASKS: Final = ("vectorstore", "retriever", "base_retriever", "retrievers")
 
 
-_time_tools = timed_tools(lambda tool: tool.name)
+_time_tools = timed_tools(lambda tool, *_, **__: tool.name)
 
 
 def _time_retrievers(method: str) -> Callable[[Recorder, Timed], Timed]:

@@ -11,7 +11,7 @@ _TOOLS = (
     ("query_engine", "QueryEngineTool"),
     ("retriever_tool", "RetrieverTool"),
 )
-_time_tools = timed_tools(lambda tool: tool.metadata.name)
+_time_tools = timed_tools(lambda tool, *_, **__: tool.metadata.name)
 
 
 class LlamaIndexHook(Hook):

@@ -11,7 +11,7 @@ from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.calls import after
-from latencytrace.agent.toolkit.messages import Sent, timed_sends, timed_work
+from latencytrace.agent.toolkit.queues.messages import Sent, timed_sends, timed_work
 
 
 def _sent(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:

@@ -1,72 +1,28 @@
 """Forward passes of `transformers` models within a request: of an encoder, or a classifier."""
 
 import importlib
+import sys
 from typing import Any
 
-from opentelemetry.trace import get_current_span
-
-from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.wrapping import Begin, Call, timed
-from latencytrace.agent.toolkit.calls import CountWithin
-from latencytrace.agent.toolkit.models.calls import model_attributes
-from latencytrace.agent.toolkit.models.torch_modules import (
-    inherited_call,
-    on_device,
-    outside_graphs,
-)
-from latencytrace.model import semconv
-from latencytrace.model.stage import Stage
+from latencytrace.agent.timing.wrapping import timed
+from latencytrace.agent.toolkit.models.forward_passes import beginning_pass, timed_passes
 
 _MODELS = "transformers.modeling_utils"
-# What a pass is the inner half of: the library or model that makes it has a span of its own.
-_WITHIN = (Stage.FORWARD, Stage.EMBED, Stage.RERANK, Stage.GUARDRAIL, Stage.PREFILL, Stage.DECODE)
-
-_MOST = 256  # passes of one span: a loop of the program's own may make one a token
-
-
-def _beginning(recorder: Recorder) -> Begin:
-    """Return what begins to time a pass that serves a request and is part of no other call."""
-    counts = CountWithin()
-
-    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        with guarded("starting a forward pass", recorder.on_fault):
-            if recorder.suppressed() or recorder.inside(*_WITHIN) or recorder.stream() is not None:
-                return None  # in a stream: a generation's own, or noted by a pipeline
-            around = get_current_span()
-            if not around.is_recording() or counts.next_of(around) > _MOST:
-                return None
-            model = getattr(args[0], "_orig_mod", args[0])
-            recorder.steps.begin()
-            attributes = {**model_attributes(model), **_batch(*args[1:], *kwargs.values())}
-            timing = recorder.start(type(model).__name__, Stage.FORWARD, attributes)
-            return Call(Stage.FORWARD, timing, recorder.on_fault)
-        return None
-
-    return on_device(begin, recorder)
-
-
-def _batch(*inputs: object) -> HookAttributes:
-    """Note how many rows the first tensor has."""
-    shapes = (getattr(each, "shape", None) for each in inputs)
-    shape = next((each for each in shapes if each), None)
-    return {semconv.BATCH_SIZE: int(shape[0])} if shape else {}
-
-
-def time_passes(recorder: Recorder, _: Timed) -> Timed:
-    """Time the calls of every model."""
-    call = inherited_call(importlib.import_module(_MODELS).PreTrainedModel)
-    return outside_graphs(call, timed(call, _beginning(recorder)))
 
 
 def time_compiled(recorder: Recorder, original: Timed) -> Timed:
     """Time models that `torch.compile` made, from outside of their graph."""
-    kind: type = importlib.import_module(_MODELS).PreTrainedModel
-    timed_call = outside_graphs(original, timed(original, _beginning(recorder)))
+    is_compiling = importlib.import_module("torch.compiler").is_compiling
+    timed_call = timed(original, beginning_pass(recorder))
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
-        is_model = isinstance(self._orig_mod, kind)
+        if is_compiling():
+            return original(self, *args, **kwargs)
+        # Not imported for this: a program may compile without transformers.
+        kind = getattr(sys.modules.get(_MODELS), "PreTrainedModel", None)
+        is_model = kind is not None and isinstance(self._orig_mod, kind)
         return (timed_call if is_model else original)(self, *args, **kwargs)
 
     return __call__
@@ -77,6 +33,6 @@ class TransformersForwardHook(Hook):
 
     requires = ("transformers >= 4.40",)
     patches = (
-        Replacement(_MODELS, "PreTrainedModel.__call__", time_passes),
+        Replacement(_MODELS, "PreTrainedModel.__call__", timed_passes(_MODELS, "PreTrainedModel")),
         Replacement("torch._dynamo.eval_frame", "OptimizedModule.__call__", time_compiled),
     )

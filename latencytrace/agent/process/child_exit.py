@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import wrapt
+from latencytrace.agent.process.imports import after_import
 
 _LAST = -1000  # of a child's finalizers
 
@@ -17,4 +17,4 @@ def at_end_of_children(flush: Callable[[], None]) -> None:
 
         multiprocessing_util.register_after_fork(flush, in_child)
 
-    wrapt.register_post_import_hook(on_import, "multiprocessing.util")
+    after_import("multiprocessing.util", on_import)

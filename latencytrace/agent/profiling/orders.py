@@ -33,6 +33,7 @@ from latencytrace.model.profile import (
     ARMED_S,
     COOLDOWN_S,
     MAX_PROFILE_BYTES,
+    ORDER_HEADER,
     ProfileOrder,
     ProfilerState,
     ProfilingAgent,
@@ -64,6 +65,8 @@ class Profiling:
         is_on: Whether profiles are taken at all.
         on_fault: Takes what our own code raises.
     """
+
+    order_header = ORDER_HEADER
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from latencytrace.agent.budget.keeper import BudgetKeeper, Overhead
 from latencytrace.agent.clock import cpu_ns, monotonic_ns, process_cpu_ns
 from latencytrace.agent.export.exporter import ExportCounts
 from latencytrace.agent.reporting.own_cost import CostMeter, OwnCost
-from latencytrace.agent.reporting.prices import Build, measured_prices, times_requests
+from latencytrace.agent.reporting.prices import measured_prices, times_requests
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.hook import Hook
 
@@ -19,6 +19,7 @@ class OwnBudget:
         detail: What hooks ask, which it sets.
         budget_ratio: Of the process's CPU time; None: there is no budget.
         some_spans: Shows so many spans that have just ended.
+        hooks: Those that may time requests.
     """
 
     def __init__(
@@ -26,16 +27,13 @@ class OwnBudget:
         detail: Detail,
         budget_ratio: float | None,
         some_spans: Callable[[int], Sequence[RecordedSpan]],
+        hooks: Callable[[], Iterable[type[Hook]]],
     ) -> None:
-        self._detail = detail
-        self._budget_ratio = budget_ratio
         self._some_spans = some_spans
-        self._build: Build | None = None
-        self._begin()
-
-    def price_by(self, hooks: Iterable[type[Hook]]) -> None:
-        """Price requests by the hooks that are applied."""
-        self._build = times_requests(hooks)
+        self._meter = CostMeter(
+            monotonic_ns, detail, lambda: measured_prices(times_requests(hooks())), cpu_ns
+        )
+        self._keeper = BudgetKeeper(detail, budget_ratio, monotonic_ns, process_cpu_ns)
 
     @property
     def cost(self) -> OwnCost:
@@ -55,14 +53,3 @@ class OwnBudget:
         self._keeper.update(
             cost.cpu_ns, self._some_spans, fixed_ns=fixed_ns, may_sample=may_sample
         )
-
-    def reset_after_fork(self) -> None:
-        """In a forked child: nothing was spent, and nothing is left out."""
-        self._detail.reset_after_fork()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._meter = CostMeter(
-            monotonic_ns, self._detail, lambda: measured_prices(self._build), cpu_ns
-        )
-        self._keeper = BudgetKeeper(self._detail, self._budget_ratio, monotonic_ns, process_cpu_ns)

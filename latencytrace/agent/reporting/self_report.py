@@ -62,15 +62,20 @@ class SelfReport:
         resource: Attributes of the process.
         sender: Where metrics go.
         now_ns: A monotonic clock.
+        started_ns: Since when everything is counted; None: now.
     """
 
     def __init__(
-        self, resource: Mapping[str, object], sender: Sender, now_ns: Callable[[], int]
+        self,
+        resource: Mapping[str, object],
+        sender: Sender,
+        now_ns: Callable[[], int],
+        started_ns: int | None = None,
     ) -> None:
         self._resource = encoded_resource(resource)
         self._sender = sender
         self._now_ns = now_ns
-        self._started_ns = now_ns()
+        self._started_ns = now_ns() if started_ns is None else started_ns
         self._sent_ns: int | None = None  # the last try
         self._last: Report | None = None
         self._is_taken = True

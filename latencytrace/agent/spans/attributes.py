@@ -9,7 +9,7 @@ from typing import cast
 
 from latencytrace.agent.guard import FAULTS, attempted, edge_faults, logger, text_of
 from latencytrace.agent.process.forks import in_child
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED
 
 SCALARS = frozenset((str, int, float, bool, bytes))

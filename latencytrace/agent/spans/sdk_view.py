@@ -22,7 +22,7 @@ from opentelemetry.trace import (
 
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.agent.spans.attributes import limited, worked_out
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED, SpanLimits
 
 if TYPE_CHECKING:

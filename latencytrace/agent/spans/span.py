@@ -44,7 +44,7 @@ from latencytrace.agent.spans.sdk_view import (
 )
 from latencytrace.agent.spans.stack_text import stack_text
 from latencytrace.model import semconv
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 
 if TYPE_CHECKING:
     from contextvars import Token

@@ -29,7 +29,7 @@ from latencytrace.agent.spans.attributes import copied_attributes
 from latencytrace.agent.spans.current_span import CurrentSpan
 from latencytrace.agent.spans.processors import ProgramProcessors
 from latencytrace.agent.spans.span import Details, RecordedSpan
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.span_limits import SpanLimits
 
 if TYPE_CHECKING:

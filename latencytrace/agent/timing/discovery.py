@@ -3,27 +3,47 @@
 from collections.abc import Sequence
 
 from latencytrace.agent.guard import OnFault, guarded, logger
-from latencytrace.agent.timing.hook import Hook
-from latencytrace.plugins import HOOKS, plugins
+from latencytrace.agent.timing.hook import Hook, HookOptions, ListedHook
+from latencytrace.agent.timing.hook_list import LISTED
+from latencytrace.plugins import HOOKS, Plugin, plugins
 
 
 def installed_hooks(
-    names: Sequence[str] | None, on_fault: OnFault
-) -> list[tuple[str, type[Hook]]]:
-    """The hooks to apply; one that cannot be loaded is logged and left out."""
-    found: list[tuple[str, type[Hook]]] = []
+    names: Sequence[str] | None, on_fault: OnFault, options: HookOptions | None = None
+) -> list[tuple[str, type[Hook] | ListedHook]]:
+    """The hooks to apply; one that cannot be loaded is logged and left out.
+
+    Args:
+        names: Of those that are wanted; None: all.
+        on_fault: Takes what loading raises.
+        options: Of hooks; some have no patch without any.
+    """
+    found: list[tuple[str, type[Hook] | ListedHook]] = []
     installed = {plugin.name: plugin for plugin in plugins(HOOKS)}
+    has_options = options is not None and options != HookOptions()
     for name in installed if names is None else names:
         if name not in installed:
             logger.warning("no hook is called %r; installed: %s", name, ", ".join(installed))
             continue
-        loaded: object = None
-        with guarded(f"loading the hook {name!r}", on_fault):
-            loaded = installed[name].load()
-        if loaded is None:
+        plugin = installed[name]
+        listed = LISTED.get(plugin.value)
+        if listed is not None and (listed[1] or not has_options):
+            found.append((name, ListedHook(plugin, *listed)))
             continue
-        if isinstance(loaded, type) and issubclass(loaded, Hook):
+        loaded = _loaded(plugin, on_fault)
+        if loaded is not None:
             found.append((name, loaded))
-        else:
-            logger.warning("hook %r is no subclass of latencytrace.agent.timing.hook.Hook", name)
     return found
+
+
+def _loaded(plugin: Plugin, on_fault: OnFault) -> type[Hook] | None:
+    loaded: object = None
+    with guarded(f"loading the hook {plugin.name!r}", on_fault):
+        loaded = plugin.load()
+    if isinstance(loaded, type) and issubclass(loaded, Hook):
+        return loaded
+    if loaded is not None:
+        logger.warning(
+            "hook %r is no subclass of latencytrace.agent.timing.hook.Hook", plugin.name
+        )
+    return None

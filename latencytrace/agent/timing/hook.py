@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
+from latencytrace.plugins import Plugin
 
 Arguments = Mapping[str, object]  # of the timed call, by parameter name, defaults included
 HookAttributes = dict[str, AttributeValue]
@@ -32,8 +33,7 @@ class Asked(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookOptions:
+class HookOptions(NamedTuple):
     """Options of hooks."""
 
     torch_modules: tuple[str, ...] = ()  # `Class` or `package.module:Class`
@@ -118,3 +118,22 @@ class Hook:
     def table(cls, options: HookOptions) -> tuple[Patch | Replacement, ...]:  # noqa: ARG003 - a hook may read it
         """Return what is patched; a hook overrides it where settings have a say."""
         return cls.patches
+
+
+class ListedHook(NamedTuple):
+    """A hook of which is known what it waits for, so that it need not be loaded before that."""
+
+    plugin: Plugin
+    requires: tuple[str, ...]
+    modules: tuple[str, ...]  # that it patches, in the order of its table
+
+    def load(self) -> type[Hook]:
+        """Import it.
+
+        Raises:
+            TypeError: It is none.
+        """
+        loaded = self.plugin.load()
+        if not (isinstance(loaded, type) and issubclass(loaded, Hook)):
+            raise TypeError(f"{self.plugin.value} is no hook")
+        return loaded

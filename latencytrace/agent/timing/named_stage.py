@@ -1,7 +1,7 @@
 """The stage that a name of the user's means."""
 
 from latencytrace.model import semconv
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage, stage_named
 
 

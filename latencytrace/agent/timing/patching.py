@@ -5,17 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial, update_wrapper
-from importlib.metadata import PackageNotFoundError
 from types import FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet, ref
 
-import wrapt
-
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement, Timed
+from latencytrace.agent.process.imports import OnImport, after_import, forget
+from latencytrace.agent.timing.hook import (
+    Hook,
+    HookOptions,
+    ListedHook,
+    Patch,
+    Replacement,
+    Timed,
+)
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.wrapping import beginning, timed
 from latencytrace.plugins import installed_version
 
 _REQUIREMENT = re.compile(r"^\s*([\w.-]+)\s*(?:>=\s*([\d.]+))?\s*$")
@@ -40,8 +44,7 @@ class HookStatus:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """Place of an attribute before it was patched."""
 
     owner: Any
@@ -88,28 +91,43 @@ class _LateMethods:
 
 
 class AppliedHook:
-    """One hook in this process: waits for its library's modules, patches, restores."""
+    """One hook in this process: waits for its library's modules, patches, restores.
+
+    One that is listed is loaded with the first of them: most programs use few libraries.
+    """
 
     def __init__(
-        self, name: str, hook: type[Hook], recorder: Recorder, options: HookOptions | None = None
+        self,
+        name: str,
+        hook: type[Hook] | ListedHook,
+        recorder: Recorder,
+        options: HookOptions | None = None,
     ) -> None:
         self._name = name
-        self._patches = hook.table(options or HookOptions())
+        self._hook = hook
+        self._options = options or HookOptions()
+        self._patches: tuple[Patch | Replacement, ...] | None = None  # None: not loaded yet
         self._recorder = recorder
         self._active = True
         self._places: list[_Place] = []
         self._late = _LateMethods()
         self._missing: list[str] = []
-        self._refusal = unmet(hook.requires)
-        if self._refusal is None:
-            for patch in self._patches:
-                wrapt.register_post_import_hook(self._apply_to(patch), patch.module)
+        self._refusal: tuple[HookState, str] | None = None
+        self._is_judged = False
+        self._awaited: list[tuple[str, OnImport]] = []
+        if isinstance(hook, ListedHook):
+            for module in hook.modules:
+                self._await(module, partial(self._load_for, module))
+        elif self._why_refused() is None:
+            for patch in self._table():
+                self._await(patch.module, partial(self._apply_to, patch))
 
     @property
     def status(self) -> HookStatus:
         """Return whether the hook is applied, and why not."""
-        if self._refusal is not None:
-            return HookStatus(name=self._name, state=self._refusal[0], reason=self._refusal[1])
+        refusal = self._why_refused()
+        if refusal is not None:
+            return HookStatus(name=self._name, state=refusal[0], reason=refusal[1])
         missing = ", ".join(self._missing)
         if self._places:
             reason = f"not found: {missing}" if missing else None
@@ -117,29 +135,62 @@ class AppliedHook:
         if missing:
             reason = f"not found: {missing}"
             return HookStatus(name=self._name, state=HookState.REFUSED, reason=reason)
-        if not self._patches:
+        if isinstance(self._hook, ListedHook):
+            modules = set(self._hook.modules)
+        else:
+            modules = {patch.module for patch in self._table()}
+        if not modules:
             reason = "nothing that it could time is named in the settings"
             return HookStatus(name=self._name, state=HookState.WAITING, reason=reason)
-        modules = ", ".join(sorted({patch.module for patch in self._patches}))
-        reason = f"the program has not imported {modules}"
+        reason = f"the program has not imported {', '.join(sorted(modules))}"
         return HookStatus(name=self._name, state=HookState.WAITING, reason=reason)
+
+    def hook_of(self, module: str) -> type[Hook] | None:
+        """Return the hook, loaded now if it patches a module; None: it is listed, and does not."""
+        if not isinstance(self._hook, ListedHook):
+            return self._hook
+        return self._hook.load() if module in self._hook.modules else None
 
     def restore(self) -> None:
         """Put everything back, last patch first."""
         self._active = False
+        for awaited in self._awaited:
+            forget(*awaited)
         with guarded("restoring classes that were made later", self._recorder.on_fault):
             self._late.restore()
         while self._places:
             with guarded("restoring a patch", self._recorder.on_fault):
                 self._places.pop().restore()
 
-    def _apply_to(self, patch: Patch | Replacement) -> Callable[[ModuleType], None]:
-        def apply(module: ModuleType) -> None:
-            if self._active:
-                with guarded(f"patching {patch.module}.{patch.target}", self._recorder.on_fault):
-                    self._apply(patch, module)
+    def _await(self, module: str, call: OnImport) -> None:
+        self._awaited.append((module, call))
+        after_import(module, call)
 
-        return apply
+    def _why_refused(self) -> tuple[HookState, str] | None:
+        if not self._is_judged:
+            self._refusal, self._is_judged = unmet(self._hook.requires), True
+        return self._refusal
+
+    def _table(self) -> tuple[Patch | Replacement, ...]:
+        if self._patches is None:
+            hook = self._hook.load() if isinstance(self._hook, ListedHook) else self._hook
+            self._patches = hook.table(self._options)
+        return self._patches
+
+    def _load_for(self, name: str, module: ModuleType) -> None:
+        """Apply a listed hook to a module of its library."""
+        if not self._active:
+            return
+        with guarded(f"loading the hook {self._name!r}", self._recorder.on_fault):
+            if self._why_refused() is None:
+                for patch in self._table():
+                    if patch.module == name:
+                        self._apply_to(patch, module)
+
+    def _apply_to(self, patch: Patch | Replacement, module: ModuleType) -> None:
+        if self._active:
+            with guarded(f"patching {patch.module}.{patch.target}", self._recorder.on_fault):
+                self._apply(patch, module)
 
     def _apply(self, patch: Patch | Replacement, module: ModuleType) -> None:
         owner: Any = module
@@ -211,6 +262,8 @@ class AppliedHook:
     def _built(self, patch: Patch | Replacement, function: Timed) -> Timed:
         if isinstance(patch, Replacement):
             return _alike(patch.build(self._recorder, function), function)
+        from latencytrace.agent.timing.wrapping import beginning, timed  # noqa: PLC0415 - only where it is used
+
         return timed(function, beginning(function, patch, self._recorder))
 
     def _timed_already(self, function: Timed, owner: Any, name: str) -> _Place | None:  # noqa: ANN401
@@ -273,7 +326,7 @@ def unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:
         name, least = match.groups()
         try:
             installed = installed_version(name)
-        except PackageNotFoundError:
+        except ModuleNotFoundError:
             reasons.append(f"{name} is not installed")
             continue
         if least is None or _numbers(installed) >= _numbers(least):

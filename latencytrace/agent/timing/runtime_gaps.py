@@ -18,9 +18,9 @@ from latencytrace.agent.context import call_in, context_in, current
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.model import semconv
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.packed.interval import pack_named
 from latencytrace.model.packed.runtime_gap import RuntimeGap
-from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
 NOTICED_NS = 1_000_000
@@ -110,7 +110,7 @@ class OpenRequests:
         self._unwatched: set[RuntimeGaps] = set()  # likewise under way, without their gaps
         # Reentrant: the garbage collector may end a request in the middle of any of this.
         self._lock = threading.RLock()
-        self.open: set[RuntimeGaps] = set()
+        self.open: set[RuntimeGaps] = set()  # one for good, which hooks hold
         self.resumed_by_ns = 0  # when who waits for a loop that was held has run
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
         self._collecting_since_ns: int | None = None

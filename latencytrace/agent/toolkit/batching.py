@@ -27,7 +27,7 @@ from latencytrace.agent.spans.tracer import RecordingTracer, started_here
 from latencytrace.agent.timing.named_stage import named_stage
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.model import semconv
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
 MAX_SERVED = 16  # batches recorded of one ticket: a request has a bounded number of spans

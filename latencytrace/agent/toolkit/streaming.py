@@ -12,7 +12,7 @@ from latencytrace.agent.timing.intervals import TIME_BYTES, Stages, fold
 from latencytrace.agent.toolkit.answer_events import OPAQUE, AnswerEvents, events_of
 from latencytrace.agent.toolkit.token_times import HELD, TokenRecorder
 from latencytrace.model import semconv
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
 ANSWER: Final = create_key("latencytrace.answer")  # in the context of a request

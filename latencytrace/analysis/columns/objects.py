@@ -1,9 +1,7 @@
 """Requests as objects, for those who need some: about 1 µs of CPU for each of their spans."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
 from typing import Final, overload
 
 import numpy as np
@@ -11,6 +9,7 @@ import numpy as np
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import FirstTokenOf, Request, Segment
+from latencytrace.model.from_columns import from_columns
 from latencytrace.model.ledger import ledger_of
 from latencytrace.model.stage import STAGES
 
@@ -132,7 +131,8 @@ def _segments(table: RequestTable) -> list[Segment]:
     ends_ns = table.segment_end_ns
     starts_ns = np.roll(ends_ns, 1)
     starts_ns[table.segment_first[:-1][np.diff(table.segment_first) > 0]] = 0
-    return _made(
+    return from_columns(
+        Segment,
         len(ends_ns),
         start_ns=starts_ns.tolist(),
         end_ns=ends_ns.tolist(),
@@ -140,11 +140,3 @@ def _segments(table: RequestTable) -> list[Segment]:
         span_id=[ids[at : at + _DIGITS] for at in range(0, len(ids), _DIGITS)],
         name=map(table.segment_name.values.__getitem__, table.segment_name.codes.tolist()),
     )
-
-
-def _made(count: int, **columns: Iterable[object]) -> list[Segment]:
-    """Segments made field by field, which takes half as long as one by one."""
-    segments = list(map(object.__new__, repeat(Segment, count)))
-    for name, values in columns.items():
-        deque(map(vars(Segment)[name].__set__, segments, values), maxlen=0)
-    return segments

@@ -28,6 +28,7 @@ DEALS: Final = 4_999  # of blocks to the sides, for p values
 LEAST_BEYOND: Final = 10  # requests of each side beyond a quantile that is tested
 _TOLD: Final = (0.025, 0.975)  # a 95 % interval
 _HALVINGS: Final = 60
+_ROUNDING: Final = 1e-9  # of shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,4 +218,6 @@ def _differences(excess: Floats, weight: Floats, in_b: Floats) -> Floats:
         variances.append(np.maximum(spread, 0) / np.square(total) * number / (number - 1))
     error = np.sqrt(variances[0] + variances[1])
     difference = means[0] - means[1]
-    return np.asarray(np.true_divide(difference, error, out=np.zeros_like(error), where=error > 0))
+    # Sides without a value in common have no error at all.
+    apart = np.where(np.abs(difference) > _ROUNDING, np.copysign(np.inf, difference), 0.0)
+    return np.asarray(np.true_divide(difference, error, out=apart, where=error > 0))

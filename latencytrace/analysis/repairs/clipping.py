@@ -9,10 +9,10 @@ _Extent = tuple[int, int]  # start and end in ns
 
 def clipped(span: Span, parent: Span) -> tuple[Span, Repair | None]:
     """A span cut off where it sticks out of its parent; one wholly outside becomes empty."""
+    if parent.start_ns <= span.start_ns <= span.end_ns <= parent.end_ns:
+        return span, None
     start_ns = min(max(span.start_ns, parent.start_ns), parent.end_ns)
     end_ns = min(max(span.end_ns, parent.start_ns), parent.end_ns)
-    if (start_ns, end_ns) == (span.start_ns, span.end_ns):
-        return span, None
     repair = clipping(
         span, parent.name, (span.start_ns, span.end_ns), (parent.start_ns, parent.end_ns)
     )

@@ -16,7 +16,7 @@ def without_duplicates(spans: Iterable[Span]) -> tuple[dict[str, Span], list[Rep
     repairs: dict[str, Repair] = {}
     for span in spans:
         other = kept.setdefault(span.span_id, span)
-        if other == span:
+        if other is span or other == span:
             continue
         kept[span.span_id] = max(other, span, key=_rank)
         repairs[span.span_id] = Repair(

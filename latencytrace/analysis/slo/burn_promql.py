@@ -67,12 +67,13 @@ def recorded(
         window = {"window": window_text(window_ns)}
         yield REQUESTS, window, _counted(_TOTAL_COUNTER, objective, window_ns, scrape_ns)
         yield BAD, window, _counted(_BAD_COUNTER, objective, window_ns, scrape_ns)
-        requests, bad = (_series(name, objective, window_ns) for name in (REQUESTS, BAD))
-        yield BURN_RATE, window, f"{bad} / ({requests} > 0) / {objective.budget_ratio:.6g}"
+    # Of all windows at once: a rule costs more than the series that it records.
+    requests, bad = (f"{name}{{{_named(objective)}}}" for name in (REQUESTS, BAD))
+    yield BURN_RATE, {}, f"{bad} / ({requests} > 0) / {objective.budget_ratio:.6g}"
+    yield from _active(objective, rules)
     for rule in rules:
         window = {"window": window_text(rule.long_ns)}
-        yield ACTIVE, window, _active(objective, rule)
-        yield COVERAGE, window, _covered(objective, rule.long_ns, interval_ns)
+        yield COVERAGE, window, _covered(objective, rule, interval_ns)
     period = {"window": window_text(objective.period_ns)}
     yield USUAL_RATE, period, _usual_rate(objective, rules)
     yield BUDGET_LEFT, period, _budget_left(objective, rules, interval_ns)
@@ -173,16 +174,16 @@ def _begins(objective: Objective, rule: BurnRule) -> str:
     bad = _series(BAD, objective, rule.long_ns)
     long, short = (_series(BURN_RATE, objective, one) for one in (rule.long_ns, rule.short_ns))
     coverage = _series(COVERAGE, objective, rule.long_ns)
-    begins = (
-        f"{long} * on ({_LABELS}) {coverage} > {rule.factor:.6g}\n"
-        f"and on ({_LABELS}) {short} > {rule.factor:.6g}\n"
-        f"and on ({_LABELS}) {bad} >= {LEAST_BAD[rule.severity]}"
-    )
+    least = str(LEAST_BAD[rule.severity])
     if rule.least_ratio:
         usual = _series(USUAL_RATE, objective, objective.period_ns)
-        least = rule.least_ratio * rule.factor * objective.budget_ratio * rule.long_ns / 1e9
-        begins += f"\nand on ({_LABELS}) {bad} >= on ({_LABELS}) {usual} * {least:.6g}"
-    return f"(\n{begins}\n)"
+        share = rule.least_ratio * rule.factor * objective.budget_ratio * rule.long_ns / 1e9
+        least = f"on ({_LABELS}) clamp_min({usual} * {share:.6g}, {least})"
+    return (
+        f"(\n{long} * on ({_LABELS}) {coverage} > {rule.factor:.6g}\n"
+        f"and on ({_LABELS}) {short} > {rule.factor:.6g}\n"
+        f"and on ({_LABELS}) {bad} >= {least}\n)"
+    )
 
 
 def _not_calm(objective: Objective, rule: BurnRule) -> str:
@@ -214,7 +215,7 @@ def _expected(objective: Objective, interval_ns: int) -> str:
 
 def _silent(objective: Objective, scrape_ns: int) -> str:
     """1 where requests stay away, and until they come again."""
-    expected = f"max by ({_LABELS}) ({_series(EXPECTED, objective, traffic.LOOK_NS)})"
+    expected = _series(EXPECTED, objective, traffic.LOOK_NS)
     look, bad = (
         _increase(counter, objective, window_text(traffic.LOOK_NS))
         for counter in (_TOTAL_COUNTER, _BAD_COUNTER)
@@ -237,7 +238,7 @@ def _silent(objective: Objective, scrape_ns: int) -> str:
         f"unless on ({_LABELS}) (\n{bad} >= {LEAST_BAD[Severity.PAGE]}\n"
         f"and on ({_LABELS}) {latest_bad} >= on ({_LABELS}) {latest} * {OUTAGE_BAD:g}\n)\n"
         f"unless on ({_LABELS}) {page}\n)\n"
-        f"or\nmax by ({_LABELS}) ({silence})\n)\n) > bool 0"
+        f"or\n{silence}\n)\n) > bool 0"
     )
 
 
@@ -251,24 +252,33 @@ def _reported(objective: Objective, scrape_ns: int) -> str:
     )
 
 
-def _active(objective: Objective, rule: BurnRule) -> str:
-    """Whether requests came of late: a pause as long as that is a gap in what was observed."""
-    if rule.longest_pause_ns == rule.short_ns:
-        return f"{_series(REQUESTS, objective, rule.short_ns)} > bool 0"
-    pause = window_text(rule.longest_pause_ns)
-    return f"{_increase(_TOTAL_COUNTER, objective, pause)} > bool 0"
+def _active(objective: Objective, rules: Sequence[BurnRule]) -> Iterator[Recorded]:
+    """Yield whether requests came of late, by how long is a gap in what was observed."""
+    pauses_ns = {rule.longest_pause_ns for rule in rules}
+    counted_ns = pauses_ns & {rule.short_ns for rule in rules}
+    windows = "|".join(map(window_text, sorted(counted_ns)))
+    if windows:
+        yield ACTIVE, {}, f'{REQUESTS}{{{_named(objective)}, window=~"{windows}"}} > bool 0'
+    for pause_ns in sorted(pauses_ns - counted_ns):
+        pause = window_text(pause_ns)
+        yield (
+            ACTIVE,
+            {"window": pause},
+            f"{_increase(_TOTAL_COUNTER, objective, pause)} > bool 0",
+        )
 
 
-def _covered(objective: Objective, long_ns: int, interval_ns: int) -> str:
-    active = f"sum_over_time({_series(ACTIVE, objective, long_ns)}[{window_text(long_ns)}])"
-    return f"clamp_max({active} * {interval_ns / long_ns:.6g}, 1)"
+def _covered(objective: Objective, rule: BurnRule, interval_ns: int) -> str:
+    active = _series(ACTIVE, objective, rule.longest_pause_ns)
+    observed = f"sum_over_time({active}[{window_text(rule.long_ns)}])"
+    return f"clamp_max({observed} * {interval_ns / rule.long_ns:.6g}, 1)"
 
 
 def _usual_rate(objective: Objective, rules: tuple[BurnRule, ...]) -> str:
     """Requests a second in the mean of the period, where there were any."""
     period = window_text(objective.period_ns)
     requests = _series(REQUESTS, objective, rules[-1].short_ns)
-    active = _series(ACTIVE, objective, rules[-1].long_ns)
+    active = _series(ACTIVE, objective, rules[-1].longest_pause_ns)
     return (
         f"sum_over_time({requests}[{period}]) / on ({_LABELS}) "
         f"(sum_over_time({active}[{period}]) > 0) / {rules[-1].short_ns / 1e9:.6g}"
@@ -283,7 +293,7 @@ def _budget_left(objective: Objective, rules: tuple[BurnRule, ...], interval_ns:
         f"sum_over_time({_series(name, objective, short_ns)}[{period}])"
         for name in (BAD, REQUESTS)
     )
-    active = _series(ACTIVE, objective, rules[-1].long_ns)
+    active = _series(ACTIVE, objective, rules[-1].longest_pause_ns)
     covered = f"sum_over_time({active}[{period}]) * {interval_ns / objective.period_ns:.6g}"
     spent = f"{bad} / ({requests} > 0) / {objective.budget_ratio:.6g}"
     return f"1 - {spent} * on ({_LABELS}) clamp_max({covered}, 1)"

@@ -23,7 +23,10 @@ DEPENDENCIES: Final = frozenset(
     }
 )  # fmt: skip
 _TOKENS: Final = ("input_tokens", "output_tokens", "cached_input_tokens")
-_CROWDS: Final = ("queue_depth", "concurrency", "batch_size", "preemptions")
+_CROWDS: Final = (
+    "queue_depth", "concurrency", "batch_size", "preemptions", "engine_waiting_requests",
+    "engine_running_requests", "engine_batch_size", "engine_preemptions",
+)  # fmt: skip
 _INSTANCES: Final = frozenset(
     {"instance", "service.instance.id", "host.name", "host.id", "k8s.pod.name", "k8s.node.name"}
 )
@@ -146,7 +149,7 @@ def predicted_ratio(groups: Groups, key: str) -> float:
     That the slowest ones have more of everything then explains little: of requests that a
     dependency kept waiting, those with long answers are in the tail.
     """
-    numbers = getattr(groups.columns, key)
+    numbers = groups.columns.numbers(key)
     known, value = numbers.known, numbers.value
     duration_ns = groups.columns.duration_ns.astype(np.float64)
     # The tail's own numbers too: it may lie in what is one bin of all.

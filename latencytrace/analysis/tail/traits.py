@@ -6,7 +6,7 @@ need not say more than one: the variance of each share is estimated with the cor
 the trait shows within stretches of time.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,6 +28,13 @@ WORDS = ("service", "instance", "version", "route", "model", "status", "finish_r
 NUMBERS = (
     "input_tokens", "cached_input_tokens", "output_tokens", "batch_size", "queue_depth",
     "concurrency", "preemptions",
+)  # fmt: skip
+# Of which few are as bad as many of the others.
+_BETTER_HIGH = frozenset(
+    {
+        "cached_input_tokens", "engine_prefix_cache_hit_percent",
+        "engine_speculative_acceptance_percent",
+    }
 )  # fmt: skip
 COLD_START = "cold_start"
 _TRUE = "true"
@@ -82,13 +89,13 @@ def traits(groups: Groups) -> tuple[Trait, ...]:
         for place in np.flatnonzero(clear)
     ]
     found.sort(key=lambda one: one.apart.reference_ratio - one.apart.tail_ratio)
-    return tuple(_one_bound_each(found))
+    return tuple(_one_bound_each(found, {*NUMBERS, *groups.columns.engine}))
 
 
-def _one_bound_each(found: Iterable[Trait]) -> Iterator[Trait]:
+def _one_bound_each(found: Iterable[Trait], numbers: Collection[str]) -> Iterator[Trait]:
     seen: set[str] = set()
     for one in found:
-        if one.apart.key in NUMBERS and one.apart.key in seen:
+        if one.apart.key in numbers and one.apart.key in seen:
             continue
         seen.add(one.apart.key)
         yield one
@@ -104,8 +111,8 @@ def _candidates(groups: Groups) -> Iterator[tuple[list[_Named], Counts]]:
             for number, name in enumerate(words.names)
         ]
         yield names, _counts(groups, words.number, len(names))
-    for key in NUMBERS:
-        numbers: KnownNumbers = getattr(columns, key)
+    for key in (*NUMBERS, *columns.engine):
+        numbers = columns.numbers(key)
         bounded = list(_bounded(key, numbers, groups.reference))
         for one in bounded:
             yield [one], _counts(groups, np.where(one[2](), 0, -1), 1)
@@ -116,11 +123,11 @@ def _candidates(groups: Groups) -> Iterator[tuple[list[_Named], Counts]]:
 
 
 def _bounded(key: str, numbers: KnownNumbers, reference: Mask) -> Iterator[_Named]:
-    """Bounds that few requests of the reference exceed; of cached tokens, that few fall below."""
+    """Bounds that few requests of the reference exceed, or that few of them fall below."""
     values = numbers.value[reference & numbers.known]
     if not len(values):
         return
-    if key == "cached_input_tokens":
+    if key in _BETTER_HIGH:
         levels = [1 - level for level in BOUNDS]
         for bound in np.unique(np.quantile(values, levels, method="lower")).tolist():
             yield key, f"at most {bound}", partial(_holds, numbers, np.less_equal, bound)

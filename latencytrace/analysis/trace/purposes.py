@@ -16,6 +16,8 @@ def with_purposes(spans: Mapping[str, Span], stages: Mapping[str, Stage]) -> dic
         spans: By span id, each parent before its children.
         stages: By span id.
     """
+    if Stage.NETWORK not in stages.values():
+        return dict(stages)
     answered = _answered(spans)
     purposes: dict[str, Stage | None] = {}
     resolved = dict(stages)

@@ -1,17 +1,18 @@
 """`latencytrace breakdown`: where the time of a cohort of requests went."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.doctor_checks.no_request import nothing, why_none
 from latencytrace.cli.pictures import gpu_stages
 from latencytrace.cli.pictures.bars import stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
-from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.terminal import say_document, screen
 from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
+from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import Stage
@@ -55,16 +56,21 @@ def breakdown(
         if again:
             watch(lambda: pictures(source, wanted, console), console, options.WATCH_S)
         else:
-            show(console, *pictures(source, wanted, console))
+            page(console, *pictures(source, wanted, console, nothing))
 
 
-def pictures(source: reading.Source, wanted: Filters, console: Console) -> list[RenderableType]:
+def pictures(
+    source: reading.Source,
+    wanted: Filters,
+    console: Console,
+    reason: Callable[[reading.Source, Filters], str] = why_none,
+) -> list[RenderableType]:
     """The breakdown asked for; one of every route that has requests, where none was named."""
     whole = reading.breakdown(source, wanted)
     said = (*_left_out(whole), *_reduced(whole), *_never_two(whole), *_from_histograms(whole))
     notes = [Text(note, "dim") for note in said]
     if not whole["requests"]:
-        return [why_none(source, wanted), *notes]
+        return [reason(source, wanted), *notes]
     parts: list[RenderableType] = []
     for title, document in _by_route(source, wanted, whole):
         parts += picture(title, document, console)

@@ -2,10 +2,11 @@
 
 from typing import cast
 
-from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.doctor_checks.no_request import nothing
 from latencytrace.cli.pictures.cohorts.capacity import picture
-from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.terminal import say_document, screen
 from latencytrace.cli.processes import options
+from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.service.answers.load.capacity_documents import CapacityDocument
@@ -41,6 +42,6 @@ def capacity(  # noqa: PLR0913 - one argument a flag
             return
         console = screen()
         if found["requests"]:
-            show(console, *picture(found, console))
+            page(console, *picture(found, console))
         else:
-            show(console, why_none(source, wanted))
+            page(console, nothing(source, wanted))

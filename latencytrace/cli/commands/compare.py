@@ -13,6 +13,7 @@ from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import say_document, screen, show
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import QuestionError, SettingsError
@@ -102,7 +103,7 @@ def _show(
         for line in comparison.markdown(document, sides).splitlines():
             say(line)
     else:
-        show(screen(), *comparison.picture(document, sides))
+        page(screen(), *comparison.picture(document, sides))
 
 
 def written(side: str, wanted: Filters) -> str:

@@ -9,9 +9,10 @@ from rich.text import Text
 from latencytrace.cli.pictures.bars import bar
 from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.gpu_stages import stages_table
-from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.terminal import say_document, screen
 from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
+from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.errors import ServiceUnreachableError
 from latencytrace.model.texts.units import UNKNOWN, duration, share
@@ -46,7 +47,7 @@ def gpu(
         return
     console = screen()
     if once:
-        show(console, *picture(reading.gpus(source), console))
+        page(console, *picture(reading.gpus(source), console))
         return
     watch(lambda: picture(reading.gpus(source), console), console, EVERY_S)
 

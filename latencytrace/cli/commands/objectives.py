@@ -13,9 +13,10 @@ from latencytrace.cli.doctor_checks import no_request
 from latencytrace.cli.pictures import standings
 from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.objectives_report import markdown
-from latencytrace.cli.pictures.terminal import say_document, screen, show, write_out
+from latencytrace.cli.pictures.terminal import say_document, screen, write_out
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
@@ -73,14 +74,14 @@ def objectives(
             return
         if standing or url is not None or objectives_file() is None:
             silent = [_without_data(asked, objective) for objective in standing]
-            show(
+            page(
                 screen(),
                 *standings.picture(standing, firing, found["maintenance"]),
                 *filter(None, silent),
             )
             return
     checked = read(file)
-    show(screen(), *picture(checked.objectives, checked.notes))
+    page(screen(), *picture(checked.objectives, checked.notes))
 
 
 def _report(url: str | None, month: str | None, *, as_json: bool) -> None:

@@ -8,18 +8,19 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.doctor_checks.no_request import nothing, why_none
 from latencytrace.cli.pictures.bars import FAILED, legend, stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.runtime_parts import runtime_parts
-from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.terminal import say_document, screen
 from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
+from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import RequestStatus, Stage
 from latencytrace.model.texts.units import UNKNOWN, count, duration, share
-from latencytrace.service.answers.documents import ListedRequestDocument
+from latencytrace.service.answers.documents import ListedRequestDocument, RequestsDocument
 
 BAR_SHORTEST, BAR_LONGEST = 8, 24
 LEAST_SHARE = 0.0005  # less is shown as 0.0 %
@@ -52,20 +53,24 @@ def requests(  # noqa: PLR0913 - one argument a flag
             return
         console = screen()
 
-        def listed() -> list[RenderableType]:
-            found = reading.requests(source, wanted, order, limit)
-            return picture(found, ORDERS[order], console) if found else [why_none(source, wanted)]
+        def listed(
+            reason: Callable[[reading.Source, Filters], str],
+        ) -> list[RenderableType]:
+            found = reading.listed(source, wanted, order, limit)
+            if not found["requests"]:
+                return [reason(source, wanted)]
+            return picture(found, ORDERS[order], console)
 
         if again:
-            watch(listed, console, options.WATCH_S)
+            watch(partial(listed, why_none), console, options.WATCH_S)
         else:
-            show(console, *listed())
+            page(console, *listed(nothing))
 
 
-def picture(
-    found: list[ListedRequestDocument], ordered: str, console: Console
-) -> list[RenderableType]:
+def picture(listed: RequestsDocument, ordered: str, console: Console) -> list[RenderableType]:
     """A row a request, and what to type to see one whole; there is at least one."""
+    found, matching = listed["requests"], listed["matching"]
+    shown = f"{len(found):,} of " if matching > len(found) else ""
     coloured = console.color_system is not None
     bars = ("stages",) if coloured else ()
     drawn = FittedTable(
@@ -88,7 +93,7 @@ def picture(
         )
     stages = {stage for request in found for stage in request["ledger"]}
     return [
-        Text(f"{count(len(found), 'request')}, {ordered}", "bold"),
+        Text(f"{shown}{count(max(matching, len(found)), 'request')}, {ordered}", "bold"),
         *((legend(sorted(stages)),) if coloured else ()),
         "",
         drawn.drawn(console.width),

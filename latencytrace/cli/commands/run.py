@@ -6,6 +6,7 @@ options and imports little.
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from getopt import GetoptError, getopt
@@ -176,7 +177,13 @@ def _not_understood(why: str) -> int:
 def _cannot_run(name: str) -> int:
     path = Path(name)
     if not path.is_file():
-        _say(f"command not found: {name}")
+        beside = Path(sys.executable).parent / name
+        hint = (
+            f"; it is {beside}: activate its environment, or write that"
+            if beside.is_file()
+            else ""
+        )
+        _say(f"command not found: {name}{hint}")
         return NOT_FOUND
     _say(f"not an executable program: {name}. Try: latencytrace run -- python {name}")
     return NOT_EXECUTABLE

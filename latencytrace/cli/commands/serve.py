@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -157,7 +156,7 @@ def _end_in_time() -> None:
 def _unless_usual(flag: str, address: Address, usual: str) -> str:
     """A flag that names an address, unless programs on this machine know it."""
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what serve may be given
-    url = f"http://{replace(address, host=everywhere.get(address.host, address.host))}"
+    url = f"http://{address._replace(host=everywhere.get(address.host, address.host))}"
     return "" if url == usual else f" {flag} {url}"
 
 

@@ -17,10 +17,11 @@ from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.runtime_parts import of_the_runtime, runtime_parts
 from latencytrace.cli.pictures.shared_steps import shared_steps
-from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.terminal import say_document, screen
 from latencytrace.cli.pictures.token_gaps import between_tokens, first_token
 from latencytrace.cli.pictures.waterfall import waterfall
 from latencytrace.cli.processes import options
+from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError
@@ -72,7 +73,7 @@ def trace(  # noqa: PLR0913 - one argument a flag
             say_document(document)
             return
         console = screen()
-        show(console, *picture(document, console, _stages_on_gpus(source, document)))
+        page(console, *picture(document, console, _stages_on_gpus(source, document)))
 
 
 def _open(source: reading.Source, request: RequestDocument) -> None:

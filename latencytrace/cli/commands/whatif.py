@@ -4,10 +4,11 @@ from typing import Annotated, cast
 
 import typer
 
-from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.doctor_checks.no_request import nothing
 from latencytrace.cli.pictures.cohorts import forecast
-from latencytrace.cli.pictures.terminal import say_document, screen, show
+from latencytrace.cli.pictures.terminal import say_document, screen
 from latencytrace.cli.processes import options
+from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.service.answers.compare_documents import WhatifDocument
@@ -52,7 +53,7 @@ def whatif(  # noqa: PLR0913 - one argument a flag
         if as_json:
             say_document(document)
         elif document["duration_ns"] is None:
-            show(screen(), why_none(source, wanted))
+            page(screen(), nothing(source, wanted))
         else:
             what = f"{faster} faster" if faster is not None else f"at most {at_most_ms:g} ms"
-            show(screen(), *forecast.picture(document, what))
+            page(screen(), *forecast.picture(document, what))

@@ -13,7 +13,7 @@ from latencytrace.agent.timing.patching import HookState, unmet
 from latencytrace.cli.doctor_checks.unhooked import unhooked_findings
 from latencytrace.cli.doctor_checks.used import Used
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.plugins import HOOKS, plugins
+from latencytrace.plugins import HOOKS
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 
 INSTALLED = "installed"
@@ -87,7 +87,7 @@ def _versions() -> Iterator[Finding]:
 
 def _hooks(named: tuple[str, ...] | None, used: Used, *, torch_named: bool) -> Iterator[Finding]:
     """List what is not timed, the shortest first; what is, in one line; not what is absent."""
-    found = {plugin.name: plugin for plugin in plugins(HOOKS)}
+    found = {plugin.name: plugin for plugin in _entry_points(HOOKS)}
     for name in named or ():
         if name not in found:
             yield Finding(
@@ -116,6 +116,12 @@ def _hooks(named: tuple[str, ...] | None, used: Used, *, torch_named: bool) -> I
     if named is not None:
         left_out = ", ".join(name for name in found if name not in named)
         yield _note(HOOKED, f"left out by LATENCYTRACE_HOOKS: {left_out or 'none'}")
+
+
+def _entry_points(group: str) -> list[importlib.metadata.EntryPoint]:
+    """Those of a group in order of name, each with the distribution that brings it."""
+    found = importlib.metadata.entry_points(group=group)
+    return sorted(found, key=lambda point: point.name)
 
 
 def _judged(name: str, plugin: importlib.metadata.EntryPoint, used: Used) -> Finding | str | None:
@@ -165,8 +171,8 @@ def _installed(requirements: tuple[str, ...]) -> Iterator[str]:
 
 def _others(used: Used) -> Iterator[Finding]:
     """Name others that would time the same calls, or provide the spans."""
-    ours = {plugin.name: plugin for plugin in plugins(HOOKS)}
-    for plugin in plugins(CONTRIB):
+    ours = {plugin.name: plugin for plugin in _entry_points(HOOKS)}
+    for plugin in _entry_points(CONTRIB):
         hook = SAME_CALLS.get(plugin.name, plugin.name)
         if hook in ours and plugin.dist is not None and _may_run(ours[hook], used):
             yield _doubled(f"{plugin.dist.name} {plugin.dist.version}", hook, plugin.module, used)

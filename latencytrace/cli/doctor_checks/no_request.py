@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters
+from latencytrace.errors import NotFoundError
 
 TIMES = ("since", "until")
 FIRST = "1970-01-01T00:00:00Z"
@@ -35,6 +36,18 @@ def why_none(source: reading.Source, wanted: Filters) -> str:
         return f"No request {period(wanted)} has {' or '.join(nobodys)}."
     flags = ", ".join(flag for flag, _ in each)
     return f"Requests {period(wanted)} have each of {flags}, but none has all of them."
+
+
+def nothing(source: reading.Source, wanted: Filters) -> str:
+    """Explain why no request answers a question about names that somebody has.
+
+    Raises:
+        NotFoundError: Nobody has one of them; the message says who there is.
+    """
+    listed = unknown(source, wanted)
+    if listed is not None:
+        raise NotFoundError(listed)
+    return why_none(source, wanted)
 
 
 def unknown(source: reading.Source, wanted: Filters) -> str | None:

@@ -12,8 +12,7 @@ from latencytrace.service.answers.findings.finding import Finding, Verdict
 UNHOOKED: Final = {
     **dict.fromkeys(
         (
-            "annoy", "pgvecto-rs", "typesense", "pyvespa", "turbopuffer", "txtai", "vespa",
-            "whoosh",
+            "annoy", "pgvecto-rs", "typesense", "pyvespa", "turbopuffer", "vespa", "whoosh",
         ),
         Stage.RETRIEVE,
     ),
@@ -26,8 +25,8 @@ UNHOOKED: Final = {
     ),
     **dict.fromkeys(
         (
-            "ctranslate2", "diffusers", "faster-whisper", "flair", "gliner", "jax", "keras", "mlx",
-            "openvino", "tensorflow", "tensorrt", "timm", "tritonclient",
+            "ctranslate2", "flair", "gliner", "jax", "keras", "mlx", "openvino", "tensorflow",
+            "tensorrt", "timm", "tritonclient",
         ),
         Stage.FORWARD,
     ),
@@ -43,7 +42,7 @@ UNHOOKED: Final = {
 }  # fmt: skip
 _TORCH: Final = "torch"
 # Whose hooks time the models of torch that they run.
-_RUN_TORCH: Final = ("transformers", "sentence-transformers", "infinity-emb")
+_RUN_TORCH: Final = ("transformers", "sentence-transformers", "infinity-emb", "diffusers")
 
 
 def unhooked_findings(used: Used, about: str, *, torch_named: bool) -> Iterator[Finding]:

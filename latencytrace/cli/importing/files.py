@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from latencytrace.cli.importing.chunks import STDIN, opened, plain_chunks
+from latencytrace.cli.importing.collector_table import SCHEME, table_records
 from latencytrace.cli.importing.piece import Place, Record
 from latencytrace.cli.importing.records import records
 from latencytrace.cli.importing.report import Report
@@ -19,22 +20,36 @@ from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.pictures.terminal import say_document, side_screen
 from latencytrace.errors import OtlpError
 from latencytrace.model.texts.escaped import escaped
+from latencytrace.model.texts.secrets import shown
 from latencytrace.service.answers.documents import BreakdownDocument
+from latencytrace.service.clock import now_ns
+from latencytrace.service.cohort import period_ns
 from latencytrace.service.otlp.traces import CheckedRequest, check_message
 
 BATCH_SPANS: Final = 20_000
 BATCH_BYTES: Final = 8 * 1024 * 1024
 
 
-def import_files(
+def import_files(  # noqa: PLR0913 - one argument a flag
     files: Sequence[str],
     *,
     url: str | None,
     endpoint: str | None,
     data: Path | None,
     as_json: bool,
+    since: str | None = None,
+    until: str | None = None,
 ) -> bool:
     """Import files and print what came of it.
+
+    Args:
+        files: Paths, or addresses of tables that the Collector wrote.
+        url: Of a service.
+        endpoint: Of its receiver.
+        data: A folder, in the place of a service.
+        as_json: Print a document.
+        since: Of tables, what started since then; None: in the last hour.
+        until: And before; None: now.
 
     Returns:
         Whether nothing was rejected.
@@ -42,12 +57,13 @@ def import_files(
     Raises:
         LatencytraceError: There is nowhere to import into, or it takes no more.
     """
+    period = period_ns(since, until, now_ns())
     with target(url, endpoint, data) as into:
         report = Report(into=into.title)
         with _progress() as progress:
             for name in files:
-                task = progress.add_task(escaped(Path(name).name), total=_size(name))
-                _import_file(name, into, report, lambda size: progress.advance(task, size))  # noqa: B023 - called within this turn
+                task = progress.add_task(escaped(Path(shown(name)).name), total=_size(name))
+                _import_file(name, period, into, report, lambda size: progress.advance(task, size))  # noqa: B023 - called within this turn
         source = into.finish()
         if report.since is not None and report.until is not None:
             wanted = {"since": report.since, "until": report.until}
@@ -63,9 +79,18 @@ def import_files(
     return not report.rejection_count
 
 
-def _import_file(name: str, into: Target, report: Report, on_read: Callable[[int], None]) -> None:
+def _import_file(
+    name: str,
+    period: tuple[int, int | None],
+    into: Target,
+    report: Report,
+    on_read: Callable[[int], None],
+) -> None:
     report.files += 1
-    title = "standard input" if name == STDIN else name
+    title = "standard input" if name == STDIN else shown(name)
+    if name.startswith(SCHEME):
+        _import_table(_Batch(title, into, report), name, period, on_read)
+        return
     batch = _Batch(title, into, report)
     try:
         with opened(name) as file:
@@ -76,6 +101,15 @@ def _import_file(name: str, into: Target, report: Report, on_read: Callable[[int
                     report.reject(title, piece.place, piece.reason)
     except OtlpError as error:
         report.reject(title, Place(byte=0), str(error))
+    batch.send()
+
+
+def _import_table(
+    batch: "_Batch", address: str, period: tuple[int, int | None], on_read: Callable[[int], None]
+) -> None:
+    since_ns, until_ns = period
+    for record in table_records(address, since_ns, until_ns or now_ns(), on_read):
+        batch.add(record)
     batch.send()
 
 

@@ -64,11 +64,16 @@ def side_screen() -> Screen:
 
 def show(console: Console, *parts: RenderableType) -> None:
     """Print parts one below the other, with nothing at the ends of lines."""
+    print(drawn(console, *parts))
+
+
+def drawn(console: Console, *parts: RenderableType) -> str:
+    """The text that `show` prints."""
     with console.capture() as captured:
         for part in parts:
             console.print(fit(part) if isinstance(part, _TEXTS) else part)
     lines = (line.rstrip() for line in captured.get().split("\n"))
-    print("\n".join(lines).removesuffix("\n"))
+    return "\n".join(lines).removesuffix("\n")
 
 
 def say_document(document: object) -> None:

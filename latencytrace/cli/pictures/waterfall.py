@@ -12,7 +12,14 @@ from latencytrace.cli.pictures.bars import BLOCK, FAILED, stage_style, table
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration
 from latencytrace.service.answers.documents import RequestDocument
-from latencytrace.service.answers.traces.waterfall_rows import LEVEL, Row, Stretch, chosen, rows
+from latencytrace.service.answers.traces.waterfall_rows import (
+    LEVEL,
+    Row,
+    Rows,
+    Stretch,
+    chosen,
+    rows,
+)
 
 OFF_PATH = "░"
 AXIS = "─"
@@ -51,8 +58,8 @@ class Layout:
 
 def waterfall(request: RequestDocument, console: Console) -> list[RenderableType]:
     """The picture: solid where a span is on the critical path, shaded where it is not."""
-    every = list(rows(request))
-    shown = chosen(every, MOST_ROWS)
+    every = rows(request)
+    shown = [every[place] for place in chosen(every, MOST_ROWS)]
     if not shown:
         return []
     layout = Layout.fitting(shown, console.width)
@@ -66,14 +73,14 @@ def waterfall(request: RequestDocument, console: Console) -> list[RenderableType
     return [drawn, *_notes(every, shown, layout)]
 
 
-def _notes(every: Sequence[Row], shown: Sequence[Row], layout: Layout) -> Iterator[RenderableType]:
+def _notes(every: Rows, shown: Sequence[Row], layout: Layout) -> Iterator[RenderableType]:
     if layout.bars:
         yield ""
         yield Text(
             f"{BLOCK} holds the request up (the critical path)   {OFF_PATH} runs beside it", "dim"
         )
     if len(every) > len(shown):
-        rest_ns = sum(row.path_ns for row in every) - sum(row.path_ns for row in shown)
+        rest_ns = sum(every.held_ns()) - sum(row.path_ns for row in shown)
         yield Text(
             f"{len(shown):,} of {count(len(every), 'row')}: those that held it up longest; the "
             f"others held it up {duration(rest_ns)} in all. --json has them.",

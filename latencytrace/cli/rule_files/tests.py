@@ -25,6 +25,7 @@ from latencytrace.model.objective import MINUTE_NS, window_text
 _PER_SCRAPE = 60  # requests
 _FAILS = 10  # each such scrape does
 _CALM_NS = 15 * MINUTE_NS  # before something happens
+_BLIP_NS = 20 * MINUTE_NS  # at most, where it takes hours to page
 _MOMENTS = 20  # of a stretch are looked at, at most
 _FILLED = 0.8  # of what makes a tier fire: a little less holds an alert
 _SLACK = 1.1  # detection must be within a tenth, and an evaluation or two, of the formula
@@ -149,8 +150,8 @@ def _outage(one: _Watched) -> tuple[list[Document], list[Document]]:
 
 
 def _blip(one: _Watched) -> tuple[list[Document], list[Document]]:
-    """An outage of half the time that it takes to page."""
-    blip_ns = one.whole(one.theory_ns // 2)
+    """An outage of half the time that it takes to page, or of a while."""
+    blip_ns = one.whole(min(one.theory_ns // 2, _BLIP_NS))
     after_ns = min(blip_ns, _CALM_NS)  # nothing comes of it any more
     moments = [_CALM_NS + blip_ns + one.whole(after_ns * share) for share in (0, 0.5, 1)]
     parts = [(_CALM_NS, 0), (blip_ns, 1), (after_ns, 0)]

@@ -26,6 +26,7 @@ from latencytrace.service.answers.documents import (
     ListedRequestDocument,
     ObjectivesDocument,
     RequestDocument,
+    RequestsDocument,
     ServiceDocument,
 )
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuStageDocument
@@ -196,8 +197,13 @@ def requests(
     source: Source, wanted: Filters, order: str, limit: int
 ) -> list[ListedRequestDocument]:
     """Requests of a cohort, without their spans."""
-    document = requests_document(source, wanted, order, limit)
-    return cast("dict[str, list[ListedRequestDocument]]", document)["requests"]
+    return listed(source, wanted, order, limit)["requests"]
+
+
+def listed(source: Source, wanted: Filters, order: str, limit: int) -> RequestsDocument:
+    """The same, and how many there are; an older service does not say."""
+    document = cast(RequestsDocument, requests_document(source, wanted, order, limit))
+    return {"requests": document["requests"], "matching": document.get("matching", 0)}
 
 
 def request(source: Source, trace_id: str) -> RequestDocument:

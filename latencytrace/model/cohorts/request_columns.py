@@ -1,7 +1,7 @@
 """Requests of a cohort as columns of numbers, for statistics over many of them at once."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -106,6 +106,8 @@ class RequestColumns:
     status: Words
     finish_reason: Words
     attributes: AttributeColumns | None = None  # None: they were not asked for
+    # What engines of its model reported when it began, by name; empty: nothing is known.
+    engine: Mapping[str, KnownNumbers] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of requests."""
@@ -114,6 +116,11 @@ class RequestColumns:
     def trace_id_of(self, row: int) -> str:
         """Return a request's trace id in hex."""
         return bytes(self.trace_id[row]).hex()
+
+    def numbers(self, name: str) -> KnownNumbers:
+        """Return a column of numbers by its name, an engine's too."""
+        found: KnownNumbers = self.engine.get(name) or getattr(self, name)
+        return found
 
     def taken(self, rows: Rows) -> Self:
         """Return some of the requests, in order of start, without their attributes."""
@@ -125,6 +132,7 @@ class RequestColumns:
             stages_ns=self.stages_ns[rows],
             **{name: getattr(self, name).taken(rows) for name in (*NUMBERS, *WORDS)},
             attributes=None,
+            engine={name: one.taken(rows) for name, one in self.engine.items()},
         )
 
     @classmethod
@@ -150,6 +158,15 @@ class RequestColumns:
             **named,
             attributes=_attributes(rows) if attributes else None,
         )
+
+
+Beside = Callable[[RequestColumns], RequestColumns]
+"""Adds what engines reported when requests began."""
+
+
+def as_they_are(columns: RequestColumns) -> RequestColumns:
+    """Return requests of which no engine reported anything."""
+    return columns
 
 
 NUMBERS = (

@@ -1,6 +1,7 @@
 """Texts of senders made fit to be shown: a name must not steer the terminal that prints it."""
 
 import re
+from functools import cache
 from typing import Final
 
 # Controls (C0, DEL, C1), what is invisible or turns the direction of writing, halves of pairs.
@@ -8,31 +9,36 @@ _HIDDEN: Final = (
     "\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb"
     "\\ud800-\\udfff\\U000e0000-\\U000e007f"
 )
-_UNFIT: Final = re.compile(f"[\\x00-\\x1f{_HIDDEN}]")
-_UNFIT_BUT_LINES: Final = re.compile(f"[\\x00-\\x09\\x0b-\\x1f{_HIDDEN}]")
-_UNFIT_IN_JSON: Final = re.compile(f"[{_HIDDEN}]")  # its encoder escapes the rest
+_CONTROLS: Final = "\\x00-\\x1f"
+_CONTROLS_BUT_LINES: Final = "\\x00-\\x09\\x0b-\\x1f"
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _TWO_DIGITS, _FOUR_DIGITS = 0xFF, 0xFFFF
 
 
 def escaped(text: str) -> str:
     r"""A text on one line with nothing in it that acts: an escape character is `\x1b`."""
-    return _UNFIT.sub(_escape, text)
+    return _unfit(_CONTROLS).sub(_escape, text)
 
 
 def escaped_lines(text: str) -> str:
     """The same, where the text's own lines are ours."""
-    return _UNFIT_BUT_LINES.sub(_escape, text)
+    return _unfit(_CONTROLS_BUT_LINES).sub(_escape, text)
 
 
 def escaped_json(text: str) -> str:
     """JSON that means the same, with nothing in it that acts."""
-    return _UNFIT_IN_JSON.sub(_escape_in_json, text)
+    return _unfit("").sub(_escape_in_json, text)  # its encoder escapes the rest
 
 
 def is_fit(character: str) -> bool:
     """Return whether a character is shown as it is."""
-    return _UNFIT.match(character) is None
+    return _unfit(_CONTROLS).match(character) is None
+
+
+@cache
+def _unfit(controls: str) -> re.Pattern[str]:
+    """Return what finds these and what is hidden; to make it takes longer than `run` needs it."""
+    return re.compile(f"[{controls}{_HIDDEN}]")
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -16,9 +16,11 @@ from latencytrace.analysis.compare.matching import FAILED
 from latencytrace.analysis.compare.shifts import Shift
 from latencytrace.errors import QuestionError
 from latencytrace.model.cohorts.request_columns import (
+    Beside,
     DurationBand,
     KnownNumbers,
     RequestColumns,
+    as_they_are,
 )
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.compare_documents import (
@@ -28,6 +30,7 @@ from latencytrace.service.answers.compare_documents import (
     CompareDocument,
     ComparedStageDocument,
     DecileDocument,
+    EngineCircumstancesDocument,
     PlainQuantilesDocument,
     ShiftDocument,
     ShiftsDocument,
@@ -50,8 +53,13 @@ class Compared:
     columns: RequestColumns  # of all of them, or of a share
 
 
-def comparison(
-    store: Store, baselines: Baselines, sides: tuple[str, str], at_least_ratio: float, now_ns: int
+def comparison(  # noqa: PLR0913, PLR0917 - what two sides are read with
+    store: Store,
+    baselines: Baselines,
+    sides: tuple[str, str],
+    at_least_ratio: float,
+    now_ns: int,
+    beside: Beside = as_they_are,
 ) -> CompareDocument:
     """`GET /compare`.
 
@@ -59,7 +67,7 @@ def comparison(
         QuestionError: A side cannot be understood.
         NotFoundError: No baseline has that name.
     """
-    a, b = (_compared(store, baselines, written, now_ns) for written in sides)
+    a, b = (_compared(store, baselines, written, now_ns, beside) for written in sides)
     return comparison_document(a, b, at_least_ratio)
 
 
@@ -134,7 +142,9 @@ def compared_table(body: bytes, table_format: TableFormat) -> Compared:
     return Compared(requests=len(columns), columns=columns)
 
 
-def _compared(store: Store, baselines: Baselines, written: str, now_ns: int) -> Compared:
+def _compared(
+    store: Store, baselines: Baselines, written: str, now_ns: int, beside: Beside
+) -> Compared:
     if written.startswith(BASELINE):
         body = baselines.table(written.removeprefix(BASELINE))
         return compared_table(body, TableFormat.PARQUET)
@@ -142,7 +152,7 @@ def _compared(store: Store, baselines: Baselines, written: str, now_ns: int) -> 
     requests = len(store.durations(cohort))
     share = min(1.0, MOST_COMPARED / max(requests, 1))
     columns = store.cohort_columns(cohort, [DurationBand(share_ratio=share)])
-    return Compared(requests=requests, columns=columns)
+    return Compared(requests=requests, columns=beside(columns))
 
 
 def comparison_document(a: Compared, b: Compared, at_least_ratio: float) -> CompareDocument:
@@ -187,6 +197,25 @@ def _circumstances(columns: RequestColumns) -> CircumstancesDocument:
         "concurrency": _mean(columns.concurrency),
         "preemptions": _mean(columns.preemptions),
         "cold_start_ratio": _mean(columns.cold_start),
+        **_of_engines(columns),
+    }
+
+
+def _of_engines(columns: RequestColumns) -> EngineCircumstancesDocument:
+    means = {name: _mean(numbers) for name, numbers in columns.engine.items()}
+
+    def ratio(name: str) -> float | None:
+        percent = means.get(name)
+        return None if percent is None else percent / 100
+
+    return {
+        "engine_waiting_requests": means.get("engine_waiting_requests"),
+        "engine_running_requests": means.get("engine_running_requests"),
+        "engine_batch_size": means.get("engine_batch_size"),
+        "engine_preemptions": means.get("engine_preemptions"),
+        "engine_kv_cache_use_ratio": ratio("engine_kv_cache_use_percent"),
+        "engine_prefix_cache_hit_ratio": ratio("engine_prefix_cache_hit_percent"),
+        "engine_speculative_acceptance_ratio": ratio("engine_speculative_acceptance_percent"),
     }
 
 

@@ -44,7 +44,19 @@ class PlainQuantilesDocument(TypedDict):
     p99: int
 
 
-class CircumstancesDocument(TypedDict):
+class EngineCircumstancesDocument(TypedDict):
+    """Means of what engines reported when the requests of a side began; null: none did."""
+
+    engine_waiting_requests: float | None
+    engine_running_requests: float | None
+    engine_batch_size: float | None
+    engine_preemptions: float | None  # in a few seconds
+    engine_kv_cache_use_ratio: float | None
+    engine_prefix_cache_hit_ratio: float | None
+    engine_speculative_acceptance_ratio: float | None
+
+
+class CircumstancesDocument(EngineCircumstancesDocument):
     """Means of what the requests of a side brought and met; null: nothing tells it."""
 
     input_tokens: float | None

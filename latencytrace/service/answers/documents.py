@@ -256,6 +256,7 @@ class RequestsDocument(TypedDict):
     """Requests of a cohort."""
 
     requests: list[ListedRequestDocument]
+    matching: int  # how many there are, with those that are not listed
 
 
 class ServiceDocument(TypedDict):

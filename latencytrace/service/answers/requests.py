@@ -72,7 +72,10 @@ def breakdown(store: Store, cohort: Cohort) -> BreakdownDocument:
 def requests(store: Store, cohort: Cohort, order: Order, limit: int) -> RequestsDocument:
     """`GET /requests`: requests with their segments, without their spans."""
     found = store.requests(cohort, order, limit)
-    return {"requests": [request_document(request) for request in found]}
+    return {
+        "requests": [request_document(request) for request in found],
+        "matching": store.count(cohort) if len(found) >= limit else len(found),
+    }
 
 
 def ledgers(store: Store, cohort: Cohort, table_format: TableFormat) -> bytes:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from latencytrace.analysis.tail.groups import Split
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of
+from latencytrace.model.cohorts.request_columns import Beside, as_they_are
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.service.answers.load.neighbours import neighbours_document, neighbours_of
 from latencytrace.service.answers.tail_documents import (
@@ -19,15 +20,17 @@ from latencytrace.service.store import Store
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
-def tail(store: Store, cohort: Cohort, quantile: float) -> TailDocument:
+def tail(
+    store: Store, cohort: Cohort, quantile: float, beside: Beside = as_they_are
+) -> TailDocument:
     """Compare the requests of a cohort beyond a quantile with those around its median."""
     durations_ns = store.durations(cohort)
     if not len(durations_ns):
         return tail_document(no_tail(quantile))
     split = Split.of(durations_ns, quantile)
-    columns = store.cohort_columns(cohort, split.bands(), attributes=True)
-    beside = neighbours_of(store, columns, split)
-    return tail_document(tail_of(columns, split, quantile), beside)
+    columns = beside(store.cohort_columns(cohort, split.bands(), attributes=True))
+    neighbours = neighbours_of(store, columns, split)
+    return tail_document(tail_of(columns, split, quantile), neighbours)
 
 
 def tail_document(found: Tail, beside: Neighbours | None = None) -> TailDocument:

@@ -10,7 +10,7 @@ from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
 from latencytrace.service.ledgers.attribution import FAULTS, Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
-from latencytrace.service.ledgers.held_spans import Parts, by_block, in_few_blocks
+from latencytrace.service.ledgers.held_spans import Parts, by_block, in_few_blocks, rooted_in
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
 from latencytrace.service.ledgers.retention import SpanKeeping
@@ -37,6 +37,8 @@ class Attributor:
         objectives: The spans of requests that violate one are kept.
         on_spans: Takes spans; of those without a device's attributes not all.
         columns: Attributes most of them.
+        on_rootless: Takes traces that were attributed without their root, where the store is
+            shared.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -50,8 +52,10 @@ class Attributor:
         objectives: ObjectiveIndex,
         on_spans: Callable[[Iterable[Span]], None],
         columns: ColumnAttribution,
+        on_rootless: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
         self._store = store
+        self._on_rootless = on_rootless
         self._traces = traces
         self._settling = settling
         self._telemetry = telemetry
@@ -126,6 +130,9 @@ class Attributor:
         done = set(taken) - reopened
         self._traces.without(done - with_request, found.reasons)
         self._telemetry.recovered.inc(len(self.recovering & with_request))
+        if self._store.is_shared:
+            in_store = (one for one, spans in arrived.items() if any(map(_is_root, spans)))
+            self._on_rootless(done - rooted_in(held.values()) - set(in_store))
         self.recovering -= done
         self.counted_before -= done
 
@@ -201,6 +208,10 @@ class Attributor:
         self._telemetry.withdrawn.inc(done.withdrawn)
         revised = [one for one in requests if (one.trace_id, one.span_id) in counted]
         self._telemetry.revised.inc(len(revised))
+
+
+def _is_root(span: Span) -> bool:
+    return span.parent_id is None
 
 
 def _keys(requests: Iterable[Request], table: RequestTable | None) -> set[tuple[str, str]]:

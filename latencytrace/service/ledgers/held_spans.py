@@ -99,6 +99,16 @@ class HeldSpans:
         return [(post.block, rows) for post, rows in self._traces.get(trace_id, ())]
 
 
+def rooted_in(traces: Iterable[Parts]) -> set[str]:
+    """Those of the traces of which a span without a parent is held."""
+    found: set[str] = set()
+    for block, rows in by_block(traces):
+        roots = rows[block.table["parent_id"][rows] == 0]
+        digits = block.trace_id[roots].astype(">u8").tobytes().hex()
+        found.update(digits[at : at + 32] for at in range(0, len(digits), 32))
+    return found
+
+
 def by_block(traces: Iterable[Parts]) -> list[tuple[SpanBlock, Rows]]:
     """The rows of several traces, those of one block together."""
     found: dict[int, tuple[SpanBlock, list[Rows]]] = {}

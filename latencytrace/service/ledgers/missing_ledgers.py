@@ -1,6 +1,7 @@
-"""The service checks itself: arrivals that the store has, and no ledger of."""
+"""The service checks itself: arrivals that the store has, and no ledger, or half of one."""
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +9,10 @@ from latencytrace.service.store import DamagedPart, Store
 
 PACE_S: Final = 30.0  # between two looks
 AFTER_S: Final = 60.0  # so old are the arrivals that are looked at
+SPLIT_LOOKS_S: Final = (12.0, 90.0)  # after a trace without its root was attributed, each
+MOST_ROOTLESS: Final = 20_000  # of such traces that are remembered
+TOGETHER_S: Final = 1.0  # so close to each other they are looked for together
+FAILED_S: Final = 10.0  # after the store could not tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +21,67 @@ class Found:
 
     without_ledger: Sequence[str] = ()  # though their root came long ago
     lost_ledger: Sequence[str] = ()  # with a part of the store, or that more spans came for
+    split: Sequence[str] = ()  # of which another service has spans
+
+
+class SplitTraces:
+    """Traces whose root never came here: of several services on one store, another may have it.
+
+    The spans of such a trace lie together in the store. Of its services one at least has no root:
+    it looks whether others stored spans of the trace, and attributes it again from all of them.
+
+    Args:
+        store: What is asked.
+        now_ns: A clock that is never set back.
+    """
+
+    def __init__(self, store: Store, now_ns: Callable[[], int]) -> None:
+        self.count = 0  # traces that were split, and attributed again
+        self._store = store
+        self._now_ns = now_ns
+        # For each look: when it is due, and at what, in this order.
+        self._waiting: Sequence[deque[tuple[int, set[str]]]] = [deque() for _ in SPLIT_LOOKS_S]
+        self._remembered = 0
+        self._next_ns = now_ns()
+
+    def rootless(self, trace_ids: Collection[str]) -> None:
+        """Note traces that were attributed without their root, or for long in no store."""
+        if trace_ids:
+            self._look_at(set(trace_ids), 0)
+
+    def found(self, is_open: Callable[[str], bool]) -> Sequence[str]:
+        """The traces that others have spans of, of those that are due.
+
+        Raises:
+            StoreError: The store fails; it is asked again a while later.
+        """
+        now_ns = self._now_ns()
+        split: set[str] = set()
+        for look, waiting in enumerate(self._waiting):
+            while waiting and max(waiting[0][0], self._next_ns) <= now_ns:
+                _, trace_ids = waiting[0]
+                self._next_ns = now_ns + round(FAILED_S * 1e9)
+                others = set(self._store.elsewhere(trace_ids))
+                self._next_ns = now_ns
+                waiting.popleft()
+                self._remembered -= len(trace_ids)
+                split |= others
+                if look + 1 < len(SPLIT_LOOKS_S):
+                    self._look_at(trace_ids - others, look + 1)
+        closed = sorted(one for one in split if not is_open(one))  # what is open is read anyway
+        self.count += len(closed)
+        return closed
+
+    def _look_at(self, trace_ids: set[str], look: int) -> None:
+        waiting = self._waiting[look]
+        due_ns = self._now_ns() + round(SPLIT_LOOKS_S[look] * 1e9)
+        self._remembered += len(trace_ids)
+        if waiting and due_ns - waiting[-1][0] < TOGETHER_S * 1e9 and not look:
+            due_ns, others = waiting.pop()
+            trace_ids |= others
+        waiting.append((due_ns, trace_ids))
+        while self._remembered > MOST_ROOTLESS and len(waiting) > 1:
+            self._remembered -= len(waiting.popleft()[1])
 
 
 class MissingLedgers:
@@ -33,6 +99,7 @@ class MissingLedgers:
         self, store: Store, now_ns: Callable[[], int], time_of_day_ns: Callable[[], int]
     ) -> None:
         self.damaged_parts: Sequence[DamagedPart] = ()  # of the store, that were set aside
+        self.split = SplitTraces(store, now_ns)
         self._store = store
         self._now_ns = now_ns
         self._time_of_day_ns = time_of_day_ns
@@ -47,6 +114,7 @@ class MissingLedgers:
             StoreError: The store fails.
         """
         self.damaged_parts = tuple(self._store.damaged_parts())
+        self.split.rootless(self._store.rootless_lately())
         return self._store.unassembled()
 
     def found(self, is_open: Callable[[str], bool]) -> Found:
@@ -61,7 +129,7 @@ class MissingLedgers:
         """
         now_ns = self._now_ns()
         if now_ns < self._next_ns:
-            return Found()
+            return Found(split=self.split.found(is_open))
         self._next_ns = now_ns + round(PACE_S * 1e9)
         until_ns = self._time_of_day_ns() - round(AFTER_S * 1e9)
         looked_at = set(self._open_then)

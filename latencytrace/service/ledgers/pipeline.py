@@ -110,12 +110,12 @@ class Pipeline:
             journal=journal,
         )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
-        keeping = SpanKeeping(keep_spans_ratio)
         self._columns = columns = ColumnAttribution(cache)
+        self._missing = missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._attributor = Attributor(
-            store, traces, settling, telemetry, now_ns, keeping, objectives, on_spans, columns
-        )
-        self._missing = MissingLedgers(store, now_ns, time_of_day_ns)
+            store, traces, settling, telemetry, now_ns, SpanKeeping(keep_spans_ratio), objectives,
+            on_spans, columns, missing.split.rootless,
+        )  # fmt: skip
         self._kept_ns: int | None = None  # when spans were last copied
         self._has_failed_to_keep = False  # the last time
         self._left: list[str] = []  # traces of which only the store has the spans
@@ -131,6 +131,7 @@ class Pipeline:
             open_traces=lambda: traces.count,
             evicted=lambda: traces.counts.evicted,
             late=lambda: traces.counts.late,
+            split=lambda: missing.split.count,
             held_bytes=lambda: traces.held_bytes,
             let_go=lambda: traces.let_go,
             waiting_bytes=lambda: self._committer.waiting_bytes,
@@ -146,6 +147,7 @@ class Pipeline:
             self._traces.arrived(resumed)
             for one in resumed:
                 self._traces.unstored.in_journal(one.columns)
+                self._missing.split.rootless(one.rows.keys() if self._store.is_shared else ())
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
         self._committer.start()
         self._thread.start()
@@ -237,7 +239,7 @@ class Pipeline:
             self._telemetry.store_errors.inc()
             _log.error("the store is asked later what has no ledger: %s", error)
             return
-        left = (*found.without_ledger, *found.lost_ledger)
+        left = (*found.without_ledger, *found.lost_ledger, *found.split)
         self._left.extend(left)
         self._traces.left(left)
         self._attributor.recovering.update(found.without_ledger)
@@ -367,9 +369,6 @@ class Pipeline:
             self._telemetry.spans_received.inc(span_count)
 
     def _custody(self) -> Custody:
-        return Custody(
-            account=self._traces.account(),
-            damaged_files=self._committer.damaged_files,
-            damaged_parts=self._missing.damaged_parts,
-            failing=self._committer.fault is not None,
-        )
+        files, parts = self._committer.damaged_files, self._missing.damaged_parts
+        failing, account = self._committer.fault is not None, self._traces.account()
+        return Custody(account=account, damaged_files=files, damaged_parts=parts, failing=failing)

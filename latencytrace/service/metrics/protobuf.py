@@ -6,6 +6,7 @@ Written by hand, for 3000 histograms as messages take seconds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from struct import pack
@@ -26,6 +27,8 @@ _LONGEST_GAP: Final = 2  # of empty buckets, which a span holds rather than ends
 _BYTES: Final = [bytes([number]) for number in range(256)]
 _LAST: Final = 0x80  # the first number that takes a second byte
 _NS_PER_S: Final = 10**9
+_KNOWN: Final = 4096  # labels, moments
+_TRACE_ID: Final = b"\x0a\x08trace_id\x12"
 _NAME: Final = attrgetter("name")
 
 
@@ -89,39 +92,54 @@ def _histogram(series: Series, bounds: list[bytes]) -> bytes:
 
 def _native(counts: Mapping[int, int]) -> Iterator[bytes]:
     """The spans of buckets that hold something, then their counts as differences."""
-    deltas: list[bytes] = []
-    spans: list[tuple[int, int]] = []  # the buckets between it and the one before; its length
-    end = before = 0
-    for number in sorted(counts):
+    deltas = bytearray()
+    end = before = offset = length = 0  # the last two: of a span
+    for number, count in sorted(counts.items()):
         gap = number - end
-        if spans and gap <= _LONGEST_GAP:
+        if length and gap <= _LONGEST_GAP:
             for _ in range(gap):
-                deltas.append(_varint(_zigzag(-before)))
+                deltas += _varint(_zigzag(-before))
                 before = 0
-            spans[-1] = spans[-1][0], spans[-1][1] + gap + 1
+            length += gap + 1
         else:
-            spans.append((gap, 1))
-        deltas.append(_varint(_zigzag(counts[number] - before)))
-        before, end = counts[number], number + 1
-    for offset, length in spans:
-        yield b"\x62" + _sized(b"\x08" + _varint(_zigzag(offset)) + b"\x10" + _varint(length))
-    if deltas:
-        yield b"\x6a" + _sized(b"".join(deltas))
+            if length:
+                yield _span(offset, length)
+            offset, length = gap, 1
+        delta = count - before
+        deltas += _DELTAS[delta] if -_NEAR < delta < _NEAR else _varint(_zigzag(delta))
+        before, end = count, number + 1
+    if length:
+        yield _span(offset, length)
+        yield b"\x6a" + _sized(bytes(deltas))
+
+
+def _span(offset: int, length: int) -> bytes:
+    """Buckets that follow each other, so many after those before."""
+    return b"\x62" + _sized(b"\x08" + _varint(_zigzag(offset)) + b"\x10" + _varint(length))
 
 
 def _exemplar(seen: Seen) -> bytes:
     seconds, trace_id, at_s = seen
+    label = _TRACE_ID + _sized(trace_id.encode())
+    return b"\x0a" + _sized(label) + b"\x11" + pack("<d", seconds) + _moment(at_s)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _moment(at_s: float) -> bytes:
+    """The time of an exemplar, which all that were counted together have."""
     at_ns = round(at_s * _NS_PER_S)
     at = b"\x08" + _varint(at_ns // _NS_PER_S) + b"\x10" + _varint(at_ns % _NS_PER_S)
-    label = _text(b"\x0a", "trace_id") + _text(b"\x12", trace_id)
-    return b"\x0a" + _sized(label) + b"\x11" + pack("<d", seconds) + b"\x1a" + _sized(at)
+    return b"\x1a" + _sized(at)
 
 
 def _labels(labels: Mapping[str, str]) -> bytes:
-    return b"".join(
-        b"\x0a" + _sized(_text(b"\x0a", name) + _text(b"\x12", value))
-        for name, value in labels.items()
-    )
+    return b"".join([_label(name, value) for name, value in labels.items()])
+
+
+@lru_cache(maxsize=_KNOWN)
+def _label(name: str, value: str) -> bytes:
+    """A label, of which there are few beside the series that have it."""
+    return b"\x0a" + _sized(_text(b"\x0a", name) + _text(b"\x12", value))
 
 
 def _text(tag: bytes, text: str) -> bytes:
@@ -129,7 +147,8 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def _sized(message: bytes) -> bytes:
-    return _varint(len(message)) + message
+    length = len(message)  # as `_varint` writes it
+    return (_BYTES[length] if length < _LAST else _varint(length)) + message
 
 
 def _zigzag(number: int) -> int:
@@ -139,9 +158,16 @@ def _zigzag(number: int) -> int:
 def _varint(number: int) -> bytes:
     if number < _LAST:
         return _BYTES[number]
+    if number < _LAST * _LAST:
+        return bytes((number & 0x7F | _LAST, number >> 7))
     found = bytearray()
     while number >= _LAST:
         found.append(number & 0x7F | _LAST)
         number >>= 7
     found.append(number)
     return bytes(found)
+
+
+# Differences between the counts of two buckets, by themselves: those below 0 from the end on.
+_NEAR: Final = 512
+_DELTAS: Final = [_varint(_zigzag(delta)) for delta in (*range(_NEAR), *range(-_NEAR, 0))]

@@ -120,6 +120,7 @@ class Telemetry:
         waiting_bytes: Callable[[], int],
         evicted: Callable[[], int],
         late: Callable[[], int],
+        split: Callable[[], int],
         held_bytes: Callable[[], int],
         let_go: Callable[[], int],
         custody: Callable[[], Custody],
@@ -134,6 +135,11 @@ class Telemetry:
         for name, text, count in (
             ("evicted_traces", "Traces attributed early because too many were open.", evicted),
             ("late_traces", "Times that spans came too late for their trace.", late),
+            (
+                "split_traces",
+                "Traces whose spans reached several services on one store; attributed again.",
+                split,
+            ),
             ("let_go_spans", "Spans of open traces that memory had no room for.", let_go),
         ):
             self.registry.register(_WatchedCounter(f"{_PREFIX}_{name}", text, count))

@@ -121,9 +121,9 @@ class ObjectiveCounts:
         """Count requests that were judged; false: that is too long ago."""
         return self._rings.add(at_ns, tally)
 
-    def close(self, now_ns: int) -> None:
-        """Judge the slices of time that are over."""
-        self._rings.close(now_ns)
+    def close(self, now_ns: int) -> int | None:
+        """Judge the slices of time that are over; the start of the latest of them, to be kept."""
+        return self._rings.close(now_ns)
 
     def tally(self, until_ns: int, window_ns: int) -> Tally:
         """Tally of what was judged in a window: requests, or slices of time in `SLICE_PARTS`."""
@@ -193,9 +193,9 @@ class ObjectiveCounts:
         """Slots that changed since this was asked last: their length, start and counts."""
         return self._rings.changes()
 
-    def restore(self, slots: Iterable[tuple[int, int, Tally]]) -> None:
-        """Take up what was kept."""
-        self._rings.restore(slots)
+    def restore(self, slots: Iterable[tuple[int, int, Tally]], closed_ns: int | None) -> None:
+        """Take up what was kept: counts, and what `close` said last."""
+        self._rings.restore(slots, closed_ns)
 
     def _note(self, request: Request, at_ns: int, *, good: bool) -> None:
         if not good:

@@ -205,7 +205,7 @@ class Evaluator:
         standings: list[Standing] = []
         alerts: list[Alert] = []
         for counts, state in self.watched.entries:
-            counts.close(now_ns)
+            state.closed_ns = counts.close(now_ns)
             maintained_ns = self.maintenance.latest_ns(counts.objective, now_ns)
             rates = state.step(counts, max(self._started_ns, maintained_ns), now_ns)
             standing = standing_of(counts, rates, now_ns)

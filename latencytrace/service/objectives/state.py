@@ -183,6 +183,7 @@ class ObjectiveState:
     tiers: TierStates = field(default_factory=TierStates)
     silence: SilenceState = field(default_factory=SilenceState)
     announced: dict[str, Announced] = field(default_factory=dict)  # by name/severity
+    closed_ns: int | None = None  # the start of the latest slice of time that was judged
 
     def step(self, counts: ObjectiveCounts, started_ns: int, now_ns: int) -> tuple[BurnRates, ...]:
         """Let tiers decide, and then whether requests stay away."""
@@ -199,6 +200,7 @@ class ObjectiveState:
                 "announced": {key: began.kept() for key, began in self.announced.items()},
                 "silence": self.silence.firing_ns,
                 "expected": self.silence.expected,
+                "closed": self.closed_ns,
                 "tiers": {
                     _name(rule): [tier.firing_ns, tier.calm_ns]
                     for rule, tier in self.tiers.of_rule.items()
@@ -214,6 +216,7 @@ class ObjectiveState:
         }
         self.silence.firing_ns = kept.get("silence")
         self.silence.expected = kept.get("expected", 0.0)
+        self.closed_ns = kept.get("closed")
         tiers = kept.get("tiers", {})
         for rule, tier in self.tiers.of_rule.items():
             # An older version kept them by their factor alone.

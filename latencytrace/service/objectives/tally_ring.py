@@ -181,8 +181,13 @@ class CountRings:
         self._fine.add_all(at_ns, is_bad)
         return self._coarse.add_all(at_ns, is_bad)
 
-    def close(self, now_ns: int) -> None:
-        """Judge what is over by now."""
+    def close(self, now_ns: int) -> int | None:
+        """Judge what is over by now; the start of the latest slice that is, where there are any.
+
+        It is kept, for counts that are taken up again: `since_start` has each slice once.
+        """
+        del now_ns
+        return None
 
     def last_ns(self) -> int | None:
         """The time of the latest request, to the slot."""
@@ -195,8 +200,16 @@ class CountRings:
             for at_ns, tally in ring.changes():
                 yield ring.slot_ns, at_ns, tally
 
-    def restore(self, slots: Iterable[tuple[int, int, Tally]]) -> None:
-        """Take up what was kept."""
+    def restore(
+        self, slots: Iterable[tuple[int, int, Tally]], closed_ns: int | None = None
+    ) -> None:
+        """Take up what was kept.
+
+        Args:
+            slots: Length, start and counts of each.
+            closed_ns: What `close` said last; None: that is not known.
+        """
+        del closed_ns
         kept = list(slots)
         for ring in (self.requests, self._coarse):
             ring.restore((at_ns, tally) for length, at_ns, tally in kept if length == ring.slot_ns)
@@ -216,7 +229,7 @@ class SliceRings(CountRings):
         self.delay_ns = slices.length_ns + SETTLE_NS
         self._slices = slices
         self._open: set[int] = set()  # the starts of those that are not in `since_start`
-        self._closed_ns = 0  # the start of the latest that is
+        self._closed_ns: int | None = None  # the start of the latest that is
 
     def add(self, at_ns: int, tally: Tally) -> bool:
         """See `CountRings.add`."""
@@ -236,15 +249,18 @@ class SliceRings(CountRings):
             starts_ns, lambda: self.requests.add_all(at_ns[in_time], is_bad[in_time])
         )
 
-    def close(self, now_ns: int) -> None:
+    def close(self, now_ns: int) -> int | None:
         """See `CountRings.close`."""
         for start_ns in sorted(self._open):
             if start_ns + self.delay_ns <= now_ns:
                 self.since_start += self._verdict(start_ns)
                 self._open.remove(start_ns)
                 self._closed_ns = start_ns
+        return self._closed_ns
 
-    def restore(self, slots: Iterable[tuple[int, int, Tally]]) -> None:
+    def restore(
+        self, slots: Iterable[tuple[int, int, Tally]], closed_ns: int | None = None
+    ) -> None:
         """See `CountRings.restore`."""
         super().restore(slots)
         last_ns = self.requests.last_ns()
@@ -255,8 +271,11 @@ class SliceRings(CountRings):
         length_ns = self._slices.length_ns
         starts_ns = (np.unique(times_ns // length_ns) * length_ns).tolist()
         self._fine.restore((start_ns, self._verdict(start_ns)) for start_ns in starts_ns)
-        # The process before did not come to closing these.
-        self._open.update(one for one in starts_ns if one + self.delay_ns > last_ns)
+        if closed_ns is None:  # kept by an older version: that many were closed at least
+            closed_ns = last_ns - self.delay_ns
+        # A slice that was closed before the clock was set back is another one by now.
+        self._closed_ns = min(closed_ns, last_ns)
+        self._open.update(start_ns for start_ns in starts_ns if start_ns > self._closed_ns)
 
     def _judged(self, starts_ns: Sequence[int], add: Callable[[], T]) -> T:
         """Add requests of slices, and what that changes in the verdicts on these."""
@@ -267,7 +286,7 @@ class SliceRings(CountRings):
             change = Tally(bad=now.bad - was.bad, total=now.total - was.total)
             for ring in (self._fine, self._coarse):
                 ring.add(start_ns, change)
-            if start_ns > self._closed_ns:
+            if self._closed_ns is None or start_ns > self._closed_ns:
                 self._open.add(start_ns)
         return added
 

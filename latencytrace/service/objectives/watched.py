@@ -64,8 +64,8 @@ class WatchedObjectives:
         kept = [kept_objective(text) for text in states.values()]
         for objective in self._concrete(objectives, [one for one in kept if one is not None]):
             counts, state = _made(objective)
-            counts.restore(memory.slots(counts.series))
             state.read(states.get(counts.series, "{}"))
+            counts.restore(memory.slots(counts.series), state.closed_ns)
             if objective in objectives or counts.tally(now_ns, objective.period_ns).total:
                 self.entries += ((counts, state),)
         self._swap(self.entries)
@@ -142,7 +142,7 @@ class WatchedObjectives:
                 for (series, length_ns, at_ns), tally in unkept.items():
                     if series == counts.series:
                         slots[length_ns, at_ns] = length_ns, at_ns, tally
-                counts.restore(slots.values())
+                counts.restore(slots.values(), state.closed_ns)
             entries.append((counts, state))
         self._swap(tuple(entries))
 

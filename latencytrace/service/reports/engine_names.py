@@ -23,6 +23,11 @@ class Reading(StrEnum):
     PREEMPTIONS = "preemptions"
     INPUT_TOKENS = "input_tokens"
     OUTPUT_TOKENS = "output_tokens"
+    DRAFTED = "speculative_drafted_tokens"
+    ACCEPTED = "speculative_accepted_tokens"
+    ACCEPTANCE = "speculative_acceptance_ratio"
+    PREFIX_CACHE_HIT = "prefix_cache_hit_ratio"  # since the reading before
+    PREEMPTED = "preempted"  # times since the reading before
     INFERENCES = "inferences"  # with the next one the batch size where no gauge has it
     EXECUTIONS = "executions"
 
@@ -34,6 +39,7 @@ class Form:
     text: str
     is_counter: bool = False
     is_share: bool = False  # of several parts of an engine the largest counts, not their sum
+    is_mean: bool = False  # their mean counts; 0 is what an engine shows that has none of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,18 @@ FORMS: Final[Mapping[Reading, Form]] = {
     ),
     Reading.INPUT_TOKENS: Form("Input tokens read.", is_counter=True),
     Reading.OUTPUT_TOKENS: Form("Output tokens generated.", is_counter=True),
+    Reading.DRAFTED: Form("Tokens that were drafted by speculative decoding.", is_counter=True),
+    Reading.ACCEPTED: Form("Those of them that the model accepted.", is_counter=True),
+    Reading.ACCEPTANCE: Form(
+        "Share of the drafted tokens that the model accepted; the mean where it is counted.",
+        is_mean=True,
+    ),
+}
+# Ratios of what two counters grew by since the reading before, where no gauge has them.
+GROWN: Final[Mapping[Reading, tuple[Reading, Reading]]] = {
+    Reading.BATCH_SIZE: (Reading.INFERENCES, Reading.EXECUTIONS),
+    Reading.ACCEPTANCE: (Reading.ACCEPTED, Reading.DRAFTED),
+    Reading.PREFIX_CACHE_HIT: (Reading.PREFIX_CACHE_HITS, Reading.PREFIX_CACHE_QUERIES),
 }
 # Series that differ in these only say the same again: one request runs on all of those ranks.
 SAME_ON: Final = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
@@ -96,6 +114,8 @@ ENGINES: Final[Mapping[str, Mapping[Reading, Sequence[Source]]]] = {
         Reading.PREEMPTIONS: [Source("vllm_num_preemptions_total")],
         Reading.INPUT_TOKENS: [Source("vllm_prompt_tokens_total")],
         Reading.OUTPUT_TOKENS: [Source("vllm_generation_tokens_total")],
+        Reading.DRAFTED: [Source("vllm_spec_decode_num_draft_tokens_total")],
+        Reading.ACCEPTED: [Source("vllm_spec_decode_num_accepted_tokens_total")],
     },
     "sglang": {
         Reading.WAITING: [_sglang("num_queue_reqs")],
@@ -107,6 +127,7 @@ ENGINES: Final[Mapping[str, Mapping[Reading, Sequence[Source]]]] = {
         Reading.PREEMPTIONS: [Source("sglang_num_retracted_requests_total")],
         Reading.INPUT_TOKENS: [Source("sglang_prompt_tokens_total")],
         Reading.OUTPUT_TOKENS: [Source("sglang_generation_tokens_total")],
+        Reading.ACCEPTANCE: [Source("sglang_spec_accept_rate")],
     },
     "tgi": {
         Reading.WAITING: [Source("tgi_queue_size")],

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
+from statistics import fmean
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,6 +14,7 @@ from latencytrace.service.reports.engine_names import (
     FORMS,
     MODEL_LABELS,
     SAME_ON,
+    Form,
     Reading,
     Source,
 )
@@ -65,9 +67,17 @@ def _values(
             of_model = parts.setdefault(model, {})
             of_model[part] = max(of_model.get(part, 0.0), sample.value)
         for model, of_model in parts.items():
-            whole = max if form is not None and form.is_share else sum
-            values.setdefault(model, whole(of_model.values()))
+            value = _whole(form, list(of_model.values()))
+            if value is not None:
+                values.setdefault(model, value)
     return values
+
+
+def _whole(form: Form | None, parts: Sequence[float]) -> float | None:
+    """One value of several parts of an engine; None: it is none."""
+    if form is not None and form.is_mean:
+        return fmean(parts) or None
+    return max(parts) if form is not None and form.is_share else sum(parts)
 
 
 def _samples(text: str) -> Iterator[Sample]:

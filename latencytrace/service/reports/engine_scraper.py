@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from latencytrace.errors import ScrapeError
-from latencytrace.service.reports.engine_names import FORMS, Reading
+from latencytrace.service.reports.engine_names import FORMS, GROWN, Reading
 from latencytrace.service.reports.engine_readings import EngineModel, Readings, engine_readings
 
 PREFIX: Final = "latencytrace_engine"
@@ -32,7 +32,7 @@ class _Target:
     url: str
     name: str  # HOST:PORT, as it is shown
     readings: Readings = field(default_factory=dict)
-    batch_sizes: dict[EngineModel, float] = field(default_factory=dict)
+    grown: Readings = field(default_factory=dict)  # since the readings before
     received_ns: int | None = None
     failed: int = 0
     left_out: int = 0
@@ -47,6 +47,7 @@ class EngineScraper(Collector):
         fetch: Reads an address.
         now_ns: A monotonic clock.
         receive: Takes the text of what is no engine, and says whether it could be used.
+        note: Takes what a model on a target reported, and what of it grew.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class EngineScraper(Collector):
         fetch: Callable[[str], str],
         now_ns: Callable[[], int],
         receive: Callable[[str], bool] = lambda _: False,
+        note: Callable[[str, EngineModel, Mapping[Reading, float]], None] = lambda *_: None,
     ) -> None:
         self._targets = [_Target(url=url, name=_name(url, urls)) for url in urls]
         self._fetch = fetch
         self._receive = receive
+        self._note = note
         self._now_ns = now_ns
         self._stopping = threading.Event()
 
@@ -110,9 +113,7 @@ class EngineScraper(Collector):
             if target.received_ns is None or target.received_ns < latest_ns:
                 continue
             for (engine, model), read in target.readings.items():
-                value = read.get(reading)
-                if value is None and reading is Reading.BATCH_SIZE:
-                    value = target.batch_sizes.get((engine, model))
+                value = read.get(reading, target.grown.get((engine, model), {}).get(reading))
                 if value is not None:
                     yield [engine, target.name, model[:MAX_CHARACTERS]], value
 
@@ -133,24 +134,26 @@ class EngineScraper(Collector):
             return
         target.left_out = max(0, len(readings) - MAX_MODELS)
         readings = dict(sorted(readings.items())[:MAX_MODELS])
-        target.batch_sizes = _batch_sizes(target.readings, readings)
+        target.grown = {
+            of: _grown(target.readings.get(of, {}), now) for of, now in readings.items()
+        }
         target.readings = readings
         target.received_ns = self._now_ns()
         target.why_not = ""
+        for of, now in readings.items():
+            self._note(target.name, of, {**target.grown[of], **now})
 
 
-def _batch_sizes(before: Readings, now: Readings) -> dict[EngineModel, float]:
-    """Means since the reading before; none where nothing ran or the engine was restarted."""
-    sizes = {}
-    for model, counts in now.items():
-        last = before.get(model, {})
-        inferences, executions = (
-            counts.get(reading, 0.0) - last.get(reading, 0.0)
-            for reading in (Reading.INFERENCES, Reading.EXECUTIONS)
-        )
-        if Reading.EXECUTIONS in last and executions > 0 and inferences > 0:
-            sizes[model] = inferences / executions
-    return sizes
+def _grown(before: Mapping[Reading, float], now: Mapping[Reading, float]) -> dict[Reading, float]:
+    """What grew since the readings before; nothing where the engine was restarted or idle."""
+    grown = {}
+    for reading, (part, whole) in GROWN.items():
+        parts, wholes = (now.get(one, 0.0) - before.get(one, 0.0) for one in (part, whole))
+        if whole in before and wholes > 0 and parts >= 0:
+            grown[reading] = parts / wholes
+    if Reading.PREEMPTIONS in before and Reading.PREEMPTIONS in now:
+        grown[Reading.PREEMPTED] = max(now[Reading.PREEMPTIONS] - before[Reading.PREEMPTIONS], 0.0)
+    return grown
 
 
 def _name(url: str, urls: Sequence[str]) -> str:

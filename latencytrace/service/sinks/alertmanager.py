@@ -1,7 +1,8 @@
 """Prometheus's Alertmanager, by its API version 2."""
 
+import re
 from datetime import UTC, datetime, timedelta
-from typing import Self
+from typing import Final, Self
 
 from latencytrace.errors import SettingsError
 from latencytrace.service.answers.documents import AlertDocument
@@ -9,33 +10,45 @@ from latencytrace.service.net.http_post import checked_address, post_json
 from latencytrace.service.sink import Notification, Transition
 
 _LASTS = timedelta(minutes=4)  # without a further post, as Prometheus has it
+_FORM: Final = "alertmanager=http://HOST:9093"
+_EVALUATOR: Final = re.compile(r"evaluator=([A-Za-z0-9._-]{1,64})")
+_RULES: Final = "prometheus"  # the evaluator of the alerts of Prometheus' rules
 
 
 class AlertmanagerSink:
     """Posts what fires every minute, as Prometheus does: it forgets alerts at a restart.
 
     Labels stay the same while an alert fires, or it would notify anew; numbers are
-    annotations, which a later post brings up to date without a notification.
+    annotations, which a later post brings up to date without a notification. Services that
+    watch the same objectives have a name each, or they would end each other's alerts.
 
     Args:
         url: Its base address.
+        evaluator: The name of this service there; None: it is alone.
     """
 
     repeat_s: float | None = 60.0
     ends = 3
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, evaluator: str | None = None) -> None:
         self._url = f"{url}/api/v2/alerts"
+        self._labels = {} if evaluator is None else {"evaluator": evaluator}
 
     @classmethod
     def open(cls, address: str) -> Self:
         """See `Sink.open`."""
-        base = checked_address(address, "alertmanager=http://HOST:9093")
-        if "?" in base or "#" in base:
+        base, _, asked = checked_address(address, _FORM).partition("?")
+        named = _EVALUATOR.fullmatch(asked)
+        if "#" in address or bool(asked) != bool(named) or address.endswith("?"):
             raise SettingsError(
-                "its address is more than a base address: write alertmanager=http://HOST:9093"
+                f"its address is more than a base address: write {_FORM}, or where other services "
+                f"watch the same objectives {_FORM}?evaluator=NAME, of letters, digits, ., _ and -"
             )
-        return cls(base.rstrip("/"))
+        if named is not None and named[1] == _RULES:
+            raise SettingsError(
+                f"{_RULES} is the evaluator of Prometheus' rules: name this service otherwise"
+            )
+        return cls(base.rstrip("/"), None if named is None else named[1])
 
     def send(self, notice: Notification, now_ns: int) -> None:
         """See `Sink.send`."""
@@ -50,7 +63,7 @@ class AlertmanagerSink:
             self._url,
             [
                 {
-                    "labels": alert["labels"],
+                    "labels": {**alert["labels"], **self._labels},
                     "annotations": _annotations(alert),
                     "startsAt": started.isoformat(),
                     "endsAt": ends.isoformat(),

@@ -20,13 +20,19 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, explained, where
+from latencytrace.service.sql.questions import (
+    WIDE_ROWS,
+    Parameters,
+    counted,
+    explained,
+    where,
+)
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 
 FORMAT: Final = "ArrowStream"
 _SETTINGS: Final = (
-    "output_format_arrow_low_cardinality_as_dictionary = 0, "
+    f"{WIDE_ROWS}, output_format_arrow_low_cardinality_as_dictionary = 0, "
     "output_format_arrow_string_as_string = 1, "
     "output_format_arrow_fixed_string_as_fixed_byte_array = 1, "
     "output_format_arrow_compression_method = 'none'"
@@ -45,7 +51,10 @@ def durations_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     """The durations of a cohort's requests as `Int64`, in no order."""
     condition, parameters = where(cohort)
     return (
-        f"SELECT toInt64(DurationNs) FROM {standing.rows(f'{condition} AND {explained(cohort)}')}",
+        (
+            "SELECT toInt64(DurationNs) FROM "
+            f"{standing.rows(f'{condition} AND {explained(cohort)}')} SETTINGS {WIDE_ROWS}"
+        ),
         {**parameters, **standing.bound()},
     )
 

@@ -62,6 +62,7 @@ STANDING: Final = (  # where requests stand, to be voided if they moved, and how
     "toUnixTimestamp64Nano(if(CountedAs = 0, Written, CountedAs)) "
     f"FROM {REQUESTS} FINAL WHERE TraceId IN {{trace_ids:Array(String)}}"
 )
+_CAME: Final = "SELECT TraceId, Arrived, ParentSpanId, SpanAttributes FROM"
 _UNASSEMBLED: Final = (  # no request was written since their last span arrived
     "SELECT TraceId FROM (SELECT TraceId, max(Arrived) AS LastArrived FROM {came} "
     "GROUP BY TraceId) AS Came LEFT JOIN "
@@ -71,32 +72,87 @@ _UNASSEMBLED: Final = (  # no request was written since their last span arrived
     "GROUP BY TraceId) AS Done USING TraceId "
     "WHERE LastArrived > LastWritten "
     # A shared step never has a request: it is done unless the process ended in its last minute.
-    f"AND (LastArrived > (SELECT max(Written) FROM {REQUESTS}) - INTERVAL 1 MINUTE "
+    f"AND (LastArrived > (SELECT max(Written) FROM {REQUESTS} WHERE {{mine}}) - INTERVAL 1 MINUTE "
     "OR TraceId NOT IN (SELECT TraceId FROM {came} "
     f"WHERE ParentSpanId = '' AND mapContains(SpanAttributes, '{semconv.SHARED}')))"
 )
 
-UNASSEMBLED: Final = _UNASSEMBLED.format(came=ARRIVALS)
-_CAME: Final = "SELECT TraceId, Arrived, ParentSpanId, SpanAttributes FROM"
-UNASSEMBLED_ANYWHERE: Final = _UNASSEMBLED.format(
-    came=f"({_CAME} {ARRIVALS} UNION ALL {_CAME} {SPANS} "
-    "WHERE Arrived >= now() - INTERVAL 2 HOUR) AS Either"
+
+def written_by(writer: str) -> str:
+    """The condition that a service wrote a row; empty: whoever did, for there is only one."""
+    return f"Writer = '{writer}'" if writer else "true"
+
+
+def unassembled(mine: str) -> str:
+    """Traces of which spans came, and no request was written since.
+
+    Args:
+        mine: What is true of rows of the service that asks, here and below.
+    """
+    came = ARRIVALS if mine == "true" else f"({_CAME} {ARRIVALS} WHERE {mine}) AS Mine"
+    return _UNASSEMBLED.format(came=came, mine=mine)
+
+
+def unassembled_anywhere() -> str:
+    """The same over both tables of spans; only where nobody else writes."""
+    return _UNASSEMBLED.format(
+        came=f"({_CAME} {ARRIVALS} UNION ALL {_CAME} {SPANS} "
+        "WHERE Arrived >= now() - INTERVAL 2 HOUR) AS Either",
+        mine="true",
+    )
+
+
+def without_ledger(mine: str) -> str:
+    """Traces whose root came in a stretch of time, and which have no request."""
+    return (
+        f"SELECT DISTINCT TraceId FROM {ARRIVALS} "
+        "WHERE Arrived >= fromUnixTimestamp64Nano({since:Int64}) "
+        "AND Arrived < fromUnixTimestamp64Nano({until:Int64}) AND ParentSpanId = '' "
+        f"AND {mine} AND NOT mapContains(SpanAttributes, '{semconv.SHARED}') "
+        f"AND NOT mapContains(SpanAttributes, '{semconv.TGI_BATCH_SIZE}') "
+        f"AND TraceId NOT IN (SELECT TraceId FROM {REQUESTS} "
+        "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) - INTERVAL 3 HOUR)"
+    )
+
+
+def known_traces(mine: str) -> str:
+    """The traces of a day; some more than once."""
+    return (
+        f"SELECT toFixedString(unhex(TraceId), 16) FROM {REQUESTS} "
+        "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) "
+        f"AND Written < fromUnixTimestamp64Nano({{until:Int64}}) AND {mine}"
+    )
+
+
+def last_written(mine: str) -> str:
+    """The moment that a request was written under last."""
+    return f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS} WHERE {mine}"
+
+
+def rootless_lately(mine: str) -> str:
+    """Traces of the last minutes of which no root came."""
+    came = " UNION ALL ".join(
+        f"SELECT TraceId, ParentSpanId FROM {table} "
+        f"WHERE Arrived >= now() - INTERVAL 10 MINUTE AND {mine}"
+        for table in (ARRIVALS, SPANS)
+    )
+    return f"SELECT TraceId FROM ({came}) GROUP BY TraceId HAVING min(ParentSpanId) != ''"
+
+
+def elsewhere(mine: str) -> str:
+    """Those of the traces `{trace_ids:Array(String)}` with spans that another service stored."""
+    others = f"TraceId IN {{trace_ids:Array(String)}} AND NOT ({mine})"
+    return (
+        f"SELECT TraceId FROM {ARRIVALS} WHERE {others} "
+        f"UNION DISTINCT SELECT TraceId FROM {SPANS} WHERE {others}"
+    )
+
+
+# Of many wide rows the engine by itself reads little at a time, and with one thread only.
+WIDE_ROWS: Final = (
+    "max_threads = 2, merge_tree_min_rows_for_concurrent_read = 65536, "
+    "merge_tree_min_bytes_for_concurrent_read = 1000000, preferred_block_size_bytes = 16000000"
 )
-WITHOUT_LEDGER: Final = (  # their root came in a stretch of time
-    f"SELECT DISTINCT TraceId FROM {ARRIVALS} "
-    "WHERE Arrived >= fromUnixTimestamp64Nano({since:Int64}) "
-    "AND Arrived < fromUnixTimestamp64Nano({until:Int64}) AND ParentSpanId = '' "
-    f"AND NOT mapContains(SpanAttributes, '{semconv.SHARED}') "
-    f"AND NOT mapContains(SpanAttributes, '{semconv.TGI_BATCH_SIZE}') "
-    f"AND TraceId NOT IN (SELECT TraceId FROM {REQUESTS} "
-    "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) - INTERVAL 3 HOUR)"
-)
-KNOWN_TRACES: Final = (  # of a day; some more than once
-    f"SELECT toFixedString(unhex(TraceId), 16) FROM {REQUESTS} "
-    "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) "
-    "AND Written < fromUnixTimestamp64Nano({until:Int64})"
-)
-LAST_WRITTEN: Final = f"SELECT toUnixTimestamp64Nano(max(Written)) FROM {REQUESTS}"
 
 _SIGN: Final = 1 << 63
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
@@ -341,7 +397,10 @@ def requests_question(
     keys = f"{by} DESC, TraceId, SpanId" if first[-1] in first[-2:-1] else f"{by} DESC"
     rows = standing.rows(f"{condition} AND {counted(cohort)} AND {by} >= {bound}")
     return (
-        f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}}",
+        (
+            f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}} "
+            f"SETTINGS {WIDE_ROWS}"
+        ),
         {**parameters, **standing.bound(), "last": first[-1]},
     )
 
@@ -371,18 +430,22 @@ def request_question(columns: str, *, outermost: bool) -> str:
 
 # `FINAL` would read all partitions, whatever the moment.
 _KEYS: Final = "{keys:Array(Tuple(DateTime('UTC'), String, String))}"
-WRITTEN_SINCE: Final = (
-    "SELECT DISTINCT toUnixTimestamp(toStartOfFiveMinutes(Start)), TraceId, SpanId "
-    f"FROM {REQUESTS} WHERE Written > fromUnixTimestamp64Nano({{until:Int64}})"
-)
 
 
-def uncounted_question(columns: str) -> str:
+def written_since(mine: str) -> str:
+    """The keys of what was written after `{until:Int64}`."""
+    return (
+        "SELECT DISTINCT toUnixTimestamp(toStartOfFiveMinutes(Start)), TraceId, SpanId "
+        f"FROM {REQUESTS} WHERE Written > fromUnixTimestamp64Nano({{until:Int64}}) AND {mine}"
+    )
+
+
+def uncounted_question(columns: str, mine: str) -> str:
     """Those with `{keys}`, written after `{until:Int64}`, that were not counted before."""
     return (
         f"SELECT {columns}, toUnixTimestamp64Nano(Written) AS WrittenNs FROM {REQUESTS} FINAL "
         f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN {_KEYS} "
-        "AND Written > fromUnixTimestamp64Nano({until:Int64}) AND NOT Moved "
+        f"AND Written > fromUnixTimestamp64Nano({{until:Int64}}) AND NOT Moved AND {mine} "
         # A millisecond after 1970: of one that was counted nobody knows when.
         "AND (CountedAs = 0 "
         "OR CountedAs > fromUnixTimestamp64Nano(greatest({until:Int64}, 1000000))) "

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple, TypedDict, cast
 
@@ -19,6 +18,7 @@ from latencytrace.model import (
     Stage,
 )
 from latencytrace.model.detail import detail_named
+from latencytrace.model.from_columns import from_columns
 from latencytrace.service.sql import native_values
 from latencytrace.service.sql.tables import (
     REQUEST_COLUMNS,
@@ -29,6 +29,7 @@ from latencytrace.service.sql.tables import (
 )
 
 _STAGES = {stage_column(stage): stage for stage in Stage}
+_STAGE_OF: Mapping[str, Stage] = {stage.value: stage for stage in Stage}
 _U64 = (1 << 64) - 1
 _U32 = (1 << 32) - 1
 
@@ -50,7 +51,7 @@ class Void(NamedTuple):
 
 # Renamed, so that a question can still name the column itself.
 COLUMNS = (
-    "* EXCEPT (Start, Written, Moved, CountedAs), "
+    "* EXCEPT (Start, Written, Moved, CountedAs, Writer), "
     "reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) AS StartNs"
 )
 
@@ -303,15 +304,14 @@ def _request(row: _Row) -> Request:
     )
 
 
-def _segments(row: _Row) -> Iterator[Segment]:
-    columns = zip(
-        pairwise((0, *row["Segments.EndNs"])),
-        row["Segments.Stage"],
-        row["Segments.SpanId"],
-        row["Segments.Name"],
-        strict=True,
+def _segments(row: _Row) -> list[Segment]:
+    ends_ns = row["Segments.EndNs"]
+    return from_columns(
+        Segment,
+        len(ends_ns),
+        start_ns=[0, *ends_ns],
+        end_ns=ends_ns,
+        stage=map(_STAGE_OF.__getitem__, row["Segments.Stage"]),
+        span_id=row["Segments.SpanId"],
+        name=row["Segments.Name"],
     )
-    for (start_ns, end_ns), stage, span_id, name in columns:
-        yield Segment(
-            start_ns=start_ns, end_ns=end_ns, stage=Stage(stage), span_id=span_id, name=name
-        )

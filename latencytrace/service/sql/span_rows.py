@@ -2,8 +2,8 @@
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Mapping
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice
 from typing import cast
 
 import orjson
@@ -19,10 +19,12 @@ from latencytrace.model import (
     StatusCode,
     semconv,
 )
+from latencytrace.model.from_columns import from_columns
 from latencytrace.service.otlp.values import from_array, from_map, json_of
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS, SPANS
 
 _U64 = (1 << 64) - 1
+_AT_ONCE = 256  # rows as columns: more are slower, for they leave the processor's cache
 
 _COLUMNS = (
     "TraceId, SpanId, ParentSpanId, SpanName, SpanKind, ServiceName, ServiceInstance, "
@@ -40,8 +42,8 @@ ONCE = "ORDER BY TraceId, SpanId, Duration DESC, Timestamp LIMIT 1 BY TraceId, S
 
 _NAMES = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 KEEP = (  # copies what arrived of the traces `{trace_ids:Array(String)}`
-    f"INSERT INTO {SPANS} ({_NAMES}, Arrived) "
-    f"SELECT {_NAMES}, fromUnixTimestamp64Milli({{arrived:Int64}}) FROM {ARRIVALS} "
+    f"INSERT INTO {SPANS} ({_NAMES}, Writer, Arrived) "
+    f"SELECT {_NAMES}, Writer, fromUnixTimestamp64Milli({{arrived:Int64}}) FROM {ARRIVALS} "
     f"WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
 )
 
@@ -65,13 +67,14 @@ def once(*answers: bytes) -> list[Span]:
         answers: In the format JSONCompactEachRow. A line that two of them have is read once:
             what lies in both tables is the same in both.
     """
+    lines = iter(dict.fromkeys(chain.from_iterable(map(bytes.splitlines, answers))))
     found: dict[tuple[str, str], Span] = {}
-    for line in dict.fromkeys(chain.from_iterable(map(bytes.splitlines, answers))):
-        span = _span(cast(_Row, orjson.loads(line)))
-        place = (span.trace_id, span.span_id)
-        known = found.get(place)
-        if known is None or _length_and_start(span) < _length_and_start(known):
-            found[place] = span
+    while few := [cast(_Row, orjson.loads(line)) for line in islice(lines, _AT_ONCE)]:
+        for span in _spans(few):
+            place = (span.trace_id, span.span_id)
+            known = found.setdefault(place, span)
+            if known is not span and _length_and_start(span) < _length_and_start(known):
+                found[place] = span
     return [found[place] for place in sorted(found)]
 
 
@@ -102,47 +105,57 @@ def spans_linking(table: str) -> str:
     )
 
 
-def _span(row: _Row) -> Span:
+def _spans(rows: Sequence[_Row]) -> list[Span]:
+    """Spans of rows of the columns `_COLUMNS`, of which there are some."""
     (
-        trace_id, span_id, parent_id, name, kind, service, instance, host, version,
-        scope, signed_start_ns, duration_ns, status, keys, values, types,
+        trace_ids, span_ids, parent_ids, names, kinds, services, instances, hosts, versions,
+        scopes, signed_starts_ns, durations_ns, statuses, keys, values, types,
         event_times, event_names, event_maps, event_types,
         link_traces, link_spans, link_maps, link_types, removed,
-    ) = row  # fmt: skip
-    start_ns = signed_start_ns & _U64  # 64 bits of OTLP, kept in a signed column
-    return Span(
-        trace_id=trace_id,
-        span_id=span_id,
-        parent_id=parent_id or None,
-        name=name,
-        kind=_KINDS.get(kind, SpanKind.UNSPECIFIED),
-        service=service,
-        instance=instance or None,
-        host=host or None,
-        version=version or None,
-        scope=scope,
-        start_ns=start_ns,
+    ) = zip(*rows, strict=True)  # fmt: skip
+    starts_ns = [start_ns & _U64 for start_ns in signed_starts_ns]  # OTLP's 64 bits, signed here
+    return from_columns(
+        Span,
+        len(rows),
+        trace_id=trace_ids,
+        span_id=span_ids,
+        parent_id=[parent_id or None for parent_id in parent_ids],
+        name=names,
+        kind=[_KINDS.get(kind, SpanKind.UNSPECIFIED) for kind in kinds],
+        service=services,
+        instance=[instance or None for instance in instances],
+        host=[host or None for host in hosts],
+        version=[version or None for version in versions],
+        scope=scopes,
+        start_ns=starts_ns,
         # A difference beyond 63 bits has wrapped, and wraps back.
-        end_ns=(start_ns + duration_ns) & _U64,
-        status=_STATUSES.get(status, StatusCode.UNSET),
-        attributes=attributes_from(keys, values, types),
-        events=tuple(
-            Event(time_ns=time & _U64, name=event, attributes=attributes_from(*map_, letters))
-            for time, event, map_, letters in zip(
-                event_times, event_names, event_maps, event_types, strict=True
-            )
-        )
-        if event_names
-        else (),
-        links=tuple(
-            Link(trace_id=trace, span_id=span, attributes=attributes_from(*map_, letters))
-            for trace, span, map_, letters in zip(
-                link_traces, link_spans, link_maps, link_types, strict=True
-            )
-        )
-        if link_spans
-        else (),
+        end_ns=[
+            (start_ns + duration_ns) & _U64
+            for start_ns, duration_ns in zip(starts_ns, durations_ns, strict=True)
+        ],
+        status=[_STATUSES.get(status, StatusCode.UNSET) for status in statuses],
+        attributes=map(attributes_from, keys, values, types),
+        events=map(_events, event_times, event_names, event_maps, event_types),
+        links=map(_links, link_traces, link_spans, link_maps, link_types),
         content_removed=removed,
+    )
+
+
+def _events(times: list[int], names: _Texts, maps: _Maps, types: _Texts) -> tuple[Event, ...]:
+    if not names:
+        return ()
+    return tuple(
+        Event(time_ns=time & _U64, name=event, attributes=attributes_from(*map_, letters))
+        for time, event, map_, letters in zip(times, names, maps, types, strict=True)
+    )
+
+
+def _links(traces: _Texts, spans: _Texts, maps: _Maps, types: _Texts) -> tuple[Link, ...]:
+    if not spans:
+        return ()
+    return tuple(
+        Link(trace_id=trace, span_id=span, attributes=attributes_from(*map_, letters))
+        for trace, span, map_, letters in zip(traces, spans, maps, types, strict=True)
     )
 
 

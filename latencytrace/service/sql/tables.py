@@ -6,7 +6,7 @@ so that its exporter can insert into `spans` too.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from latencytrace.model import Stage, semconv
 from latencytrace.model.detail import TraceDetail
@@ -235,7 +235,9 @@ MERGED_OFTEN = (  # tables of older versions
 MERGE_LESS = f"ALTER TABLE {{table}} MODIFY SETTING {_FEWER_MERGES}"
 
 
-_ARRIVED = {"Arrived": "DateTime64(3) DEFAULT now64(3)"}
+# Which service wrote a row, where several write to the tables; empty: nobody else does.
+WRITER = {"Writer": f"{_WORD} DEFAULT ''"}
+_ARRIVED = {"Arrived": "DateTime64(3) DEFAULT now64(3)", **WRITER}
 
 
 def table_definitions(
@@ -268,7 +270,7 @@ def table_definitions(
     yield (
         REQUESTS,
         (
-            f"({_listed(REQUEST_COLUMNS)}, {_BLOOM}) "
+            f"({_listed(REQUEST_COLUMNS | WRITER)}, {_BLOOM}) "
             f"ENGINE = {engine('ReplacingMergeTree', 'Revision, Moved')} "
             # FINAL finds the highest revision, in whichever partition it is.
             "PARTITION BY toDate(Written, 'UTC') "
@@ -333,19 +335,26 @@ class Target:
     table: str
     columns: Mapping[str, str]  # by name: their types
     block_format: str  # the engine's name for it
+    left_out: Mapping[str, str] = field(default_factory=dict)  # in the block, not in the table
 
-    def insert_statement(self, path: str | None, arrived_ms: int | None = None) -> str:
+    def insert_statement(
+        self, path: str | None, arrived_ms: int | None = None, writer: str = ""
+    ) -> str:
         """The statement that inserts a block.
 
         Args:
             path: Of the file that holds it; None: it follows the statement.
-            arrived_ms: When its spans arrived; None: now.
+            arrived_ms: When its spans arrived; None: now, or as the block has it.
+            writer: The service that writes it; empty: the only one.
         """
         names = ", ".join(f"`{name}`" for name in self.columns)
-        structure = _listed(dict(self.columns)).replace("\\", "\\\\").replace("'", "\\'")
+        listed = _listed({**self.columns, **self.left_out})
+        structure = listed.replace("\\", "\\\\").replace("'", "\\'")
         column, value = "", ""
         if arrived_ms is not None:
             column, value = ", Arrived", f", fromUnixTimestamp64Milli({arrived_ms})"
+        if writer:
+            column, value = f"{column}, Writer", f"{value}, '{writer}'"
         block = f"file('{path}', '{self.block_format}', '{structure}')"
         if path is None:
             block = f"input('{structure}') FORMAT {self.block_format}\n"
@@ -365,9 +374,10 @@ NO_LONGER_USED = (  # what older versions read OTLP with
 
 def missing_columns() -> Iterator[str]:
     """Statements that add to tables of an older version what they lack."""
-    own = _columns(OWN_SPAN_COLUMNS, codec="ZSTD(1)")
+    own = _columns(OWN_SPAN_COLUMNS, codec="ZSTD(1)") | WRITER
     for table, columns in (
-        (ARRIVALS, own), (SPANS, own), (REQUESTS, REQUEST_COLUMNS), (ROLLUPS, ROLLUP_COLUMNS),
+        (ARRIVALS, own), (SPANS, own), (REQUESTS, REQUEST_COLUMNS | WRITER),
+        (ROLLUPS, ROLLUP_COLUMNS),
     ):  # fmt: skip
         added = ", ".join(
             f"ADD COLUMN IF NOT EXISTS `{name}` {definition}"

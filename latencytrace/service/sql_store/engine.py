@@ -43,7 +43,12 @@ class EngineConnection(Protocol):
         ...
 
     def insert(
-        self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
+        self,
+        target: Target,
+        block: bytes,
+        rows: int,
+        arrived_ms: int | None = None,
+        token: str = "",
     ) -> None:
         """Insert a block; it is kept when this returns, every row of it.
 
@@ -51,7 +56,8 @@ class EngineConnection(Protocol):
             target: Where to.
             block: In the target's format.
             rows: How many it has.
-            arrived_ms: When its spans arrived; None: now.
+            arrived_ms: When its spans arrived; None: now, or as the block has it.
+            token: Of several blocks with the same one, a server keeps one.
 
         Raises:
             PoisonedBlockError: The block is not of its format.
@@ -64,8 +70,8 @@ class StoreEngine(Protocol):
     """An engine with our tables."""
 
     @property
-    def is_ours_alone(self) -> bool:
-        """Tell whether nobody else can write to the tables."""
+    def writer(self) -> str:
+        """The id of this service, where others can write to the tables; empty: nobody can."""
         ...
 
     def connect(self, **settings: int) -> EngineConnection:
@@ -78,6 +84,10 @@ class StoreEngine(Protocol):
 
     def lost_parts(self) -> int:
         """How many parts were set aside of requests and of what is derived from them."""
+        ...
+
+    def hurry(self) -> None:
+        """Let nothing take long from now on: the service ends."""
         ...
 
     def close(self) -> None:

@@ -13,16 +13,20 @@ from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
 from latencytrace.service.clock import now_ns
 from latencytrace.service.otlp.span_block import SpanBlock, joined
-from latencytrace.service.sql import native, questions, request_blocks, request_rows, span_rows
+from latencytrace.service.sql import (
+    native,
+    questions,
+    request_blocks,
+    request_rows,
+    span_rows,
+)
 from latencytrace.service.sql.request_rows import Void
-from latencytrace.service.sql.tables import ARRIVALS, PARTITIONS, SPANS
+from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.sql_store.engine import Readers, StoreEngine
-from latencytrace.service.sql_store.partitions import drop_statements, partitions_from
 from latencytrace.service.sql_store.pending_copies import NotedTraces
 from latencytrace.service.sql_store.reading import (
     LISTS,
     OBJECTS,
-    SqlQuestions,
     by_trace,
     firsts,
     keys_of,
@@ -33,10 +37,9 @@ from latencytrace.service.sql_store.rollups import (
     Rollups,
     windows_of,
 )
+from latencytrace.service.sql_store.whole_tables import SqlTables
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
-    DamagedPart,
-    Partition,
     Revisions,
     Table,
     Written,
@@ -52,7 +55,7 @@ _CLOCKS_MS = 20  # by which two readings of clocks may differ
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
 
-class SqlStore(SqlQuestions):
+class SqlStore(SqlTables):
     """All of a store but how it is opened.
 
     Args:
@@ -76,12 +79,13 @@ class SqlStore(SqlQuestions):
         readers = Readers(engine)
         # They hold where all that is written is known.
         rollups: Rollups = NoRollups()
-        if engine.is_ours_alone:
+        if not engine.writer:
             rollups = Rollups(
                 readers.query, self._assembler.query, day_ns, engine.lost_parts, exact_requests
             )
         super().__init__(readers, to_keep, rollups)
-        self._written_ns = int(self._assembler.query(questions.LAST_WRITTEN, "TSV"))
+        self._mine = mine = questions.written_by(engine.writer)
+        self._written_ns = int(self._assembler.query(questions.last_written(mine), "TSV"))
 
     def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """See `Store.insert`."""
@@ -128,14 +132,16 @@ class SqlStore(SqlQuestions):
     def unassembled(self) -> Sequence[str]:
         """See `Store.unassembled`."""
         # Where ledgers are lost, spans may be kept whose arrivals were never written.
-        damaged = self._engine.damaged_parts()
-        question = questions.UNASSEMBLED_ANYWHERE if damaged else questions.UNASSEMBLED
+        question = questions.unassembled(self._mine)
+        if self._engine.damaged_parts():
+            question = questions.unassembled_anywhere()
         return firsts(self._assembler.query(question, LISTS))
 
     def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
         """See `Store.without_ledger`."""
         stretch = {"since": since_ns, "until": until_ns}
-        return firsts(self._assembler.query(questions.WITHOUT_LEDGER, LISTS, stretch))
+        question = questions.without_ledger(self._mine)
+        return firsts(self._assembler.query(question, LISTS, stretch))
 
     def last_written_ns(self) -> int:
         """See `Store.last_written_ns`."""
@@ -144,8 +150,8 @@ class SqlStore(SqlQuestions):
     def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
         """See `Store.uncounted`."""
         bound = {"until": until_ns}
-        keys = self._assembler.query(questions.WRITTEN_SINCE, LISTS, bound)
-        question = questions.uncounted_question(request_rows.COLUMNS)
+        keys = self._assembler.query(questions.written_since(self._mine), LISTS, bound)
+        question = questions.uncounted_question(request_rows.COLUMNS, self._mine)
         answers = (
             self._assembler.query(question, OBJECTS, {**bound, "keys": some})
             for some in keys_of(keys)
@@ -189,7 +195,8 @@ class SqlStore(SqlQuestions):
         # Who takes them forgets the first ones first.
         for day in sorted(days, key=lambda one: one.since_ns):
             stretch = {"since": day.since_ns, "until": day.until_ns}
-            found = self._assembler.query(questions.KNOWN_TRACES, "RowBinary", stretch)
+            question = questions.known_traces(self._mine)
+            found = self._assembler.query(question, "RowBinary", stretch)
             ids = np.frombuffer(found, ">u8").astype(np.uint64).reshape(-1, 2)
             for first in range(0, len(ids), KNOWN_AT_ONCE):
                 yield ids[first : first + KNOWN_AT_ONCE]
@@ -214,18 +221,9 @@ class SqlStore(SqlQuestions):
         """See `Store.roll_up`."""
         self._rollups.step()
 
-    def damaged_parts(self) -> Sequence[DamagedPart]:
-        """See `Store.damaged_parts`."""
-        return self._engine.damaged_parts()
-
-    def partitions(self) -> Sequence[Partition]:
-        """See `Store.partitions`."""
-        return partitions_from(rows(self._assembler.query(PARTITIONS, LISTS)))
-
-    def drop(self, partition: Partition) -> None:
-        """See `Store.drop`."""
-        for statement in drop_statements(partition):
-            self._assembler.query(statement, "Null")
+    def hurry(self) -> None:
+        """See `Store.hurry`."""
+        self._engine.hurry()
 
     def close(self) -> None:
         """See `Store.close`."""

@@ -7,11 +7,13 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from latencytrace.model import Objective
+from latencytrace.model.cohorts.request_columns import Beside, as_they_are
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.net.problems import answer_with_problems
 from latencytrace.service.storage.baselines import NAME as BASELINES
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
+from latencytrace.service.web.views.backup import backup_router
 from latencytrace.service.web.views.breakdown import breakdown_router
 from latencytrace.service.web.views.capacity import capacity_router
 from latencytrace.service.web.views.compare import compare_router
@@ -38,6 +40,7 @@ def application(  # noqa: PLR0913 - what it shows
     objectives: Callable[[], Sequence[Objective]] = lambda: (),
     gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[]),
     gpu_timelines: Callable[[], GpuTimelinesDocument] = lambda: GpuTimelinesDocument(gpus=[]),
+    beside: Beside = as_they_are,
 ) -> FastAPI:
     """The views of a store; the defaults are those of a store without a service around it.
 
@@ -50,6 +53,7 @@ def application(  # noqa: PLR0913 - what it shows
         objectives: Those that are watched.
         gpus: The GPUs that are read.
         gpu_timelines: They over time.
+        beside: Adds to requests what engines reported when they began.
     """
     app = FastAPI(
         title="latencytrace",
@@ -64,14 +68,15 @@ def application(  # noqa: PLR0913 - what it shows
         overview_router(store, now_ns),
         overhead_router(store, now_ns),
         breakdown_router(store, now_ns),
-        tail_router(store, now_ns),
+        tail_router(store, now_ns, beside),
         requests_router(store, now_ns, is_open, profiles_of),
         ledgers_router(store, now_ns),
         steps_router(store),
-        compare_router(store, now_ns, Baselines(folder / BASELINES)),
+        compare_router(store, now_ns, Baselines(folder / BASELINES), beside),
         whatif_router(store, now_ns),
         capacity_router(store, now_ns, objectives),
         gpu_router(gpus, gpu_timelines),
+        backup_router(store),
     ):
         app.include_router(router, prefix=API)
     return app

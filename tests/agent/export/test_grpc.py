@@ -12,8 +12,8 @@ import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
-from latencytrace.agent.export.grpc import TRACES, GrpcSender
-from latencytrace.agent.export.transport import TransportOptions
+from latencytrace.agent.export.grpc import GrpcSender
+from latencytrace.agent.export.transport import TRACES, TransportOptions
 from latencytrace.errors import SettingsError
 from tests.support.agent.receiving import Receiver
 from tests.support.servers.ports import free_port

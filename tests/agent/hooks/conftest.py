@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent.hooked import Spans, hooked
+from tests.support.brokers.rabbitmq import rabbitmq_server
 from tests.support.model_apis.server import ModelApi, serving_models
 from tests.support.models import tiny_chat as model
 from tests.support.servers.postgres import program, serving_postgres
@@ -37,6 +38,13 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.support.models.tiny_gguf import write_tiny_gguf  # noqa: PLC0415 - only where it is there
 
     return write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf")
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a RabbitMQ server."""
+    with rabbitmq_server(tmp_path_factory.mktemp("rabbitmq")) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """The hook of forward passes, with models of random weights."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -132,3 +134,19 @@ def test_a_loop_of_the_programs_own_has_a_bounded_number_of_spans(
     in_request(spans, loop)
 
     assert len(spans.of(Stage.FORWARD)) == 256
+
+
+def test_a_program_that_compiles_without_transformers_does_not_get_it_imported() -> None:
+    code = (
+        "import sys, torch._dynamo.eval_frame\n"
+        "from latencytrace.agent.hooks.transformers_forward import TransformersForwardHook\n"
+        "from tests.support.agent.hooked import hooked\n"
+        "with hooked(TransformersForwardHook):\n"
+        "    print('transformers' in sys.modules)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
+    )
+
+    assert done.stdout.split() == ["False"]

@@ -258,7 +258,7 @@ def test_uninstrument_gives_up_what_is_under_way(
 def test_a_program_that_forbids_profiles_takes_none(
     settings: AgentSettings, receiver: Receiver, chat: TinyChat
 ) -> None:
-    start(replace(settings, profile=False), raise_fault)
+    start(settings._replace(profile=False), raise_fault)
     try:
         order(receiver, SHORT)
         with generating(chat):

@@ -13,9 +13,10 @@ from weakref import ref
 
 import pytest
 
-from latencytrace.agent.timing.hook import Hook, Patch
+from latencytrace.agent.timing.hook import Hook, ListedHook, Patch
 from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.model import Stage
+from latencytrace.plugins import Plugin
 from tests.support.agent.hooked import Spans
 
 INNER = """
@@ -90,6 +91,64 @@ def test_a_function_that_a_library_has_copied_is_timed_once_and_restored_in_both
     assert len(spans.all) == 2
     for function in (inner.search, inner.Client.embed):
         assert not hasattr(function, "__wrapped__")
+
+
+LATE = """
+from latencytrace.agent.timing.hook import Hook, Patch
+from latencytrace.model import Stage
+
+class LateHook(Hook):
+    requires = ("{requires}",)
+    patches = (
+        Patch("copying_library.inner", "search", Stage.RETRIEVE),
+        Patch("copying_library.inner", "Client.embed", Stage.EMBED),
+    )
+"""
+LISTED_MODULES = ("copying_library.inner", "copying_library.absent")
+
+
+@pytest.mark.usefixtures("library_is_there")
+@pytest.mark.parametrize(
+    ("requires", "state", "is_loaded"),
+    [
+        ("pytest >= 1", HookState.APPLIED, True),
+        ("pytest >= 9999", HookState.REFUSED, False),
+        ("no-such-thing >= 1", HookState.ABSENT, False),
+    ],
+)
+def test_a_listed_hook_is_loaded_with_its_library(
+    spans: Spans, tmp_path: Path, requires: str, state: HookState, *, is_loaded: bool
+) -> None:
+    (tmp_path / "late_hook.py").write_text(LATE.format(requires=requires))
+    plugin = Plugin("late", "late_hook:LateHook")
+    applied = AppliedHook("late", ListedHook(plugin, (requires,), LISTED_MODULES), spans.recorder)
+    before = applied.status
+    assert "late_hook" not in sys.modules
+
+    _, inner = imported()
+    inner.search("a")
+    during = applied.status
+    was_loaded = sys.modules.pop("late_hook", None) is not None
+    applied.restore()
+    inner.search("b")
+
+    assert before.state is (HookState.WAITING if is_loaded else state)
+    assert during.state is state
+    assert was_loaded is is_loaded
+    assert spans.stages == [Stage.RETRIEVE] * is_loaded
+    assert not hasattr(inner.search, "__wrapped__")
+
+
+def test_a_listed_hook_that_waits_says_for_what(spans: Spans) -> None:
+    plugin = Plugin("late", "late_hook:LateHook")
+    applied = AppliedHook("late", ListedHook(plugin, (), LISTED_MODULES), spans.recorder)
+
+    assert applied.status.reason == (
+        "the program has not imported copying_library.absent, copying_library.inner"
+    )
+
+    applied.restore()
+    assert "late_hook" not in sys.modules
 
 
 class Base:

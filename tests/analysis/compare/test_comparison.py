@@ -62,6 +62,14 @@ def test_a_stage_that_is_new_is_a_regression_of_that_stage() -> None:
     assert verdicts(found)[Stage.RETRIEVE] is Verdict.REGRESSION
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_stage_that_has_no_value_in_common_is_a_regression_of_that_stage(seed: int) -> None:
+    found = compared(replace(CALM, retrieve_ms=1), replace(CALM, retrieve_ms=400), 100, seed=seed)
+
+    assert verdicts(found)[Stage.RETRIEVE] is Verdict.REGRESSION
+    assert verdicts(found)[Stage.DECODE] is not Verdict.REGRESSION
+
+
 @pytest.mark.parametrize(
     "system",
     [

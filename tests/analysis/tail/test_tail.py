@@ -12,7 +12,7 @@ from latencytrace.analysis.holm import holm
 from latencytrace.analysis.tail.groups import Split, needed_requests
 from latencytrace.analysis.tail.tail import no_tail, tail_of
 from latencytrace.model import Request, Stage
-from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
+from latencytrace.model.cohorts.request_columns import STAGES, KnownNumbers, RequestColumns
 from latencytrace.model.cohorts.tail import CauseKind, StageExcess, Tail
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.simulation.tails import INCIDENTS, cohort, tail
@@ -75,6 +75,38 @@ def test_every_request_is_in_one_band_and_the_tail_is_the_slowest(
     assert sum(split.counts) == len(lengths_ns)
     assert split.counts[3] == sum(length_ns >= split.threshold_ns for length_ns in lengths_ns)
     assert split.counts[3] >= 1
+
+
+@pytest.mark.parametrize(
+    ("key", "usually", "meanwhile", "bound"),
+    [
+        ("engine_kv_cache_use_percent", 60, 97, "over"),
+        ("engine_speculative_acceptance_percent", 70, 15, "at most"),
+    ],
+)
+def test_what_an_engine_told_meanwhile_is_named(
+    key: str, usually: int, meanwhile: int, bound: str
+) -> None:
+    chance = np.random.default_rng(9_100)
+    before = cohort(9_100, None, 20_000)
+    slow = np.isin(np.arange(20_000) // 20, chance.choice(1_000, 30, replace=False))
+    stages_ns = before.stages_ns.copy()
+    stages_ns[slow, STAGES.index(Stage.DECODE)] += 3_000 * MS
+    told = np.where(slow, meanwhile, usually) + chance.integers(-3, 4, 20_000)
+    known = chance.random(20_000) < 0.9
+    columns = replace(
+        before,
+        stages_ns=stages_ns,
+        duration_ns=stages_ns.sum(axis=1),
+        engine={key: KnownNumbers(value=np.where(known, told, 0), known=known)},
+    )
+
+    cause = tail_of(columns, Split.of(columns.duration_ns, 0.99), 0.99).cause
+
+    assert cause is not None
+    assert (cause.kind, cause.stage) == (CauseKind.STAGE, Stage.DECODE)
+    assert cause.trait is not None
+    assert (cause.trait.key, cause.trait.value.startswith(bound)) == (key, True)
 
 
 def test_a_long_tail_is_read_in_part() -> None:

@@ -7,13 +7,17 @@ from rich.console import Console
 
 from latencytrace.cli.commands.requests import picture
 from latencytrace.model import Stage
-from latencytrace.service.answers.documents import ListedRequestDocument
+from latencytrace.service.answers.documents import ListedRequestDocument, RequestsDocument
 from tests.support.builders.documents import request_document, segment
+
+
+def document(found: list[ListedRequestDocument], matching: int | None = None) -> RequestsDocument:
+    return {"requests": found, "matching": len(found) if matching is None else matching}
 
 
 def drawn(console: Console) -> str:
     with console.capture() as captured:
-        for part in picture([request_document()], "slowest first", console):
+        for part in picture(document([request_document()]), "slowest first", console):
             console.print(part)
     return captured.get()
 
@@ -38,7 +42,7 @@ def listed(width: int, **more: object) -> list[str]:
     request = cast(ListedRequestDocument, {**request_document(), **more})
     console = Console(width=width, color_system=None)
     with console.capture() as captured:
-        for part in picture([request], "slowest first", console):
+        for part in picture(document([request]), "slowest first", console):
             console.print(part)
     return captured.get().splitlines()
 
@@ -50,6 +54,21 @@ def test_a_list_fits_the_terminal_and_keeps_durations_and_traces_whole(width: in
     assert max(map(len, lines)) <= width
     assert "100 ms" in lines[3]
     assert "1f3c9a000000" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("matching", "said"),
+    [
+        (12_406, "1 of 12,406 requests, newest first"),
+        (1, "1 request, newest first"),
+        (0, "1 request, newest first"),
+    ],
+    ids=["more", "all", "an older service does not say"],
+)
+def test_the_list_says_how_many_there_are(matching: int, said: str) -> None:
+    found = document([request_document()], matching)
+
+    assert str(picture(found, "newest first", Console(width=120))[0]) == said
 
 
 def test_columns_that_no_request_has_are_not_there() -> None:

@@ -137,7 +137,9 @@ def test_an_interpreter_without_latencytrace_runs_the_program_with_one_line(
 
 
 def test_a_broken_agent_is_one_line_and_the_program_goes_on(tmp_path: Path, endpoint: str) -> None:
-    (tmp_path / "wrapt.py").write_text("raise RuntimeError('no such luck')\n")
+    package = tmp_path / "opentelemetry"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('no such luck')\n")
 
     ended = latencytrace(
         *("run", "--endpoint", endpoint, "--", sys.executable, "-c", "print('went on')"),
@@ -166,6 +168,14 @@ def test_a_command_that_does_not_exist_is_exit_code_127() -> None:
 
     assert ended.returncode == 127
     assert ended.stderr == "latencytrace: command not found: no-such-command\n"
+
+
+def test_a_command_of_an_environment_that_is_not_active_is_named(tmp_path: Path) -> None:
+    installed = Path(sys.executable).with_name("latencytrace")
+    ended = latencytrace("run", "--", "latencytrace", env=environment(PATH=str(tmp_path)))
+
+    assert ended.returncode == 127
+    assert f"not found: latencytrace; it is {installed}: activate" in ended.stderr
 
 
 def test_a_script_that_cannot_be_executed_is_exit_code_126(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def answer(received: Received) -> Response:
         "/healthz": "ok",
         "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
         "/api/v1/breakdown": chat if "nothing" not in received.target else no_requests(),
-        "/api/v1/requests": {"requests": listed},
+        "/api/v1/requests": {"requests": [] if "nothing" in received.target else listed},
         f"/api/v1/requests/{request['trace_id']}": request,
     }
     problem = {"title": "Not found", "detail": "no request has this trace id; it may be too old"}
@@ -117,15 +117,18 @@ def test_a_named_service_that_does_not_answer_is_not_replaced_by_a_folder(tmp_pa
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
-        (("--service", "nothing"), "No service is called 'nothing'. There are: rag.\n"),
-        (("--route", "/nothing"), "No route is called '/nothing'. There are: POST /chat.\n"),
+        (("--service", "nothing"), "No service is called 'nothing'. There are: rag."),
+        (("--route", "/nothing"), "No route is called '/nothing'. There are: POST /chat."),
     ],
     ids=["service", "route"],
 )
-def test_a_name_that_nobody_has_is_answered_with_those_there_are(
-    asked: tuple[str, str], answer: str, url: str
+@pytest.mark.parametrize("command", ["breakdown", "requests"])
+def test_a_name_that_nobody_has_is_an_error_that_says_which_there_are(
+    command: str, asked: tuple[str, str], answer: str, url: str
 ) -> None:
-    assert latencytrace("breakdown", *asked, "--url", url).stdout == answer
+    shown = latencytrace(command, *asked, "--url", url)
+
+    assert (shown.returncode, shown.stdout, shown.stderr) == (1, "", f"latencytrace: {answer}\n")
 
 
 def test_an_address_without_its_scheme_is_told() -> None:

@@ -7,6 +7,7 @@ from typing import cast
 from pydantic import TypeAdapter
 
 from latencytrace.model import Request, Stage
+from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.breakdown_parts import (
     AroundsDocument,
     StagesOverTimeDocument,
@@ -14,7 +15,7 @@ from latencytrace.service.answers.breakdown_parts import (
     stages_over_time,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.store import Questions, Store
+from latencytrace.service.store import Order, Questions, Store
 from tests.support.builders.made_requests import START_NS, made_request
 
 SECOND_NS = 10**9
@@ -92,3 +93,13 @@ def test_stages_over_time_leave_out_columns_without_requests() -> None:
         (str(START_NS + 59 * SECOND_NS), 1, 6059),
     ]
     assert found["columns"][1]["stages"] == {Stage.QUEUE: 5000, Stage.DECODE: 1059}
+
+
+def test_a_list_says_how_many_requests_match() -> None:
+    store = store_of(*requests(7))
+
+    few = answers.requests(store, Cohort(), Order.NEWEST, 3)
+    every = answers.requests(store, Cohort(), Order.NEWEST, 8)
+
+    assert (len(few["requests"]), few["matching"]) == (3, 7)
+    assert (len(every["requests"]), every["matching"]) == (7, 7)

@@ -11,6 +11,8 @@ from latencytrace.model import Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.compare import comparison, save_baseline
 from latencytrace.service.answers.sentences.compare import circumstances
+from latencytrace.service.reports.engine_history import EngineHistory
+from latencytrace.service.reports.engine_names import Reading
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
 from tests.service.answers.test_breakdown_parts import store_of
@@ -81,6 +83,24 @@ def test_a_side_says_what_its_requests_brought_and_met(tmp_path: Path) -> None:
     assert shown["input cached"] == ("25.0 %", "-")
     assert shown["batch size"] == ("3.5", "-")
     assert "preemptions" not in shown
+
+
+def test_a_side_says_what_engines_told_when_its_requests_began(tmp_path: Path) -> None:
+    history = EngineHistory(lambda: NOW_NS)
+    history.note("a:1", ("vllm", "tiny"), {Reading.KV_CACHE_USE: 0.5, Reading.ACCEPTANCE: 0.75})
+    store = store_of(made_request(stages={Stage.DECODE: 1000}))
+
+    found = comparison(
+        store, Baselines(tmp_path), ("service=rag", "service=no"), 0.05, NOW_NS, history.beside
+    )
+
+    met = found["a"]["circumstances"]
+    assert met["engine_kv_cache_use_ratio"] == 0.5
+    assert met["engine_speculative_acceptance_ratio"] == 0.75
+    assert met["engine_waiting_requests"] is None
+    shown = {name: (a, b) for name, a, b in circumstances(found)}
+    assert shown["KV cache in use"] == ("50.0 %", "-")
+    assert shown["drafts accepted"] == ("75.0 %", "-")
 
 
 def test_an_older_service_that_knows_no_circumstances_is_read_too(tmp_path: Path) -> None:

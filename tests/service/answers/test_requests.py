@@ -364,7 +364,8 @@ def test_what_is_no_trace_id_is_a_question_not_understood(trace_id: str) -> None
                             repairs=(Repair(kind=RepairKind.ORPHAN, span_id=SPAN, detail=""),)
                         )
                     )
-                ]
+                ],
+                "matching": 1,
             },
         ),
         (ServicesDocument, answers.services(known_store(ROOT))),

@@ -159,6 +159,7 @@ def test_counts_kept_elsewhere_are_read_with_the_metrics() -> None:
         open_traces=lambda: counts["open"],
         waiting_bytes=lambda: 0,
         evicted=lambda: 0,
+        split=lambda: 0,
         late=lambda: counts["late"],
         held_bytes=lambda: 3,
         let_go=lambda: 4,

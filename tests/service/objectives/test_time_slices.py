@@ -170,6 +170,35 @@ def test_standing_and_report_and_counters_are_of_slices_through_a_restart(tmp_pa
     assert found["requests"] in {standing.total, standing.total + 1, standing.total + 2}
 
 
+def test_a_slice_is_in_the_counter_once_however_often_and_quietly_it_starts_again(
+    tmp_path: Path,
+) -> None:
+    traffic = Traffic(tmp_path, SLICED)
+    counted = 0
+    for quiet_s, down_s in [(0, 0), (40, 0), (100, 0), (0, 600), (600, 600), (20, 3)]:
+        traffic.run(7, tick_s=5)
+        traffic.move(quiet_s)
+        traffic.tick()
+        counted += traffic.evaluator.watched.since_start()[0][1].total
+        traffic.restart(down_s)
+    traffic.move(600)
+    traffic.tick()
+    counted += traffic.evaluator.watched.since_start()[0][1].total
+    [standing] = traffic.evaluator.standings()
+
+    assert counted == standing.total * SLICE_PARTS
+
+
+def test_slices_go_on_after_a_clock_was_set_back() -> None:
+    rings = filled(SliceRings(DAY_NS, SLICES), [(0, 1, 1), (1, 0, 9)])
+    again = SliceRings(DAY_NS, SLICES)
+    again.restore(rings.changes(), closed_ns=FIRST_NS + DAY_NS)
+    filled(again, [(2, 0, 9)])
+
+    assert again.close(LATER_NS) == FIRST_NS + 2 * MINUTE_NS
+    assert again.since_start.total == SLICE_PARTS
+
+
 def test_traffic_that_stays_away_is_news_of_slices_too(tmp_path: Path) -> None:
     traffic = Traffic(tmp_path, SLICED)
     traffic.run(90, tick_s=30)

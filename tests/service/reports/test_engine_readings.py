@@ -109,6 +109,34 @@ vllm:kv_cache_usage_perc{model_name="m",engine="1"} 0.75
     assert reading(text, Reading.KV_CACHE_USE) == 0.75
 
 
+def test_accepted_drafts_are_counted_or_told_as_a_ratio() -> None:
+    vllm = """
+vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 100.0
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 300.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 150.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 80.0
+"""
+    sglang = """
+sglang:spec_accept_rate{model_name="m",tp_rank="0",dp_rank="0"} 0.5
+sglang:spec_accept_rate{model_name="m",tp_rank="1",dp_rank="0"} 0.5
+sglang:spec_accept_rate{model_name="m",tp_rank="0",dp_rank="1"} 0.75
+"""
+
+    assert (reading(vllm, Reading.DRAFTED), reading(vllm, Reading.ACCEPTED)) == (300, 150)
+    assert reading(sglang, Reading.ACCEPTANCE) == 0.625
+
+
+def test_an_engine_that_drafts_nothing_tells_no_acceptance() -> None:
+    text = """
+sglang:num_queue_reqs{model_name="m"} 0.0
+sglang:spec_accept_rate{model_name="m"} 0.0
+"""
+
+    [told_of_it] = engine_readings(text).values()
+
+    assert Reading.ACCEPTANCE not in told_of_it
+
+
 def test_ranks_of_one_engine_that_tell_the_same_are_counted_once() -> None:
     text = """
 sglang:num_queue_reqs{model_name="m",tp_rank="0",dp_rank="0"} 4.0

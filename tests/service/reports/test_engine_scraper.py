@@ -109,6 +109,24 @@ def test_an_engine_that_was_restarted_has_no_batch_size_for_a_moment() -> None:
     assert engine.value("engine_batch_size", **RERANKER) is None
 
 
+def test_the_share_of_accepted_drafts_is_that_since_the_reading_before() -> None:
+    counts = """
+vllm:num_requests_running{{model_name="smollm2"}} 2.0
+vllm:spec_decode_num_draft_tokens_total{{model_name="smollm2"}} {drafted}
+vllm:spec_decode_num_accepted_tokens_total{{model_name="smollm2"}} {accepted}
+"""
+    engine = Engine(counts.format(drafted=1000, accepted=900))
+    engine.scraper.step()
+    first = engine.value("engine_speculative_acceptance_ratio", **VLLM)
+    engine.text = counts.format(drafted=1200, accepted=950)
+
+    engine.scraper.step()
+
+    assert first is None
+    assert engine.value("engine_speculative_acceptance_ratio", **VLLM) == 0.25
+    assert engine.value("engine_speculative_drafted_tokens_total", **VLLM) == 1200
+
+
 def test_models_beyond_the_bound_are_counted() -> None:
     lines = (f'vllm:num_requests_waiting{{model_name="m{n}"}} 1' for n in range(MAX_MODELS + 3))
     engine = Engine("\n".join(lines))

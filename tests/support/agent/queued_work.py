@@ -21,11 +21,18 @@ def as_received(span: RecordedSpan) -> Span:
     )
 
 
-def check_waited(spans: Spans, name: str) -> None:
-    """Assert that the span `request` sent work of a name, whose wait is its time in the queue."""
+def check_waited(spans: Spans, name: str, work_name: str | None = None) -> None:
+    """Assert that the span `request` sent work of a name, whose wait is its time in the queue.
+
+    Args:
+        spans: All that there are.
+        name: As it is sent.
+        work_name: As a worker begins with it, if that is another.
+    """
+    work_name = work_name or name
     made = {span.name: span for span in spans.all}
-    assert sorted(spans.names) == sorted([f"send {name}", name, "request"])
-    sending, work, request = made[f"send {name}"], made[name], made["request"]
+    assert sorted(spans.names) == sorted([f"send {name}", work_name, "request"])
+    sending, work, request = made[f"send {name}"], made[work_name], made["request"]
     assert (sending.kind.name, work.kind.name) == ("PRODUCER", "CONSUMER")
     assert (sending.trace_id, sending.parent_id) == (request.trace_id, request.span_id)
     assert (work.trace_id, work.parent_id) == (request.trace_id, sending.span_id)

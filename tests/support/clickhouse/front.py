@@ -231,6 +231,12 @@ class ClickHouseFront:
         who = f"{user}:{quote(password, safe='')}"
         return f"clickhouse://{who}@127.0.0.1:{self.port}/{database}{options}"
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def told(self, path: str) -> str:
         """Tell it something, or ask it (see above)."""
         return get(f"http://127.0.0.1:{self.port}/{path}").text.strip()

@@ -54,6 +54,7 @@ def _of_requests() -> Iterable[Metric]:
         open_traces=lambda: 0,
         waiting_bytes=lambda: 0,
         evicted=lambda: 0,
+        split=lambda: 0,
         late=lambda: 0,
         held_bytes=lambda: 0,
         let_go=lambda: 0,

@@ -19,7 +19,7 @@ def environment(**more: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("LATENCYTRACE_", "OTEL_", "PYTHONPATH", "COVERAGE_", "COV_"))
     }
-    ours = {"LATENCYTRACE_URL": NOWHERE, "LATENCYTRACE_OVERHEAD": "off"}
+    ours = {"LATENCYTRACE_URL": NOWHERE, "LATENCYTRACE_OVERHEAD": "off", "PAGER": "cat"}
     return {**kept, **ours, **more}
 
 

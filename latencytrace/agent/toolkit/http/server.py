@@ -29,8 +29,8 @@ from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream
 from latencytrace.model import semconv
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.detail import TraceDetail, least
-from latencytrace.model.span import AttributeValue
 
 _FIRST_SERVER_ERROR = 500
 _SERVER = SpanKind.SERVER

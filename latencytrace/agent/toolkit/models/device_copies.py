@@ -13,7 +13,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.calls import CountWithin
 from latencytrace.model import semconv
-from latencytrace.model.span import AttributeValue
+from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
 MOST: Final = 32  # copies of one span that have spans of their own; more are counted

@@ -25,6 +25,13 @@ CIRCUMSTANCES: Final = {
     "concurrency": "concurrency",
     "preemptions": "preemptions",
     "cold_start_ratio": "cold starts",
+    "engine_waiting_requests": "waiting for the engine",
+    "engine_running_requests": "running in the engine",
+    "engine_batch_size": "engine's batch size",
+    "engine_preemptions": "engine's preemptions",
+    "engine_kv_cache_use_ratio": "KV cache in use",
+    "engine_prefix_cache_hit_ratio": "prefix cache hits",
+    "engine_speculative_acceptance_ratio": "drafts accepted",
 }
 
 

@@ -1,8 +1,8 @@
 """The lines of a waterfall: spans in the order of a tree, and what is inside them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import nsmallest
-from typing import Final, NamedTuple
+from heapq import nlargest
+from typing import Final, NamedTuple, overload
 
 from typing_extensions import ReadOnly, TypedDict
 
@@ -13,10 +13,21 @@ LEVEL = 3  # cells of a level of the tree
 MOST_LEVELS = 30  # that are drawn; of a deeper tree the levels next to a span
 FIRST_HTTP_ERROR = 400
 MOST_DIGITS = 9
+MARK = "· "  # before the name of what is inside a span
 
 Stretch = tuple[int, int]
 _Inside = dict[tuple[str, str], list[SegmentDocument]]  # by stage and name
-_NOTHING: Final[_Inside] = {}  # most spans of a large trace are on no path
+_Levels = tuple["_Levels", bool] | None  # those of the row above; whether it is the last below it
+# Its name, stage, service and span, when it began and ended, its depth.
+_Line = tuple[str, str, str, str, int, int, int, _Levels]
+_DEPTH: Final = 6
+_TOLD: Final = frozenset(  # attributes that notes are made of
+    {
+        semconv.HTTP_REQUEST_RESEND_COUNT,
+        semconv.HTTP_RESPONSE_STATUS_CODE,
+        semconv.HTTP_STATUS_CODE_OLD,
+    }
+)
 
 
 class Row(NamedTuple):
@@ -52,57 +63,142 @@ class PathAndSpans(TypedDict):
     spans: ReadOnly[Sequence[SpanHeadDocument]]
 
 
-def rows(request: PathAndSpans) -> Iterator[Row]:
+class Rows(Sequence[Row]):
+    """The rows of a waterfall, each made when it is asked for: of many, few are drawn."""
+
+    def __init__(self) -> None:
+        self.lines: list[_Line] = []
+        self.parts: dict[int, Sequence[Stretch]] = {}  # of rows that did not run just once
+        self.paths: dict[int, Sequence[Stretch]] = {}  # of rows that held the request up
+        self.notes: dict[int, Sequence[str]] = {}
+        self.failed: set[int] = set()
+        self.inside: set[int] = set()  # rows of what is inside a span
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Row]: ...
+
+    def __getitem__(self, place: int | slice) -> Row | list[Row]:
+        if isinstance(place, slice):
+            return list(map(self._row, range(len(self))[place]))
+        return self._row(range(len(self))[place])
+
+    def _row(self, place: int) -> Row:
+        name, stage, service, span_id, start_ns, end_ns, depth, levels = self.lines[place]
+        is_inside = place in self.inside
+        return Row(
+            name=name,
+            stage=stage,
+            span_id=span_id,
+            stretches=self.parts.get(place) or ((start_ns, end_ns),),
+            on_path=self.paths.get(place, ()),
+            depth=depth,
+            tree=_drawn(levels, is_inside=is_inside),
+            mark=MARK if is_inside else "",
+            notes=self.notes.get(place, ()),
+            failed=place in self.failed,
+            service=service,
+        )
+
+    def lengths_ns(self) -> list[int]:
+        """How long each ran."""
+        lengths_ns = [end_ns - start_ns for _, _, _, _, start_ns, end_ns, _, _ in self.lines]
+        return self._lengths_ns(self.parts, lengths_ns)
+
+    def held_ns(self) -> list[int]:
+        """How long the request waited for just each."""
+        return self._lengths_ns(self.paths, [0] * len(self))
+
+    @staticmethod
+    def _lengths_ns(known: Mapping[int, Sequence[Stretch]], others: list[int]) -> list[int]:
+        for place, stretches in known.items():
+            others[place] = _length_ns(stretches)
+        return others
+
+    @property
+    def stages(self) -> set[str]:
+        """Those that rows are of."""
+        return {stage for _, stage, *_ in self.lines}
+
+    def add_span(self, span: SpanHeadDocument, depth: int, levels: _Levels) -> None:
+        """Add a span, which is on no path yet."""
+        if (
+            span["status"] == "error"
+            or span.get("error_type")
+            or not _TOLD.isdisjoint(span["attributes"])
+        ):
+            notes, failed = _notes(span)
+            if notes:
+                self.notes[len(self.lines)] = notes
+            if failed:
+                self.failed.add(len(self.lines))
+        self.lines.append(
+            (
+                span["name"],
+                span["stage"],
+                span["service"],
+                span["span_id"],
+                span["start_ns"],
+                span["end_ns"],
+                depth,
+                levels,
+            )
+        )
+
+    def add_path(
+        self, segments: Sequence[SegmentDocument], name: str, depth: int, levels: _Levels
+    ) -> None:
+        """Add what is known by its part of the critical path alone."""
+        place, first = len(self.lines), segments[0]
+        self.parts[place] = self.paths[place] = stretches = _stretches(segments)
+        began_ns, ended_ns = stretches[0][0], stretches[-1][1]
+        self.lines.append(
+            (name, first["stage"], "", first["span_id"], began_ns, ended_ns, depth, levels)
+        )
+
+
+def rows(request: PathAndSpans) -> Rows:
     """Spans in the order of a tree, each followed by the intervals inside it.
 
     Where a span was not kept, its segments of the critical path take its place.
     """
-    path: dict[str, _Inside] = {}  # by span id
-    for segment in request["segments"]:
+    found = Rows()
+    path = _by_span(request["segments"])
+    for span, depth, levels, has_children in _tree(request["spans"]):
+        found.add_span(span, depth, levels)
+        inside = path.pop(span["span_id"], None)
+        if not inside:  # most spans of a large trace are on no path
+            continue
+        if len(inside) == 1 and (span["stage"], "") in inside:  # as usual
+            found.paths[len(found.lines) - 1] = _stretches(inside[span["stage"], ""])
+            continue
+        own = [key for key in inside if key[0] == span["stage"] and key[1] in {"", span["name"]}]
+        if own:
+            on_path = [segment for key in own for segment in inside.pop(key)]
+            found.paths[len(found) - 1] = _stretches(on_path)
+        for (stage, name), segments in inside.items():
+            what = stage if name in {"", span["name"]} else name
+            times = f" x{len(segments)}" if len(segments) > 1 else ""
+            found.inside.add(len(found))
+            found.add_path(segments, f"{what}{times}", depth + 1, (levels, has_children))
+    for inside in path.values():
+        for (_, name), segments in inside.items():
+            found.add_path(segments, name or segments[0]["name"], 0, None)
+    return found
+
+
+def _by_span(segments: Sequence[SegmentDocument]) -> dict[str, _Inside]:
+    """Segments by the span that they belong to, in each by stage and name."""
+    path: dict[str, _Inside] = {}
+    for segment in segments:
         inside = path.setdefault(segment["span_id"], {})
         inside.setdefault((segment["stage"], named(segment)), []).append(segment)
-    for span, depth, tree, below in _tree(request["spans"]):
-        inside = path.pop(span["span_id"], _NOTHING)
-        own = [key for key in inside if key[0] == span["stage"] and key[1] in {"", span["name"]}]
-        notes, failed = _notes(span)
-        yield Row(
-            depth=depth,
-            tree=tree,
-            name=span["name"],
-            notes=notes,
-            failed=failed,
-            stage=span["stage"],
-            service=span["service"],
-            span_id=span["span_id"],
-            stretches=((span["start_ns"], span["end_ns"]),),
-            on_path=(
-                _stretches([segment for key in own for segment in inside.pop(key)]) if own else ()
-            ),
-        )
-        for (stage, name), segments in inside.items():
-            stretches = _stretches(segments)
-            what = stage if name in {"", span["name"]} else name
-            times = f" x{len(stretches)}" if len(stretches) > 1 else ""
-            yield Row(
-                depth=depth + 1,
-                tree=below,
-                mark="· ",
-                name=f"{what}{times}",
-                stage=stage,
-                span_id=span["span_id"],
-                stretches=stretches,
-                on_path=stretches,
-            )
-    for inside in path.values():
-        for (stage, name), segments in inside.items():
-            stretches = _stretches(segments)
-            yield Row(
-                name=name or segments[0]["name"],
-                stage=stage,
-                span_id=segments[0]["span_id"],
-                stretches=stretches,
-                on_path=stretches,
-            )
+    return path
 
 
 def named(segment: SegmentDocument) -> str:
@@ -110,29 +206,30 @@ def named(segment: SegmentDocument) -> str:
     return segment["name"] if segment["stage"] == Stage.RUNTIME else ""
 
 
-def chosen(every: Sequence[Row], most: int) -> Sequence[Row]:
-    """Of too many rows those that held the request up longest, and the spans above them."""
+def chosen(every: Rows, most: int) -> Sequence[int]:
+    """Of too many rows the places of those that held the request up longest, and of those above.
+
+    A row that is chosen has all those above it chosen, as far as there is room.
+    """
     if len(every) <= most:
-        return every
+        return range(len(every))
     above: list[int] = []  # of each row, the one that it lies below; -1: none
     open_rows: list[int] = []
-    for place, row in enumerate(every):
-        while open_rows and every[open_rows[-1]].depth >= row.depth:
+    depths = [line[_DEPTH] for line in every.lines]
+    for place, depth in enumerate(depths):
+        while open_rows and depths[open_rows[-1]] >= depth:
             open_rows.pop()
         above.append(open_rows[-1] if open_rows else -1)
         open_rows.append(place)
     found: set[int] = set()
-    ranked = nsmallest(
-        most,
-        range(len(every)),
-        key=lambda place: (-every[place].path_ns, -every[place].duration_ns),
-    )
-    for place in ranked:
-        at = place
+    earlier_first = range(0, -len(every), -1)
+    ranked = nlargest(most, zip(every.held_ns(), every.lengths_ns(), earlier_first, strict=True))
+    for _, _, place in ranked:
+        at = -place
         while at >= 0 and at not in found and len(found) < most:
             found.add(at)
             at = above[at]
-    return [every[place] for place in sorted(found)]
+    return sorted(found)
 
 
 def _notes(span: SpanHeadDocument) -> tuple[list[str], bool]:
@@ -172,28 +269,43 @@ def _number(attributes: Mapping[str, object], *keys: str) -> int | None:
     return None
 
 
-def _tree(spans: Sequence[SpanHeadDocument]) -> Iterator[tuple[SpanHeadDocument, int, str, str]]:
-    """Every span once: its depth, what stands before its name and before what is inside it."""
+def _tree(
+    spans: Sequence[SpanHeadDocument],
+) -> Iterator[tuple[SpanHeadDocument, int, _Levels, bool]]:
+    """Every span once: its depth, its place among those above, whether any are below it."""
     known = {span["span_id"] for span in spans}
     children: dict[str | None, list[SpanHeadDocument]] = {}
-    for span in sorted(spans, key=lambda span: (span["start_ns"], -span["end_ns"])):
+    for span in sorted(spans, key=_begin):
         parent_id = span["parent_id"]
         children.setdefault(parent_id if parent_id in known else None, []).append(span)
-    stack = [(span, 0, "", "") for span in reversed(children.get(None, []))]
+    stack: list[tuple[SpanHeadDocument, int, _Levels]] = [
+        (span, 0, None) for span in reversed(children.get(None, []))
+    ]
     while stack:
-        span, depth, tree, indent = stack.pop()
-        below = children.get(span["span_id"], [])
-        yield span, depth, tree, _last(indent + ("│  " if below else "   "))
-        last = len(below) - 1
-        for place in range(last, -1, -1):
-            branch, deeper = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
-            levels = (_last(indent + branch), _last(indent + deeper))
-            stack.append((below[place], depth + 1, *levels))
+        span, depth, levels = stack.pop()
+        below = children.get(span["span_id"], ())
+        yield span, depth, levels, bool(below)
+        is_last = True
+        for child in reversed(below):
+            stack.append((child, depth + 1, (levels, is_last)))
+            is_last = False
 
 
-def _last(levels: str) -> str:
-    """Those that are drawn: whole, the strings of a deep tree would be as long as it is deep."""
-    return levels[-LEVEL * MOST_LEVELS :]
+def _begin(span: SpanHeadDocument) -> tuple[int, int, str]:
+    return span["start_ns"], -span["end_ns"], span["span_id"]
+
+
+def _drawn(levels: _Levels, *, is_inside: bool) -> str:
+    """The lines before a name; of a deep tree those of the levels next to it."""
+    if levels is None:
+        return ""
+    at, flag = levels
+    inside, branch = ("│  " if flag else "   "), ("└─ " if flag else "├─ ")
+    texts = [inside if is_inside else branch]
+    while at is not None and len(texts) < MOST_LEVELS:
+        at, flag = at
+        texts.append("   " if flag else "│  ")
+    return "".join(reversed(texts))
 
 
 def _length_ns(stretches: Sequence[Stretch]) -> int:

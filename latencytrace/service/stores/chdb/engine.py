@@ -55,7 +55,7 @@ class Engine:
         lock: The open lock file.
     """
 
-    is_ours_alone = True
+    writer = ""  # nobody else can
 
     def __init__(self, folder: Path, lock: IO[str]) -> None:
         self._path = folder / "clickhouse"
@@ -104,6 +104,9 @@ class Engine:
     def lost_parts(self) -> int:
         """Return how many parts were set aside of requests and of what is derived from them."""
         return 0 if self._damage is None else self._damage.lost
+
+    def hurry(self) -> None:
+        """See `StoreEngine.hurry`: nothing is waited for."""
 
     def close(self) -> None:
         """End all connections, then let go of the folder."""
@@ -203,7 +206,12 @@ class Connection:
         return cast(bytes, self._answer(sql, answer_format, parameters).bytes())
 
     def insert(
-        self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
+        self,
+        target: Target,
+        block: bytes,
+        rows: int,
+        arrived_ms: int | None = None,
+        token: str = "",  # noqa: ARG002 - no answer is lost within a process
     ) -> None:
         """Insert a block; it is kept when this returns, every row of it.
 
@@ -214,7 +222,8 @@ class Connection:
             target: Where to.
             block: In the target's format.
             rows: How many it has.
-            arrived_ms: When its spans arrived; None: now.
+            arrived_ms: When its spans arrived; None: now, or as the block has it.
+            token: Of no use here.
 
         Raises:
             PoisonedBlockError: The block is not of its format.

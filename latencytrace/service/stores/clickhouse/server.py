@@ -1,9 +1,11 @@
 """A ClickHouse server, asked over HTTP, in the place of the embedded engine.
 
 An insert is one request with a token: sent again, for its answer was lost, it is kept once
-(but where a full hour lies between, or all attempts have failed).
-Reasons that pass by themselves are waited for a few times; for longer, the service keeps spans
-in its journal.
+(but where all attempts have failed). Reasons that pass by themselves are waited for a few times;
+for longer, the service keeps spans in its journal.
+
+Several services may write to one database. Each row says by whom it was written, and each service
+takes up after a restart what it wrote itself.
 """
 
 import random
@@ -11,6 +13,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Final, Self
@@ -39,6 +42,7 @@ from latencytrace.service.sql_store.engine import (
     shortened,
 )
 from latencytrace.service.storage.data_folder import owned
+from latencytrace.service.storage.private_files import read_private, write_private
 from latencytrace.service.store import DamagedPart
 from latencytrace.service.stores.clickhouse.address import ServerAddress
 
@@ -47,7 +51,12 @@ _AT_ONCE: Final = (0.0,)  # a connection that was kept may have been closed mean
 _CONNECT_S: Final = 5.0
 _ANSWER_S: Final = READ_SECONDS + 10.0  # to whoever only reads: the server gives up before
 _LONGEST_S: Final = 120.0  # to the service itself, which asks for much when it starts
+_INSERT_S: Final = 20.0  # a block that has not been taken by then is sent again
+_AT_THE_END_S: Final = 3.0  # once the service ends
+_NOT_AGAIN_S: Final = 0.2  # likewise, after it gave no answer
 _MS: Final = 1_000_000
+_HOUR_MS: Final = 3_600_000  # partitions begin at full ones
+_WRITER: Final = "writer"  # the file with this service's id
 
 # What users' profiles may have otherwise, and our questions need.
 _SETTINGS: Final[Mapping[str, int]] = {
@@ -82,6 +91,30 @@ _TABLES: Final = tuple(name.partition(".")[2] for name in UUIDS)
 _OUR_TABLE: Final = re.compile(rf"\b{DATABASE}\.({'|'.join(_TABLES)})\b")
 _OUR_DATABASE: Final = f"database = '{DATABASE}'"
 _PARAMETER: Final = re.compile(r"\{(\w+):([^{}]+)\}")
+_INSERT: Final = httpx.Timeout(_INSERT_S, connect=_CONNECT_S)
+_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+
+
+class Ending:
+    """The end of the service, which a server that hangs must not hold up.
+
+    What is not stored by then waits in the journal for the next start.
+    """
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self.has_failed = False  # the server, lately
+
+    def limit(self, timeout: httpx.Timeout) -> httpx.Timeout:
+        """Return how long to wait for an answer."""
+        if not self.began.is_set():
+            self.has_failed = False
+            return timeout
+        return httpx.Timeout(_NOT_AGAIN_S if self.has_failed else _AT_THE_END_S)
+
+    def wait(self, pause_s: float) -> bool:
+        """Wait before what failed is asked again; true: do not."""
+        return self.began.wait(pause_s)
 
 
 class Server:
@@ -90,14 +123,14 @@ class Server:
     Args:
         address: Of it.
         lock: The open lock file of the data folder.
+        writer: The id of this service.
     """
 
-    is_ours_alone = False
-
-    def __init__(self, address: ServerAddress, lock: IO[str]) -> None:
+    def __init__(self, address: ServerAddress, lock: IO[str], writer: str = "") -> None:
+        self.writer = writer
         self._address = address
         self._lock = lock
-        self._closing = threading.Event()
+        self._ending = Ending()
         self._client = httpx.Client(
             base_url=address.url,
             auth=httpx.BasicAuth(address.user, address.password),
@@ -107,25 +140,26 @@ class Server:
         )
 
     @classmethod
-    def open(cls, address: ServerAddress, folder: Path) -> Self:
+    def open(cls, address: ServerAddress, folder: Path, lock: IO[str] | None = None) -> Self:
         """Lock a folder, and make the tables that the database lacks.
 
         Args:
             address: Of the database; made where there is none.
             folder: The data folder, for all that is not in the database.
+            lock: Of the folder, where it is locked already.
 
         Raises:
             StoreInUseError: Another process owns the folder.
             StoreError: The server does not answer, or does not let us have our tables.
         """
-        lock = owned(folder.absolute())
+        lock = owned(folder.absolute()) if lock is None else lock
         try:
-            server = cls(address, lock)
+            server = cls(address, lock, writer_of(folder))
         except BaseException:
             lock.close()
             raise
         try:
-            server._prepare()
+            server.prepare()
         except BaseException:
             server.close()
             raise
@@ -141,7 +175,15 @@ class Server:
             {**_SETTINGS, **settings},
             _ANSWER_S if only_reads else _LONGEST_S,
             _AT_ONCE if only_reads else PAUSES_S,
-            self._closing.wait,
+            self._ending,
+            self.writer,
+        )
+
+    def only_reading(self) -> "ServerConnection":
+        """A connection that sets nothing, for users who may not."""
+        whole = {"wait_end_of_query": 1}
+        return ServerConnection(
+            self._client, self._address, whole, _LONGEST_S, PAUSES_S, self._ending
         )
 
     def damaged_parts(self) -> Sequence[DamagedPart]:
@@ -152,13 +194,22 @@ class Server:
         """See `StoreEngine.lost_parts`."""
         return 0
 
+    def hurry(self) -> None:
+        """See `StoreEngine.hurry`: a server that hangs does not hold up the end."""
+        self._ending.began.set()
+
     def close(self) -> None:
         """See `StoreEngine.close`."""
-        self._closing.set()
+        self.hurry()
         self._client.close()
         self._lock.close()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Make the tables that the database lacks.
+
+        Raises:
+            StoreError: The server does not answer, or does not let us have them.
+        """
         connection = self.connect()
         database, cluster = self._address.database, self._address.cluster
         if cluster is not None:
@@ -214,7 +265,8 @@ class ServerConnection:
         settings: Go with every question.
         longest_s: That one may take.
         pauses_s: Before what failed for a reason that passes is asked again, each.
-        wait: Waits for so many seconds, or until the store is closed: then it returns true.
+        ending: Of the service.
+        writer: The id of this service.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -224,14 +276,16 @@ class ServerConnection:
         settings: Mapping[str, int],
         longest_s: float,
         pauses_s: Sequence[float],
-        wait: Callable[[float], bool],
+        ending: Ending,
+        writer: str = "",
     ) -> None:
         self._client = client
         self._address = address
         self._settings = settings
         self._timeout = httpx.Timeout(longest_s, connect=_CONNECT_S)
         self._pauses_s = pauses_s
-        self._wait = wait
+        self._ending = ending
+        self._writer = writer
 
     def query(
         self, sql: str, answer_format: str, parameters: Mapping[str, object] | None = None
@@ -242,25 +296,32 @@ class ServerConnection:
         return self._answer(text.encode, also).content
 
     def insert(
-        self, target: Target, block: bytes, rows: int, arrived_ms: int | None = None
+        self,
+        target: Target,
+        block: bytes,
+        rows: int,
+        arrived_ms: int | None = None,
+        token: str = "",
     ) -> None:
         """See `EngineConnection.insert`."""
         if not block:
             return
         # One token for all attempts, so that the server keeps one of them.
-        also = {"insert_deduplication_token": uuid4().hex}
-        statement = partial(self._statement, target, arrived_ms)
+        also = {"insert_deduplication_token": token or uuid4().hex}
+        statement = partial(self._statement, target, arrived_ms, now_ns() // _MS)
         answer = self._answer(lambda: statement() + block, also, inserts=True)
         written = _rows_written(answer)
         if written is not None and written < rows:
             raise StoreError(f"the store kept {written} of {rows} rows: they are inserted again")
 
-    def _statement(self, target: Target, arrived_ms: int | None) -> bytes:
-        if arrived_ms is None and target.table != REQUESTS:
+    def _statement(self, target: Target, arrived_ms: int | None, first_ms: int) -> bytes:
+        if arrived_ms is None and target.table != REQUESTS and "Arrived" not in target.columns:
             # By this machine's clock, like the ledgers: the server's may be another. Made for
             # each attempt, for a ledger that lacks these spans may have been written meanwhile.
-            arrived_ms = now_ns() // _MS
-        return self._named(target.insert_statement(None, arrived_ms)).encode()
+            # In the hour of the first attempt: in another partition it would not be known again.
+            arrived_ms = min(now_ns() // _MS, first_ms - first_ms % _HOUR_MS + _HOUR_MS - 1)
+        writer = "" if "Writer" in target.columns else self._writer
+        return self._named(target.insert_statement(None, arrived_ms, writer)).encode()
 
     def _named(self, sql: str) -> str:
         """A text of SQL with the name of this database, of which its constants have another."""
@@ -274,16 +335,18 @@ class ServerConnection:
         self, content: Callable[[], bytes], also: Mapping[str, str], *, inserts: bool = False
     ) -> httpx.Response:
         asked = {**{name: str(value) for name, value in self._settings.items()}, **also}
+        usual = _INSERT if inserts else self._timeout
         for pause_s in (*self._pauses_s, None):
             try:
                 answer = self._client.post(
-                    "/", params=asked, content=content(), timeout=self._timeout
+                    "/", params=asked, content=content(), timeout=self._ending.limit(usual)
                 )
             except (
                 httpx.HTTPError,
                 UnicodeError,
             ) as error:  # the latter: no name of a host
                 fault: StoreError = _unanswered(self._address, error)
+                self._ending.has_failed = True
                 if isinstance(error, httpx.ReadTimeout) and not inserts:
                     raise fault from None  # asked again, it would take as long, and run twice
             else:
@@ -293,9 +356,29 @@ class ServerConnection:
                 if not passes:
                     raise fault
             # Those who wait come back at different moments.
-            if pause_s is None or self._wait(pause_s * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
+            if pause_s is None or self._ending.wait(pause_s * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
                 raise fault
         raise AssertionError("the last round returns or raises")
+
+
+def writer_of(folder: Path) -> str:
+    """The id of the service whose data folder this is; it keeps it.
+
+    Raises:
+        StoreError: It cannot be read or written.
+    """
+    path = folder / _WRITER
+    try:
+        with suppress(FileNotFoundError):
+            known = read_private(path).decode("ascii", "replace").strip()
+            if _ID.fullmatch(known):
+                return known
+            raise StoreError(f"{path} holds no id of a service: remove it, or put it back")
+        made = uuid4().hex
+        write_private(path, f"{made}\n".encode())
+    except OSError as error:
+        raise StoreError(f"{path} cannot be used: {error}") from error
+    return made
 
 
 def _check_cluster(connection: ServerConnection, cluster: str) -> None:

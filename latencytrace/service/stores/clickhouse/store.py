@@ -1,6 +1,8 @@
 """The store on a ClickHouse server: the tables and the SQL of the embedded one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Self
 
@@ -10,7 +12,7 @@ from latencytrace.service.sql_store.pending_copies import TO_KEEP, NotedTraces
 from latencytrace.service.sql_store.rollups import EXACT_REQUESTS
 from latencytrace.service.sql_store.store import SqlStore
 from latencytrace.service.stores.clickhouse.address import ServerAddress
-from latencytrace.service.stores.clickhouse.server import Server
+from latencytrace.service.stores.clickhouse.server import Server, ServerConnection
 
 
 class ClickHouseStore(SqlStore):
@@ -31,7 +33,22 @@ class ClickHouseStore(SqlStore):
     @classmethod
     def open_at(cls, url: str, folder: Path) -> Self:
         """See `store.open_store`."""
-        server = Server.open(ServerAddress.parse(url), folder)
+        return cls._on(Server.open(ServerAddress.parse(url), folder), folder)
+
+    @classmethod
+    def open_beside(cls, url: str, folder: Path) -> Self:
+        """See `store.open_beside`."""
+        return cls._on(Server.open(ServerAddress.parse(url), folder, lock=StringIO()), folder)
+
+    @classmethod
+    @contextmanager
+    def reading(cls, url: str) -> Iterator[ServerConnection]:
+        """A connection for a user who may only read, to tables that need not be ours."""
+        with closing(Server(ServerAddress.parse(url), StringIO())) as server:
+            yield server.only_reading()
+
+    @classmethod
+    def _on(cls, server: Server, folder: Path) -> Self:
         try:
             return cls(server, NotedTraces(folder / TO_KEEP), now_ns, EXACT_REQUESTS)
         except BaseException:

@@ -12,6 +12,7 @@ from latencytrace.service.web.drawing.axes import HEIGHT, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number
 
 MOST_POINTS = 500
+LEAST_MARGIN_NS = 10 * 10**9  # moments below the ground differ in their seconds
 
 
 def scatter(
@@ -29,7 +30,7 @@ def scatter(
     shown = requests[:MOST_POINTS]
     starts = [int(one["start"]) for one in shown]
     lasted = [one["duration_ns"] for one in shown]
-    margin_ns = max((max(starts) - min(starts)) // 50, 10**6)
+    margin_ns = max((max(starts) - min(starts)) // 50, LEAST_MARGIN_NS)
     axes = Axes(
         since_ns=min(starts) - margin_ns,
         until_ns=max(starts) + margin_ns,

@@ -1,8 +1,9 @@
 """The rows of a waterfall: as columns for a script, which draws those in view, and as bars."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 
 from markupsafe import Markup
 
@@ -14,7 +15,7 @@ from latencytrace.service.answers.documents import (
     OpenedRequestDocument,
     SegmentDocument,
 )
-from latencytrace.service.answers.traces.waterfall_rows import Row, Stretch
+from latencytrace.service.answers.traces.waterfall_rows import MARK, Row, Rows, Stretch
 from latencytrace.service.web.drawing.bars import WIDTH, number
 
 LONGEST_NAME = 300
@@ -33,43 +34,39 @@ class Gap:
     before: str | None
 
 
-def columns(rows: Sequence[Row], whole_ns: int) -> dict[str, object]:
+def columns(rows: Rows, whole_ns: int) -> dict[str, object]:
     """All rows as columns; names and services are numbers into a list of them.
 
     Args:
         rows: In the order of a tree.
         whole_ns: The duration of the request.
     """
+    names, stages, services, span_ids, starts_ns, ends_ns, depths = (
+        list(map(itemgetter(place), rows.lines)) for place in range(7)
+    )
     texts: dict[str, int] = {}
 
-    def place(text: str) -> int:
-        return texts.setdefault(text, len(texts))
+    def places(column: Sequence[str], shown: Callable[[str], str]) -> list[int]:
+        known = {text: texts.setdefault(shown(text), len(texts)) for text in dict.fromkeys(column)}
+        return [known[text] for text in column]
 
-    shown = {row.name: shortened(row.name) for row in rows}
-    services = {row.service: escaped(row.service)[:LONGEST_NAME] for row in rows}
-    names = [place(row.mark + shown[row.name]) for row in rows]
-    stages = [place(row.stage) for row in rows]
-    places = [place(services[row.service]) for row in rows]
+    named = places(names, shortened)
+    for place in rows.inside:
+        named[place] = texts.setdefault(MARK + shortened(names[place]), len(texts))
     return {
         "whole": whole_ns,
+        "name": named,
+        "stage": places(stages, str),
+        "service": places(services, lambda text: escaped(text)[:LONGEST_NAME]),
         "texts": list(texts),
-        "depth": [row.depth for row in rows],
-        "name": names,
-        "stage": stages,
-        "service": places,
-        "span": [row.span_id for row in rows],
-        "start": [row.stretches[0][0] for row in rows],
-        "end": [row.stretches[-1][1] for row in rows],
-        "parts": {
-            at: list(chain(*row.stretches))
-            for at, row in enumerate(rows)
-            if len(row.stretches) != 1
-        },
-        "path": {at: list(chain(*row.on_path)) for at, row in enumerate(rows) if row.on_path},
-        "notes": {
-            at: " ".join(map(escaped, row.notes)) for at, row in enumerate(rows) if row.notes
-        },
-        "failed": [at for at, row in enumerate(rows) if row.failed],
+        "depth": depths,
+        "span": span_ids,
+        "start": starts_ns,
+        "end": ends_ns,
+        "parts": {at: list(chain(*stretches)) for at, stretches in rows.parts.items()},
+        "path": {at: list(chain(*stretches)) for at, stretches in rows.paths.items()},
+        "notes": {at: " ".join(map(escaped, notes)) for at, notes in rows.notes.items()},
+        "failed": sorted(rows.failed),
     }
 
 
@@ -80,6 +77,8 @@ def name_of(row: Row) -> str:
 
 def shortened(name: str) -> str:
     """A name, fit to be shown."""
+    if len(name) <= LONGEST_NAME and name.isascii() and name.isprintable():  # as nearly all are
+        return name
     return f"{escaped(name[:LONGEST_NAME])}{'…' * (len(name) > LONGEST_NAME)}"
 
 

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from latencytrace.errors import QuestionError
 from latencytrace.model import Objective
+from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.storage.baselines import Baselines
@@ -34,6 +35,7 @@ class Parts:
     alerts: Callable[[], AlertsDocument]
     gpus: Callable[[], GpusDocument]
     gpu_timelines: Callable[[], GpuTimelinesDocument]
+    beside: Beside
 
     def cohort_page(
         self,

@@ -54,6 +54,7 @@ def requests_pages(parts: Parts) -> APIRouter:
             ],
             "limit": limit,
             "more": question.link("/requests", order=str(order), limit=str(MOST_LISTED)),
+            "tail": question.link("/tail", duration=None),
             "scatter": scatter,
             "trace_address": trace_address,
             "nearest": lambda: list(nearest(parts.store, question)),

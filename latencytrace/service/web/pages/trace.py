@@ -121,10 +121,19 @@ def _full(
     """What is known with the spans."""
     tree = tree_of(parts.store, request)
     found = opened_document(parts.store, request, tree, head, parts.profiles_of)
-    spans = [span_head(span, stage, request.start_ns) for span, stage in spans_in_order(tree)]
-    every = list(rows({"segments": found["segments"], "spans": spans}))
-    names = {one["span_id"]: one["name"] for one in spans}
-    opened = tree.unclipped.get(span_id or "") if tree else None
+    unclipped = tree.unclipped if tree else {}
+    spans = [
+        span_head(span, tree.stages[span.span_id], request.start_ns)
+        for span in unclipped.values()
+        if tree
+    ]
+    every = rows({"segments": found["segments"], "spans": spans})
+    opened = unclipped.get(span_id or "")
+
+    def name_of_span(one_id: str | None) -> str | None:
+        found_span = unclipped.get(one_id or "")
+        return None if found_span is None else found_span.name
+
     return {
         "found": found,
         "opened": (
@@ -133,11 +142,11 @@ def _full(
             else None
         ),
         "span_count": len(spans),
-        "rows": chosen(every, WITHOUT_SCRIPT),
+        "rows": [every[place] for place in chosen(every, WITHOUT_SCRIPT)],
         "row_count": len(every),
         "columns": json_block(columns(every, found["duration_ns"])),
         "stalls": stall_marks(found),
-        "raised_in": names.get(found["error_span_id"] or ""),
-        "services": sorted({one["service"] for one in spans}),
-        "names": names,
+        "raised_in": name_of_span(found["error_span_id"]),
+        "service_count": len({span.service for span in unclipped.values()}),
+        "name_of_span": name_of_span,
     }

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from latencytrace.analysis.compare.verdict import AT_LEAST
+from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.answers import compare as answers
 from latencytrace.service.answers.compare_documents import (
     BaselineDocument,
@@ -29,7 +30,9 @@ class Saved(BaseModel):
     cohort: Annotated[str, Field(max_length=10_000)] = ""
 
 
-def compare_router(store: Store, now_ns: Callable[[], int], baselines: Baselines) -> APIRouter:
+def compare_router(
+    store: Store, now_ns: Callable[[], int], baselines: Baselines, beside: Beside
+) -> APIRouter:
     """Two cohorts side by side, and cohorts that are kept for it."""
     router = APIRouter(tags=["compare"])
 
@@ -38,7 +41,8 @@ def compare_router(store: Store, now_ns: Callable[[], int], baselines: Baselines
         a: _Side, b: _Side, at_least: Annotated[float, Query(ge=0, le=10)] = AT_LEAST
     ) -> Response:
         """What shifted from A to B, at equal work and load, and whether it may be chance."""
-        return JsonAnswer(answers.comparison(store, baselines, (a, b), at_least, now_ns()))
+        found = answers.comparison(store, baselines, (a, b), at_least, now_ns(), beside)
+        return JsonAnswer(found)
 
     @router.get("/baselines", response_model=BaselinesDocument)
     def listed() -> Response:

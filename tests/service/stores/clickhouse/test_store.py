@@ -16,7 +16,7 @@ from latencytrace.service.sql.native import ARRIVED
 from latencytrace.service.sql.tables import COUNT
 from latencytrace.service.store import Store, open_store
 from latencytrace.service.stores.clickhouse.address import ServerAddress
-from latencytrace.service.stores.clickhouse.server import ServerConnection
+from latencytrace.service.stores.clickhouse.server import Ending, ServerConnection
 from latencytrace.service.stores.clickhouse.store import ClickHouseStore
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import TRACE, columns, one_span, otlp
@@ -278,13 +278,14 @@ def test_a_part_that_cannot_be_read_is_no_fault_of_a_block(
 def test_a_question_that_takes_too_long_is_not_asked_again() -> None:
     waited: list[float] = []
 
-    def wait(pause_s: float) -> bool:
-        waited.append(pause_s)
-        return False
+    class Never(Ending):
+        def wait(self, pause_s: float) -> bool:
+            waited.append(pause_s)
+            return False
 
     with listening() as url, httpx.Client(base_url=url, trust_env=False) as client:
         address = ServerAddress.parse(url.replace("http:", "clickhouse:"))
-        asked = ServerConnection(client, address, {}, 0.1, [0.0, 0.0], wait)
+        asked = ServerConnection(client, address, {}, 0.1, [0.0, 0.0], Never())
 
         with pytest.raises(StoreError, match="does not answer"):
             asked.query("SELECT 1", "TSV")

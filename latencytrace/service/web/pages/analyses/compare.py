@@ -71,7 +71,9 @@ def compare_pages(parts: Parts) -> APIRouter:
         @cache
         def comparison() -> CompareDocument:
             ratio = read(Least, question.parameters).ratio
-            return answers.comparison(parts.store, parts.baselines, (a, b), ratio, question.now_ns)
+            return answers.comparison(
+                parts.store, parts.baselines, (a, b), ratio, question.now_ns, parts.beside
+            )
 
         @cache
         def saved() -> list[BaselineDocument]:

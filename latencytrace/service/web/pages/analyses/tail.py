@@ -49,7 +49,7 @@ def tail_pages(parts: Parts) -> APIRouter:
 
         @cache
         def found() -> TailDocument:
-            return answers.tail(parts.store, question.cohort, own().quantile)
+            return answers.tail(parts.store, question.cohort, own().quantile, parts.beside)
 
         return {
             "check": own,
@@ -138,7 +138,7 @@ def having(question: Asked, document: TailDocument, one: SetApartDocument) -> Ad
         changed[key] = f"{int(value.removeprefix('over ')) + 1}.."
     elif key in Filters.model_fields:
         changed[key] = value
-    elif key in NO_FILTERS:
+    elif key in NO_FILTERS or key.startswith("engine_"):
         return None
     else:
         condition = f"{quote(key, safe='')}={quote(value, safe='')}"

@@ -1,9 +1,9 @@
 """Messages through a queue: when a request sent one, and the work that it asks for."""
 
-from collections.abc import Callable, Mapping, MutableMapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
 from inspect import iscoroutinefunction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from opentelemetry import propagate
 from opentelemetry.context import Context
@@ -11,22 +11,46 @@ from opentelemetry.trace import Span, SpanKind, get_current_span
 
 from latencytrace.agent.context import current
 from latencytrace.agent.guard import OnFault, guarded
-from latencytrace.agent.timing.hook import Timed
+from latencytrace.agent.timing.hook import HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside
 from latencytrace.agent.timing.wrapping import BeginTimed, timed_coroutine, timed_function
 from latencytrace.agent.toolkit.calls import Build, CountWithin
+from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _MOST: Final = 256  # messages that one span sends
-_W3C: Final = ("traceparent", "tracestate", "baggage")
+W3C: Final = ("traceparent", "tracestate", "baggage")
+_GENERATED: Final = ("amq.gen-", "amq.rabbitmq.reply-to")  # names of RabbitMQ's own making
+
+
+class Headers(Protocol):
+    """Headers that go with a message."""
+
+    def __setitem__(self, name: str, value: str, /) -> None:
+        """Set one."""
+
+
+def destination_of(exchange: str | None, routing_key: str | None) -> str:
+    """Return where a message of RabbitMQ goes by name, of which there are not many."""
+    name = exchange or routing_key or "(default)"
+    return "(anonymous)" if name.startswith(_GENERATED) else name
+
+
+def described(system: str, destination: str) -> HookAttributes:
+    """Note where a message goes, or came from, never what is in it."""
+    return {
+        semconv.MESSAGING_SYSTEM: system,
+        semconv.MESSAGING_DESTINATION_NAME: destination,
+    }
 
 
 class Sent(NamedTuple):
     """A message as it is sent."""
 
     name: str  # of what it asks for
-    headers: MutableMapping[str, Any] | None  # that go with it; None: the hook puts them there
+    headers: Headers | None  # that go with it; None: the hook puts them there
     is_due: bool = True  # it is to be worked on at once
+    attributes: HookAttributes | None = None
 
 
 class MessageSpan:
@@ -87,13 +111,15 @@ def timed_sends(read: Callable[[tuple[Any, ...], dict[str, Any]], Sent]) -> Buil
             with guarded("sending a message", recorder.on_fault):
                 if recorder.suppressed():
                     return None
-                name, headers, is_due = read(args, kwargs)
+                name, headers, is_due, noted = read(args, kwargs)
                 around = get_current_span()
                 sending: Timing | None = None
                 # Who has it sent later does not wait for it.
                 is_awaited = is_due and around.is_recording() and not _is_sending(name, around)
                 if is_awaited and counts.next_of(around) <= _MOST:
-                    sending = recorder.start(f"send {name}", Stage.QUEUE, kind=SpanKind.PRODUCER)
+                    sending = recorder.start(
+                        f"send {name}", Stage.QUEUE, noted, kind=SpanKind.PRODUCER
+                    )
                 if headers is not None:
                     propagate.inject(headers, sending.context() if sending else None)
                 return MessageSpan(sending, recorder.on_fault) if sending else None
@@ -114,31 +140,79 @@ def _timed(original: Timed, begin: BeginTimed) -> Timed:
     return (timed_coroutine if iscoroutinefunction(original) else timed_function)(original, begin)
 
 
-def begun_work(recorder: Recorder, name: str, headers: Mapping[str, Any]) -> Timing | None:
-    """Begin the work that a message asks for, in the trace of who sent it."""
+def begun_work(
+    recorder: Recorder,
+    name: str,
+    headers: Mapping[str, Any],
+    attributes: HookAttributes | None = None,
+    otherwise: Context | None = None,
+) -> Timing | None:
+    """Begin the work that a message asks for, in the trace of who sent it.
+
+    Args:
+        recorder: Where its span goes.
+        name: Of the work.
+        headers: Of the message.
+        attributes: Of the span.
+        otherwise: Where it belongs if the headers do not say; None: in the current context.
+    """
     with guarded("beginning work", recorder.on_fault):
         if not recorder.suppressed():
-            carried = {key: str(headers[key]) for key in _W3C if headers.get(key)}
-            context = propagate.extract(carried, Context()) if carried else None
-            return recorder.start(name, kind=SpanKind.CONSUMER, context=context)
+            carried = {key: str(headers[key]) for key in W3C if headers.get(key)}
+            context = propagate.extract(carried, Context()) if carried else otherwise
+            return recorder.start(name, None, attributes, kind=SpanKind.CONSUMER, context=context)
     return None
 
 
+def by_keyword(names: tuple[str, ...], build: Build, needed: int = 1) -> Build:
+    """Build what is handed the arguments of its call by name, so that it may change them.
+
+    Args:
+        names: Of the parameters behind `self`, in their order.
+        build: Of a function or coroutine.
+        needed: So many of them must be given; a call without is wrong, and says so itself.
+    """
+
+    def build_named(recorder: Recorder, original: Timed) -> Timed:
+        inner = build(recorder, original)
+
+        @wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            given = dict(zip(names, args, strict=False))
+            is_clear = len(args) <= len(names) and given.keys().isdisjoint(kwargs)
+            given.update(kwargs)
+            if not is_clear or not given.keys() >= {*names[:needed]}:
+                return original(self, *args, **kwargs)
+            return inner(self, **given)
+
+        @wraps(original)
+        async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return await call(self, *args, **kwargs)
+
+        return awaited if iscoroutinefunction(original) else call
+
+    return build_named
+
+
+Work = tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], HookAttributes]
+
+
 def timed_work(
-    read: Callable[[tuple[Any, ...], dict[str, Any]], tuple[str, Mapping[str, Any]]],
+    read: Callable[[tuple[Any, ...], dict[str, Any]], Work | None],
     failure: Callable[[tuple[Any, ...], Any], BaseException | None] | None = None,
 ) -> Build:
     """Build what times the work that a message asks for.
 
     Args:
-        read: From the arguments to its name and headers.
+        read: From the arguments to its name, headers and attributes; None: it is not timed.
         failure: Finds what it raised, by the arguments and what the call returned.
     """
 
     def build(recorder: Recorder, original: Timed) -> Timed:
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> MessageSpan | None:
             with guarded("reading a message", recorder.on_fault):
-                timing = begun_work(recorder, *read(args, kwargs))
+                found_work = read(args, kwargs)
+                timing = None if found_work is None else begun_work(recorder, *found_work)
                 if timing is not None:
                     found = None if failure is None else partial(failure, args)
                     return MessageSpan(timing, recorder.on_fault, found)

@@ -1,0 +1,86 @@
+"""Messages of Kafka with Confluent's client, whose types in C are replaced by subclasses."""
+
+from typing import Any, Final
+
+from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.calls import Build, after
+from latencytrace.agent.toolkit.queues import kafka
+from latencytrace.agent.toolkit.queues.messages import by_keyword, timed_sends
+from latencytrace.agent.toolkit.queues.polling import Polling, Taken
+
+_PARAMETERS: Final = (
+    "topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers",
+)  # fmt: skip
+
+
+def _taken(result: Any) -> Taken | None:  # noqa: ANN401 - the library's
+    """Read a message; of several that are taken at once nobody knows which is worked on."""
+    messages = result if isinstance(result, list) else [result]
+    if len(messages) != 1 or messages[0] is None or messages[0].error() is not None:
+        return None
+    return kafka.taken(messages[0].topic(), messages[0].headers())
+
+
+_consumers: Final = Polling(_taken)
+_time_sends: Final = by_keyword(_PARAMETERS, timed_sends(kafka.sent))
+
+
+def _leave_out(_: Recorder, arguments: Arguments, __: object) -> None:
+    """Leave the consumer in C to the one for asyncio, which asks it in a thread."""
+    outer: Any = arguments["self"]
+    _consumers.leave_out(outer._consumer)  # noqa: SLF001 - there is no other way to it
+
+
+def _subclassed(**methods: Build) -> Build:
+    """Build a subclass of a type in C, whose methods cannot be replaced."""
+
+    def build(recorder: Recorder, original: Timed) -> Any:  # noqa: ANN401 - a class
+        kind: Any = original
+        timed = {name: each(recorder, getattr(kind, name)) for name, each in methods.items()}
+        named = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+        return type(kind.__name__, (kind,), {**named, **timed})
+
+    return build
+
+
+class ConfluentKafkaHook(Hook):
+    """Times what sends a message, and the work on each until the next one is asked for."""
+
+    requires = ("confluent-kafka >= 2.0",)
+    patches = (
+        Replacement("confluent_kafka", "Producer", _subclassed(produce=_time_sends)),
+        Replacement(
+            "confluent_kafka",
+            "Consumer",
+            _subclassed(poll=_consumers.time, consume=_consumers.time, close=_consumers.close),
+        ),
+        # These have the types in C as their bases.
+        Replacement(
+            "confluent_kafka.serializing_producer",
+            "SerializingProducer.produce",
+            by_keyword(
+                ("topic", "key", "value", "partition", "on_delivery", "timestamp", "headers"),
+                timed_sends(kafka.sent),
+            ),
+        ),
+        Replacement(
+            "confluent_kafka.deserializing_consumer",
+            "DeserializingConsumer.poll",
+            _consumers.time,
+        ),
+        Replacement(
+            "confluent_kafka.deserializing_consumer",
+            "DeserializingConsumer.close",
+            _consumers.close,
+        ),
+        *(
+            Replacement("confluent_kafka.aio._AIOConsumer", f"AIOConsumer.{method}", build)
+            for method, build in {
+                "__init__": after("making a consumer", _leave_out),
+                "poll": _consumers.time,
+                "consume": _consumers.time,
+                "close": _consumers.close,
+            }.items()
+        ),
+    )

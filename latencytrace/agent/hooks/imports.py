@@ -1,0 +1,67 @@
+"""Modules that a request has to wait for, as the first one often does."""
+
+from functools import wraps
+from types import FunctionType
+from typing import Any, Final
+
+from opentelemetry.trace import get_current_span
+
+from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import Call
+from latencytrace.agent.toolkit.calls import CountWithin
+from latencytrace.model.stage import Stage
+
+_MODULE: Final = "importlib._bootstrap"
+_MOST: Final = 64  # imports of one span
+
+
+def time_imports(recorder: Recorder, original: Timed) -> Timed:
+    """Time each import of a module that is not there yet, with all that it imports itself."""
+    counts = CountWithin()
+
+    def begin(name: str) -> Call | None:
+        try:
+            around = get_current_span()
+            if not around.is_recording() or recorder.suppressed() or recorder.inside(Stage.LOAD):
+                return None
+            if counts.next_of(around) > _MOST:
+                return None
+            started = recorder.start(f"import {name.partition('.')[0]}", Stage.LOAD)
+            return Call(Stage.LOAD, started, recorder.on_fault)
+        except FAULTS as fault:
+            recorder.on_fault("timing an import", fault)
+            return None
+
+    @wraps(original)
+    def find_and_load(name: str, import_: Any) -> Any:  # noqa: ANN401 - Python's
+        call = begin(name)
+        if call is None:
+            return original(name, import_)
+        call.activate()
+        try:
+            return original(name, import_)
+        finally:  # one that is not there is no error: many are optional
+            call.deactivate()
+            call.finish(None)
+
+    return _as_pythons_own(find_and_load, original)
+
+
+def _as_pythons_own(function: Any, original: Timed) -> Timed:  # noqa: ANN401
+    """Have tracebacks and warnings pass over a function as they do over the one that imports.
+
+    A warning in a module is said to come from whoever imports it, and filters go by that.
+    """
+    if isinstance(original, FunctionType):
+        file = original.__code__.co_filename
+        function.__code__ = function.__code__.replace(co_filename=file)
+    timed: Timed = function
+    return timed
+
+
+class ImportsHook(Hook):
+    """Times what Python calls for a module that is not in `sys.modules`."""
+
+    patches = (Replacement(_MODULE, "_find_and_load", time_imports),)

@@ -1,0 +1,1 @@
+"""Messages through queues: sending them, and the work that they ask for."""

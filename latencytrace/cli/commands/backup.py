@@ -1,0 +1,37 @@
+"""`latencytrace backup`: everything that a store has, in a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latencytrace.cli.pictures.lines import say
+from latencytrace.cli.processes import options
+from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.source import reading
+from latencytrace.errors import LatencytraceError
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write: a new one.")],
+    *,
+    url: options.Url = None,
+    data: options.Data = None,
+) -> None:
+    """Write a backup of all ledgers and spans, of a service while it runs or of a folder.
+
+    It is read again and compared with its checksums before it has its name. What came in the
+    last seconds, and waits in the journal, is not in it; nor are profiles, baselines and
+    objectives' counts, which are files beside the store.
+
+    Example: latencytrace backup monday.tar
+    """
+    if not service_is_installed():
+        raise LatencytraceError(f"a backup needs the service's parts: {EXTRA_HINT}")
+    from latencytrace.cli.copying.backup import back_up  # noqa: PLC0415 - an extra, and heavy
+    from latencytrace.cli.copying.progress import tables_line  # noqa: PLC0415 - likewise
+
+    with reading.source(url, data) as source:
+        counts = back_up(source, file)
+    say(f"{tables_line(counts)}: in {file}, {file.stat().st_size:,} bytes")
+    say(f"next: latencytrace restore {file} --data NEW-FOLDER")

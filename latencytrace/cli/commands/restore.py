@@ -1,0 +1,34 @@
+"""`latencytrace restore`: a data folder made of a backup."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latencytrace.cli.pictures.lines import say
+from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.errors import LatencytraceError
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")],
+    *,
+    data: Annotated[Path, typer.Option(help="The folder to make: new, or empty.")],
+) -> None:
+    """Make a data folder of a backup, for `serve --data` or `migrate`.
+
+    The backup is compared with its checksums first. The folder has its name once every row is
+    there; where this is cut short, begin again.
+
+    Example: latencytrace restore monday.tar --data ./traces
+    """
+    if not service_is_installed():
+        raise LatencytraceError(f"to restore needs the service's parts: {EXTRA_HINT}")
+    from latencytrace.cli.copying.progress import tables_line  # noqa: PLC0415 - an extra, and heavy
+    from latencytrace.cli.copying.restore import restore_into  # noqa: PLC0415 - likewise
+    from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - likewise
+
+    with private_umask():
+        counts = restore_into(file, data.absolute())
+    say(f"{tables_line(counts)}: in {data}")
+    say(f"next: latencytrace serve --data {data}")

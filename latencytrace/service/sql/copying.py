@@ -1,0 +1,157 @@
+"""Copies of the tables, a piece at a time: for backups, and for moving to a server.
+
+A piece is a part of one partition, so that an insert of it is kept whole or not at all. Rows keep
+the moments of their arrival; who wrote them is said anew by whoever takes them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from latencytrace.service.sql.request_rows import TARGET
+from latencytrace.service.sql.tables import (
+    ARRIVALS,
+    DATABASE,
+    REQUESTS,
+    SPAN_COLUMNS,
+    SPANS,
+    Target,
+    column_type,
+)
+from latencytrace.service.store import Piece, Table
+
+MOST_ROWS: Final = 50_000  # in a piece
+MOST_BYTES: Final = 32 * 1024 * 1024  # likewise, as they lie in memory
+
+_HOUR_S: Final = 3600
+_WIDTH_S: Final = {Table.ARRIVALS: _HOUR_S, Table.SPANS: 24 * _HOUR_S}  # of a partition
+_ARRIVED: Final = {Table.REQUESTS: "Written"}
+_STARTED: Final = {Table.REQUESTS: "Start"}
+# Superseded revisions are left behind: the engine merges them away at any time.
+_ROWS_OF: Final = {
+    Table.REQUESTS: f"{REQUESTS} FINAL", Table.SPANS: SPANS, Table.ARRIVALS: ARRIVALS,
+}  # fmt: skip
+# How many rows the whole answer has: the last eight bytes of it, for a block says only its own.
+_IN_ALL: Final = "InAll"
+_COUNT_BYTES: Final = 8
+
+_SPAN_TYPES: Final[Mapping[str, str]] = {
+    **{name: column_type(definition) for name, definition in SPAN_COLUMNS.items()},
+    "Arrived": "DateTime64(3)",
+}
+TARGETS: Final[Mapping[Table, Target]] = {
+    table: Target(table=name, columns=columns, block_format="Native", left_out={_IN_ALL: "UInt64"})
+    for table, name, columns in (
+        (Table.REQUESTS, REQUESTS, TARGET.columns),
+        (Table.SPANS, SPANS, _SPAN_TYPES),
+        (Table.ARRIVALS, ARRIVALS, _SPAN_TYPES),
+    )
+}
+_ROW_BYTES: Final = (
+    "SELECT table, sum(data_uncompressed_bytes) / sum(rows) FROM system.parts "
+    f"WHERE active AND rows > 0 AND database = '{DATABASE}' GROUP BY table"
+)
+
+
+def pieces(ask: Callable[[str, str], bytes]) -> Iterator[Piece]:
+    """All of the tables, requests first; `ask` answers a question in a format."""
+    lines = ask(_ROW_BYTES, "TSV").decode().splitlines()
+    row_bytes = {table: float(size) for table, size in (line.split("\t") for line in lines)}
+    for table in (Table.REQUESTS, Table.SPANS, Table.ARRIVALS):
+        most = min(round(MOST_BYTES / max(row_bytes.get(table, 1.0), 1.0)) or 1, MOST_ROWS)
+        yield from _cut(table, ask(_windows_question(table), "TSV"), most)
+
+
+def _windows_question(table: Table) -> str:
+    """How many rows there are of each partition and window; superseded ones count, too."""
+    width_s = _width_s(table)
+    return (
+        f"SELECT intDiv(toUnixTimestamp({_arrived(table)}), {width_s}) * {width_s} AS Since, "
+        f"toUnixTimestamp({_window(table)}) AS First, count() FROM {TARGETS[table].table} "
+        "GROUP BY Since, First ORDER BY Since, First"
+    )
+
+
+def _cut(table: Table, lines: bytes, most: int) -> Iterator[Piece]:
+    """Pieces of windows that follow each other; of a window with too many rows several."""
+    open_piece: Piece | None = None
+    for line in lines.decode().splitlines():
+        since_s, first_s, rows = map(int, line.split("\t"))
+        joined = open_piece
+        if joined and joined.since_s == since_s and joined.rows + rows <= most:
+            first, rows = joined.first_s, joined.rows + rows
+        else:
+            if joined:
+                yield from _shared(joined, most)
+            first = first_s
+        open_piece = Piece(
+            table=table, since_s=since_s, until_s=since_s + _width_s(table), first_s=first,
+            last_s=first_s, rows=rows,
+        )  # fmt: skip
+    if open_piece:
+        yield from _shared(open_piece, most)
+
+
+def _shared(piece: Piece, most: int) -> Iterator[Piece]:
+    shares = -(-piece.rows // most)
+    for share in range(shares):
+        yield Piece(
+            table=piece.table, since_s=piece.since_s, until_s=piece.until_s, first_s=piece.first_s,
+            last_s=piece.last_s, share=share, shares=shares,
+            rows=piece.rows // shares + (share < piece.rows % shares),
+        )  # fmt: skip
+
+
+def rows_question(piece: Piece) -> str:
+    """Return the question for the rows of a piece, as `TARGETS` take them."""
+    names = ", ".join(f"`{name}`" for name in TARGETS[piece.table].columns)
+    return (
+        f"SELECT {names}, count() OVER () AS {_IN_ALL} FROM {_ROWS_OF[piece.table]} "
+        f"WHERE {_within(piece)}"
+    )
+
+
+def rows_in(rows: bytes) -> int:
+    """How many rows an answer to that question has."""
+    # A block begins with how many columns and rows it has: of an answer without rows, none.
+    return int.from_bytes(rows[-_COUNT_BYTES:], "little") if rows[1:2].strip(b"\0") else 0
+
+
+def count_question(piece: Piece, mine: str) -> str:
+    """Return the question how many rows of a piece there are.
+
+    Args:
+        piece: Any.
+        mine: What is true of rows of the service that asks.
+    """
+    return f"SELECT count() FROM {_ROWS_OF[piece.table]} WHERE {_within(piece)} AND {mine}"
+
+
+def token_of(piece: Piece, writer: str) -> str:
+    """Return what a server knows a piece by that is sent twice."""
+    return (
+        f"{writer}-{piece.table}-{piece.since_s}-{piece.first_s}-{piece.last_s}-"
+        f"{piece.share}-{piece.shares}"
+    )
+
+
+def _within(piece: Piece) -> str:
+    arrived, window = _arrived(piece.table), _window(piece.table)
+    shared = f" AND cityHash64(TraceId) % {piece.shares} = {piece.share}" * (piece.shares > 1)
+    return (
+        f"{arrived} >= fromUnixTimestamp64Milli({piece.since_s * 1000}) "
+        f"AND {arrived} < fromUnixTimestamp64Milli({piece.until_s * 1000}) "
+        f"AND {window} >= toDateTime({piece.first_s}, 'UTC') "
+        f"AND {window} <= toDateTime({piece.last_s}, 'UTC'){shared}"
+    )
+
+
+def _arrived(table: Table) -> str:
+    return _ARRIVED.get(table, "Arrived")
+
+
+def _window(table: Table) -> str:
+    return f"toStartOfFiveMinutes({_STARTED.get(table, 'Timestamp')})"
+
+
+def _width_s(table: Table) -> int:
+    return _WIDTH_S.get(table, 24 * _HOUR_S)

@@ -1,0 +1,47 @@
+"""`GET /api/v1/backup`."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import pyarrow as pa
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from latencytrace.service.sql.copying import rows_in
+from latencytrace.service.store import Piece, Store, Table
+
+
+class PieceQuery(BaseModel):
+    """A piece, as `GET /backup` lists it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    table: Table
+    since_s: int
+    until_s: int
+    first_s: int
+    last_s: int
+    share: int = Field(default=0, ge=0)
+    shares: int = Field(default=1, ge=1)
+    rows: int = 0
+
+
+def backup_router(store: Store) -> APIRouter:
+    """Everything that a store has, in pieces, for `latencytrace backup`."""
+    router = APIRouter(tags=["backup"])
+
+    @router.get("/backup")
+    def backup() -> dict[str, Any]:
+        """The pieces, in the order in which they are to be copied."""
+        return {"pieces": [{**asdict(piece), "day": piece.day} for piece in store.pieces()]}
+
+    @router.get("/backup/rows", response_class=Response)
+    def rows(asked: Annotated[PieceQuery, Query()]) -> Response:
+        """The rows of a piece: twice eight bytes, rows and size; then the rows, compressed."""
+        found = store.rows_of(Piece(**asked.model_dump()))
+        head = rows_in(found).to_bytes(8, "little") + len(found).to_bytes(8, "little")
+        packed = pa.compress(found, codec="zstd", asbytes=True) if found else b""
+        return Response(head + packed, media_type="application/octet-stream")
+
+    return router

@@ -1,0 +1,352 @@
+"""Backups, what is made of them, and the move to a server: every row, once."""
+
+import re
+import signal
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latencytrace.model import Request, Span
+from latencytrace.service.store import Store, open_store
+from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.made_requests import made_request
+from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
+from tests.support.clickhouse.front import INSERTS, ClickHouseFront
+from tests.support.servers.command_line import COMMAND, environment, latencytrace
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
+
+HOURS = 12
+SPANS = 5  # of a trace
+HOUR_NS = 3600 * 10**9
+TRACES = [f"{hour + 1:032x}" for hour in range(HOURS)]
+WITHOUT_LEDGER = "f" * 32  # a trace that its service had no time for
+Content = tuple[list[Request], dict[str, tuple[Span, ...]], dict[str, int], dict[str, int]]
+
+
+def spans_of(trace_id: str) -> list[Span]:
+    root = one_span(trace_id, "1" * 16, attributes={"a": 1.5, "list": ("x", 2), "none": "ü\0\n"})
+    children = [
+        one_span(trace_id, f"{number:016x}", parent_id="1" * 16, start_ns=number * HOUR_NS)
+        for number in range(2, SPANS + 1)
+    ]
+    return [root, *children]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a trace of each of the last hours, so that there are many pieces."""
+    made = tmp_path_factory.mktemp("embedded") / "data"
+    with closing(ChdbStore.open(made)) as store:
+        for hour, trace_id in enumerate(TRACES):
+            age_ns = (HOURS - hour) * HOUR_NS
+            block = columns(otlp(*spans_of(trace_id)))
+            store.insert([block], age_ns)
+            if hour % 2:
+                store.keep([(block, np.arange(block.count))], age_ns)
+            request = made_request(100 + hour, trace_id=trace_id, start_ns=hour * HOUR_NS)
+            store.write([request], [], age_ns=age_ns)
+        moved = made_request(900, trace_id=TRACES[0], start_ns=7 * HOUR_NS, revision=2)
+        store.write([moved], [], counted=[(moved.trace_id, moved.span_id)])
+        store.insert([columns(otlp(*spans_of(WITHOUT_LEDGER)))])
+    return made
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseFront]:
+    with ClickHouseFront(tmp_path_factory.mktemp("server") / "engine") as started:
+        yield started
+
+
+def content(store: Store) -> Content:
+    traces = [*TRACES, WITHOUT_LEDGER]
+    requests = sorted(store.written(traces), key=lambda one: one.trace_id)
+    return (
+        requests, dict(store.arrived(traces)), dict(store.arrived_counts(traces)),
+        dict(store.kept_counts(traces)),
+    )  # fmt: skip
+
+
+def content_of(folder: Path) -> Content:
+    with closing(ChdbStore.open(folder)) as store:
+        return content(store)
+
+
+@pytest.fixture(scope="module")
+def archive(folder: Path) -> Path:
+    path = folder.parent / "whole.tar"
+    done = latencytrace("backup", path, "--data", folder)
+    assert done.returncode == 0, done.stderr
+    requests = HOURS
+    kept, arrived = HOURS // 2 * SPANS, (HOURS + 1) * SPANS
+    assert f"{requests} requests, {kept} spans kept, {arrived} spans of the last" in done.stdout
+    return path
+
+
+def test_what_is_restored_is_equal_to_what_was_backed_up(
+    folder: Path, archive: Path, tmp_path: Path
+) -> None:
+    done = latencytrace("restore", archive, "--data", tmp_path / "restored")
+
+    assert done.returncode == 0, done.stderr
+    found = content_of(tmp_path / "restored")
+    assert found == content_of(folder)
+    assert [one.revision for one in found[0]][:2] == [2, 1]
+    assert sum(found[2].values()) == (HOURS + 1) * SPANS
+    with closing(ChdbStore.open(tmp_path / "restored")) as store:
+        assert store.unassembled() == [WITHOUT_LEDGER]
+
+
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+def test_a_backup_with_one_wrong_byte_is_refused(archive: Path, tmp_path: Path, at: float) -> None:
+    with tarfile.open(archive) as whole:
+        entries = [one for one in whole if one.size > 100]
+    entry = entries[int(at * len(entries))]
+    wrong = bytearray(archive.read_bytes())
+    wrong[entry.offset_data + 50] ^= 1
+    damaged = tmp_path / "damaged.tar"
+    damaged.write_bytes(wrong)
+
+    done = latencytrace("restore", damaged, "--data", tmp_path / "restored")
+
+    assert done.returncode == 1
+    assert "damaged" in done.stderr
+    assert not (tmp_path / "restored").exists()
+
+
+def test_a_backup_that_was_cut_off_is_refused(archive: Path, tmp_path: Path) -> None:
+    with tarfile.open(archive) as whole:
+        last = whole.getmembers()[-1]
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(archive.read_bytes()[: last.offset])
+
+    done = latencytrace("restore", cut, "--data", tmp_path / "restored")
+
+    assert done.returncode == 1
+    assert "cut off" in done.stderr
+
+
+def test_nothing_is_written_over(archive: Path, tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "mine").write_text("mine")
+
+    into = latencytrace("restore", archive, "--data", taken)
+    over = latencytrace("backup", archive, "--data", tmp_path / "nothing")
+
+    assert into.returncode == 1
+    assert "is not empty" in into.stderr
+    assert [path.name for path in taken.iterdir()] == ["mine"]
+    assert over.returncode == 1
+
+
+def test_a_restore_that_was_cut_short_is_begun_again(
+    folder: Path, archive: Path, tmp_path: Path
+) -> None:
+    half = tmp_path / "restored.restoring"
+    with closing(ChdbStore.open(half)) as store:
+        store.insert([columns(otlp(one_span()))])
+
+    done = latencytrace("restore", archive, "--data", tmp_path / "restored")
+
+    assert done.returncode == 0, done.stderr
+    assert not half.exists()
+    assert content_of(tmp_path / "restored") == content_of(folder)
+
+
+def test_a_backup_of_a_service_that_takes_spans_meanwhile_is_consistent(tmp_path: Path) -> None:
+    def post(service: RunningService, number: int) -> None:
+        assert service.post(otlp(*spans_of(f"{number:032x}"))).is_success
+
+    def counted(service: RunningService) -> int:
+        count = service.ask("/breakdown?since=1970-01-01T00:00:00Z")["requests"]
+        assert isinstance(count, int)
+        return count
+
+    ended = threading.Event()
+    sent: list[int] = []
+
+    def go_on(service: RunningService) -> None:
+        while not ended.wait(0.01):
+            post(service, len(sent) + 100)
+            sent.append(1)
+
+    with RunningService(tmp_path / "data") as service:
+        for number in range(1, 31):
+            post(service, number)
+        until(lambda: counted(service) == 30, service.said)
+        sender = threading.Thread(target=go_on, args=(service,))
+        sender.start()
+        until(lambda: counted(service) > 30, service.said)
+        done = latencytrace("backup", tmp_path / "live.tar", "--url", service.url)
+        ended.set()
+        sender.join()
+
+    assert done.returncode == 0, done.stderr
+    restored = latencytrace("restore", tmp_path / "live.tar", "--data", tmp_path / "restored")
+    assert restored.returncode == 0, restored.stderr
+    with closing(ChdbStore.open(tmp_path / "restored")) as store:
+        everything = [f"{number:032x}" for number in range(1, len(sent) + 101)]
+        ledgers = {one.trace_id for one in store.written(everything)}
+        arrived = store.arrived(everything)
+        left = set(store.unassembled())
+    assert {f"{number:032x}" for number in range(1, 31)} <= ledgers
+    assert len(ledgers) > 30
+    # A ledger has its spans; spans without one are taken up by whoever starts next.
+    assert {len(arrived[one]) for one in ledgers} == {SPANS}
+    assert set(arrived) == ledgers | left
+    with RunningService(tmp_path / "restored") as again:
+        until(lambda: counted(again) == len(arrived), again.said)
+
+
+def moved_to(front: ClickHouseFront, database: str, folder: Path) -> Content:
+    with closing(open_store(front.url(database), folder)) as store:
+        return content(store)
+
+
+def copy_of(folder: Path, path: Path) -> Path:
+    subprocess.run(["cp", "-a", folder, path], check=True)
+    return path
+
+
+def test_a_move_that_is_killed_goes_on_where_it_ended(
+    folder: Path, front: ClickHouseFront, tmp_path: Path
+) -> None:
+    mine = copy_of(folder, tmp_path / "data")
+    expected = content_of(mine)
+    url = front.url("killed")
+    before = int(front.told(INSERTS))
+    pieces = HOURS * 2 + HOURS // 2  # at least
+    with subprocess.Popen(
+        [*COMMAND, "migrate", url, "--data", str(mine)], env=environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as first:  # fmt: skip
+        until(lambda: int(front.told(INSERTS)) - before >= 3)
+        first.send_signal(signal.SIGKILL)
+        assert first.stdout is not None
+        first.stdout.read()
+    cut_short = int(front.told(INSERTS)) - before
+
+    done = latencytrace("migrate", url, "--data", mine)
+    all_inserts = int(front.told(INSERTS)) - before
+    again = latencytrace("migrate", url, "--data", mine)
+
+    assert 3 <= cut_short < pieces
+    assert done.returncode == 0, done.stderr
+    assert "the same of each table and day" in done.stdout
+    copied = re.search(r"(\d+) rows copied this time", done.stdout)
+    assert copied is not None
+    assert int(copied[1]) < HOURS + HOURS // 2 * SPANS + (HOURS + 1) * SPANS
+    assert all_inserts < pieces + cut_short  # what was there was not sent again
+    assert again.returncode == 0, again.stderr
+    assert "nothing to do" in again.stdout
+    assert moved_to(front, "killed", mine) == expected
+
+
+def test_what_the_embedded_store_had_no_ledger_of_is_attributed_on_the_server(
+    folder: Path, front: ClickHouseFront, tmp_path: Path
+) -> None:
+    mine = copy_of(folder, tmp_path / "data")
+    assert latencytrace("migrate", front.url("taken_up"), "--data", mine).returncode == 0
+
+    with RunningService(mine, "--store", front.url("taken_up")) as service:
+        assert service.request(WITHOUT_LEDGER)["trace_id"] == WITHOUT_LEDGER
+        kept = service.request(TRACES[1])
+
+    assert kept["duration_ns"] == 101
+
+
+def test_a_store_that_a_service_uses_is_not_moved(front: ClickHouseFront, tmp_path: Path) -> None:
+    with RunningService(tmp_path / "data"):
+        done = latencytrace("migrate", front.url("used"), "--data", tmp_path / "data")
+
+    assert done.returncode == 1
+    assert "belongs to process" in done.stderr
+
+
+def test_rows_that_are_missing_on_the_server_are_named(
+    folder: Path, front: ClickHouseFront, tmp_path: Path
+) -> None:
+    mine = copy_of(folder, tmp_path / "data")
+    with closing(open_store(front.url("other"), mine)) as store:
+        with closing(ChdbStore.open(tmp_path / "unused")) as unused:
+            assert unused.pieces() == []
+        only = columns(otlp(one_span(TRACES[-1], start_ns=spans_of(TRACES[-1])[0].start_ns)))
+        store.insert([only], HOUR_NS)
+
+    done = latencytrace("migrate", front.url("other"), "--data", mine)
+
+    assert done.returncode == 1
+    assert "rows of span_arrivals of" in done.stderr
+    assert "begin again with an empty database" in done.stderr
+
+
+def test_pieces_hold_every_row_once_whatever_their_size(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latencytrace.service.sql.copying.MOST_ROWS", 2)
+    with closing(ChdbStore.open(copy_of(folder, tmp_path / "data"))) as store:
+        pieces = store.pieces()
+        read = {piece: store.rows_of(piece) for piece in pieces}
+        counts = [store.count_of(piece) for piece in pieces]
+    with closing(ChdbStore.open(tmp_path / "other")) as store:
+        taken = [store.take(piece, rows) for piece, rows in read.items() if rows]
+
+    assert any(piece.shares > 1 for piece in pieces)
+    assert sum(counts) == sum(taken) == HOURS + HOURS // 2 * SPANS + (HOURS + 1) * SPANS
+    assert sum(piece.rows for piece in pieces) == sum(taken) + 2  # rows that do not stand
+    assert content_of(tmp_path / "other") == content_of(folder)
+    assert replace(pieces[0], rows=0) != replace(pieces[1], rows=0)
+
+
+def test_a_store_on_a_server_is_backed_up_through_its_service(
+    folder: Path, front: ClickHouseFront, tmp_path: Path
+) -> None:
+    mine = copy_of(folder, tmp_path / "data")
+    expected = content_of(mine)
+    assert latencytrace("migrate", front.url("backed_up"), "--data", mine).returncode == 0
+    with closing(open_store(front.url("backed_up"), tmp_path / "another")) as other:
+        other.insert([columns(otlp(*spans_of("e" * 32)))])  # of another service: it counts, too
+    archive = tmp_path / "server.tar"
+
+    with RunningService(mine, "--store", front.url("backed_up")) as service:
+        service.request(WITHOUT_LEDGER)
+        done = latencytrace("backup", archive, "--url", service.url)
+    restored = latencytrace("restore", archive, "--data", tmp_path / "restored")
+
+    assert done.returncode == 0, done.stderr
+    assert restored.returncode == 0, restored.stderr
+    requests, arrived, _, _ = content_of(tmp_path / "restored")
+    assert [one for one in requests if one.trace_id != WITHOUT_LEDGER] == expected[0]
+    assert arrived == expected[1]
+    with closing(ChdbStore.open(tmp_path / "restored")) as store:
+        assert len(store.arrived(["e" * 32])["e" * 32]) == SPANS
+
+
+@pytest.mark.parametrize("most", [50_000, 1])
+def test_times_that_no_column_of_windows_holds_are_copied_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("latencytrace.service.sql.copying.MOST_ROWS", most)
+    edges = (0, 1, 2**31 * 10**9, 2**32 * 10**9, 2**63 - 1, 2**63, 2**64 - 1)
+    traces = [f"{number + 1:032x}" for number in range(len(edges))]
+    with closing(ChdbStore.open(tmp_path / "data")) as store:
+        for trace_id, start_ns in zip(traces, edges, strict=True):
+            store.insert([columns(otlp(one_span(trace_id, start_ns=start_ns, end_ns=start_ns)))])
+            store.write([made_request(trace_id=trace_id, start_ns=start_ns)], [])
+        read = {piece: store.rows_of(piece) for piece in store.pieces()}
+        expected = (store.arrived(traces), {one.trace_id: one for one in store.written(traces)})
+    with closing(ChdbStore.open(tmp_path / "other")) as store:
+        for piece, rows in read.items():
+            store.take(piece, rows)
+        found = (store.arrived(traces), {one.trace_id: one for one in store.written(traces)})
+
+    assert len(found[0]) == len(found[1]) == len(edges)
+    assert found == expected

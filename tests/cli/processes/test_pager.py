@@ -1,0 +1,80 @@
+"""Long pictures go through the pager of a terminal, all others straight to the output."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers.command_line import environment
+
+PROGRAM = """
+import sys
+from latencytrace.cli.pictures.terminal import screen
+from latencytrace.cli.processes.pager import page
+
+page(screen(), *(f"line {number}" for number in range(int(sys.argv[1]))))
+"""
+FITS, LONG = 5, 200
+
+
+def said_on_terminal(lines: int, pager: str, term: str = "xterm") -> str:
+    """All that a terminal of 24 lines is sent."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(lines)],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env=environment(PAGER=pager, TERM=term, LINES="24", COLUMNS="80"),
+    )
+    os.close(its)
+    said = b""
+    try:
+        while part := os.read(ours, 65536):
+            said += part
+    except OSError:  # Linux's way to say that nobody holds the other end
+        pass
+    assert process.wait(60) == 0
+    os.close(ours)
+    return said.decode()
+
+
+def test_a_long_picture_goes_through_the_pager(tmp_path: Path) -> None:
+    paged = tmp_path / "paged"
+    said = said_on_terminal(LONG, f"sh -c 'cat > {paged}'")
+
+    assert "line" not in said
+    assert paged.read_text().splitlines() == [f"line {number}" for number in range(LONG)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "pager", "term"),
+    [
+        pytest.param(FITS, "sh -c 'exit 1'", "xterm", id="it fits"),
+        pytest.param(LONG, "", "xterm", id="there is to be no pager"),
+        pytest.param(LONG, "cat", "xterm", id="the pager shows all at once"),
+        pytest.param(LONG, "no-such-pager-is-here", "xterm", id="there is none"),
+        pytest.param(LONG, "sh -c 'no end", "xterm", id="it cannot be read"),
+        pytest.param(LONG, "sh -c 'exit 1'", "dumb", id="the terminal knows no pages"),
+    ],
+)
+def test_without_a_pager_all_of_it_is_printed(lines: int, pager: str, term: str) -> None:
+    said = said_on_terminal(lines, pager, term)
+
+    assert said.split("\r\n")[:-1] == [f"line {number}" for number in range(lines)]
+
+
+def test_what_is_piped_sees_no_pager() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(LONG)],
+        capture_output=True,
+        check=True,
+        env=environment(PAGER="sh -c 'exit 1'"),
+        text=True,
+        timeout=60,
+    )
+
+    assert len(shown.stdout.splitlines()) == LONG
