@@ -67,7 +67,7 @@ test-large: $(VENV)/.large ## the tests with clients of models' APIs and databas
 	@$(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
 	@$(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py tests/agent/hooks/test_dspy.py $(call report,litellm)
 	@$(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
-	@$(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
+	@PATH=$(abspath $(BIN)):$$PATH $(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
 	@$(VENV)/older/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,older-contract)
 
 test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, against a server of its own

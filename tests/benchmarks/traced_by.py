@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 ENDPOINT = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+SERVICE = os.environ.get("OTEL_SERVICE_NAME", "")
 
 
 def _instrumented(group: str) -> None:
@@ -49,14 +50,14 @@ def openllmetry() -> None:
     """Traceloop's."""
     from traceloop.sdk import Traceloop
 
-    Traceloop.init(app_name="compared", api_endpoint=ENDPOINT, telemetry_enabled=False)
+    Traceloop.init(app_name=SERVICE, api_endpoint=ENDPOINT, telemetry_enabled=False)
 
 
 def openlit() -> None:
     """OpenLIT's."""
     import openlit as library
 
-    library.init(otlp_endpoint=ENDPOINT, disable_metrics=True)
+    library.init(application_name=SERVICE, otlp_endpoint=ENDPOINT, disable_metrics=True)
 
 
 def ddtrace() -> None:
@@ -102,7 +103,7 @@ def _written(span: Any) -> dict[str, Any]:  # noqa: ANN401 - of ddtrace
 
 def _send() -> None:
     """Send what was kept."""
-    service = {"key": "service.name", "value": {"stringValue": os.environ["OTEL_SERVICE_NAME"]}}
+    service = {"key": "service.name", "value": {"stringValue": SERVICE}}
     scopes = [{"scope": {"name": "ddtrace"}, "spans": _kept}]
     document = {"resourceSpans": [{"resource": {"attributes": [service]}, "scopeSpans": scopes}]}
     headers = {"Content-Type": "application/json"}
