@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.benchmarks.measure_applications import OURS, ledgers_of, told
 
 APPLICATIONS = ("openai_chat", "langgraph_agent", "flask_bert", "fastapi_sql", "llama_index_rag")
-OTHERS = ("contrib", "openinference", "openllmetry", "openlit", "ddtrace")
+OTHERS = ("contrib", "openinference", "openllmetry", "openlit")
 
 
 def main(folder: Path, applications: list[str]) -> None:

@@ -7,13 +7,9 @@ Each tracer is started as its documentation says, with all instrumentations that
 
 # ruff: noqa: PLC0415 - each has libraries of its own
 
-import contextlib
-import json
 import os
 import sys
-from http.client import HTTPConnection
 from importlib.metadata import entry_points
-from typing import Any
 
 ENDPOINT = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
 SERVICE = os.environ.get("OTEL_SERVICE_NAME", "")
@@ -60,59 +56,7 @@ def openlit() -> None:
     library.init(application_name=SERVICE, otlp_endpoint=ENDPOINT, disable_metrics=True)
 
 
-def ddtrace() -> None:
-    """Datadog's, whose spans are written down as OTLP for the service to read."""
-    os.environ |= {
-        "DD_TRACE_OTEL_ENABLED": "true",
-        "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",
-    }
-    from ddtrace.trace import TraceFilter, tracer
-
-    class Keeping(TraceFilter):  # type: ignore[misc,unused-ignore]
-        """Keeps what has ended, from Datadog's agent too."""
-
-        def process_trace(self, trace: Any) -> None:  # noqa: ANN401 - of ddtrace
-            """Keep a trace."""
-            _kept.extend(map(_written, trace))
-
-    tracer.configure(trace_processors=[Keeping()])
-
-
-_kept: list[dict[str, Any]] = []
-_KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
-
-
-def _written(span: Any) -> dict[str, Any]:  # noqa: ANN401 - of ddtrace
-    """Write a span down, its tags as attributes."""
-    tags = {**span.get_tags(), "resource.name": span.resource, "span.type": span.span_type}
-    return {
-        "traceId": f"{span.trace_id:032x}",
-        "spanId": f"{span.span_id:016x}",
-        "parentSpanId": f"{span.parent_id:016x}" if span.parent_id else "",
-        "name": span.name,
-        "kind": _KINDS.get(str(span.get_tag("span.kind")), 1),
-        "startTimeUnixNano": str(span.start_ns),
-        "endTimeUnixNano": str(span.start_ns + span.duration_ns),
-        "attributes": [
-            {"key": key, "value": {"stringValue": str(value)}}
-            for key, value in tags.items()
-            if value
-        ],
-    }
-
-
-def _send() -> None:
-    """Send what was kept."""
-    service = {"key": "service.name", "value": {"stringValue": SERVICE}}
-    scopes = [{"scope": {"name": "ddtrace"}, "spans": _kept}]
-    document = {"resourceSpans": [{"resource": {"attributes": [service]}, "scopeSpans": scopes}]}
-    headers = {"Content-Type": "application/json"}
-    with contextlib.closing(HTTPConnection(ENDPOINT.removeprefix("http://"))) as connection:
-        connection.request("POST", "/v1/traces", json.dumps(document), headers)
-        connection.getresponse().read()
-
-
-TRACERS = (contrib, openinference, openllmetry, openlit, ddtrace)
+TRACERS = (contrib, openinference, openllmetry, openlit)
 
 
 def main(tracer: str, application: str) -> None:
@@ -121,8 +65,6 @@ def main(tracer: str, application: str) -> None:
     from tests.benchmarks import applications
 
     applications.main(application)
-    if _kept:
-        _send()
 
 
 if __name__ == "__main__":
