@@ -9,6 +9,9 @@ becomes the longer one, and a stage off the critical path gives nothing:
     guard    ██████████                    ██████████
     decode                   █████                   █████    6 of 21 are saved, not 10
 
+The intervals packed on a span interrupt it, and those below it in its own process: their length
+stays, while what they interrupt shrinks around them.
+
 Without spans the stage's segments of the critical path shrink and all else stays: what ran
 beside them is not known, so that is the most that can be gained.
 """
@@ -18,7 +21,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from latencytrace.model import Segment, Span, Stage, Trace
+from latencytrace.model import Interval, Segment, Span, Stage, Trace
 
 MOST_SPANS = 2_000  # of one request: a larger one is replayed by its segments
 
@@ -48,8 +51,11 @@ class _Part(NamedTuple):
 def replayed_spans(trace: Trace, change: Change) -> float:
     """How long a request would have taken, by its spans; its duration where nothing changes."""
     lengths: dict[str, float] = {}
-    for span in _children_first(trace):
-        lengths[span.span_id] = _replayed(trace, span, lengths, change)
+    order = _parents_first(trace)
+    intervals = _interruptions(trace, order)
+    for span in reversed(order):
+        parts = _parts(trace, span, lengths, intervals[span.span_id], change)
+        lengths[span.span_id] = _replayed(span, trace.stages[span.span_id], parts, change)
     return lengths[trace.root.span_id]
 
 
@@ -72,25 +78,63 @@ def _shortened(length_ns: float, change: Change) -> float:
     return length_ns * change.own_ratio
 
 
-def _children_first(trace: Trace) -> list[Span]:
+def _parents_first(trace: Trace) -> list[Span]:
     found, left = [], [trace.root]
     while left:
         span = left.pop()
         found.append(span)
         left += trace.children.get(span.span_id, ())
-    return found[::-1]
+    return found
 
 
-def _replayed(trace: Trace, span: Span, lengths: dict[str, float], change: Change) -> float:
-    """The length of a span, of which all children are replayed."""
+def _interruptions(trace: Trace, parents_first: Iterable[Span]) -> dict[str, list[Interval]]:
+    """The intervals that interrupt each span itself, its ancestors' among them."""
+    found: dict[str, list[Interval]] = {}
+    for span in parents_first:
+        own = [*found.get(span.span_id, ()), *trace.intervals.get(span.span_id, ())]
+        left = own
+        for child in _awaited(trace, span) if own else ():
+            if child.clock == span.clock:
+                within = (_cut(one, child.start_ns, child.end_ns) for one in own)
+                found[child.span_id] = [one for one in within if one is not None]
+                left = [piece for one in left for piece in _outside(one, child)]
+        found[span.span_id] = left
+    return found
+
+
+def _outside(interval: Interval, span: Span) -> Iterable[Interval]:
+    """What of an interval is before a span, and what after it."""
+    parts = (
+        _cut(interval, interval.start_ns, span.start_ns),
+        _cut(interval, span.end_ns, interval.end_ns),
+    )
+    return (part for part in parts if part is not None)
+
+
+def _cut(interval: Interval, start_ns: int, end_ns: int) -> Interval | None:
+    """What of an interval lies between two times; None: nothing."""
+    start_ns, end_ns = max(start_ns, interval.start_ns), min(end_ns, interval.end_ns)
+    if start_ns >= end_ns:
+        return None
+    return Interval(stage=interval.stage, start_ns=start_ns, end_ns=end_ns)
+
+
+def _awaited(trace: Trace, span: Span) -> Iterable[Span]:
+    """The children that a span waited for."""
+    children = trace.children.get(span.span_id, ())
+    return (child for child in children if not trace.outlives(child, span))
+
+
+def _replayed(span: Span, stage: Stage, parts: Iterable[_Part], change: Change) -> float:
+    """The length of a span, of which all parts are replayed."""
     length_ns = span.end_ns - span.start_ns
-    is_of_stage = trace.stages[span.span_id] is change.stage
+    is_of_stage = stage is change.stage
     if is_of_stage and change.at_most_ns is not None:
         return min(length_ns, change.at_most_ns)
     left_ratio = change.own_ratio if is_of_stage else 1.0
     running: list[tuple[float, float, float]] = []  # ends, new ends and starts: a heap
     ended_ns, ready_ns = 0.0, 0.0  # the last end so far, as it was and as it is now
-    for part in sorted(_parts(trace, span, lengths, change)):
+    for part in sorted(parts):
         while running and running[0][0] <= part.start_ns:
             end_ns, new_end_ns, _ = heappop(running)
             ended_ns, ready_ns = end_ns, max(ready_ns, new_end_ns)
@@ -104,14 +148,19 @@ def _replayed(trace: Trace, span: Span, lengths: dict[str, float], change: Chang
     return ready_ns + (length_ns - ended_ns) * left_ratio
 
 
-def _parts(trace: Trace, span: Span, lengths: dict[str, float], change: Change) -> Iterable[_Part]:
-    """The children that a span waited for, and the intervals packed on it."""
+def _parts(
+    trace: Trace,
+    span: Span,
+    lengths: dict[str, float],
+    intervals: Iterable[Interval],
+    change: Change,
+) -> Iterable[_Part]:
+    """The children that a span waited for, and the intervals that interrupt it."""
     origin_ns = span.start_ns
-    for child in trace.children.get(span.span_id, ()):
-        if not trace.outlives(child, span):
-            start_ns, end_ns = child.start_ns - origin_ns, child.end_ns - origin_ns
-            yield _Part(start_ns, end_ns, lengths[child.span_id])
-    for interval in trace.intervals.get(span.span_id, ()):
+    for child in _awaited(trace, span):
+        start_ns, end_ns = child.start_ns - origin_ns, child.end_ns - origin_ns
+        yield _Part(start_ns, end_ns, lengths[child.span_id])
+    for interval in intervals:
         start_ns, end_ns = interval.start_ns - origin_ns, interval.end_ns - origin_ns
         length_ns: float = end_ns - start_ns
         if interval.stage is change.stage:

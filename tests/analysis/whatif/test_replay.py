@@ -1,5 +1,6 @@
 """Requests are replayed with a stage made faster; truth in ms, and from a system run again."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -9,8 +10,9 @@ import pytest
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.whatif.replay import Change, replayed_segments, replayed_spans
-from latencytrace.model import Span, Stage
-from tests.support.builders.spans.trees import request, span
+from latencytrace.model import Interval, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.model.packed.interval import pack_intervals
+from tests.support.builders.spans.trees import request, root, span
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import simulate
 
@@ -75,6 +77,43 @@ def test_a_pause_of_the_program_between_its_calls_stays() -> None:
     decode = span("decode", 50, 90, stage=Stage.DECODE)
 
     assert replayed(HALF, SEARCH, decode) == 80
+
+
+def interrupted(*intervals: Interval, below: Sequence[Span]) -> Trace:
+    """A request that took 100, with intervals packed on its own span."""
+    packed = {semconv.INTERVALS: pack_intervals(intervals, 0)}
+    return build_traces([root(attributes=packed), *below])[0]
+
+
+def test_a_pause_within_the_stage_stays_while_the_stage_around_it_is_faster() -> None:
+    pause = Interval(stage=Stage.RUNTIME, start_ns=10, end_ns=30)
+
+    assert replayed_spans(interrupted(pause, below=[SEARCH, DECODE]), HALF) == 90
+
+
+def test_blocked_sends_stay_while_the_stream_between_them_is_faster() -> None:
+    sends = [Interval(stage=Stage.RESPOND, start_ns=t, end_ns=t + 5) for t in (10, 50, 93)]
+    stream = span("decode", 5, 95, stage=Stage.DECODE)
+    faster = Change(stage=Stage.DECODE, faster_ratio=0.5)
+
+    # 5 before it, 78 of its own, 12 of sends within it, 3 of a send and 2 more after it
+    assert replayed_spans(interrupted(*sends, below=[stream]), faster) == 5 + 39 + 12 + 3 + 2
+
+
+def test_a_pause_interrupts_what_lies_deepest() -> None:
+    pause = Interval(stage=Stage.RUNTIME, start_ns=10, end_ns=30)
+    chain = span("chain", 0, 40)
+    search = span("search", 5, 35, parent="chain", stage=Stage.RETRIEVE)
+
+    assert replayed_spans(interrupted(pause, below=[chain, search]), HALF) == 95
+
+
+def test_a_pause_here_does_not_interrupt_another_process() -> None:
+    pause = Interval(stage=Stage.RUNTIME, start_ns=10, end_ns=20)
+    call = span("call", 0, 40, kind=SpanKind.CLIENT, stage=Stage.NETWORK)
+    there = span("there", 0, 40, parent="call", service="index", stage=Stage.RETRIEVE)
+
+    assert replayed_spans(interrupted(pause, below=[call, there]), HALF) == 80
 
 
 @pytest.mark.parametrize("seed", range(8))
